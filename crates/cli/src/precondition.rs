@@ -6,7 +6,7 @@ use crate::output;
 use anyhow::anyhow;
 use clap::ValueEnum;
 use pellucid_lab::experiment::{ExperimentError, available_memory_bytes, fill_for_replay, memory_bytes};
-use pellucid_spec::{Fill, Overwrite, Place, Spec};
+use pellucid_spec::{Fill, Medium, Overwrite, Place, Spec};
 use pellucid_text::format::bytes;
 
 /// Memory from which on a run announces how much it will take.
@@ -52,6 +52,11 @@ impl PreconditionOptions {
         self.precondition.and_then(name).map_or_else(String::new, |name| format!(" --precondition {name}"))
     }
 
+    /// Returns whether more is asked for than a drive of this medium can tell: times of a disk do not depend on what was written.
+    pub fn means_nothing_to(&self, medium: Medium) -> bool {
+        medium == Medium::Disk && matches!(self.precondition, Some(State::Fill | State::Steady))
+    }
+
     /// Puts the option, or the default of a replay, into a description; `image`: the drive comes from one.
     pub fn apply(&self, spec: &mut Spec, image: bool) -> Result<(), Failure> {
         let said = |key: &str| spec.provenance.entries.iter().find(|entry| entry.key == key);
@@ -66,6 +71,9 @@ impl PreconditionOptions {
         if let Some(key) = sets.into_iter().find(|key| set(key)) {
             let message = format!("--precondition and --set {key} do not go together; allowed: one of them");
             return Err(Failure::asked(anyhow!(message)));
+        }
+        if self.means_nothing_to(spec.medium) {
+            return Ok(());
         }
         if image && matches!(state, State::Fill | State::Steady) {
             let message = "an image is preconditioned already; allowed: none or trace, or another image: pellucid show IMAGE > drive.toml, \

@@ -231,6 +231,12 @@ impl Subject {
     /// Applies the options that precondition the drive. Comes after the work is known.
     pub fn precondition(&mut self, options: &PreconditionOptions, global: &Global) -> Result<(), Failure> {
         options.apply(&mut self.spec, self.image.is_some())?;
+        if options.means_nothing_to(self.spec.medium) {
+            let name = &self.spec.drive_name;
+            let why =
+                "a disk, whose times do not depend on what was written: nothing is written before the work";
+            output::notice(global, &format!("--precondition: {name} is {why}"));
+        }
         self.check_effect(Use::Work, global)?;
         match &self.image {
             None => options.memory.check(&self.spec, global),
@@ -254,6 +260,10 @@ impl Subject {
         check_log(self)?;
         match &run.trace {
             None if jobs.is_empty() => Err(ExperimentError::NoWork.into()),
+            None if self.seeded && jobs.iter().all(|job| job.written.has("randseed")) => {
+                let message = "each job has a randseed of its own; allowed: without randseed";
+                Err(Failure::asked(anyhow::anyhow!("--seed: {message}")))
+            }
             None => Ok(()),
             Some(path) => {
                 self.check_trace_target()?;

@@ -54,7 +54,8 @@ impl FtlConfig {
         let kept =
             u64::from(dies) * u64::from(working + self.cache_blocks()) + u64::from(self.common_blocks());
         let lists = self.list_superpages() * layout.units_per_superpage;
-        let least_full = layout.units_per_block - lists - layout.units_per_superpage + 1;
+        // None where a block has not even space for its lists.
+        let least_full = (layout.units_per_block + 1).saturating_sub(lists + layout.units_per_superpage);
         u64::from(good_blocks).saturating_sub(kept) * u64::from(least_full)
     }
 

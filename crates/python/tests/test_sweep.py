@@ -13,6 +13,7 @@ import pytest
 import pellucid as pl
 from pellucid import sweep
 from pellucid.sweep import engines, report
+from pellucid.sweep.results import main
 from pellucid.statistics import interval, student_t
 
 PLAN = """
@@ -357,3 +358,33 @@ def test_intervals_are_students():
     assert mean == pytest.approx(5.945) and half == pytest.approx(2.7764451052 * 0.0111803399 / 5 ** 0.5, rel=1e-6)
     assert interval([3.0]) == (3.0, None)
     assert interval([0.1, 0.1, 0.1]) == (0.1, 0.0)
+
+
+@pytest.mark.parametrize("keep, sentence", [
+    ("write_amplification.totl", "keep: write_amplification.totl: not a number of the report (did you mean write_amplification.total?)"),
+    ("writ_amplification.total", "keep: writ_amplification.total: not a number of the report"),
+])
+def test_a_number_that_no_report_has_is_no_empty_column(tmp_path, keep, sentence, capsys):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(f'drive = "netbook-ssd"\njob = {{ rw = "randread", bs = "4k", number_ios = 1 }}\nseeds = 2\nkeep = ["{keep}"]\n')
+    assert main([str(plan), "--quiet", "--on", "local:1"]) == 1
+    told = capsys.readouterr().err
+    assert sentence in told and told.count("keep:") == 1 and "2 points, the first is" in told
+
+
+def test_seeds_that_change_nothing_are_refused(tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text('drive = "netbook-ssd"\njob = { rw = "randread", bs = "4k", number_ios = 1, randseed = 4 }\nseeds = 2\nkeep = ["requests"]\n')
+    with pytest.raises(pl.Error, match="with jobs without randseed"):
+        sweep.Plan.read(plan)
+    for given in ({"seeds": 2}, {"seed": 5}):
+        with pytest.raises(pl.Error, match="jobs without randseed"):
+            pl.run("netbook-ssd", pl.Job(rw="randread", bs="4k", number_ios=1, randseed=4), **given)
+
+
+def test_a_sweep_that_does_not_become_steady_says_so(tmp_path, capsys):
+    plan = tmp_path / "plan.toml"
+    job = '{ rw = "randread", bs = "4k", time_based = 1, runtime = "100ms" }'
+    plan.write_text(f'drive = "netbook-ssd"\njob = {job}\nsteady_state = "snia"\nkeep = ["requests"]\n[overrides]\n"run.steady_round" = "50ms"\n')
+    assert main([str(plan), "--quiet", "--on", "local:1"]) == 1
+    assert "1 of 1 points did not become steady" in capsys.readouterr().err

@@ -3,7 +3,7 @@
 use super::draft::{Draft, Store};
 use super::error::SpecError;
 use super::schema::Fallback::{Whole, Word};
-use super::schema::{Kind, TIME, Values, count, keys, word};
+use super::schema::{Kind, TIME, Values, few, keys, word};
 use pellucid_device::DiskConfig;
 use pellucid_text::Quantity;
 use strum::{EnumString, VariantNames};
@@ -47,11 +47,11 @@ keys! {
         "Disk: commands that it holds and orders (NCQ: 32)";
     "backing.write_cache": SMALL, Whole(32 << 20) => disk.write_cache_bytes,
         "Disk: acknowledged writes that it holds; 0: none";
-    "backing.segments": count(0), Whole(16) => disk.segments,
+    "backing.segments": few(0), Whole(16) => disk.segments,
         "Disk: ranges that its read buffer remembers; 0: no read buffer";
     "backing.segment": SMALL, Whole(1 << 20) => disk.segment_bytes,
         "Disk: how far it reads ahead";
-    "backing.candidates": count(1), Whole(2) => disk.candidates,
+    "backing.candidates": few(1), Whole(2) => disk.candidates,
         "Disk: cached writes on each side of the arm that it weighs against each other";
     "backing.retry": TIME, Whole(500_000_000) => disk.retry,
         "Disk: time until an unreadable sector is given up";

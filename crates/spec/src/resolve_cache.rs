@@ -4,7 +4,7 @@ use super::draft::{Draft, Layer};
 use super::error::SpecError;
 use super::resolve_backing::BackingKind;
 use super::schema::Fallback::{Flag, Whole, Word};
-use super::schema::{Kind, TIME, Values, count, keys, word};
+use super::schema::{Kind, TIME, Values, few, keys, word};
 use pellucid_device::{Guarantee, Namespace};
 use pellucid_host::{CacheConfig, CacheMode, Flushes, LayerConfig, RecordWrites, Replacement};
 use pellucid_text::Quantity;
@@ -48,7 +48,7 @@ keys! {
         "Cache: percent of dirty blocks above which blocks are written back (FlashCache: 20)";
     "host.cache.fallow": TIME, Whole(900_000_000_000) => cache.fallow,
         "Cache: dirty blocks are written back after their region had no write for this time; 0: never (FlashCache: 15 minutes)";
-    "host.cache.clean_blocks": count(1), Whole(64) => cache.clean_blocks,
+    "host.cache.clean_blocks": few(1), Whole(64) => cache.clean_blocks,
         "Cache: while fewer blocks than this are being written back, another run of them is begun";
     "host.cache.replacement": word::<Replacement>(), Word("clock") => cache.replacement,
         "Cache on a block drive: which clean block of a set is evicted (FlashCache: fifo)";

@@ -3,7 +3,7 @@
 use super::draft::{Draft, Turns};
 use super::error::SpecError;
 use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
-use super::schema::{Kind, SHARE, TIME, Values, count, keys, word};
+use super::schema::{Kind, SHARE, TIME, Values, count, few, keys, word};
 use pellucid_device::{Arbitration, Completes, DieOrder, FirmwareModel, WritePolicy};
 use pellucid_flash::{Layout, Nanos};
 use pellucid_text::Quantity;
@@ -140,11 +140,11 @@ keys! {
         "How often one program or erase is suspended at most";
     "drive.scheduler.page_transfers": Kind::Flag, Flag(false) => drive.scheduler.page_transfers,
         "Data cross a channel page by page; transfers of higher priority go between two pages";
-    "drive.scheduler.read_retries": count(0), Whole(5) => drive.scheduler.read_retries,
+    "drive.scheduler.read_retries": few(0), Whole(5) => drive.scheduler.read_retries,
         "How often a failed read is tried again";
     "drive.scheduler.retry": TIME, Whole(0) => drive.scheduler.retry_ns,
         "Extra sense time of each retry";
-    "drive.scheduler.queue": count(0), Whole(0) => drive.scheduler.queue,
+    "drive.scheduler.queue": few(0), Whole(0) => drive.scheduler.queue,
         "Firmware loop: control words that a flash controller queues behind the current one, except behind programs";
     "drive.scheduler.drain": TIME, Whole(0) => drive.scheduler.drain_ns,
         "Channel time after a read transfer, until the data path has drained";
@@ -154,7 +154,7 @@ keys! {
         "Rate of the interconnect between memory and all channels, in each direction; 0: no limit";
     "drive.scheduler.decode": TIME, Whole(0) => drive.scheduler.decode_ns,
         "ECC decoding after a read transfer, off the channel";
-    "drive.scheduler.solver.channels": count(0), Whole(0) => solver.channels,
+    "drive.scheduler.solver.channels": few(0), Whole(0) => solver.channels,
         "Channels that share one key-equation solver of the ECC decoder; 0: reads never wait for it";
     "drive.scheduler.solver.chunk": CHUNK, Word("256B") => solver.chunk_bytes,
         "Bytes of the codeword that the key-equation solver works on at once";

@@ -4,7 +4,7 @@ use super::draft::{Draft, Survives};
 use super::error::SpecError;
 use super::resolve_namespaces::Translated;
 use super::schema::Fallback::{Flag, Real, Whole, Word};
-use super::schema::{Kind, TIME, Values, count, keys, word};
+use super::schema::{Kind, TIME, Values, count, few, keys, word};
 use pellucid_flash::Layout;
 use pellucid_ftl::{
     FtlConfig, HANDLES_MAX, Isolation, LogBlock, MAP_ENTRY_BYTES, Map, MapKind, Placement, Separation,
@@ -21,7 +21,7 @@ keys! {
         "Translation: page map in DRAM (page), or in flash behind a cached table (demand: DFTL); log-block hybrids (bast, fast)";
     "drive.ftl.map_cache": Kind::Unit(Quantity::Size, 2 * MAP_ENTRY_BYTES, i64::MAX as u64), Whole(64 << 10) => map_cache,
         "Memory of the cached mapping table of map = \"demand\", 8 bytes an entry";
-    "drive.ftl.log_blocks": count(1), Whole(8) => log_blocks,
+    "drive.ftl.log_blocks": few(1), Whole(8) => log_blocks,
         "Log blocks of each die with map = \"bast\" or \"fast\"; \"fast\" has a sequential one in addition";
     "drive.ftl.over_provisioning": Kind::Share(0.0, 100.0), Real(0.1) => drive.ftl.over_provisioning,
         "Spare capacity as a share of the user capacity";
@@ -33,13 +33,13 @@ keys! {
         "Order in which new data go to the dies";
     "drive.ftl.separation": word::<Separation>(), Word("gc-copies") => drive.ftl.separation,
         "How hot and cold data are kept apart";
-    "drive.ftl.gc_low": count(1), Whole(1) => drive.ftl.gc_low_blocks,
+    "drive.ftl.gc_low": few(1), Whole(1) => drive.ftl.gc_low_blocks,
         "Foreground GC starts when a die has this many free blocks. They are no reserve: under load the host uses all but one";
-    "drive.ftl.gc_high": count(0), Whole(0) => drive.ftl.gc_high_blocks,
+    "drive.ftl.gc_high": few(0), Whole(0) => drive.ftl.gc_high_blocks,
         "Background GC ends when a die has this many free blocks; gc_low or less: off";
     "drive.ftl.gc_pacing": Kind::Flag, Flag(false) => drive.ftl.gc_pacing,
         "Host data take space in a die that runs GC only as fast as GC frees it";
-    "drive.ftl.gc_parallel": count(1), Whole(1) => drive.ftl.gc_parallel,
+    "drive.ftl.gc_parallel": few(1), Whole(1) => drive.ftl.gc_parallel,
         "Valid-page copies that one die keeps in flight";
     "drive.ftl.copyback": Kind::Flag, Flag(false) => drive.ftl.copyback,
         "GC copies inside a die without a channel transfer";
@@ -55,7 +55,7 @@ keys! {
         "Reclaim unit handles of the host (FDP), each with open blocks of its own; 1: no placement by the host";
     "drive.ftl.isolation": word::<Isolation>(), Word("initial") => drive.ftl.isolation,
         "Whether GC keeps data of different reclaim unit handles apart";
-    "drive.ftl.slc_cache.blocks": count(0), Whole(0) => slc_blocks.blocks,
+    "drive.ftl.slc_cache.blocks": few(0), Whole(0) => slc_blocks.blocks,
         "Blocks of each die that take host data first, with one bit per cell (pSLC); 0: no SLC cache";
     "drive.ftl.slc_cache.fold_after": TIME, Word("100ms") => fold_after,
         "Idle time after which the contents of the SLC cache are folded into native blocks";

@@ -4,7 +4,7 @@ use super::draft::{Draft, Layer, Survives};
 use super::error::SpecError;
 use super::resolve_backing::{BackingKind, Medium};
 use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
-use super::schema::{Kind, SHARE, TIME, Values, count, keys, word};
+use super::schema::{Kind, SHARE, TIME, Values, count, few, keys, word};
 use super::{resolve_cache, resolve_ftl};
 use pellucid_device::Namespace;
 use pellucid_flash::{Migration, Nanos};
@@ -37,7 +37,7 @@ keys! {
         "Host FTL: sectors of the write buffer; 0: two writes for every parallel unit";
     "host.ftl.write_units": Kind::Whole(1, 64), Whole(1) => host_ftl.write_units,
         "Host FTL: optimal writes of the drive that one write covers; 2: the two planes that pblk expects";
-    "host.ftl.spare_chunks": count(0), Whole(1) => host_ftl.spare_chunks,
+    "host.ftl.spare_chunks": few(0), Whole(1) => host_ftl.spare_chunks,
         "Host FTL: chunks of each parallel unit that replace bad ones";
     "host.ftl.gc_share": SHARE, Real(0.125) => host_ftl.gc_share,
         "Host FTL: share of free lines below which GC runs and writers are slowed down (pblk: an eighth)";
@@ -47,9 +47,9 @@ keys! {
         "Host FTL: off: GC copies share lines with host writes, as in pblk; gc-copies: they have lines of their own";
     "host.ftl.durability": word::<Survives>(), Word("journal") => host_durability,
         "Host FTL: journal keeps translation pages on the drive, so that trims survive a crash";
-    "host.ftl.read_retries": count(0), Whole(2) => host_ftl.read_retries,
+    "host.ftl.read_retries": few(0), Whole(2) => host_ftl.read_retries,
         "Host FTL: how often a read that failed in the drive is tried again";
-    "host.zone_log.width": count(1), Whole(1) => zones.width,
+    "host.zone_log.width": few(1), Whole(1) => zones.width,
         "Zone log: zones written side by side; the drive must allow four times as many active ones";
     "host.zone_log.batch": Kind::Whole(0, 1 << 16), Whole(0) => zones.batch_sectors,
         "Zone log: sectors of a batch, one of them its trailer; 0: the largest divisor of the zone capacity up to 64";
@@ -81,13 +81,13 @@ keys! {
         "Block layer: namespace below";
     "host.block_layer.elevator": word::<Elevator>(), Word("deadline") => block_layer.elevator,
         "Block layer: order in which requests go to the drive";
-    "host.block_layer.requests": count(1), Whole(128) => block_layer.requests,
+    "host.block_layer.requests": few(1), Whole(128) => block_layer.requests,
         "Block layer: requests that wait at most (Linux: nr_requests)";
-    "host.block_layer.depth": count(1), Whole(32) => block_layer.depth,
+    "host.block_layer.depth": few(1), Whole(32) => block_layer.depth,
         "Block layer: commands that are with the drive at most";
     "host.block_layer.largest": LARGEST, Word("512KiB") => block_layer_largest,
         "Block layer: largest request; larger commands are cut (Linux: max_sectors_kb)";
-    "host.block_layer.plug": count(0), Whole(4) => block_layer.plug,
+    "host.block_layer.plug": few(0), Whole(4) => block_layer.plug,
         "Block layer: requests that an idle queue gathers before the first goes to the drive; 0: none";
     "host.block_layer.plug_time": TIME, Word("3ms") => block_layer.plug_ns,
         "Block layer: longest time for which an idle queue gathers";
@@ -101,11 +101,11 @@ keys! {
         "Nameless writes: spare capacity as a share of what can hold data (Jasmine's firmware: 7 / 93)";
     "host.nameless.virtual_share": SHARE, Real(0.0625) => nameless.ftl.virtual_share,
         "Nameless writes: share of what can hold data that has virtual addresses";
-    "host.nameless.gc_low": count(0), Whole(0) => nameless.ftl.gc_low,
+    "host.nameless.gc_low": few(0), Whole(0) => nameless.ftl.gc_low,
         "Nameless writes: GC runs while this many chunks or fewer are free. 0: 1/256 of all chunks, at least one per parallel unit plus four";
     "host.nameless.migration": word::<Migration>(), Word("acknowledged") => nameless.ftl.migration,
         "Nameless writes: acknowledged: the old copy of a moved sector is kept until the host knows the new name; prototype: it is erased first, as in the paper";
-    "host.cpu.cores": count(1), Whole(1) => host_ftl.cpu.cores,
+    "host.cpu.cores": few(1), Whole(1) => host_ftl.cpu.cores,
         "Processor cores that the host's layers may use";
     "host.cpu.submit": TIME, Whole(0) => host_ftl.cpu.submit_ns,
         "Host processor: taking and completing a command";

@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, Take};
 use super::schema::Fallback::{Flag, Real, Whole, Word};
-use super::schema::{Kind, TIME, Typed, count, keys, word};
+use super::schema::{Kind, TIME, Typed, few, keys, word};
 use pellucid_kv::{EngineKind, Keep, KvConfig, OverProvisioning, Victim};
 use pellucid_text::Quantity;
 use strum::{EnumString, VariantNames};
@@ -42,7 +42,7 @@ keys! {
         "Keep the items over a clean stop";
     "kv.seed": Kind::Whole(0, i64::MAX as u64), Whole(1) => kv.seed,
         "Seed of the hash of keys";
-    "kv.cpu.cores": count(1), Whole(1) => kv.costs.cores,
+    "kv.cpu.cores": few(1), Whole(1) => kv.costs.cores,
         "Processor cores that the cache may use";
     "kv.cpu.ask": TIME, Whole(0) => kv.costs.ask_ns,
         "Cache's processor: taking one request";

@@ -4,7 +4,7 @@ use super::draft::Draft;
 use super::error::SpecError;
 use super::resolve_media::NO_COPIES;
 use super::schema::Fallback::Empty;
-use super::schema::{Kind, SHARE, Typed, Values, count, keys};
+use super::schema::{Kind, SHARE, Typed, Values, count, few, keys};
 use super::table::{Fields, Table};
 use pellucid_device::{CacheConfig, DeviceConfig, Feedback, Guarantee, Namespace};
 use pellucid_flash::{Layout, Vector};
@@ -244,7 +244,7 @@ fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namesp
     let ftl = NamelessConfig {
         over_provisioning: real("over_provisioning", Kind::Share(0.0, 100.0), usual.over_provisioning)?,
         virtual_share: real("virtual_share", SHARE, usual.virtual_share)?,
-        gc_low: table.number("gc_low", count(0), Some(usual.gc_low))?,
+        gc_low: table.number("gc_low", few(0), Some(usual.gc_low))?,
         migration: table.word("migration", Some(usual.migration))?,
     };
     match Nameless::new(&ftl, &layout.with_blocks_per_die(blocks.len() as u32)) {

@@ -11,7 +11,7 @@ use pellucid_workload::trace::AddressPolicy;
 use pellucid_workload::{SNIA_ROUNDS, SteadyRule};
 use std::path::PathBuf;
 
-const CAPACITIES: Kind = Kind::Or("steady", &Kind::Real(0.0, f64::MAX));
+const CAPACITIES: Kind = Kind::Or("steady", &Kind::Real(0.0, 1e6));
 const FILL: Kind = Kind::Or("trace", &SHARE);
 const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
 const ROUND: Kind = Kind::Unit(Quantity::Time, 1_000_000, 86_400_000_000_000);
@@ -121,7 +121,7 @@ impl Precondition {
     /// Bytes that are written where `filled` are filled; `None`: not known before.
     pub fn written_bytes(&self, filled: u64) -> Option<u64> {
         match self.overwrite {
-            Overwrite::Capacities(times) => Some(filled + (filled as f64 * times) as u64),
+            Overwrite::Capacities(times) => Some(filled.saturating_add((filled as f64 * times) as u64)),
             Overwrite::Steady => None,
         }
     }

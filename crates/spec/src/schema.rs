@@ -106,6 +106,11 @@ pub(crate) const fn count(min: u64) -> Kind {
     Kind::Whole(min, u32::MAX as u64)
 }
 
+/// A number of things of which there are few, so that products with other keys stay far from the end of 32 bits.
+pub(crate) const fn few(min: u64) -> Kind {
+    Kind::Whole(min, 1 << 16)
+}
+
 /// The longest duration, one hour: no part of a drive is slower, and sums of many stay far from the end of 64
 /// bits.
 const LONGEST_NS: u64 = 3_600_000_000_000;

@@ -28,7 +28,7 @@ impl Written {
     }
 
     /// Returns whether `key` was given.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.keys.iter().any(|(name, _)| *name == key)
     }
 

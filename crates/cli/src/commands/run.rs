@@ -138,6 +138,7 @@ impl Run {
         }
         let mut jobs = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
         target::give_to(&mut jobs, self.target.as_deref())?;
+        target::tell_first(&jobs, &subject.spec, global);
         subject.check_work(&jobs)?;
         subject.precondition(&self.precondition, global)?;
         Ok((subject, jobs))

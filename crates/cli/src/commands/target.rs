@@ -9,8 +9,8 @@ use anyhow::anyhow;
 use pellucid_flash::{ChunkGeometry, Drive, Interface};
 use pellucid_host::{Target, TargetError, TargetKind, Targets};
 use pellucid_serve::control::Request;
-use pellucid_spec::DescribedTarget;
 use pellucid_spec::targets::{Hold, RegistryError, add_described, load, registry_path, save};
+use pellucid_spec::{DescribedTarget, Spec};
 use pellucid_text::read_range;
 use pellucid_workload::Job;
 use serde_json::{Value, json};
@@ -204,6 +204,25 @@ pub fn give_to(jobs: &mut [Job], target: Option<&str>) -> Result<(), Failure> {
         job.target = Some(name.into());
     }
     Ok(())
+}
+
+/// Tells of jobs that name no target of several: they work on the first.
+pub fn tell_first(jobs: &[Job], spec: &Spec, global: &Global) {
+    let blocks: Vec<&str> = spec
+        .targets
+        .iter()
+        .map(|one| &one.target)
+        .filter(|t| t.kind == TargetKind::Block)
+        .map(|t| t.name.as_str())
+        .collect();
+    let is_open = |job: &&Job| job.target.is_none() && job.namespace.is_none() && job.raw.is_none();
+    if let (&[first, _, ..], Some(_)) = (&blocks[..], jobs.iter().find(is_open)) {
+        let all = blocks.join(", ");
+        let message = format!(
+            "no target was named, so the work goes to {first}, the first of {all} (--target NAME, or target = in a job)"
+        );
+        output::notice(global, &message);
+    }
 }
 
 impl TargetCommand {

@@ -190,3 +190,61 @@ fn pages_and_comparisons_say_whether_a_run_was_steady() {
     let done = folder.run(&[&["run", "die.toml"], &work[..], &never, &["--seeds", "2"]].concat());
     assert!(done.stdout.contains("2 of 2 runs did not become steady"), "{}", done.stdout);
 }
+
+/// What a layer adds to the writes of requests is amplification, whoever programs it.
+#[test]
+fn layers_that_make_other_writes_are_part_of_write_amplification() {
+    let folder = Folder::new();
+    let small =
+        ["--set", "media.blocks=128", "--rw", "randwrite", "--bs", "4k", "--number-ios", "3000", "--json"];
+    let clustered = ["--set", "host.layers=[\"cluster-buffer\"]"];
+    for (drive, layer) in [("netbook-ssd", &clustered[..]), ("jasmine-nameless", &[])] {
+        let report = folder.run(&[&["run", drive], &small[..], layer].concat()).json();
+        let amplification = &report["write_amplification"];
+        let number = |of: &Value| of.as_f64().unwrap();
+        let written = number(&amplification["host_written_bytes"]);
+        assert_eq!(written, number(&report["directions"]["write"]["bytes"]), "{drive}");
+        let total = number(&amplification["programmed_bytes_total"]) / written;
+        assert!(
+            (number(&amplification["total"]) - total).abs() < 1e-9 && total > 2.0,
+            "{drive}: {amplification}"
+        );
+        let series = report["series"]["host_written_bytes"].as_array().unwrap();
+        assert_eq!(series.iter().map(number).sum::<f64>(), written, "{drive}");
+    }
+}
+
+#[test]
+fn what_a_run_would_not_do_is_said_or_refused() {
+    let folder = Folder::new();
+    let one = ["--rw", "randread", "--bs", "4k", "--number-ios", "10"];
+    let done = folder.run(&[&["run", "wd1502faex", "--precondition", "steady", "--json"], &one[..]].concat());
+    assert!(
+        done.stderr.contains("is a disk, whose times do not depend on what was written"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(done.json()["workload"]["precondition"], "none");
+    let seeded = ["run", "netbook-ssd", "--seed", "5", "--randseed", "4"];
+    let done = folder.run(&[&seeded, &one[..]].concat());
+    assert_eq!(
+        (done.status, done.stderr.contains("--seed: each job has a randseed")),
+        (2, true),
+        "{}",
+        done.stderr
+    );
+    for set in ["ftl.gc_low=4294967295", "ftl.gc_parallel=4294967295", "precondition.overwrite=1e18"] {
+        let done = folder.run(&[&["run", "netbook-ssd", "--set", set], &one[..]].concat());
+        assert_eq!((done.status, done.stderr.contains("allowed: ")), (2, true), "{set}: {}", done.stderr);
+    }
+    folder.write(
+        "two.toml",
+        "[drive]\npreset = 'open-channel'\nmedia.blocks = 64\n[host]\nlayers = []\n[[target]]\nname = 'a'\nkind = 'block'\nunits = '0-7'\n\
+         [[target]]\nname = 'b'\nkind = 'block'\nunits = '8-15'\n",
+    );
+    let done = folder.run(&[&["run", "two.toml"], &one[..]].concat());
+    assert!(done.stderr.contains("the work goes to a, the first of a, b"), "{}", done.stderr);
+    assert!(
+        !folder.run(&[&["run", "two.toml", "--target", "b"], &one[..]].concat()).stderr.contains("goes to")
+    );
+}

@@ -44,6 +44,8 @@ pub struct Measured {
     pub namespaces: Vec<NamespaceUse>,
     /// Work of the host's layers over the run, and their state.
     pub host: Option<HostUse>,
+    /// Bytes that requests have written, where layers make other writes of them.
+    pub written_bytes: Option<u64>,
     /// Busy time of channels over the run, ns.
     pub channel_busy: Vec<u64>,
     /// Busy time of dies over the run, ns.
@@ -101,6 +103,7 @@ impl Measured {
                 .map(|(now, before)| now.since(before))
                 .collect(),
             host: run.device.host().zip(run.host_before).map(|(now, before)| host_difference(now, &before)),
+            written_bytes: run.device.reshapes_writes().then_some(run.written_bytes),
             channel_busy: since(channels, &run.busy_before.0),
             die_busy: since(dies, &run.busy_before.1),
             link_busy: [link[0] - run.busy_before.2[0], link[1] - run.busy_before.2[1]],
@@ -289,6 +292,7 @@ fn of_flash(device: &Device, measured: &Measured) -> Report {
     let sector = u64::from(layout.sector_bytes);
     let counters = measured.counters;
     let (written, programmed) = whole_stack(&counters, measured.host.as_ref());
+    let written = measured.written_bytes.map_or(written, |bytes| bytes / sector);
     let ftl = measured.host.map_or(measured.ftl, |host| host.ftl);
     let block_units = measured.host.map_or(layout.units_per_block, |host| host.units_per_block);
     let all: Vec<u16> = device.block_namespaces().collect();

@@ -178,6 +178,8 @@ pub struct Run<'a, T: Target = Device> {
     version: u32,
     last_completion: SimTime,
     submitted: u64,
+    /// Bytes of writes that count and have succeeded.
+    written_bytes: u64,
 }
 
 /// Looks on while a run goes on. A closure that takes [`Progress`] is one.
@@ -306,7 +308,9 @@ impl<'a, T: Target> Run<'a, T> {
         let host_before = device.host();
         let targets_before = host_of_targets(device);
         let device_figures = device.figures();
-        let series = TimeSeries::new(start, sample(device, start));
+        let first = sample(device, start);
+        let given = if device.reshapes_writes() { 0 } else { first.host_written_bytes };
+        let series = TimeSeries::new(start, Sample { host_written_bytes: given, ..first });
         let busy_before = busy(device);
         let wrong_bits_before = wrong_bits(device);
         let (results, warming) = match &source {
@@ -344,6 +348,7 @@ impl<'a, T: Target> Run<'a, T> {
             version: 0,
             last_completion: start,
             submitted: 0,
+            written_bytes: 0,
         }
     }
 
@@ -463,7 +468,7 @@ impl<'a, T: Target> Run<'a, T> {
         self.targets_before = host_of_targets(self.device);
         self.busy_before = busy(self.device);
         self.begin_timeline();
-        self.series = TimeSeries::new(at, sample(self.device, at));
+        self.series = TimeSeries::new(at, self.sampled(at));
         if self.films {
             self.film_due = at;
         }
@@ -482,6 +487,15 @@ impl<'a, T: Target> Run<'a, T> {
         self.series.sample_due().min(self.film_due)
     }
 
+    /// The counters at `at`, with the bytes that requests have written where layers make other writes of them.
+    fn sampled(&self, at: SimTime) -> Sample {
+        let sample = sample(self.device, at);
+        match self.device.reshapes_writes() {
+            true => Sample { host_written_bytes: self.written_bytes, ..sample },
+            false => sample,
+        }
+    }
+
     /// Gives the film the blocks as they are at `at`.
     fn film(&mut self, at: SimTime, film: &mut Recorder) {
         if let Some(device) = self.device.flash() {
@@ -493,6 +507,9 @@ impl<'a, T: Target> Run<'a, T> {
                 map.host_written_bytes = written * sector;
                 map.programmed_bytes = programmed.iter().sum::<u64>() * sector;
                 (map.victims, map.copied_units) = (host.ftl.victims.iter().sum(), host.ftl.copied_units);
+            }
+            if self.device.reshapes_writes() {
+                map.host_written_bytes = self.written_bytes;
             }
             film.record(at.since(self.measured_from).0, &map);
             self.film_due = SimTime(self.measured_from.0.saturating_add(film.due()));
@@ -518,7 +535,8 @@ impl<'a, T: Target> Run<'a, T> {
     }
 
     fn sample(&mut self, at: SimTime) {
-        self.series.sample(at, sample(self.device, at));
+        let sample = self.sampled(at);
+        self.series.sample(at, sample);
     }
 
     /// Submits what the source has for `now`; returns when it has more without a completion.
@@ -708,6 +726,7 @@ impl<'a, T: Target> Run<'a, T> {
                 let latency = completion.completed - completion.submitted;
                 let stall = completion.stages.get(Stage::Buffer);
                 self.series.complete(completion.completed, write, bytes, latency, stall);
+                self.written_bytes += if write { bytes } else { 0 };
                 if let Some(steady) = &mut self.steady {
                     steady.complete(completion.completed, bytes, latency);
                 }

@@ -135,6 +135,11 @@ pub trait Target: Drive {
     fn host(&self) -> Option<HostUse> {
         None
     }
+    /// Returns whether layers of the host make other writes of those that requests ask for, and do not count these: then what the drive was
+    /// given is not what was written. Below a cache it is the cache that writes, also what was only read.
+    fn reshapes_writes(&self) -> bool {
+        false
+    }
     /// Returns the counters of layers and disk, by name.
     fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
         below(self)
@@ -298,6 +303,12 @@ impl<D: Bottom> Target for Tower<D> {
                 .iter()
                 .any(|target| shared.layer(target.namespace).is_some_and(Layer::is_read_only)),
         }
+    }
+
+    fn reshapes_writes(&self) -> bool {
+        self.shared().is_none()
+            && self.layers().next().is_some_and(|top| top.host_ftl().is_none())
+            && self.layers().all(|layer| layer.cache().is_none())
     }
 
     /// Returns the work of the uppermost layer, at the cost of all of them.

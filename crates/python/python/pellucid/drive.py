@@ -85,6 +85,8 @@ class Drive:
         traces = [item for item in work if isinstance(item, Trace)]
         if len(jobs) + len(traces) < len(work) or len(traces) > 1 or (jobs and traces):
             raise words.refuse("work", work, "jobs one after the other, as run(first, second), or one trace")
+        if seed is not None and jobs and all("randseed" in job.keys for job in jobs):
+            raise words.refuse("seed", seed, "with jobs without randseed; each has one of its own")
         sets = [] if seed is None else [f"run.seed={seed}"]
         sets += ["run.verify=true"] if verify else []
         sets += _precondition(precondition)
@@ -165,8 +167,11 @@ def _seeded(work: Iterable[Job | Trace], seeds: int | Iterable[int], options: Ma
     """The seeds of work that is done once for each."""
     if "seed" in options:
         raise words.refuse("seed", options["seed"], "one of seed and seeds")
+    jobs = [item for item in work if isinstance(item, Job)]
     if any(isinstance(item, Trace) for item in work):
         raise words.refuse("seeds", seeds, "with jobs; a trace draws nothing at random")
+    if jobs and all("randseed" in job.keys for job in jobs):
+        raise words.refuse("seeds", seeds, "with jobs without randseed; each has one of its own, so that all runs would be equal")
     return seed_numbers(seeds)
 
 

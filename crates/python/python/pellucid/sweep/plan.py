@@ -163,6 +163,8 @@ class Plan:
         overrides.update({key: seed for key in self._seed_keys(trace is not None)})
         of_jobs = {key.removeprefix("job."): value for key, value in chosen.items() if key.startswith("job.")}
         jobs = [{**job, **of_jobs} for job in self._jobs()]
+        if len(self.seeds) > 1 and self._seed_keys(trace is not None) == ["run.seed"] and jobs and all("randseed" in job for job in jobs):
+            raise refuse("seeds", self.seeds, "with jobs without randseed; each has one of its own, so that all seeds would be equal")
         inputs = {}
         drive = self._file("drive", drive, inputs)
         if trace is not None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import hashlib
 import json
@@ -11,6 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from .._pellucid import Error, __version__
+
+
+#: Parts of a report that only some drives, layers or runs have.
+OPTIONAL = frozenset((
+    "files", "gc_pauses", "groups", "host_layer", "jobs", "map_cache", "memory", "merges", "namespaces", "parts", "replay", "slc_cache", "steady_state",
+    "targets", "timeline", "warnings",
+))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,9 +75,11 @@ def run_point(point: Point) -> bytes:
     result = drive.run(*work, precondition=point.precondition, requests=False)
     report = json.loads(result.json(cost=False))
     kept = {path: result.report.at(path) for path in point.keep}
-    unknown = [path for path, value in kept.items() if isinstance(value, (dict, list))]
+    unknown = [path for path, value in kept.items() if isinstance(value, (dict, list)) or not _is_known(report, path)]
     if unknown:
-        raise Error(f"keep: {', '.join(unknown)}: not a number of the report; allowed: paths such as write_amplification.total")
+        near = [found for path in unknown for found in difflib.get_close_matches(path, _numbers(report), 1)]
+        mean = f" (did you mean {', '.join(near)}?)" if near else ""
+        raise Error(f"keep: {', '.join(unknown)}: not a number of the report{mean}; allowed: paths such as write_amplification.total")
     if not point.whole_report:
         _shorten(report)
     content = {
@@ -83,6 +93,25 @@ def run_point(point: Point) -> bytes:
         "report": report,
     }
     return (json.dumps(content, indent=1) + "\n").encode()
+
+
+def _is_known(report: dict[str, Any], path: str) -> bool:
+    """Whether a report has such a number; a part that only some drives or runs have may be absent."""
+    part: Any = report
+    for key in path.split("."):
+        if not isinstance(part, dict):
+            return part is None
+        if key not in part:
+            return part is report and key in OPTIONAL
+        part = part[key]
+    return True
+
+
+def _numbers(part: Any, before: str = "") -> list[str]:
+    """The paths of all numbers of a report."""
+    if isinstance(part, dict):
+        return [path for key, item in part.items() for path in _numbers(item, f"{before}.{key}" if before else key)]
+    return [] if isinstance(part, list) else [before]
 
 
 def check_input(path: str, digest: str) -> None:

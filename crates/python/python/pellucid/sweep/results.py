@@ -106,6 +106,11 @@ class Sweep:
                 rows.append({**content["point"], "seed": content["seed"], **content["kept"]})
         return rows
 
+    def unsteady(self) -> int:
+        """How many points that are done were to go on until they are steady and did not become so."""
+        states = (json.loads(self.file(point).read_bytes())["report"].get("steady_state") for point in self.plan.points if self.file(point).exists())
+        return sum(1 for state in states if state and not state["reached"])
+
     def frame(self) -> Any:
         """The tidy table as a data frame of pandas."""
         import pandas
@@ -254,9 +259,15 @@ def main(arguments: list[str]) -> int:
         print(f"error: none of {len(plan.points)} points is done", file=sys.stderr)
     else:
         print(sweep)
+    alike: dict[str, list[int]] = {}
     for number, error in sorted(sweep.failed.items()):
-        print(f"point {number} failed: {error}", file=sys.stderr)
-    if sweep.failed or not sweep.rows():
+        alike.setdefault(error, []).append(number)
+    for error, numbers in alike.items():
+        which = f"point {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} points, the first is {numbers[0]},"
+        print(f"{which} failed: {error}", file=sys.stderr)
+    if unsteady := sweep.unsteady():
+        print(f"error: {unsteady} of {len(plan.points)} points did not become steady (run.steady_state)", file=sys.stderr)
+    if sweep.failed or unsteady or not sweep.rows():
         return 1
     return 0
 
