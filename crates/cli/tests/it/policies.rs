@@ -1,6 +1,7 @@
 //! "Is this policy better?", as a user asks it: through `run`, with writes that nothing throttles.
 
 use crate::common::Folder;
+use serde_json::Value;
 
 /// One die of 512 blocks of 16 pages; one block is no spare, and the rest leaves 28 %.
 const ONE_DIE: &str = r#"
@@ -196,7 +197,7 @@ fn pages_and_comparisons_say_whether_a_run_was_steady() {
 fn layers_that_make_other_writes_are_part_of_write_amplification() {
     let folder = Folder::new();
     let small =
-        ["--set", "media.blocks=128", "--rw", "randwrite", "--bs", "4k", "--number-ios", "3000", "--json"];
+        ["--set", "media.blocks=128", "--rw", "randwrite", "--bs", "4k", "--number-ios", "12000", "--json"];
     let clustered = ["--set", "host.layers=[\"cluster-buffer\"]"];
     for (drive, layer) in [("netbook-ssd", &clustered[..]), ("jasmine-nameless", &[])] {
         let report = folder.run(&[&["run", drive], &small[..], layer].concat()).json();
