@@ -157,6 +157,7 @@ impl BlockNamespace {
     }
 
     fn start_and_pack(&mut self, shared: &mut Shared, die: DieId) {
+        self.translation.set_now(shared.now);
         if self.translation.may_reap(die) {
             self.translation.reap(die);
         }
@@ -176,6 +177,7 @@ impl BlockNamespace {
 
     pub(super) fn start_copies(&mut self, shared: &mut Shared, die: DieId) {
         let load = self.load(shared);
+        self.translation.set_now(shared.now);
         while self.gc.may_move(die)
             && let Some(job) = self.translation.next_gc(die, load)
         {
@@ -321,6 +323,7 @@ impl BlockNamespace {
             };
         }
         self.gc.die_mut(DieId(die)).reading -= 1;
+        self.translation.set_now(shared.now);
         match self.translation.arrived(&moved, named, arrival) {
             Arrived::Keep(lpn) => {
                 self.gc.copies[copy].lpn = lpn;
@@ -446,6 +449,7 @@ impl BlockNamespace {
     }
 
     fn erase_all(&mut self, shared: &mut Shared) {
+        self.translation.set_now(shared.now);
         while let Some(job) = self.translation.next_erase() {
             match job {
                 Reclaim::Erase(block, cause) => self.issue_erase(shared, block, cause),
@@ -473,6 +477,7 @@ impl BlockNamespace {
             (shared.layout.block_of(shared.scheduler.ops[op].ppa), shared.scheduler.ops[op].cause);
         let ok = shared.end_erase(self.number, block, cause);
         shared.let_go(op);
+        self.translation.set_now(shared.now);
         self.translation.ended(Operation::Erase(block), ok);
         self.read_only |= !ok && self.is_worn_out();
         if std::mem::take(&mut self.gc.stalled) {

@@ -492,6 +492,7 @@ impl BlockNamespace {
         let mut ended = std::mem::take(&mut self.writes.ended);
         ended.clear();
         ended.extend_from_slice(self.superpages.units(id));
+        self.translation.set_now(shared.now);
         self.translation.ended(Operation::Program(id), ok);
         self.forget_outdated(shared);
         for &unit in &ended {
