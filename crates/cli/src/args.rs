@@ -84,7 +84,7 @@ pub struct Global {
 }
 
 /// Commands with the options of [`Global`] that each of them has, by the names of its fields.
-const COMMON: [(&str, &[&str]); 20] = [
+const COMMON: [(&str, &[&str]); 21] = [
     ("run", &["sets", "json", "report", "film", "log", "verify", "seed", "force", "quiet"]),
     ("replay", &["sets", "json", "report", "film", "log", "verify", "force", "quiet"]),
     ("compare", &["sets", "json", "report", "film", "log", "verify", "seed", "force", "quiet"]),
@@ -102,12 +102,13 @@ const COMMON: [(&str, &[&str]); 20] = [
     ("cache", &["sets", "force", "quiet"]),
     ("fire", &["sets", "force", "quiet"]),
     ("target", &["sets", "json"]),
+    ("apps", &["sets", "json"]),
     ("kv", &["sets", "json", "quiet"]),
     ("graph", &["json", "quiet"]),
     ("fs", &["sets", "json", "quiet"]),
 ];
 /// Commands that have commands of their own.
-const GROUPS: [&str; 5] = ["import", "target", "kv", "graph", "fs"];
+const GROUPS: [&str; 6] = ["import", "target", "apps", "kv", "graph", "fs"];
 
 impl Global {
     fn of(matches: &ArgMatches) -> Global {

@@ -552,8 +552,10 @@ impl Device {
     /// Bytes of memory that the drive's state takes, by part.
     pub fn memory_bytes(&self) -> Vec<(&'static str, u64)> {
         let shared = &self.shared;
+        let views = || self.blocks().map(|block| block.translation.view());
         vec![
-            ("translation", self.blocks().map(|block| block.translation.view().memory_bytes).sum()),
+            ("mapping table", views().map(|view| view.map_bytes).sum()),
+            ("block tables", views().map(|view| view.memory_bytes - view.map_bytes).sum()),
             ("media", shared.media.memory_bytes()),
             ("buffer", self.blocks().map(|block| block.buffer.memory_bytes()).sum()),
             ("namespaces", self.namespaces.iter().map(Namespace::memory_bytes).sum()),

@@ -10,7 +10,8 @@ use super::jobs::JobError;
 use super::log::State;
 use super::mount::{CleanerPolicy, Phase};
 use super::stop::Stop;
-use super::types::Ino;
+use super::types::{Ino, Time};
+use pellucid_flash::Nanos;
 use std::collections::VecDeque;
 
 /// A step of what goes on in the background.
@@ -26,6 +27,8 @@ const STEP: usize = 64;
 #[derive(Clone, Copy, Debug)]
 struct Victim {
     segment: u32,
+    /// When it was chosen.
+    since: Time,
     /// Where its next header is.
     next: u32,
     /// Number of blocks from there on that were searched for a copy without finding one.
@@ -195,6 +198,7 @@ impl Fs {
             self.cleaner.victim = None;
             self.cleaner.cleaned.push(victim.segment);
             self.counters.cleaned += 1;
+            self.counters.pauses.record(Nanos(self.now.since(victim.since)));
             return Ok(());
         }
         let address = self.log.layout.address(victim.segment, victim.next);
@@ -291,7 +295,7 @@ impl Fs {
                     self.want_checkpoint();
                 } else {
                     self.progress = true;
-                    self.cleaner.victim = Some(Victim { segment, next: 0, ahead: 0 });
+                    self.cleaner.victim = Some(Victim { segment, since: self.now, next: 0, ahead: 0 });
                 }
             }
             None if dead > 0 || self.pages.dirty() + self.catalog.dirty() > 0 => self.want_checkpoint(),

@@ -98,6 +98,7 @@ use mount::Phase;
 use nameless::Nameless;
 use orphans::Orphans;
 use pages::Pages;
+use pellucid_flash::Pauses;
 use reads::Reads;
 use stop::Stop;
 
@@ -139,6 +140,8 @@ pub struct FsCounters {
     pub checkpoints: u64,
     /// Segments cleaned.
     pub cleaned: u64,
+    /// Segments cleaned, by the time from their choice until nothing in them was needed but by the checkpoint.
+    pub pauses: Pauses,
     /// Blocks read.
     pub read_blocks: u64,
     /// Writes that failed.

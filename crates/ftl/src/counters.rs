@@ -6,12 +6,14 @@ impl FtlCounters {
     /// Counts since `before`.
     pub fn since(mut self, before: &FtlCounters) -> FtlCounters {
         self.each(before, |own, before| own - before);
+        self.pauses = self.pauses.since(&before.pauses);
         self
     }
 
     /// Adds the counters of another namespace.
     pub fn add(&mut self, other: &FtlCounters) {
         self.each(other, |own, other| own + other);
+        self.pauses.add(&other.pauses);
     }
 
     fn each(&mut self, other: &FtlCounters, f: impl Fn(u64, u64) -> u64 + Copy) {
@@ -27,6 +29,7 @@ impl FtlCounters {
             direct_units,
             merges,
             map,
+            pauses: _,
         } = other;
         lists(&mut self.victims, victims, f);
         for (own, other) in [

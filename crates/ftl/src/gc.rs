@@ -21,7 +21,7 @@ use crate::policy::Forked;
 use crate::translation::{Load, Move, Reclaim, Stream};
 use crate::translation_pages::TranslationPages;
 use crate::{FtlConfig, FtlCounters, Isolation, VictimPolicy};
-use pellucid_flash::{BlockId, Cause, DieId, Divisor, Layout, Ppa, Rng};
+use pellucid_flash::{BlockId, Cause, DieId, Divisor, Layout, Pauses, Ppa, Rng, SimTime};
 
 /// Garbage collection of a page map.
 #[derive(Clone, Debug)]
@@ -42,6 +42,10 @@ pub(crate) struct Gc {
     pub cut_reserve: u32,
     /// GC has made space for host data that were turned away.
     pub(crate) released: bool,
+    /// The caller's time.
+    pub(crate) now: SimTime,
+    /// Victims that have ended, by the time from their choice to their end.
+    pauses: Pauses,
 }
 
 /// Parts of a map that GC works on.
@@ -97,11 +101,13 @@ pub(crate) struct Outgoing {
     pub stream: Stream,
     /// The victim will come back as a free block.
     pub back: bool,
+    /// When it was chosen; `None`: its end is no pause of GC.
+    pub since: Option<SimTime>,
 }
 
 impl Outgoing {
     pub fn new(block: BlockId, valid: u32, stream: Stream, back: bool) -> Outgoing {
-        Outgoing { block, valid, planned: 0, stream, back }
+        Outgoing { block, valid, planned: 0, stream, back, since: None }
     }
 }
 
@@ -129,7 +135,19 @@ impl Gc {
             }),
             cut_reserve: 0,
             released: false,
+            now: SimTime::ZERO,
+            pauses: Pauses::default(),
         }
+    }
+
+    /// Pauses of GC so far.
+    pub fn pauses(&self) -> &Pauses {
+        &self.pauses
+    }
+
+    /// Sets the pauses: to none, or to those from before a power cut.
+    pub fn set_pauses(&mut self, pauses: Pauses) {
+        self.pauses = pauses;
     }
 
     /// Sets the units per sense: they move together.
@@ -465,10 +483,12 @@ impl Gc {
         parts.blocks.choose(victim);
         // The reserve may be smaller now, or a block is coming back.
         parts.blocks.space_came();
+        let now = self.now;
         let gc = self.die_mut(die);
         // Empty blocks of the cache need no space.
         if !cached || valid > 0 {
-            gc.outgoing.push(Outgoing::new(victim, valid, stream, back));
+            let since = (cause != Cause::Fold).then_some(now);
+            gc.outgoing.push(Outgoing { since, ..Outgoing::new(victim, valid, stream, back) });
             gc.coming += u32::from(back);
             self.coming += u32::from(back);
         }
@@ -499,7 +519,10 @@ impl Gc {
     pub fn end_outgoing(&mut self, blocks: &mut BlockManager, block: BlockId) {
         let gc = &mut self.dies[self.layout.die_of_block(block).0 as usize];
         if let Some(at) = gc.outgoing.iter().position(|victim| victim.block == block) {
-            let back = gc.outgoing.swap_remove(at).back;
+            let Outgoing { back, since, .. } = gc.outgoing.swap_remove(at);
+            if let Some(since) = since {
+                self.pauses.record(self.now.since(since));
+            }
             gc.coming -= u32::from(back);
             self.coming -= u32::from(back);
             // The reserve may be smaller now.

@@ -37,7 +37,7 @@ use crate::temperature::Temperature;
 use crate::translation::{Caller, Located, Outdated, Stream};
 use crate::translation_pages::TranslationPages;
 use crate::{Durability, FtlConfig, Separation, Victim};
-use pellucid_flash::{BlockId, BlockStream, BlockView, Cause, DieId, Layout, Lpn, Ppa, Rng};
+use pellucid_flash::{BlockId, BlockStream, BlockView, Cause, DieId, Layout, Lpn, Pauses, Ppa, Rng, SimTime};
 
 impl Stream {
     /// Place of the stream's open block among those of a die: six fixed ones, then two for each handle from 1.
@@ -170,6 +170,8 @@ pub struct FtlCounters {
     pub merges: [MergeCounters; MergeKind::COUNT],
     /// The cached mapping table, where there is one.
     pub map: MapCounters,
+    /// Victims that have ended, folds of the SLC cache not among them, by the time from their choice to their end.
+    pub pauses: Pauses,
 }
 
 /// The translation state of one drive.
@@ -488,12 +490,19 @@ impl PageMap {
 
     /// Decisions of translation so far.
     pub fn counters(&self) -> FtlCounters {
-        self.counters
+        FtlCounters { pauses: *self.gc.pauses(), ..self.counters }
     }
 
     /// Sets the counters: to zero, or to those from before a power cut.
     pub fn set_counters(&mut self, counters: FtlCounters) {
         self.counters = counters;
+        self.gc.set_pauses(counters.pauses);
+    }
+
+    /// Tells the time, which translation needs for the pauses of GC alone.
+    #[inline]
+    pub fn set_now(&mut self, now: SimTime) {
+        self.gc.now = now;
     }
 
     /// Erases of `block` so far.

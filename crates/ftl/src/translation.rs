@@ -19,7 +19,7 @@
 
 use crate::handles::Handles;
 use crate::{Cached, FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap, SetupError};
-use pellucid_flash::{BlockId, BlockView, Cause, DieId, Divisor, Layout, Lpn, Ppa};
+use pellucid_flash::{BlockId, BlockView, Cause, DieId, Divisor, Layout, Lpn, Ppa, SimTime};
 
 /// Location of a logical page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,6 +283,8 @@ pub struct View {
     pub cache: CacheUse,
     /// Bytes of memory that a drive would need for map and block tables, as held here.
     pub memory_bytes: u64,
+    /// Bytes of these for the map.
+    pub map_bytes: u64,
 }
 
 /// Blocks of the SLC cache.
@@ -418,6 +420,12 @@ impl Translation {
             // It may begin a merge at that call.
             Translation::LogBlock(_) => true,
         }
+    }
+
+    /// Tells the time, which translation needs for the pauses of GC alone: before calls that begin or end the GC of a victim.
+    #[inline]
+    pub fn set_now(&mut self, now: SimTime) {
+        each!(self, it => it.set_now(now));
     }
 
     /// The next GC copies of `die`. Callers limit how many are in flight.
@@ -619,6 +627,7 @@ impl Translation {
             counters: it.counters(),
             cache: it.cache_use(),
             memory_bytes: it.memory_bytes(),
+            map_bytes: it.map_memory_bytes(),
         })
     }
 

@@ -132,6 +132,7 @@ impl Kv {
         self.statistics.slabs_evicted += 1;
         let slab = &mut self.slabs[number as usize];
         slab.state = State::Evicting;
+        slab.evicted = Some(self.now);
         if keep == Keep::Nothing || (keep == Keep::Hot && slab.hot == 0) {
             return self.drop_rest(number);
         }

@@ -161,6 +161,9 @@ impl Kv {
         let slab = &mut self.slabs[number as usize];
         self.statistics.reclaimed += slab.tops.len() as u64;
         slab.state = State::Free;
+        if let Some(since) = slab.evicted.take() {
+            self.statistics.pauses.record(self.now.since(since));
+        }
         slab.tops.clear();
         self.vacant.push(number);
     }

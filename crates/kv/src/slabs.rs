@@ -8,6 +8,7 @@
 //! The number of a slab is independent of its place on flash, which the engine knows. Invariants: `valid` counts the index entries in the
 //! slab, `hot` those that were asked for since; `tops[slot]` is the upper half of the hash of the item stored in a slot.
 
+use pellucid_flash::SimTime;
 use pellucid_flash::slab::NIL;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub(super) struct SlabRecord {
     pub accessed: u64,
     /// The latest expiry of its items; `u32::MAX`: one of them never expires.
     pub expires_s: u32,
+    /// When it was chosen as a victim; `None`: it was not.
+    pub evicted: Option<SimTime>,
     /// The upper half of the hash, for each slot in use.
     pub tops: Vec<u32>,
 }
@@ -62,6 +65,7 @@ impl Default for SlabRecord {
             order: 0,
             accessed: 0,
             expires_s: 0,
+            evicted: None,
             tops: Vec::new(),
         }
     }

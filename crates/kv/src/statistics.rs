@@ -1,6 +1,6 @@
 //! Counters of the cache.
 
-use pellucid_flash::Figure;
+use pellucid_flash::{Figure, Pauses};
 
 /// Counters of a cache; all but the gauges at the end only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct KvStatistics {
     pub copied: u64,
     /// Their bytes, headers included.
     pub copied_bytes: u64,
+    /// Slabs evicted, by the time from their choice until they were released.
+    pub pauses: Pauses,
     /// Slabs evicted.
     pub slabs_evicted: u64,
     /// Slabs written.
@@ -166,6 +168,13 @@ pub(super) fn figures(s: &KvStatistics, more: Vec<Figure>) -> Vec<Figure> {
         count("kv_high_watermark", "Free slabs up to which obsolete slabs are reclaimed.", s.watermarks[1])
             .gauge(),
     ];
+    list.extend(s.pauses.figures([
+        "kv_gc_pauses",
+        "kv_gc_pause_sum_ns",
+        "kv_gc_pause_p50_ns",
+        "kv_gc_pause_p99_ns",
+        "kv_gc_pause_max_ns",
+    ]));
     list.extend(more);
     list
 }

@@ -5,7 +5,7 @@
 
 use crate::board::{LayerSide, Serving, View};
 use pellucid_device::{CommandKind, FirmwareModule, OperationKind, Part, Probes, Snapshot};
-use pellucid_flash::{Cause, Figure, Histogram, MapReason, Stage};
+use pellucid_flash::{Cause, Figure, Histogram, MapReason, Pauses, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -165,6 +165,9 @@ pub struct DriveFigures {
     pub erases: BTreeMap<String, u64>,
     /// Victim blocks chosen, by cause.
     pub victims: BTreeMap<String, u64>,
+    /// Victims that have ended, folded blocks not among them, by the time from their choice to their end, ns.
+    #[serde(default)]
+    pub gc_pauses: Bins,
     /// Map entries that were looked up in the cached mapping table; 0 where the map is in memory.
     #[serde(default)]
     pub map_lookups: u64,
@@ -323,6 +326,12 @@ impl Bins {
         Bins { upper, weight, sum: u64::try_from(histogram.sum()).unwrap_or(u64::MAX) }
     }
 
+    /// The pauses of garbage collection.
+    pub fn of_pauses(pauses: &Pauses) -> Bins {
+        let (upper, weight) = pauses.bins().unzip();
+        Bins { upper, weight, sum: pauses.sum().0 }
+    }
+
     /// All weights together.
     pub fn total(&self) -> u64 {
         self.weight.iter().sum()
@@ -430,6 +439,7 @@ impl DriveFigures {
             flash_reads: by_cause(&counters.reads, 1),
             erases: by_cause(&counters.erases, 1),
             victims: by_cause(&snapshot.ftl.victims, 1),
+            gc_pauses: Bins::of_pauses(&snapshot.ftl.pauses),
             map_lookups: snapshot.ftl.map.lookups,
             map_hits: snapshot.ftl.map.hits,
             translation_page_reads: by_map_reason(&snapshot.ftl.map.reads),

@@ -161,6 +161,11 @@ fn by_cause(text: &mut Text, figures: &Figures) {
             }
         }
     }
+    let name = "pellucid_gc_pause_seconds";
+    text.metric(name, "histogram", "Time from the choice of a victim of GC until it was erased or retired.");
+    for drive in &figures.drives {
+        text.bins(name, &[("drive", &drive.name)], &drive.gc_pauses);
+    }
     let name = "pellucid_map_lookups_total";
     text.each(
         figures,

@@ -546,6 +546,29 @@ fn health(report: &Report) -> Vec<Part> {
             ("copybacks", count(report.write_amplification.copybacks)),
         ],
     )));
+    let pauses = &gc.pauses;
+    if pauses.count > 0 {
+        parts.push(Part::Figure(
+            figure::pauses(report),
+            "Share of victims that were over, from their choice to their erase, within each time.",
+        ));
+        parts.push(Part::Half(facts(
+            "Pauses of garbage collection",
+            &[
+                ("victims that ended", count(pauses.count)),
+                ("mean", optional(pauses.mean_ns, duration)),
+                ("p50", ns(pauses.p50_ns)),
+                ("p95", ns(pauses.p95_ns)),
+                ("p99", ns(pauses.p99_ns)),
+                ("longest", ns(pauses.max_ns)),
+            ],
+        )));
+    }
+    if report.drive.memory_bytes > 0 {
+        let used = report.drive.memory.named().into_iter().filter(|(_, size)| *size > 0);
+        let used: Vec<_> = used.map(|(name, size)| (name, bytes(size as f64))).collect();
+        parts.push(Part::Half(facts("Memory of the drive", &used)));
+    }
     if let Some(map) = &report.map_cache {
         parts.push(Part::Half(facts(
             "Cached mapping table",

@@ -16,6 +16,7 @@ mod compare;
 mod difference;
 mod files;
 mod fio;
+mod gc_pauses;
 mod html;
 mod jobs;
 mod json;
@@ -43,6 +44,7 @@ pub use compare::render_compare;
 pub use difference::{Difference, differences, results};
 pub use files::{FilesReport, OperationReport};
 pub use fio::{JobOptions, to_fio_json};
+pub use gc_pauses::GcPauses;
 pub use html::{
     Figure, Shell, compare_figures, figures_json, render_compare_html, render_compare_svg, render_film_alone,
     render_film_html, render_film_still, render_html, report_figures,
@@ -265,6 +267,38 @@ pub struct Drive {
     pub media_bytes: u64,
     /// Bytes of memory that the drive needs for its tables and its data buffer.
     pub memory_bytes: u64,
+    /// These bytes by structure.
+    pub memory: DriveMemory,
+}
+
+/// Memory of a drive by structure; the sum is [`Drive::memory_bytes`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DriveMemory {
+    /// The mapping table, or what of it is cached.
+    pub mapping_table_bytes: u64,
+    /// State of each block: valid units, erase counts, lists.
+    pub block_tables_bytes: u64,
+    /// Tables of open-channel, zoned and nameless namespaces.
+    pub chunk_tables_bytes: u64,
+    /// The data buffer; of a disk, its write cache.
+    pub data_buffer_bytes: u64,
+}
+
+impl DriveMemory {
+    /// The sum.
+    pub fn total(&self) -> u64 {
+        self.mapping_table_bytes + self.block_tables_bytes + self.chunk_tables_bytes + self.data_buffer_bytes
+    }
+
+    /// Each structure as people read it.
+    pub fn named(&self) -> [(&'static str, u64); 4] {
+        [
+            ("mapping table", self.mapping_table_bytes),
+            ("block tables", self.block_tables_bytes),
+            ("chunk tables", self.chunk_tables_bytes),
+            ("data buffer", self.data_buffer_bytes),
+        ]
+    }
 }
 
 /// Work that the drive was given.
@@ -342,7 +376,7 @@ impl WriteAmplification {
 }
 
 /// Garbage collection and its kin: wear levelling, retirement, refresh and folding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GcSummary {
     /// Victim blocks chosen to be moved and erased, those still under way at the end included.
     pub victims: u64,
@@ -354,6 +388,8 @@ pub struct GcSummary {
     pub victim_valid_share: Option<f64>,
     /// Valid mapping units copied by GC, wear levelling, retirement, refresh and folding.
     pub copied_units: u64,
+    /// Time from the choice of each victim to its end.
+    pub pauses: GcPauses,
 }
 
 /// Cost of the mount after power-on.

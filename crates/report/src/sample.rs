@@ -2,7 +2,7 @@
 //! two minutes of mixed traffic, with GC setting in after the first third.
 
 use super::*;
-use pellucid_flash::{Cause, Completion, Nanos, Opcode, Rng, SimTime, Stage, StageTimes, Status};
+use pellucid_flash::{Cause, Completion, Nanos, Opcode, Pauses, Rng, SimTime, Stage, StageTimes, Status};
 
 const SECONDS: u64 = 120;
 
@@ -146,6 +146,12 @@ pub(crate) fn report() -> Report {
             media_bytes: 274_877_906_944,
             sector_bytes: 512,
             memory_bytes: 82_000_000,
+            memory: DriveMemory {
+                mapping_table_bytes: 64_000_000,
+                block_tables_bytes: 1_000_000,
+                chunk_tables_bytes: 0,
+                data_buffer_bytes: 17_000_000,
+            },
         },
         workload: Workload {
             summary: "randrw 55 % reads <mixed sizes> & a think time, 120 s".into(),
@@ -181,6 +187,11 @@ pub(crate) fn report() -> Report {
             erased_blocks: causes([(Cause::Gc, 1_190), (Cause::WearLevel, 14)]),
             victim_valid_share: Some(0.348),
             copied_units: 106_000,
+            pauses: {
+                let mut pauses = Pauses::default();
+                (0..1_190).for_each(|at| pauses.record(Nanos(2_000_000 + at * at * 20)));
+                GcPauses::new(&pauses)
+            },
         },
         wear: Wear {
             blocks: 8_192,

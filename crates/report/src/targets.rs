@@ -54,7 +54,7 @@ impl TargetResult {
         if let Some(total) = self.write_amplification.as_ref().and_then(|own| own.total) {
             items.push(format!(", {} programmed per host byte   ", significant(total)));
         }
-        if let Some(gc) = self.gc.filter(|gc| gc.victims > 0) {
+        if let Some(gc) = self.gc.as_ref().filter(|gc| gc.victims > 0) {
             let valid = optional(gc.victim_valid_share, percent);
             items.push(format!("{} victim lines, {valid} valid   ", count(gc.victims)));
         }

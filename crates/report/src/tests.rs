@@ -271,7 +271,7 @@ fn the_page_is_well_formed_and_needs_nothing_from_elsewhere() {
 #[test]
 fn the_page_shows_every_drawing_and_keeps_its_size() {
     let page = report().to_html();
-    assert_eq!(page.matches("<figure").count(), 22);
+    assert_eq!(page.matches("<figure").count(), 23);
     assert!(page.len() < 1_000_000, "{} bytes", page.len());
     assert!(page.contains("randrw 55 % reads &lt;mixed sizes&gt; &amp; a think time"));
     assert_eq!(idle().to_html().matches("<figure").count(), 0);

@@ -243,7 +243,7 @@ fn one_namespace(namespace: &NamespaceResult) -> Vec<String> {
         let written = bytes(namespace.write_amplification.host_written_bytes as f64);
         items.push(format!("{written} written, {} programmed per host byte   ", significant(total)));
     }
-    if let Some(gc) = namespace.gc.filter(|gc| gc.victims > 0) {
+    if let Some(gc) = namespace.gc.as_ref().filter(|gc| gc.victims > 0) {
         let valid = optional(gc.victim_valid_share, percent);
         items.push(format!("{} victim blocks, {valid} valid   ", count(gc.victims)));
     }

@@ -89,6 +89,9 @@ fn a_verified_run_reports_the_whole_stack() {
         let amplification = report.write_amplification;
         assert_eq!(amplification.host_written_bytes, report.directions.write.bytes);
         assert!(report.gc.victims > 10, "{:?}", report.gc);
+        let pauses = &report.gc.pauses;
+        assert!(pauses.count > 10 && pauses.count <= report.gc.victims + 4, "{:?}", report.gc);
+        assert!(pauses.p50_ns > Some(100_000) && pauses.mean_ns.is_some(), "{pauses:?}");
         assert!(amplification.total.is_some_and(|total| total > 1.2), "{amplification:?}");
         assert_eq!(report.drive.capacity_bytes % 512, 0);
     }

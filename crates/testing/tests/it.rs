@@ -22,6 +22,7 @@ mod line;
 mod log_block;
 mod order_of_jobs;
 mod pacing;
+mod pauses;
 mod placement;
 mod planes;
 mod prism;

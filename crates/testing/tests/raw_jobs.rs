@@ -169,7 +169,7 @@ fn targets_share_a_drive_and_a_report() {
     assert!(log.write_amplification.is_none() && log.gc.is_none());
     let own = main.write_amplification.as_ref().expect("a host FTL");
     assert_eq!(own.host_written_bytes, 2000 * 4096);
-    assert!(main.gc.is_some_and(|gc| gc.victims > 0), "{:?}", main.gc);
+    assert!(main.gc.as_ref().is_some_and(|gc| gc.victims > 0), "{:?}", main.gc);
     let all = &report.write_amplification;
     assert_eq!(all.host_written_bytes, own.host_written_bytes + log.requests.directions.write.bytes);
     assert_eq!(report.workload.precondition, "main 50 % filled");

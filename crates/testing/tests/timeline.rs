@@ -18,7 +18,7 @@ iodepth = 8
 number_ios = 4000
 "#;
 
-const ALL: TimelinePart = TimelinePart {
+pub const ALL: TimelinePart = TimelinePart {
     window: (Nanos::ZERO, Nanos(u64::MAX)),
     slower_than: Nanos::ZERO,
     entries_max: 10_000_000,
@@ -53,7 +53,7 @@ fn run(spec: &Spec, part: Option<TimelinePart>) -> (Device, Report, Option<Timel
     (device, report, record.timeline)
 }
 
-fn recorded(spec: &Spec, part: TimelinePart) -> (Report, Timeline) {
+pub fn recorded(spec: &Spec, part: TimelinePart) -> (Report, Timeline) {
     let (_, report, timeline) = run(spec, Some(part));
     (report, timeline.expect("a timeline"))
 }

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod age;
+mod apps;
 mod cache;
 mod compare;
 mod control;
@@ -60,6 +61,7 @@ pub enum Command {
     Graph(Box<graph::Graph>),
     Fs(fs::Fs),
     Target(target::TargetCommand),
+    Apps(apps::Apps),
     Top(top::Top),
     Status(control::Status),
     PowerCut(control::PowerCut),
@@ -92,6 +94,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Graph(command) => command.run(global),
         Command::Fs(command) => command.run(global),
         Command::Target(command) => command.run(global),
+        Command::Apps(command) => command.run(global),
         Command::Top(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::PowerCut(command) => command.run(),

@@ -126,7 +126,7 @@ impl Drop for Folder {
 }
 
 /// Every command of the program.
-pub const COMMANDS: [&str; 25] = [
+pub const COMMANDS: [&str; 26] = [
     "run",
     "replay",
     "compare",
@@ -148,6 +148,7 @@ pub const COMMANDS: [&str; 25] = [
     "graph",
     "fs",
     "target",
+    "apps",
     "top",
     "status",
     "power-cut",

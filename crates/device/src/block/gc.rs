@@ -163,6 +163,7 @@ impl BlockNamespace {
     }
 
     fn start_and_pack(&mut self, shared: &mut Shared, die: DieId) {
+        self.translation.set_now(shared.now);
         if self.translation.may_reap(die) {
             self.translation.reap(die);
         }
@@ -182,6 +183,7 @@ impl BlockNamespace {
 
     pub(super) fn start_copies(&mut self, shared: &mut Shared, die: DieId) {
         let load = self.load(shared);
+        self.translation.set_now(shared.now);
         while self.gc.may_move(die)
             && let Some(job) = self.translation.next_gc(die, load)
         {
@@ -335,6 +337,7 @@ impl BlockNamespace {
             };
         }
         self.gc.die_mut(DieId(die)).reading -= 1;
+        self.translation.set_now(shared.now);
         match self.translation.arrived(&moved, named, arrival) {
             Arrived::Keep(lpn) => {
                 self.gc.copies[copy].lpn = lpn;
@@ -460,6 +463,7 @@ impl BlockNamespace {
     }
 
     fn erase_all(&mut self, shared: &mut Shared) {
+        self.translation.set_now(shared.now);
         while let Some(job) = self.translation.next_erase() {
             match job {
                 Reclaim::Erase(block, cause) => self.issue_erase(shared, block, cause),
@@ -487,6 +491,7 @@ impl BlockNamespace {
             (shared.layout.block_of(shared.scheduler.ops[op].ppa), shared.scheduler.ops[op].cause);
         let ok = shared.end_erase(self.number, block, cause);
         shared.let_go(op);
+        self.translation.set_now(shared.now);
         self.translation.ended(Operation::Erase(block), ok);
         self.read_only |= !ok && self.is_worn_out();
         if std::mem::take(&mut self.gc.stalled) {

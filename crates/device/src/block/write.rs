@@ -492,6 +492,7 @@ impl BlockNamespace {
         self.writes.ended.clear();
         self.writes.ended.extend_from_slice(units);
         let count = units.len();
+        self.translation.set_now(shared.now);
         self.translation.ended(Operation::Program(id), ok);
         self.forget_outdated(shared);
         for at in 0..count {

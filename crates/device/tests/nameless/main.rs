@@ -85,6 +85,9 @@ fn garbage_collection_goes_on_where_reads_fail() {
         }
         program.drain();
         program.device.check();
+        let counters = program.device.nameless(0).expect("a nameless namespace").counters();
+        let ended = counters.engine.victims.abs_diff(counters.pauses.count());
+        assert!(counters.pauses.count() > 0 && ended <= 1, "seed {seed}: {counters:?}");
         unread += program.device.counters().uncorrectable_reads;
         program.power_cut();
     }

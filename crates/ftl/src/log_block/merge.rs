@@ -113,6 +113,7 @@ impl LogBlock {
             return false;
         }
         waiting.push_back(Evacuation { block, cause });
+        self.collects(block);
         self.close_log(block);
         true
     }
@@ -134,6 +135,10 @@ impl LogBlock {
             };
             if !holds_data {
                 self.dies[die.0 as usize].evacuations.pop_front();
+                if matches!(self.blocks.role(block), Role::Data(_)) {
+                    // It became a data block, and stays.
+                    self.collecting.retain(|&(other, _)| other != block);
+                }
                 continue;
             }
             if self.blocks.in_flight(block) > 0 {
@@ -177,6 +182,7 @@ impl LogBlock {
             Role::Log => self.remove_log(die, block),
             _ => {}
         }
+        self.collects(block);
         self.blocks.leave(block, cause, merge);
         self.released = true;
     }

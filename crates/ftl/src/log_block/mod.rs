@@ -52,7 +52,7 @@ use blocks::{Blocks, Role};
 use journal::{Journal, JournalSizes};
 use mark::Kind;
 use merge::{Evacuation, Merge};
-use pellucid_flash::{BlockId, BlockStream, BlockUse, BlockView, DieId, Layout, Lpn, Ppa};
+use pellucid_flash::{BlockId, BlockStream, BlockUse, BlockView, DieId, Layout, Lpn, Ppa, SimTime};
 use programs::Programs;
 use std::collections::VecDeque;
 
@@ -144,6 +144,10 @@ pub struct LogBlock {
     /// Page lists of former log blocks, for reuse.
     lists: Vec<Vec<Lpn>>,
     counters: FtlCounters,
+    /// The caller's time.
+    now: SimTime,
+    /// Blocks whose data are to leave them, or have left, until they are erased or retired; each since when.
+    collecting: Vec<(BlockId, SimTime)>,
 }
 
 impl LogBlock {
@@ -226,6 +230,8 @@ impl LogBlock {
             handles: Handles::new(1, layout),
             lists: Vec::new(),
             counters: FtlCounters::default(),
+            now: SimTime::ZERO,
+            collecting: Vec::new(),
         })
     }
 
@@ -475,6 +481,7 @@ impl LogBlock {
             let block = self.blocks.leaving()[at];
             if self.blocks.failed(block) {
                 self.counters.grown_bad += 1;
+                self.collected(block);
                 return Some(Reclaim::Retire(self.blocks.retire_leaving(at)));
             }
             let (block, cause, merge) = self.blocks.erase(at);
@@ -491,10 +498,32 @@ impl LogBlock {
         Some(Reclaim::AwaitsTrims)
     }
 
+    /// Tells the time, which translation needs for the pauses of GC alone.
+    #[inline]
+    pub fn set_now(&mut self, now: SimTime) {
+        self.now = now;
+    }
+
+    /// Records that the data of a block are to leave it, if that is new.
+    fn collects(&mut self, block: BlockId) {
+        if !self.collecting.iter().any(|&(other, _)| other == block) {
+            self.collecting.push((block, self.now));
+        }
+    }
+
+    /// Records that a block is free or retired: its pause has ended, if it had one.
+    fn collected(&mut self, block: BlockId) {
+        if let Some(at) = self.collecting.iter().position(|&(other, _)| other == block) {
+            let (_, since) = self.collecting.swap_remove(at);
+            self.counters.pauses.record(self.now.since(since));
+        }
+    }
+
     /// Records that the erase of a block has ended. If it failed, the block is retired.
     pub fn erase_ended(&mut self, block: BlockId, ok: bool) {
         let die = self.layout.die_of_block(block);
         self.blocks.erased(block, ok);
+        self.collected(block);
         self.counters.grown_bad += u64::from(!ok);
         (self.released, self.map_jobs) = (true, true);
         self.level_wear(die);
@@ -572,10 +601,15 @@ impl LogBlock {
     /// Bytes of memory that a drive would need: a number for each logical block and each unit of a log block, and the tables of
     /// blocks.
     pub fn memory_bytes(&self) -> u64 {
+        self.map_memory_bytes() + self.blocks.memory_bytes()
+    }
+
+    /// Bytes of memory that a drive would need for the numbers of logical blocks and units of log blocks.
+    pub fn map_memory_bytes(&self) -> u64 {
         let numbers = |die: &Die| {
             let logs = self.log_blocks + u32::from(self.scheme == Scheme::Fast);
             die.data.len() as u64 + u64::from(logs) * u64::from(self.layout.units_per_block)
         };
-        4 * self.dies.iter().map(numbers).sum::<u64>() + self.blocks.memory_bytes()
+        4 * self.dies.iter().map(numbers).sum::<u64>()
     }
 }

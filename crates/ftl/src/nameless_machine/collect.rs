@@ -8,7 +8,7 @@
 
 use super::{NamelessMachine, TAG_RESET};
 use crate::Content;
-use pellucid_flash::{BlockId, Command, Completion, Migration, Opcode, Ppa, Status, Vector};
+use pellucid_flash::{BlockId, Command, Completion, Migration, Opcode, Ppa, SimTime, Status, Vector};
 
 /// Most reads of a victim under way at once.
 const READS: u32 = 4;
@@ -32,6 +32,8 @@ pub(super) struct Gc {
     unread: Vec<bool>,
     next: usize,
     under_way: u32,
+    /// When the victim was chosen.
+    since: SimTime,
 }
 
 impl NamelessMachine {
@@ -40,7 +42,8 @@ impl NamelessMachine {
             let Some((victim, units)) = self.engine.next_victim() else { return };
             let images = vec![0; units.len() * self.image_bytes];
             let unread = vec![false; units.len()];
-            self.gc = Some(Gc { victim, phase: Phase::Read, units, images, unread, next: 0, under_way: 0 });
+            let (phase, since) = (Phase::Read, self.now);
+            self.gc = Some(Gc { victim, phase, units, images, unread, next: 0, under_way: 0, since });
         }
         let Some(mut gc) = self.gc.take() else { return };
         if gc.phase == Phase::Read {
@@ -59,6 +62,7 @@ impl NamelessMachine {
         }
         if gc.phase == Phase::Write && gc.under_way == 0 && gc.next == gc.units.len() {
             self.engine.victim_done();
+            self.counters.pauses.record(self.now.since(gc.since));
             self.moved = true;
             return;
         }

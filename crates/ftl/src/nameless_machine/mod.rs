@@ -23,8 +23,8 @@ mod write;
 use crate::{Nameless, NamelessConfig, NamelessCounters};
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    Cause, Command, Completion, Figure, Interface, Lba, Lpn, NamelessGeometry, Nanos, Opcode, Ppa, SimTime,
-    Stage, StageTimes, Status, Vector,
+    Cause, Command, Completion, Figure, Interface, Lba, Lpn, NamelessGeometry, Nanos, Opcode, Pauses, Ppa,
+    SimTime, Stage, StageTimes, Status, Vector,
 };
 use saver::Saver;
 use shape::Shape;
@@ -78,6 +78,8 @@ pub struct NamelessFtlCounters {
     pub checkpoints: u64,
     /// Writes that failed and were repeated elsewhere.
     pub write_failures: u64,
+    /// Victims that have ended, by the time from their choice until their data lie elsewhere.
+    pub pauses: Pauses,
     /// Event counts of the engine.
     pub engine: NamelessCounters,
 }
@@ -556,7 +558,7 @@ impl NamelessMachine {
     pub fn figures(&self) -> Vec<Figure> {
         let counters = self.counters();
         let count = Figure::count;
-        vec![
+        let mut figures = vec![
             count("nameless_pages", "Flash pages written for the application.", counters.pages),
             count("nameless_page_sectors", "Sectors of these that hold data.", counters.page_sectors),
             count("nameless_copied_sectors", "Sectors copied by garbage collection.", counters.engine.copied),
@@ -569,6 +571,14 @@ impl NamelessMachine {
                 .gauge(),
             count("nameless_free_chunks", "Free chunks.", self.engine.free_blocks().into()).gauge(),
             count("nameless_memory_bytes", "Memory for tables and buffers.", self.memory_bytes()).gauge(),
-        ]
+        ];
+        figures.extend(counters.pauses.figures([
+            "nameless_gc_pauses",
+            "nameless_gc_pause_sum_ns",
+            "nameless_gc_pause_p50_ns",
+            "nameless_gc_pause_p99_ns",
+            "nameless_gc_pause_max_ns",
+        ]));
+        figures
     }
 }

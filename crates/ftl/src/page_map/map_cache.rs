@@ -85,7 +85,7 @@ impl PageMap {
     }
 
     /// Bytes of memory for the map: all of it, or the cached entries and the address of every translation page.
-    pub(super) fn map_memory_bytes(&self) -> u64 {
+    pub fn map_memory_bytes(&self) -> u64 {
         let all = self.table.memory_bytes();
         self.map_cache
             .as_ref()

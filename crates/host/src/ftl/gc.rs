@@ -35,6 +35,7 @@ pub(crate) struct Gc {
 impl HostFtl {
     /// Starts the GC work that is due.
     pub(super) fn start_gc(&mut self) {
+        self.ftl.set_now(self.now);
         self.ftl.reap(DIE);
         self.gc.unfinished = false;
         let most = Vector::ADDRESSES_MAX as u32;
@@ -111,6 +112,7 @@ impl HostFtl {
         let result = completion.result;
         let copies = std::mem::take(&mut self.reads[read].copies);
         self.gc.reading -= copies.len() as u32;
+        self.ftl.set_now(self.now);
         let oob = vector.as_ref().map_or(&[][..], |v| &v.metadata);
         let mut of_map = false;
         for (i, moved @ &Move { from, .. }) in copies.iter().enumerate() {
@@ -166,6 +168,7 @@ impl HostFtl {
 
     /// Resets empty lines, unless they wait until trims are stored.
     pub(super) fn reset_emptied(&mut self) {
+        self.ftl.set_now(self.now);
         while let Some(job) = self.ftl.next_erase() {
             match job {
                 Reclaim::Erase(line, _) => self.reset_line(line, false),

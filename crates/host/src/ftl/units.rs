@@ -441,6 +441,7 @@ impl HostFtl {
             }
         }
         if !retiring {
+            self.ftl.set_now(self.now);
             self.ftl.erase_ended(line, whole);
         }
         self.read_only |= self.ftl.worn_out();

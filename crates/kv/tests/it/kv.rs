@@ -264,6 +264,8 @@ fn eviction_ends_where_write_buffers_are_few() {
         }
         let statistics = cache.system.statistics();
         assert!(statistics.items > 0 && statistics.slabs_evicted > 0, "{statistics:?}");
+        // Nothing is under way, so every victim has ended.
+        assert_eq!(statistics.pauses.count(), statistics.slabs_evicted, "{engine:?}");
     }
 }
 

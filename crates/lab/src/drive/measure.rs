@@ -12,10 +12,10 @@ use pellucid_flash::{
 use pellucid_ftl::{FtlCounters, MAP_ENTRY_BYTES, Map, MapCounters, MountReport};
 use pellucid_host::HostCounters;
 use pellucid_report::{
-    ByCause, Drive, EraseCounts, FilesReport, FirmwareModules, GcSummary, GroupResult, HostCost, HostLayer,
-    JobResult, MapCache, MapPages, MediaHealth, Merges, Mount, NamespaceResult, PartFigure, PartFigures,
-    Replay, Report, RequestRecorder, Requests, Series, SlcCache, Span, SteadyState, TargetResult,
-    Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
+    ByCause, Drive, DriveMemory, EraseCounts, FilesReport, FirmwareModules, GcPauses, GcSummary, GroupResult,
+    HostCost, HostLayer, JobResult, MapCache, MapPages, MediaHealth, Merges, Mount, NamespaceResult,
+    PartFigure, PartFigures, Replay, Report, RequestRecorder, Requests, Series, SlcCache, Span, SteadyState,
+    TargetResult, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
 };
 use pellucid_spec::Fill;
 use pellucid_text::format::{duration, percent};
@@ -257,7 +257,8 @@ pub fn report(
         drive.summary = format!("{}{separator}{}", drive.summary, disk.summary());
         if target.flash().is_none() {
             drive.media_bytes = disk.capacity_bytes();
-            drive.memory_bytes = disk.config().write_cache_bytes;
+            drive.memory.data_buffer_bytes = disk.config().write_cache_bytes;
+            drive.memory_bytes = drive.memory.total();
         }
     }
     report.drive.name = name.into();
@@ -297,11 +298,13 @@ fn of_flash(device: &Device, measured: &Measured) -> Report {
     let block_units = measured.host.map_or(layout.units_per_block, |host| host.units_per_block);
     let all: Vec<u16> = device.block_namespaces().collect();
     let translated = translated(device, &all, &measured.ftl, &counters, measured.slc_cache_blocks);
+    let memory = drive_memory(device);
     Report {
         drive: Drive {
             summary: summary(device),
             media_bytes: layout.media_bytes(),
-            memory_bytes: drive_memory_bytes(device),
+            memory_bytes: memory.total(),
+            memory,
             ..Drive::default()
         },
         write_amplification: amplification(sector, written, programmed, &counters),
@@ -402,6 +405,7 @@ fn gc_summary(ftl: &FtlCounters, counters: &Counters, block_units: u32) -> GcSum
         victim_valid_share: (victims > 0)
             .then(|| ftl.victim_valid_units as f64 / (victims as f64 * f64::from(block_units))),
         copied_units: ftl.copied_units,
+        pauses: GcPauses::new(&ftl.pauses),
     }
 }
 
@@ -540,13 +544,18 @@ pub(super) fn whole_stack(counters: &Counters, host: Option<&HostUse>) -> (u64, 
 }
 
 /// Returns the memory of a drive of this kind beside the media: tables of translation and namespaces, and its data buffer.
-fn drive_memory_bytes(device: &Device) -> u64 {
-    let tables =
-        device.memory_bytes().into_iter().filter(|(part, _)| ["translation", "namespaces"].contains(part));
+fn drive_memory(device: &Device) -> DriveMemory {
+    let parts = device.memory_bytes();
+    let part = |name: &str| parts.iter().filter(|(part, _)| *part == name).map(|(_, bytes)| bytes).sum();
     let entries = &device.config().buffer;
     let entries = u64::from(entries.entries) + u64::from(entries.read_entries);
     let buffer = entries * u64::from(device.layout().unit_bytes);
-    tables.map(|(_, bytes)| bytes).sum::<u64>() + if device.has_block_namespace() { buffer } else { 0 }
+    DriveMemory {
+        mapping_table_bytes: part("mapping table"),
+        block_tables_bytes: part("block tables"),
+        chunk_tables_bytes: part("namespaces"),
+        data_buffer_bytes: if device.has_block_namespace() { buffer } else { 0 },
+    }
 }
 
 fn host_layer(host: &HostUse, simulated: Nanos) -> HostLayer {

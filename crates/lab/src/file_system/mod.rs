@@ -13,7 +13,7 @@ mod in_place;
 pub use in_place::InPlaceServer;
 
 use pellucid_device::{Counters, Device};
-use pellucid_flash::{Cause, Nanos, Rng, SimTime};
+use pellucid_flash::{Cause, Nanos, Pauses, Rng, SimTime};
 use pellucid_fs::{
     BLOCK_BYTES, Caller, Errno, FormatOptions, Fs, Ino, Job, MountOptions, SetAttributes, Step, SyncPoint,
     Time, Volume,
@@ -42,6 +42,8 @@ pub struct FileSystemReport {
     pub programmed_bytes: u64,
     /// Blocks erased.
     pub erases: u64,
+    /// Segments that the file system's cleaner has gone through, by the time from their choice.
+    pub cleaner_pauses: Pauses,
 }
 
 /// Where a file system lies, and how it is mounted.
@@ -288,6 +290,7 @@ impl FileServer {
             operations_per_second: operations as f64 / self.stack.now().since(start).as_secs_f64(),
             refused: self.refused - before.1,
             file_copied_bytes: moved * BLOCK_BYTES as u64,
+            cleaner_pauses: self.fs.counters().pauses.since(&fs.pauses),
             ..report(&self.stack.drive, &drive)
         })
     }
@@ -497,6 +500,7 @@ retain = false
         let fs = server.fs.counters();
         let written = fs.data_blocks + fs.moved_blocks + fs.node_blocks + fs.record_blocks;
         let filled = written / u64::from(server.fs.view().segment_blocks);
+        assert_eq!(fs.pauses.count(), fs.cleaned);
         assert!(fs.cleaned <= filled, "{} segments were cleaned, {filled} had been filled", fs.cleaned);
         let log = server.files.last().unwrap();
         assert!(log.bytes <= (1 << 20) + 8 * config.append_bytes, "the log has {} bytes", log.bytes);

@@ -6,6 +6,7 @@ use crate::drive::{RunError, Unwatched, precondition};
 use pellucid_device::{Counters, Device, DeviceError};
 use pellucid_flash::{Cause, SimTime};
 use pellucid_kv::{KvStatistics, System, build};
+use pellucid_report::GcPauses;
 use pellucid_spec::Spec;
 use pellucid_text::format::{self, count};
 use pellucid_workload::kv::Requests;
@@ -104,6 +105,8 @@ pub struct CacheWork {
     pub slabs_written: u64,
     /// Slabs evicted.
     pub slabs_evicted: u64,
+    /// Slabs that were released, by the time from their choice as victims.
+    pub gc_pauses: GcPauses,
     /// Bytes written to the drive.
     pub written_bytes: u64,
     /// Bytes written to the drive for each set; absent without sets.
@@ -140,6 +143,7 @@ impl CacheWork {
             lost: now.lost - before.lost,
             slabs_written: now.slabs_written - before.slabs_written,
             slabs_evicted: now.slabs_evicted - before.slabs_evicted,
+            gc_pauses: GcPauses::new(&now.pauses.since(&before.pauses)),
             written_bytes,
             written_bytes_per_set: (sets > 0).then(|| written_bytes as f64 / sets as f64),
             read_bytes: now.flash_read_bytes - before.flash_read_bytes,

@@ -104,6 +104,8 @@ fn greedy_merges_copy_less_than_those_of_the_oldest_block() {
             host.advance(next);
         }
         host.layer.check();
+        assert_eq!(figure(&host.layer, "gc_pauses"), figure(&host.layer, "block_map_merges"));
+        assert!(figure(&host.layer, "gc_pause_max_ns") >= figure(&host.layer, "gc_pause_p50_ns"));
         (figure(&host.layer, "block_map_copied_bytes"), figure(&host.layer, "block_map_merges"))
     };
     let [greedy, fifo, lru, benefit] = [Gc::Greedy, Gc::Fifo, Gc::Lru, Gc::CostBenefit].map(copied);

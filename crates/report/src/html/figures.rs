@@ -256,6 +256,16 @@ pub(super) fn channels(report: &Report) -> Drawing {
         .into()
 }
 
+/// The share of victims whose garbage collection took no longer than each time.
+pub(super) fn pauses(report: &Report) -> Drawing {
+    Plot::new("Pauses of garbage collection, cumulative")
+        .x_axis(Axis::log("from choice to erase", Unit::Nanos))
+        .y_axis(Axis::linear("share of victims", Unit::Percent).from(0.0).to(1.0))
+        .series("", Mark::Line, report.gc.pauses.distribution.cumulative())
+        .colour(3)
+        .into()
+}
+
 pub(super) fn wear(report: &Report) -> Drawing {
     let histogram = &report.wear.histogram;
     let bins = histogram.from_erases.iter().zip(&histogram.blocks);

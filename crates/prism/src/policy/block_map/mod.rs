@@ -39,7 +39,8 @@ use super::Gc;
 use crate::Space;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    ChunkAddress, Command, Completion, Figure, Held, Interface, Lba, SimTime, StageTimes, Status, Vector,
+    ChunkAddress, Command, Completion, Figure, Held, Interface, Lba, Pauses, SimTime, StageTimes, Status,
+    Vector,
 };
 use pellucid_ftl::Pool;
 use pellucid_host::{Layer, Machine};
@@ -186,6 +187,7 @@ struct BlockMapCounters {
     pub copied: u64,
     pub erases: u64,
     pub merges: u64,
+    pub pauses: Pauses,
     pub write_failures: u64,
     pub lost_reads: u64,
 }
@@ -212,7 +214,8 @@ pub(crate) struct BlockMap {
     logical: Vec<Logical>,
     /// Blocks that wait for a free chunk.
     starved: VecDeque<u32>,
-    merging: Option<u32>,
+    /// The block that is being merged, and since when.
+    merging: Option<(u32, SimTime)>,
     sequence: u64,
     clock: u64,
     turn: u32,
@@ -462,11 +465,12 @@ impl Machine for BlockMap {
             copied,
             erases,
             merges,
+            pauses,
             write_failures,
             lost_reads,
         } = self.counters;
         let bytes = |sectors: u64| sectors * u64::from(self.space.chunks.sector_bytes);
-        vec![
+        let mut figures = vec![
             Figure::bytes("read_bytes", "Bytes that applications read.", bytes(read)),
             Figure::bytes("written_bytes", "Bytes that applications wrote.", bytes(written)),
             Figure::bytes(
@@ -481,7 +485,15 @@ impl Machine for BlockMap {
             Figure::count("lost_sectors", "Reads that failed.", lost_reads),
             Figure::bytes("memory_bytes", "Bytes of host memory for map and buffer.", self.memory_bytes())
                 .gauge(),
-        ]
+        ];
+        figures.extend(pauses.figures([
+            "gc_pauses",
+            "gc_pause_sum_ns",
+            "gc_pause_p50_ns",
+            "gc_pause_p99_ns",
+            "gc_pause_max_ns",
+        ]));
+        figures
     }
 }
 

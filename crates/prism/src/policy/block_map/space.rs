@@ -45,7 +45,7 @@ impl BlockMap {
             return;
         }
         let Some(victim) = self.victim() else { return };
-        self.merging = Some(victim);
+        self.merging = Some((victim, self.now));
         self.logical[victim as usize].merging = true;
         self.counters.merges += 1;
         self.go_on(victim);

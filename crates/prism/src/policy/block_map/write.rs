@@ -395,7 +395,9 @@ impl BlockMap {
 
     fn merged(&mut self, logical: u32) -> Look {
         self.logical[logical as usize].merging = false;
-        self.merging = None;
+        if let Some((_, since)) = self.merging.take() {
+            self.counters.pauses.record(self.now.since(since));
+        }
         self.erase_garbage();
         if !self.starved.is_empty() {
             self.make_space();

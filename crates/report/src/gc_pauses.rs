@@ -1,0 +1,43 @@
+//! Pauses of garbage collection in a report.
+
+use super::Distribution;
+use pellucid_flash::Pauses;
+use serde::Serialize;
+
+/// Pauses of garbage collection (GC): for each victim that has ended, the time from its choice until it was erased, was retired, or
+/// stayed as it could not be read. Quantiles are those of a histogram with eight bins to each doubling, so at most an eighth too large.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GcPauses {
+    /// Victims that have ended; without folded blocks.
+    pub count: u64,
+    /// Arithmetic mean, exact; absent without GC, as the others.
+    pub mean_ns: Option<f64>,
+    /// Median.
+    pub p50_ns: Option<u64>,
+    /// 95th percentile.
+    pub p95_ns: Option<u64>,
+    /// 99th percentile.
+    pub p99_ns: Option<u64>,
+    /// The longest.
+    pub max_ns: Option<u64>,
+    /// Pauses by their length.
+    pub distribution: Distribution,
+}
+
+impl GcPauses {
+    /// Makes the summary.
+    pub fn new(pauses: &Pauses) -> GcPauses {
+        let count = pauses.count();
+        let quantile = |share| pauses.quantile(share).map(|pause| pause.0);
+        let (upper_ns, number) = pauses.bins().unzip();
+        GcPauses {
+            count,
+            mean_ns: (count > 0).then(|| pauses.sum().0 as f64 / count as f64),
+            p50_ns: quantile(0.5),
+            p95_ns: quantile(0.95),
+            p99_ns: quantile(0.99),
+            max_ns: quantile(1.0),
+            distribution: Distribution { upper_ns, count: number },
+        }
+    }
+}
