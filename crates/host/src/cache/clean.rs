@@ -10,19 +10,35 @@
 //! Runs start at a cursor, so the backing store sees ascending addresses. Blocks that cannot be cleaned stay
 //! dirty, and are tried again after [`PAUSE`].
 
-use super::{Backend, CacheManager, Kind, Op, Part, Purpose, Side, Step};
-use crate::cache::locks::{Held, Hold};
+use super::core::{Core, Effect};
+use super::op::{Part, Purpose, Side, Step};
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{Command, Lba, Nanos, Opcode, SimTime, StageTimes, Status, copy_images};
+use pellucid_flash::{Command, Lba, Nanos, Opcode, SimTime, Status};
 use std::ops::Range;
 
-/// Maximum blocks in a run: one bit of [`Op::touched`] for each.
+/// Maximum blocks in a run: an operation has a bit for each ([`Op::touch`](super::op::Op::touch)).
 const RUN_MAX: u64 = 64;
+/// Reasons that a detach fails.
+const NOT_WRITTEN_BACK: &str =
+    "a dirty block cannot be written back: the backing store or the cache drive answers with errors";
+const NOT_READ: &str = "dirty blocks cannot be read from the cache drive; all others are written back";
 /// Pause after a failure.
 const PAUSE: Nanos = Nanos::from_secs(1);
 /// Maximum number of locked runs that are skipped in one turn.
 const TRIES: u32 = 8;
 
+/// Fate of the writes that wait for cleaned blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Parked {
+    Stay,
+    /// Blocks were cleaned: they are tried again.
+    Retry,
+    /// No block will be cleaned soon: they fail.
+    Fail,
+}
+
+/// Choice of the blocks to clean, and the runs that are under way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cleaner {
     /// Dirty blocks above which cleaning begins, and at which it ends.
@@ -49,14 +65,13 @@ pub(super) struct Cleaner {
     troubled: bool,
     /// Number of blocks that the flash failed to read since that failure.
     unreadable: u64,
-    /// Writes that wait for cleaned blocks.
-    pub parked: Vec<(Part, Vec<u8>)>,
 }
 
 impl Cleaner {
-    pub fn set_threshold(&mut self, blocks: u64, percent: u32) {
+    /// Creates the cleaner of a cache of `blocks` blocks, of which `percent` may be dirty.
+    pub fn new(blocks: u64, percent: u32) -> Cleaner {
         let limit = (blocks * u64::from(percent) / 100).max(1);
-        self.limits = [limit, limit - limit / 8];
+        Cleaner { limits: [limit, limit - limit / 8], ..Cleaner::default() }
     }
 
     /// Returns the number of dirty blocks above which cleaning begins.
@@ -65,13 +80,23 @@ impl Cleaner {
     }
 
     /// Lowers the target after a command found no space.
-    pub fn press(&mut self, dirty: u64) {
+    fn press(&mut self, dirty: u64) {
         let target = (dirty - dirty / 8).saturating_sub(1).min(self.limits[1]);
         self.target = Some(self.target.map_or(target, |before| before.min(target)));
     }
 
+    /// Notes what a path did at `now`; `fallow`: time without writes after which a region is cleaned.
     #[inline]
-    pub fn dirtied(&mut self, now: SimTime, fallow: Nanos) {
+    pub fn note(&mut self, effect: Effect, now: SimTime, fallow: Nanos) {
+        match effect {
+            Effect::Dirtied => self.dirtied(now, fallow),
+            Effect::Full(dirty) => self.press(dirty),
+            Effect::FlashChanged | Effect::BackingChanged | Effect::RecordsWanted => {}
+        }
+    }
+
+    #[inline]
+    fn dirtied(&mut self, now: SimTime, fallow: Nanos) {
         if self.fallow_at.is_none() && fallow > Nanos::ZERO {
             self.fallow_at = Some(now + fallow);
         }
@@ -94,42 +119,39 @@ impl Cleaner {
     pub fn rest(&mut self) {
         (self.paused, self.fallow_at, self.region) = (None, None, None);
     }
-}
 
-impl CacheManager {
+    /// Begins what can begin now; `goes_on`: new runs are allowed. Returns what becomes of the parked writes.
     #[inline]
-    pub(super) fn pump_cleaner(&mut self) {
-        if self.cleaner.next_event().is_some_and(|at| at <= self.now) {
-            self.look_at_the_time();
+    pub fn pump(&mut self, core: &mut Core, goes_on: bool) -> Parked {
+        if self.next_event().is_some_and(|at| at <= core.requests.now()) {
+            self.look_at_the_time(core);
         }
-        let count = self.dirty.count();
-        if count > self.cleaner.limits[0] && self.cleaner.target.is_none() {
-            self.cleaner.target = Some(self.cleaner.limits[1]);
+        let count = core.blocks.dirty_count();
+        if count > self.limits[0] && self.target.is_none() {
+            self.target = Some(self.limits[1]);
         }
-        let goes_on = self.start.is_running() && !self.ending.is_stopping();
-        if count > 0 && self.cleaner.paused.is_none() && goes_on {
-            self.begin_runs();
+        if count > 0 && self.paused.is_none() && goes_on && !core.ends.is_stopping() {
+            self.begin_runs(core);
         }
-        if !self.cleaner.copied.is_empty() && !self.cleaner.is_flushing {
-            self.flush_copies();
+        if !self.copied.is_empty() && !self.is_flushing {
+            self.flush_copies(core);
         }
         // No space will appear, for instance because the waiting commands hold the dirty blocks.
-        if !self.cleaner.parked.is_empty() && self.parts.in_use() == 0 && self.cleaner.paused.is_none() {
-            self.unpark(false);
-        }
+        let is_stuck = core.requests.has_parked() && core.requests.is_quiet() && self.paused.is_none();
+        if is_stuck { Parked::Fail } else { Parked::Stay }
     }
 
     #[cold]
-    fn look_at_the_time(&mut self) {
-        if self.cleaner.paused.is_some_and(|at| at <= self.now) {
-            self.cleaner.paused = None;
+    fn look_at_the_time(&mut self, core: &Core) {
+        if self.paused.is_some_and(|at| at <= core.requests.now()) {
+            self.paused = None;
         }
-        if self.cleaner.fallow_at.is_some_and(|at| at <= self.now) {
-            let fallow = self.config.fallow;
-            self.cleaner.fallow_at = match self.dirty.oldest() {
-                Some((region, changed)) if changed + fallow <= self.now => {
-                    self.cleaner.region = Some(region);
-                    Some(self.now + fallow)
+        if self.fallow_at.is_some_and(|at| at <= core.requests.now()) {
+            let fallow = core.shape.config.fallow;
+            self.fallow_at = match core.blocks.oldest_dirty() {
+                Some((region, changed)) if changed + fallow <= core.requests.now() => {
+                    self.region = Some(region);
+                    Some(core.requests.now() + fallow)
                 }
                 Some((_, changed)) => Some(changed + fallow),
                 None => None,
@@ -138,270 +160,277 @@ impl CacheManager {
     }
 
     /// Returns the range to clean now, and the number of dirty blocks that may stay.
-    fn wanted_clean(&mut self) -> Option<(Range<u64>, u64)> {
-        let all = 0..self.blocks;
-        if self.ending.is_draining() || self.read_only || !self.cleaner.parked.is_empty() {
+    fn wanted_clean(&mut self, core: &Core) -> Option<(Range<u64>, u64)> {
+        let all = 0..core.shape.blocks;
+        if core.ends.is_draining() || core.ends.is_read_only() || core.requests.has_parked() {
             return Some((all, 0));
         }
-        match self.cleaner.target {
-            Some(target) if self.dirty.count() > target => return Some((all, target)),
-            _ => self.cleaner.target = None,
+        match self.target {
+            Some(target) if core.blocks.dirty_count() > target => return Some((all, target)),
+            _ => self.target = None,
         }
-        let region = self.cleaner.region.clone()?;
-        if self.dirty.next(region.start).is_some_and(|block| block < region.end) {
+        let region = self.region.clone()?;
+        if core.blocks.next_dirty(region.start).is_some_and(|block| block < region.end) {
             return Some((region, 0));
         }
         // The next region is looked for at once.
-        self.cleaner.region = None;
-        self.cleaner.fallow_at = (self.dirty.count() > 0).then_some(self.now);
-        self.look_at_the_time();
+        self.region = None;
+        self.fallow_at = (core.blocks.dirty_count() > 0).then_some(core.requests.now());
+        self.look_at_the_time(core);
         None
     }
 
-    fn begin_runs(&mut self) {
+    fn begin_runs(&mut self, core: &mut Core) {
         let (mut tries, mut laps) = (0, 0);
-        while self.cleaner.busy < u64::from(self.config.clean_blocks) && tries < TRIES && laps < 2 {
-            let Some((range, target)) = self.wanted_clean() else { return };
-            if self.dirty.count() <= target + self.cleaner.busy {
+        while self.busy < u64::from(core.shape.config.clean_blocks) && tries < TRIES && laps < 2 {
+            let Some((range, target)) = self.wanted_clean(core) else { return };
+            if core.blocks.dirty_count() <= target + self.busy {
                 return;
             }
-            let cursor = self.cleaner.cursor;
+            let cursor = self.cursor;
             let cursor = if range.contains(&cursor) { cursor } else { range.start };
-            let Some(block) = self.dirty.next(cursor).filter(|&block| block < range.end) else {
-                self.cleaner.cursor = range.start;
+            let Some(block) = core.blocks.next_dirty(cursor).filter(|&block| block < range.end) else {
+                self.cursor = range.start;
                 laps += 1;
                 continue;
             };
             // A run is not shortened to fit other runs or the number of blocks to clean; otherwise the
             // backing store would see many small writes.
             let most = RUN_MAX.min(range.end - block);
-            let most = if self.cleaner.troubled { 1 } else { most };
-            let (_, count) = self.dirty.run(block, most);
-            let begun = self.begin_run(block, count) || (count > 1 && self.begin_run(block, 1));
-            self.cleaner.cursor = block + if begun { count } else { 1 };
+            let most = if self.troubled { 1 } else { most };
+            let (_, count) = core.blocks.dirty_run(block, most);
+            let begun = self.begin_run(core, block, count) || (count > 1 && self.begin_run(core, block, 1));
+            self.cursor = block + if begun { count } else { 1 };
             tries += u32::from(!begun);
         }
     }
 
-    fn begin_run(&mut self, block: u64, count: u64) -> bool {
-        let op = self.ops.take();
-        if !self.locks.try_take(Held { first: block, end: block + count, hold: Hold::Clean, op }) {
-            self.ops.release(op);
-            return false;
-        }
-        let record = &mut self.ops[op];
-        (record.kind, record.step, record.first, record.end) =
-            (Kind::Clean, Step::Data, block, block + count);
-        (record.left, record.status, record.touched, record.bypass) = (0, None, 0, false);
-        (record.command, record.stages) = (None, StageTimes::ZERO);
-        self.cleaner.busy += count;
-        self.cleaner.copying += 1;
-        let buffer = self.buffer(count * self.block_sectors);
-        self.ops[op].aside.push((block * self.block_sectors, buffer));
+    fn begin_run(&mut self, core: &mut Core, block: u64, count: u64) -> bool {
+        let Some(op) = core.requests.open_run(block..block + count) else { return false };
+        self.busy += count;
+        self.copying += 1;
+        let buffer = core.requests.buffer(count * core.shape.block_sectors);
+        core.requests.op_mut(op).put_aside(block * core.shape.block_sectors, buffer);
         let mut at = block;
         while at < block + count {
-            let (slot, next) = self.side_by_side(at, block + count);
-            let (lba, sectors) = (at * self.block_sectors, (next - at) * self.block_sectors);
-            let part =
-                Part { op, purpose: Purpose::CleanRead, lba, sectors: sectors as u32, slot, direct: false };
-            let (from, buffer) = (self.flash_lba(slot, lba), self.buffer(sectors));
-            self.send(Side::Flash, part, Command::new(0, Opcode::Read, from, sectors as u32, buffer));
+            let (slot, next) = side_by_side(core, at, block + count);
+            let (lba, sectors) = core.shape.sectors_of(at..next);
+            let part = Part { op, purpose: Purpose::CleanRead, lba, sectors, slot, direct: false };
+            let (from, buffer) = (core.shape.flash_lba(slot, lba), core.requests.buffer(sectors.into()));
+            core.requests.send(Side::Flash, part, Command::new(0, Opcode::Read, from, sectors, buffer));
             at = next;
         }
         true
     }
 
-    /// Returns the slot of a dirty block, and the end of the blocks whose slots follow it in order.
-    fn side_by_side(&self, block: u64, end: u64) -> (u32, u64) {
-        let Backend::Block(slots) = &self.backend else { return (NIL, end) };
-        let slot = slots.find(block).expect("a dirty block has a slot");
-        let follows = |&other: &u64| slots.find(other) == Some(slot + (other - block) as u32);
-        let count = (block + 1..end).take_while(follows).count() as u64;
-        (slot, block + 1 + count)
-    }
-
-    pub(super) fn copied(&mut self, part: Part, status: Status, data: Vec<u8>) {
-        let op = part.op;
-        match (part.purpose, status) {
-            (Purpose::CleanRead, Status::Success) => {
-                let image = self.image_bytes;
-                let (lba, run) = &mut self.ops[op].aside[0];
-                let at = (part.lba - *lba) as usize * image;
-                copy_images(&mut run[at..at + data.len()], &data);
-            }
-            (Purpose::CleanMark, Status::Success) => {
-                self.commit.flash_changed();
-                let first = part.lba / self.block_sectors;
-                (first..first + u64::from(part.sectors) / self.block_sectors)
-                    .for_each(|block| self.is_clean(block));
-            }
-            (Purpose::CleanWrite, Status::Success) => {}
-            (Purpose::CleanRead, _) => self.counters.flash_read_errors += 1,
-            (Purpose::CleanMark, _) => {
-                self.counters.flash_write_errors += 1;
-                for block in self.blocks_in(part) {
-                    self.doubtful.insert(self.now, block);
-                }
-            }
-            _ => self.counters.backing_write_errors += 1,
-        }
-        self.give_back(data);
-        if status != Status::Success {
-            self.fail(op, status);
-        }
-    }
-
-    fn is_clean(&mut self, block: u64) {
-        self.doubtful.remove(block);
-        self.counters.cleaned += u64::from(self.dirty.remove(block));
-        if let Backend::Block(slots) = &mut self.backend {
-            slots.cleaned(block);
-        }
-    }
-
-    pub(super) fn clean_goes_on(&mut self, op: u32) {
-        let Op { step, status, .. } = self.ops[op];
+    /// Continues a run whose parts have ended. Returns what becomes of the parked writes.
+    pub fn goes_on(&mut self, core: &mut Core, op: u32) -> Parked {
+        let (step, failed) = (core.requests.op(op).step(), core.requests.op(op).has_failed());
         match step {
-            Step::Data if status.is_some() => {
-                self.cleaner.copying -= 1;
-                self.run_unreadable(op);
+            Step::Data if failed => {
+                self.copying_ended();
+                self.run_unreadable(core, op)
             }
-            Step::Backing if status.is_some() => {
-                self.cleaner.copying -= 1;
-                self.run_failed(op);
+            Step::Backing if failed => {
+                self.copying_ended();
+                self.run_failed(core, op)
             }
             Step::Data => {
-                self.ops[op].step = Step::Backing;
-                let (lba, data) = self.ops[op].aside.pop().expect("what was read");
-                let sectors = (data.len() / self.image_bytes) as u32;
+                let lba = core.requests.op(op).blocks().start * core.shape.block_sectors;
+                let run = core.requests.op_mut(op);
+                run.go_to(Step::Backing);
+                let data = run.take_aside(lba);
+                let sectors = (data.len() / core.shape.image_bytes) as u32;
                 let part = Part { op, purpose: Purpose::CleanWrite, lba, sectors, slot: NIL, direct: false };
-                self.send(Side::Backing, part, Command::new(0, Opcode::Write, Lba(lba), sectors, data));
+                let write = Command::new(0, Opcode::Write, Lba(lba), sectors, data);
+                core.requests.send(Side::Backing, part, write);
+                Parked::Stay
             }
-            Step::Backing if self.config.flush_cleaned => {
-                self.ops[op].step = Step::Flush;
-                self.cleaner.copying -= 1;
-                self.cleaner.copied.push(op);
+            Step::Backing if core.shape.config.flush_cleaned => {
+                core.requests.op_mut(op).go_to(Step::Flush);
+                self.copying_ended();
+                self.copied.push(op);
+                Parked::Stay
             }
             Step::Backing => {
-                self.cleaner.copying -= 1;
-                self.mark_clean(op);
-                self.some_cleaned();
+                self.copying_ended();
+                self.mark_clean(core, op);
+                self.some_cleaned()
             }
-            _ if status.is_some() => self.run_failed(op),
-            _ => self.run_ends(op),
+            _ if failed => self.run_failed(core, op),
+            _ => {
+                self.run_ends(core, op);
+                Parked::Stay
+            }
         }
     }
 
-    fn run_ends(&mut self, op: u32) {
-        self.cleaner.busy -= self.ops[op].end - self.ops[op].first;
-        while let Some((_, buffer)) = self.ops[op].aside.pop() {
-            self.give_back(buffer);
+    fn copying_ended(&mut self) {
+        assert!(self.copying > 0, "a run ends that did not begin");
+        self.copying -= 1;
+    }
+
+    fn run_ends(&mut self, core: &mut Core, op: u32) {
+        let blocks = core.requests.op(op).blocks();
+        let count = blocks.end - blocks.start;
+        assert!(self.busy >= count, "more blocks end than were cleaned");
+        self.busy -= count;
+        while let Some(buffer) = core.requests.op_mut(op).pop_aside() {
+            core.requests.give_back(buffer);
         }
-        self.close(op);
+        core.requests.close(op);
     }
 
     /// Ends a failed run; its blocks stay dirty.
-    fn run_failed(&mut self, op: u32) {
-        self.run_ends(op);
-        self.give_up(
-            "a dirty block cannot be written back: the backing store or the cache drive answers with errors",
-        );
+    fn run_failed(&mut self, core: &mut Core, op: u32) -> Parked {
+        self.run_ends(core, op);
+        self.give_up(core, NOT_WRITTEN_BACK)
     }
 
     /// Ends a run that the flash could not read: its blocks are tried one by one, and unreadable blocks are
     /// skipped while others can be read.
-    fn run_unreadable(&mut self, op: u32) {
-        let (first, count) = (self.ops[op].first, self.ops[op].end - self.ops[op].first);
-        self.run_ends(op);
-        self.cleaner.troubled = true;
-        match count {
-            1 => self.cleaner.unreadable += 1,
-            _ => self.cleaner.cursor = first,
+    fn run_unreadable(&mut self, core: &mut Core, op: u32) -> Parked {
+        let blocks = core.requests.op(op).blocks();
+        self.run_ends(core, op);
+        self.troubled = true;
+        match blocks.end - blocks.start {
+            1 => self.unreadable += 1,
+            _ => self.cursor = blocks.start,
         }
-        if self.cleaner.unreadable >= self.dirty.count() {
-            self.give_up("dirty blocks cannot be read from the cache drive; all others are written back");
+        match self.unreadable >= core.blocks.dirty_count() {
+            true => self.give_up(core, NOT_READ),
+            false => Parked::Stay,
         }
     }
 
     /// Pauses cleaning after a failure.
-    fn give_up(&mut self, why: &'static str) {
-        (self.cleaner.troubled, self.cleaner.unreadable) = (true, 0);
-        self.cleaner.paused = Some(self.now + PAUSE);
-        self.ending.cannot_clean(why);
-        self.unpark(false);
+    fn give_up(&mut self, core: &mut Core, why: &'static str) -> Parked {
+        (self.troubled, self.unreadable) = (true, 0);
+        self.paused = Some(core.requests.now() + PAUSE);
+        core.ends.cannot_clean(why);
+        Parked::Fail
     }
 
-    fn some_cleaned(&mut self) {
-        (self.cleaner.troubled, self.cleaner.unreadable) = (false, 0);
-        self.unpark(true);
+    fn some_cleaned(&mut self) -> Parked {
+        (self.troubled, self.unreadable) = (false, 0);
+        Parked::Retry
     }
 
     /// Flushes the backing store once for all copied runs, unless more runs are being copied than wait.
-    fn flush_copies(&mut self) {
-        let cleaner = &mut self.cleaner;
-        if cleaner.copying as usize > cleaner.copied.len() {
+    fn flush_copies(&mut self, core: &mut Core) {
+        if self.copying as usize > self.copied.len() {
             return;
         }
-        std::mem::swap(&mut cleaner.copied, &mut cleaner.flushing);
-        cleaner.is_flushing = true;
+        assert!(self.flushing.is_empty(), "one flush at a time");
+        std::mem::swap(&mut self.copied, &mut self.flushing);
+        self.is_flushing = true;
         let part = Part { op: NIL, purpose: Purpose::CleanFlush, ..Part::default() };
-        self.send(Side::Backing, part, Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
+        core.requests.send_flush(Side::Backing, part);
     }
 
-    pub(super) fn copies_flushed(&mut self, status: Status) {
-        self.cleaner.is_flushing = false;
-        let mut runs = std::mem::take(&mut self.cleaner.flushing);
-        self.counters.backing_write_errors += u64::from(status != Status::Success);
-        for op in runs.drain(..) {
-            match status {
-                Status::Success => self.mark_clean(op),
-                _ => self.run_failed(op),
-            }
+    /// Returns the runs of the flush that has ended, for [`Cleaner::run_flushed`] of each.
+    pub fn flush_ended(&mut self, core: &mut Core, status: Status) -> Vec<u32> {
+        assert!(self.is_flushing, "a flush ends that was not sent");
+        self.is_flushing = false;
+        if status != Status::Success {
+            core.requests.count().backing_write_failed();
         }
-        self.cleaner.flushing = runs;
-        if status == Status::Success {
-            self.some_cleaned();
+        std::mem::take(&mut self.flushing)
+    }
+
+    /// Continues a run after its flush. Returns what becomes of the parked writes.
+    pub fn run_flushed(&mut self, core: &mut Core, op: u32, status: Status) -> Parked {
+        match status {
+            Status::Success => {
+                self.mark_clean(core, op);
+                Parked::Stay
+            }
+            _ => self.run_failed(core, op),
+        }
+    }
+
+    /// Ends a flush whose runs have gone on. Returns what becomes of the parked writes.
+    pub fn all_flushed(&mut self, mut runs: Vec<u32>, status: Status) -> Parked {
+        assert!(self.flushing.is_empty(), "the runs of a flush go on before another one begins");
+        runs.clear();
+        self.flushing = runs;
+        match status {
+            Status::Success => self.some_cleaned(),
+            _ => Parked::Stay,
         }
     }
 
     /// Marks the blocks of a flushed run clean. Blocks that were written meanwhile stay dirty.
-    fn mark_clean(&mut self, op: u32) {
-        let Op { first, end, touched, .. } = self.ops[op];
-        self.ops[op].step = Step::Mark;
-        let is_touched = |block: u64| touched >> (block - first) & 1 == 1;
-        if self.read_only {
-            (first..end).for_each(|block| self.is_written_back(block));
-            return self.run_ends(op);
+    fn mark_clean(&mut self, core: &mut Core, op: u32) {
+        core.requests.op_mut(op).go_to(Step::Mark);
+        let run = core.requests.op(op);
+        let blocks = run.blocks();
+        if core.ends.is_read_only() {
+            let cleaned = blocks.filter(|&block| core.blocks.written_back(block)).count();
+            core.requests.count().cleaned(cleaned as u64);
+            return self.run_ends(core, op);
         }
-        if let Backend::Block(_) = &self.backend {
-            (first..end).filter(|&block| !is_touched(block)).for_each(|block| self.is_clean(block));
-            self.commit.want_records();
-            return self.run_ends(op);
+        if !core.shape.is_ssc() {
+            let whole = blocks.filter(|&block| !run.is_touched(block));
+            let cleaned = whole.filter(|&block| core.blocks.cleaned(block)).count();
+            core.requests.count().cleaned(cleaned as u64);
+            core.emit(Effect::RecordsWanted);
+            return self.run_ends(core, op);
         }
-        self.locks.mark(op);
-        let mut at = first;
-        while at < end {
-            let next = (at..end).find(|&block| is_touched(block) != is_touched(at)).unwrap_or(end);
-            if !is_touched(at) {
-                let (lba, sectors) = (at * self.block_sectors, (next - at) * self.block_sectors);
-                let part = Part {
-                    op,
-                    purpose: Purpose::CleanMark,
-                    lba,
-                    sectors: sectors as u32,
-                    slot: NIL,
-                    direct: false,
-                };
-                self.send(
-                    Side::Flash,
-                    part,
-                    Command::new(0, Opcode::Clean, Lba(lba), sectors as u32, Vec::new()),
-                );
+        core.requests.mark(op);
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let run = core.requests.op(op);
+            let is_touched = run.is_touched(at);
+            let next = (at..blocks.end).find(|&block| run.is_touched(block) != is_touched);
+            let next = next.unwrap_or(blocks.end);
+            if !is_touched {
+                let (lba, sectors) = core.shape.sectors_of(at..next);
+                let part = Part { op, purpose: Purpose::CleanMark, lba, sectors, slot: NIL, direct: false };
+                let clean = Command::new(0, Opcode::Clean, Lba(lba), sectors, Vec::new());
+                core.requests.send(Side::Flash, part, clean);
             }
             at = next;
         }
-        if self.ops[op].left == 0 {
-            self.run_ends(op);
+        if core.requests.op(op).is_settled() {
+            self.run_ends(core, op);
         }
+    }
+}
+
+/// Returns the slot of a dirty block, and the end of the blocks whose slots follow it in order.
+fn side_by_side(core: &Core, block: u64, end: u64) -> (u32, u64) {
+    if core.shape.is_ssc() {
+        return (NIL, end);
+    }
+    let slot = core.blocks.find(block).expect("a dirty block has a slot");
+    let follows = |&other: &u64| core.blocks.find(other) == Some(slot + (other - block) as u32);
+    let count = (block + 1..end).take_while(follows).count() as u64;
+    (slot, block + 1 + count)
+}
+
+/// Handles the end of a part of a run.
+pub(super) fn part_ended(core: &mut Core, part: Part, status: Status, data: Vec<u8>) {
+    match (part.purpose, status) {
+        (Purpose::CleanRead, Status::Success) => {
+            core.requests.op_mut(part.op).gather(part.lba, &data, core.shape.image_bytes);
+        }
+        (Purpose::CleanMark, Status::Success) => {
+            core.emit(Effect::FlashChanged);
+            let cleaned = core.shape.blocks_in(part).filter(|&block| core.blocks.cleaned(block)).count();
+            core.requests.count().cleaned(cleaned as u64);
+        }
+        (Purpose::CleanWrite, Status::Success) => {}
+        (Purpose::CleanRead, _) => core.requests.count().flash_read_failed(),
+        (Purpose::CleanMark, _) => {
+            core.requests.count().flash_write_failed();
+            let now = core.requests.now();
+            core.shape.blocks_in(part).for_each(|block| core.blocks.doubt(now, block));
+        }
+        _ => core.requests.count().backing_write_failed(),
+    }
+    core.requests.give_back(data);
+    if status != Status::Success {
+        core.requests.op_mut(part.op).fail(status);
     }
 }

@@ -1,16 +1,36 @@
-//! End of a cache: a stop, after which the next start finds it warm, or a detach, after which the backing
-//! store holds all data.
+//! Ends of a cache: a stop, after which the next start finds it warm; a detach, after which the backing store
+//! holds all data; and a flash that takes no more writes.
 //!
 //! ```text
 //!  stop    commands and cleaning end ─► flushes and records ─► block backend: records of all slots ─► head: closed
 //!  detach  new data go around, everything is cleaned ─► head: detached ─► all commands go to the backing store
 //! ```
 //! A command to a stopped cache opens it again first.
+//!
+//! # Degraded, and read only
+//!
+//! If the flash stops taking writes while the cache runs, the cache is *degraded*: new data go to the backing store.
+//! A known cache is *read only* if its flash takes no writes at the start: its head cannot be written, or a solid-state
+//! cache cannot evict.
+//!
+//! No data are lost: dirty blocks are read from the flash, all others from the backing store, and dirty
+//! blocks are written back at once. Nothing else changes on either drive, because the flash cannot record it:
+//! a block that was written back is still dirty on the flash, and the next start writes the same data back
+//! again. That would undo newer data in the backing store, so new data are refused. Clean copies in a
+//! solid-state cache would have to be evicted, so they are not read.
+//!
+//! A detach ends this state if the head can be written by then; otherwise it reports that all data are
+//! written back, and new data stay refused.
+//!
+//! A cache with unreadable records also begins read only. A block is not read at all if such a record may
+//! have called it dirty and no other record names it, because the backing store may have older data. Such a
+//! cache is never detached; a new one replaces it (`format`).
 
+use super::blocks::Blocks;
 use super::head::Life;
 use super::start::{DEPTH, RUN_SECTORS};
-use super::{Backend, CacheManager};
 use pellucid_flash::Status;
+use std::ops::Range;
 
 /// Reason that a cache cannot be detached if its flash takes no writes.
 const NOT_TOLD: &str = "everything is written back, but the cache drive takes no writes and cannot be told so; use the backing store without \
@@ -41,19 +61,55 @@ enum Phase {
     Detached,
 }
 
+/// Use of the cache: whether it is stopped or detached, and takes new data.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ending {
+pub(super) struct Ends {
     phase: Phase,
     /// Reason that the last detach failed.
     failed: Option<&'static str>,
-    /// Number of record writes under way.
+    /// Number of record writes of a stop under way.
     left: u32,
+    /// Next record sector that a stop writes.
     next: u32,
     /// The cache cannot be stopped in order; the next start finds it as after a crash.
     broken: bool,
+    /// The flash has stopped taking writes.
+    degraded: bool,
+    /// The flash took no write at the start.
+    read_only: bool,
 }
 
-impl Ending {
+/// Activity of the rest of the cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Activity {
+    /// No operation, cleaning or commit is under way.
+    pub is_idle: bool,
+    pub commits_are_idle: bool,
+    pub cleaner_is_idle: bool,
+    /// A write is under way that makes blocks dirty.
+    pub is_dirtying: bool,
+    pub dirty: u64,
+    /// Number of unreadable record sectors.
+    pub unreadable: u64,
+}
+
+/// Next step of a stop or a detach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndStep {
+    Nothing,
+    /// Flush both drives, and write the records.
+    FlushAll,
+    /// Let commands wait, and record all slots.
+    Record,
+    /// Write a detached head.
+    Detach,
+    /// Nothing is done until a command comes.
+    Stopped,
+    /// All commands go to the backing store.
+    Detached,
+}
+
+impl Ends {
     pub fn is_stopped(&self) -> bool {
         matches!(self.phase, Phase::Stopped | Phase::Detached)
     }
@@ -76,6 +132,46 @@ impl Ending {
         self.phase == Phase::Detached
     }
 
+    /// Reports whether a stop or a detach is under way.
+    #[inline]
+    pub fn is_under_way(&self) -> bool {
+        self.phase != Phase::None && self.phase != Phase::Detached
+    }
+
+    #[inline]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub fn is_degraded(&self) -> bool {
+        self.degraded
+    }
+
+    /// Reports whether new data go to the backing store, and nothing is filled.
+    #[inline]
+    pub fn takes_nothing_new(&self) -> bool {
+        self.degraded || self.read_only || self.is_draining() || self.is_detached()
+    }
+
+    /// Notes that the flash failed a write.
+    pub fn write_failed(&mut self, status: Status) {
+        self.degraded |= status == Status::ReadOnly;
+    }
+
+    /// Notes that a known cache begins with a flash that takes no writes.
+    pub fn begin_read_only(&mut self) {
+        self.read_only = true;
+    }
+
+    // ---- detach
+
+    /// Begins a detach, unless a stop is under way.
+    pub fn detach(&mut self) {
+        if self.phase == Phase::None {
+            self.restart_as(Phase::Draining);
+        }
+    }
+
     /// Notes that a dirty block could not be cleaned; a detach then fails.
     pub fn cannot_clean(&mut self, why: &'static str) {
         if self.phase == Phase::Draining {
@@ -83,152 +179,197 @@ impl Ending {
             self.failed = Some(why);
         }
     }
-}
 
-impl CacheManager {
-    /// Begins to write back all dirty blocks, to put the cache out of use; commands are served meanwhile.
-    /// [`CacheManager::detached`] returns the result.
-    pub fn detach(&mut self) {
-        if self.ending.phase == Phase::None {
-            self.ending = Ending { phase: Phase::Draining, ..Ending::default() };
-        }
-    }
-
-    /// Reports whether all commands go to the backing store.
-    #[inline]
-    pub fn is_detached(&self) -> bool {
-        self.ending.is_detached()
-    }
-
-    /// Returns the result of [`CacheManager::detach`]; `None` while it is under way.
-    pub fn detached(&self) -> Option<Result<(), String>> {
-        match self.ending.phase {
+    /// Returns the result of the last detach; `None` while it is under way, or if there was none.
+    pub fn detached(&self) -> Option<Result<(), &'static str>> {
+        match self.phase {
             Phase::Detached => Some(Ok(())),
             Phase::Draining | Phase::Detaching => None,
-            _ => self.ending.failed.map(|why| Err(self.with_what_is_dirty(why))),
+            _ => self.failed.map(Err),
         }
     }
 
-    fn with_what_is_dirty(&self, why: &str) -> String {
-        let Some(first) = self.dirty.next(0) else { return why.to_owned() };
-        let at = first * self.block_sectors * u64::from(self.config.sector_bytes);
-        format!("{why}; {} blocks are dirty still, the first at byte {at}", self.dirty.count())
+    /// Ends a detach of a cache that has no head.
+    pub fn detach_without_head(&mut self) {
+        assert_eq!(self.phase, Phase::Detaching, "a detach is under way");
+        self.phase = Phase::Detached;
     }
 
-    pub(super) fn begin_stop(&mut self) {
-        if matches!(self.ending.phase, Phase::None) && self.start.is_running() {
-            self.ending.phase = Phase::Stopping;
-            self.cleaner.rest();
+    // ---- stop
+
+    /// Begins a stop. Returns `false` if the cache ends already.
+    pub fn stop(&mut self) -> bool {
+        let begins = self.phase == Phase::None;
+        if begins {
+            self.phase = Phase::Stopping;
         }
+        begins
     }
 
-    /// Opens a stopped cache again for a command.
-    pub(super) fn reopen(&mut self) {
-        if self.ending.phase == Phase::Stopped {
-            self.ending = Ending::default();
-            self.open_again();
+    /// Puts a stopped cache into use again. Returns `false` if it is not stopped.
+    pub fn reopen(&mut self) -> bool {
+        let is_stopped = self.phase == Phase::Stopped;
+        if is_stopped {
+            self.restart_as(Phase::None);
         }
+        is_stopped
     }
 
-    #[inline]
-    pub(super) fn pump_ending(&mut self) {
-        if self.ending.phase != Phase::None && self.ending.phase != Phase::Detached {
-            self.go_on_ending();
-        }
+    /// Begins another phase; what an earlier end has left is forgotten, what the flash takes is not.
+    fn restart_as(&mut self, phase: Phase) {
+        assert_eq!(self.left, 0, "records are under way");
+        *self = Ends { phase, degraded: self.degraded, read_only: self.read_only, ..Ends::default() };
     }
 
-    #[cold]
-    fn go_on_ending(&mut self) {
-        let is_idle = self.ops.in_use() == 0 && self.cleaner.is_idle() && self.commit.is_idle();
-        match self.ending.phase {
-            Phase::Stopping if is_idle => {
-                self.ending.phase = Phase::Committing;
-                self.commit.flush_all();
-                self.pump_commit();
+    /// Continues a stop or a detach; returns what has to be done now.
+    pub fn step(&mut self, now: Activity) -> EndStep {
+        match self.phase {
+            Phase::Stopping if now.is_idle => {
+                self.phase = Phase::Committing;
+                EndStep::FlushAll
             }
-            Phase::Committing if self.commit.is_idle() => self.record_all(),
-            Phase::Draining if self.dirty.count() == 0 && self.unreadable_records() > 0 => {
-                self.ending.cannot_clean(SOME_LOST);
+            Phase::Committing if now.commits_are_idle => EndStep::Record,
+            Phase::Draining if now.dirty == 0 && now.unreadable > 0 => {
+                self.cannot_clean(SOME_LOST);
+                EndStep::Nothing
             }
-            Phase::Draining if self.dirty.count() == 0 && self.dirtying == 0 && self.cleaner.is_idle() => {
-                self.ending.phase = Phase::Detaching;
-                match self.keeps_content() {
-                    true => self.write_head(Life::Detached),
-                    false => self.ending.phase = Phase::Detached,
-                }
+            Phase::Draining if now.dirty == 0 && !now.is_dirtying && now.cleaner_is_idle => {
+                self.phase = Phase::Detaching;
+                EndStep::Detach
             }
-            _ => {}
+            _ => EndStep::Nothing,
         }
     }
 
-    /// Begins to record all slots, once all data are on the drives.
-    fn record_all(&mut self) {
-        self.ending.broken |= self.commit.has_failed() || self.read_only;
-        // From now on, commands wait.
-        self.is_closed();
-        self.ending.phase = Phase::Recording;
-        self.record_on();
+    /// Begins to record all slots, once all data are on the drives; `failed`: some may not be.
+    pub fn begin_recording(&mut self, failed: bool) {
+        assert!(self.phase == Phase::Committing && self.left == 0, "records follow a commit");
+        self.broken |= failed || self.read_only;
+        self.phase = Phase::Recording;
     }
 
-    /// Writes more runs of records; after the last one, writes the head.
-    fn record_on(&mut self) {
-        let counts = !self.ending.broken && self.keeps_content();
-        while let Backend::Block(slots) = &self.backend
-            && counts
-            && self.ending.left < DEPTH
-        {
-            let run = slots.next_to_record(self.ending.next, RUN_SECTORS);
-            self.ending.next = run.end;
-            if run.is_empty() {
-                break;
-            }
-            self.ending.left += 1;
-            self.write_records(run);
+    /// Returns the next run of record sectors to write; `None` if none is left, or enough are under way.
+    pub fn next_records(&mut self, blocks: &Blocks) -> Option<Range<u32>> {
+        if self.broken || self.left >= DEPTH {
+            return None;
         }
-        if self.ending.left == 0 {
-            self.close_head();
+        let run = blocks.next_to_record(self.next, RUN_SECTORS);
+        self.next = run.end;
+        if run.is_empty() {
+            return None;
         }
+        self.left += 1;
+        Some(run)
     }
 
-    /// Continues a stop after a write of records.
-    pub(super) fn records_of_stop(&mut self, written: bool) {
-        if self.ending.phase != Phase::Recording {
-            return;
+    /// Notes the end of a write of records. Returns `false` if it was none of a stop.
+    pub fn records_written(&mut self, written: bool) -> bool {
+        if self.phase != Phase::Recording {
+            return false;
         }
-        self.ending.broken |= !written;
-        self.ending.left -= 1;
-        self.record_on();
+        assert!(self.left > 0, "records are written that a stop did not send");
+        self.broken |= !written;
+        self.left -= 1;
+        true
     }
 
-    fn close_head(&mut self) {
-        self.ending.phase = Phase::Closing;
-        match self.keeps_content() && !self.ending.broken {
-            true => self.write_head(Life::Closed),
-            false => self.ending_written(Life::Closed, Status::Success),
-        }
+    /// Begins to write the head, if all records are written. Returns whether it may say that the cache was closed in order; `None`
+    /// while records are under way.
+    pub fn close(&mut self) -> Option<bool> {
+        assert_eq!(self.phase, Phase::Recording, "the head follows the records");
+        (self.left == 0).then(|| {
+            self.phase = Phase::Closing;
+            !self.broken
+        })
     }
 
-    pub(super) fn ending_written(&mut self, life: Life, status: Status) {
+    /// Notes the result of a write of the head.
+    pub fn head_written(&mut self, life: Life, status: Status) -> EndStep {
         let done = status == Status::Success;
-        match (self.ending.phase, life) {
+        match (self.phase, life) {
             (Phase::Closing, Life::Closed) => {
-                self.ending.phase = Phase::Stopped;
-                self.ending.broken |= !done;
-                // Another command arrived meanwhile.
-                if self.start.has_waiting() {
-                    self.reopen();
-                }
+                self.phase = Phase::Stopped;
+                self.broken |= !done;
+                EndStep::Stopped
             }
             (Phase::Detaching, Life::Detached) if done => {
-                self.ending.phase = Phase::Detached;
+                self.phase = Phase::Detached;
                 self.read_only = false;
-                self.cleaner.rest();
+                EndStep::Detached
             }
             (Phase::Detaching, _) => {
-                self.ending.phase = Phase::None;
-                self.ending.failed = Some(NOT_TOLD);
+                self.phase = Phase::None;
+                self.failed = Some(NOT_TOLD);
+                EndStep::Nothing
             }
-            _ => {}
+            _ => EndStep::Nothing,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Activity of a cache that does nothing, and has nothing dirty.
+    const REST: Activity = Activity {
+        is_idle: true,
+        commits_are_idle: true,
+        cleaner_is_idle: true,
+        is_dirtying: false,
+        dirty: 0,
+        unreadable: 0,
+    };
+
+    #[test]
+    fn a_detach_ends_once_all_is_written_back_and_the_head_says_so() {
+        let mut ends = Ends::default();
+        ends.begin_read_only();
+        ends.detach();
+        for busy in [
+            Activity { dirty: 1, ..REST },
+            Activity { is_dirtying: true, ..REST },
+            Activity { cleaner_is_idle: false, ..REST },
+        ] {
+            assert_eq!(ends.step(busy), EndStep::Nothing, "{busy:?}");
+            assert!(ends.is_draining() && ends.detached().is_none());
+        }
+        assert_eq!(ends.step(REST), EndStep::Detach);
+        assert_eq!(ends.head_written(Life::Detached, Status::WriteFault), EndStep::Nothing);
+        assert_eq!(ends.detached(), Some(Err(NOT_TOLD)));
+        ends.detach();
+        assert_eq!((ends.detached(), ends.step(REST)), (None, EndStep::Detach), "it is tried once more");
+        assert_eq!(ends.head_written(Life::Detached, Status::Success), EndStep::Detached);
+        assert!(ends.is_detached() && !ends.is_read_only() && ends.takes_nothing_new());
+    }
+
+    #[test]
+    fn a_detach_fails_if_nobody_knows_what_is_dirty() {
+        let mut ends = Ends::default();
+        ends.detach();
+        assert_eq!(ends.step(Activity { unreadable: 1, ..REST }), EndStep::Nothing);
+        assert_eq!(ends.detached(), Some(Err(SOME_LOST)));
+    }
+
+    #[test]
+    fn a_stopped_cache_that_is_opened_again_stays_degraded() {
+        let mut ends = Ends::default();
+        ends.write_failed(Status::WriteFault);
+        assert!(!ends.takes_nothing_new());
+        ends.write_failed(Status::ReadOnly);
+        assert!(ends.stop() && !ends.stop());
+        assert_eq!(ends.step(Activity { is_idle: false, ..REST }), EndStep::Nothing);
+        assert_eq!(ends.step(REST), EndStep::FlushAll);
+        assert_eq!(ends.step(Activity { commits_are_idle: false, ..REST }), EndStep::Nothing);
+        assert_eq!(ends.step(REST), EndStep::Record);
+        ends.begin_recording(true);
+        assert_eq!(
+            ends.close(),
+            Some(false),
+            "the commit failed, so the head cannot say that all is recorded"
+        );
+        assert_eq!(ends.head_written(Life::Closed, Status::Success), EndStep::Stopped);
+        assert!(ends.is_stopped() && ends.reopen() && !ends.is_under_way());
+        assert!(ends.is_degraded() && ends.takes_nothing_new());
     }
 }

@@ -11,7 +11,7 @@
 //! have format 1, block drives format 3. Block drives had formats 1 and 2, in which a record sector of zeros
 //! recorded nothing.
 
-use super::slots::{RECORD_BYTES, RECORDS_HEADER};
+use super::blocks::{RECORD_BYTES, RECORDS_HEADER};
 
 const MAGIC: &[u8; 7] = b"PLCACHE";
 /// Format of the head of a solid-state cache.

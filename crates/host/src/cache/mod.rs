@@ -9,6 +9,23 @@
 //! A *block* is the unit of caching. It is *dirty* if only the flash has its newest data, and *clean* if the
 //! backing store has them too. The manager looks like a block drive of the backing store's size.
 //!
+//! # Objects
+//!
+//! | object | owns | invariant |
+//! |---|---|---|
+//! | [`Shape`](shape::Shape) | configuration, sizes of the drives | never changes |
+//! | [`Requests`](requests::Requests) | operations, locks on blocks, commands under way, buffers, counters | an operation is closed once all its parts have ended |
+//! | [`Blocks`](blocks::Blocks) | slots, and the dirty, doubtful and unflushed blocks | a block is dirty if and only if its slot is; a doubtful block is dirty |
+//! | [`Ends`](ends::Ends) | stop, detach, degraded, read only | the head is written once all records are |
+//! | [`Cleaner`] | choice of blocks to clean, runs under way, pauses | the blocks of its runs add up |
+//! | [`Commits`] | the flush under way, and the operations that wait for it | one commit at a time |
+//! | [`Records`] | record sectors to write, and who waits for them | a sector is written for all that wait for it |
+//! | [`Start`] | the head, what the flash holds, commands that wait | the cache runs once the start has ended its commands |
+//!
+//! All fields are private. The first four make the [`Core`], which the paths of requests use (`read.rs`, `write.rs`, `fill.rs`,
+//! `trim.rs`). Paths are functions without state: they change the core through its methods, and what the cleaner and the commits must know
+//! they return as [effects](core::Effect). The [`CacheManager`] only routes: completions to paths, effects to objects.
+//!
 //! # Durability
 //!
 //! A power cut of the flash, of this host, or of both must lose no write that was flushed or forced, and
@@ -20,11 +37,11 @@
 //!    would bring back.
 //! 2. **A flush** first makes the data of writes durable on both drives, and then their dirty state. The
 //!    commands of a solid-state cache carry that state; for a block drive, the *records* are written by force
-//!    after the flush of the data (`commit.rs`). A record on the media before its data would name older data
+//!    after the flush of the data (`commit.rs`, `records.rs`). A record on the media before its data would name older data
 //!    in the slot.
 //! 3. **A block becomes clean** when the backing store has it and has been flushed. A write between the copy
 //!    and that moment keeps it dirty (`clean.rs`).
-//! 4. **A slot is used for another block** only when no record on the flash calls it dirty (`slots.rs`).
+//! 4. **A slot is used for another block** only when no record on the flash calls it dirty (`blocks/slots.rs`).
 //! 5. **A clean copy is dropped before newer data reach the backing store** past it (`write.rs`). Clean
 //!    copies outlive a crash in a solid-state cache with durable commands. There, the write waits for the
 //!    eviction, and a clean copy is made only of data that the backing store has flushed or written by force;
@@ -50,94 +67,51 @@
 //! blocks that cannot be cleaned stay dirty, and cleaning is tried again later. A block whose state the flash
 //! cannot tell counts as dirty. All errors are counted ([`Machine::figures`]).
 //!
-//! A known cache whose flash takes no write at the start is *read only* (`read_only.rs`): its blocks are read
+//! A known cache whose flash takes no write at the start is *read only* (`ends.rs`): its blocks are read
 //! and written back, and new data are refused.
 
-mod block_map;
+mod blocks;
 mod build;
 mod clean;
 mod commit;
 mod config;
+mod core;
 mod counters;
 mod ends;
-mod format;
+mod fill;
 mod head;
 mod locks;
-mod ops;
+mod op;
 mod read;
-mod read_only;
-mod slots;
+mod records;
+mod requests;
+mod routes;
+mod shape;
 mod start;
 mod streams;
-mod whose;
+mod trim;
 mod write;
 
 pub use config::{CacheConfig, CacheError, CacheMode, Flushes, RecordWrites, Replacement, StoreIdentity};
 pub use counters::CacheCounters;
 
 use crate::{Layer, Machine};
-use block_map::BlockMap;
 use clean::Cleaner;
-use commit::{Commit, Records};
-use ends::Ending;
-use locks::Locks;
-use ops::{Kind, Op, Part, Purpose, Side, Step};
-use pellucid_flash::slab::Slab;
-use pellucid_flash::{CacheGeometry, Command, Completion, Figure, Interface, Lba, SimTime, Status};
-use slots::Slots;
+use commit::Commits;
+use core::Core;
+use pellucid_flash::{Command, Completion, Figure, Interface, Lba, SimTime, Status};
+use records::Records;
+use shape::Shape;
 use start::Start;
-use std::collections::VecDeque;
-use streams::Streams;
-
-/// Kind of cache.
-#[derive(Clone, Debug)]
-enum Backend {
-    /// A block drive, whose slots are managed here.
-    Block(Slots),
-    /// A solid-state cache.
-    Ssc(CacheGeometry),
-}
 
 /// Cache layer. Clone it together with the drives below to fork the simulation.
 #[derive(Clone, Debug)]
 pub struct CacheManager {
-    config: CacheConfig,
-    namespaces: [u16; 2],
-    backend: Backend,
-    image_bytes: usize,
-    /// Sectors of the flash.
-    flash_sectors: u64,
-    sectors: u64,
-    block_sectors: u64,
-    /// Number of blocks that can be cached; a partial block at the end cannot.
-    blocks: u64,
-    now: SimTime,
-    locks: Locks,
-    granted: VecDeque<u32>,
-    dirty: BlockMap,
-    /// Dirty blocks of which the flash may hold a clean copy: a command that would have told failed, and may have taken effect. The
-    /// backing store has what was promised of them.
-    doubtful: BlockMap,
-    /// Blocks that were written to the backing store since its last flush; kept for rule 5.
-    unflushed: [BlockMap; 2],
-    streams: Streams,
-    ops: Slab<Op>,
-    parts: Slab<Part>,
-    buffers: Vec<Vec<u8>>,
+    core: Core,
     cleaner: Cleaner,
-    commit: Commit,
+    commits: Commits,
     records: Records,
     start: Start,
-    ending: Ending,
-    /// The flash has stopped taking writes.
-    degraded: bool,
-    /// The flash took no write at the start.
-    read_only: bool,
-    /// Number of writes under way that make blocks dirty on the flash.
-    dirtying: u32,
-    counters: CacheCounters,
-    down: VecDeque<Command>,
-    up: VecDeque<Completion>,
 }
 
 impl CacheManager {
@@ -148,83 +122,83 @@ impl CacheManager {
         backing: Option<Interface>,
         image_bytes: usize,
     ) -> Result<CacheManager, CacheError> {
-        CacheManager::build(config, flash, backing, image_bytes, false)
+        Ok(CacheManager::begin_life(build::shape(config, flash, backing, image_bytes)?, false))
+    }
+
+    /// Begins to use the drives. `again`: an earlier life of the manager has seen all writes to the backing store.
+    fn begin_life(shape: Shape, again: bool) -> CacheManager {
+        let cleaner = Cleaner::new(shape.capacity_blocks(), shape.config.dirty_percent);
+        let mut core = Core::new(shape);
+        let start = Start::begin(&mut core, again);
+        CacheManager { core, cleaner, commits: Commits::default(), records: Records::default(), start }
     }
 
     /// Returns the configuration.
     pub fn config(&self) -> &CacheConfig {
-        &self.config
+        &self.core.shape.config
     }
 
     /// Returns the number of blocks that the flash can hold.
     pub fn capacity_blocks(&self) -> u64 {
-        match &self.backend {
-            Backend::Block(slots) => slots.layout.slots().into(),
-            Backend::Ssc(geometry) => geometry.units,
-        }
+        self.core.shape.capacity_blocks()
     }
 
     /// Returns the number of dirty blocks.
     pub fn dirty_blocks(&self) -> u64 {
-        self.dirty.count()
+        self.core.blocks.dirty_count()
     }
 
     /// Returns the counters.
     pub fn counters(&self) -> &CacheCounters {
-        &self.counters
+        self.core.requests.counters()
     }
 
     /// Reports whether only the flash has the newest data of this sector.
     pub fn is_dirty(&self, lba: Lba) -> bool {
-        self.dirty.contains(lba.0 / self.block_sectors)
+        self.core.blocks.is_dirty(lba.0 / self.core.shape.block_sectors)
     }
 
     /// Returns the bytes of host memory that grow with the cache: the state of cached and of dirty blocks.
     /// Records of commands under way and their buffers are not counted.
     pub fn memory_bytes(&self) -> u64 {
-        let slots = match &self.backend {
-            Backend::Block(slots) => slots.memory_bytes(),
-            Backend::Ssc(_) => 0,
-        };
-        let maps = self.unflushed.iter().chain([&self.doubtful]).map(BlockMap::memory_bytes).sum::<u64>();
-        slots + self.dirty.memory_bytes() + maps + self.locks.memory_bytes()
+        self.core.blocks.memory_bytes() + self.core.requests.memory_bytes()
     }
 
-    fn keeps_content(&self) -> bool {
-        self.image_bytes == self.config.sector_bytes as usize
+    /// Reports whether the start refused the configuration, for instance another store; `false` if a drive
+    /// failed.
+    pub fn is_refused(&self) -> bool {
+        self.start.is_refused()
     }
 
-    /// Reports whether clean copies in the flash outlive a crash of this host.
-    fn keeps_clean(&self) -> bool {
-        matches!(self.backend, Backend::Ssc(_)) && self.config.durable_commands
+    /// Begins to write back all dirty blocks, to put the cache out of use; commands are served meanwhile.
+    /// [`CacheManager::detached`] returns the result.
+    pub fn detach(&mut self) {
+        self.core.ends.detach();
+    }
+
+    /// Reports whether all commands go to the backing store.
+    #[inline]
+    pub fn is_detached(&self) -> bool {
+        self.core.ends.is_detached()
+    }
+
+    /// Returns the result of [`CacheManager::detach`]; `None` while it is under way.
+    pub fn detached(&self) -> Option<Result<(), String>> {
+        let detached = self.core.ends.detached()?;
+        Some(detached.map_err(|why| self.with_what_is_dirty(why)))
+    }
+
+    fn with_what_is_dirty(&self, why: &str) -> String {
+        let Core { blocks, shape, .. } = &self.core;
+        let Some(first) = blocks.next_dirty(0) else { return why.to_owned() };
+        let at = first * shape.block_sectors * u64::from(shape.config.sector_bytes);
+        format!("{why}; {} blocks are dirty still, the first at byte {at}", blocks.dirty_count())
     }
 
     /// Checks the invariants; panics if one is broken.
     pub fn check(&self) {
-        if let Backend::Block(slots) = &self.backend {
-            slots.check(|block| self.dirty.contains(block));
-        }
-        if self.ops.in_use() == 0 {
-            assert!(self.locks.is_empty(), "nobody holds anything");
-            assert_eq!(self.dirtying, 0, "nobody writes");
-        }
-    }
-
-    /// Runs all consequences of what has happened, until none is left.
-    #[inline]
-    fn pump(&mut self) {
-        loop {
-            while let Some(op) = self.granted.pop_front() {
-                self.begin(op);
-            }
-            self.pump_cleaner();
-            self.pump_commit();
-            self.pump_records();
-            self.pump_ending();
-            if self.granted.is_empty() {
-                return;
-            }
-        }
+        self.core.blocks.check();
+        self.core.requests.check();
     }
 }
 
@@ -234,34 +208,38 @@ impl Machine for CacheManager {
 
     #[inline]
     fn namespaces(&self) -> &[u16] {
-        &self.namespaces
+        self.core.requests.namespaces()
     }
 
     #[inline]
     fn submit(&mut self, now: SimTime, command: Command) {
-        self.now = now;
-        let refused = self.refuse(&command);
-        let op = self.open(command);
+        self.core.requests.set_now(now);
+        let refused = self.core.shape.refuse(&command);
+        let blocks = self.core.shape.blocks_of_command(&command);
+        let op = self.core.requests.open(command, blocks);
         match refused {
-            Some(status) => self.end(op, status),
+            Some(status) => self.core.requests.refuse(op, status),
             None if self.start.is_running() => {
                 self.enter(op);
                 self.pump();
             }
-            None if self.failure().is_some() => self.end(op, Status::ReadOnly),
-            None => self.wait_for_start(op),
+            None if self.failure().is_some() => self.core.requests.refuse(op, Status::ReadOnly),
+            None => {
+                self.start.wait(op);
+                self.reopen();
+            }
         }
     }
 
     #[inline]
     fn complete(&mut self, now: SimTime, completion: &mut Completion) {
-        self.now = now;
+        self.core.requests.set_now(now);
         self.ended(completion);
         self.pump();
     }
 
     fn advance(&mut self, now: SimTime) {
-        self.now = now;
+        self.core.requests.set_now(now);
         self.pump();
     }
 
@@ -272,17 +250,17 @@ impl Machine for CacheManager {
 
     #[inline]
     fn next_command(&mut self) -> Option<Command> {
-        self.down.pop_front()
+        self.core.requests.next_command()
     }
 
     #[inline]
     fn pop(&mut self) -> Option<Completion> {
-        self.up.pop_front()
+        self.core.requests.pop()
     }
 
     #[inline]
     fn answered(&self) -> usize {
-        self.up.len()
+        self.core.requests.answered()
     }
 
     fn failure(&self) -> Option<String> {
@@ -290,39 +268,46 @@ impl Machine for CacheManager {
     }
 
     fn is_ready(&self) -> bool {
-        self.start.is_ready()
+        self.start.is_running()
     }
 
     fn stop(&mut self, now: SimTime) {
-        self.now = now;
-        self.begin_stop();
+        self.core.requests.set_now(now);
+        if self.start.is_running() && self.core.ends.stop() {
+            self.cleaner.rest();
+        }
         self.pump();
     }
 
     fn is_stopped(&self) -> bool {
-        self.ending.is_stopped()
+        self.core.ends.is_stopped()
     }
 
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
-        self.start_again(now)
+        if !self.core.shape.keeps_content() && !self.core.shape.is_ssc() {
+            return Err("the cache drive keeps stamps instead of data, so records cannot come back; allowed: media.store ram, file".into());
+        }
+        self.core.requests.set_now(now);
+        self.start_again();
+        Ok(())
     }
 
     fn figures(&self) -> Vec<Figure> {
-        self.all_figures()
+        counters::figures(&self.core, self.cleaner.limit(), self.memory_bytes())
     }
 }
 
 impl Layer for CacheManager {
     fn interface(&self) -> Interface {
-        Interface::Block { sectors: self.sectors, handles: 1 }
+        Interface::Block { sectors: self.core.shape.sectors, handles: 1 }
     }
 
     fn is_read_only(&self) -> bool {
-        self.read_only
+        self.core.ends.is_read_only()
     }
 
     fn start_notice(&self) -> Option<&'static str> {
-        self.start.notice
+        self.start.notice()
     }
 
     fn start_figures(&self) -> Vec<Figure> {
@@ -330,11 +315,11 @@ impl Layer for CacheManager {
         vec![
             Figure::count("found_clean_blocks", "Clean blocks that the last start found.", found.0),
             Figure::count("found_dirty_blocks", "Dirty blocks that the last start found.", found.1),
-            Figure::count("read_only", "1: the cache takes no writes.", self.read_only.into()),
+            Figure::count("read_only", "1: the cache takes no writes.", self.core.ends.is_read_only().into()),
             Figure::count(
                 "unreadable_records",
                 "Sectors of records that could not be read: what they called dirty is lost.",
-                self.unreadable_records(),
+                self.core.blocks.unreadable(),
             ),
         ]
     }

@@ -1,4 +1,4 @@
-//! Writes, fills and trims.
+//! Writes.
 //!
 //! ```text
 //!  block is       write-back                                 write-through, bypass, a full or failed flash
@@ -9,9 +9,12 @@
 //! If the flash refuses a block, it takes the path of the right column, unless it is dirty. If a cache full
 //! of dirty blocks cannot even overwrite one, the write waits for cleaning.
 
-use super::{Backend, CacheManager, CacheMode, Kind, Op, Part, Purpose, RecordWrites, Side, Step};
+use super::core::{Core, Effect, Next};
+use super::op::{Kind, Part, Purpose, Side, Step};
+use super::{CacheMode, RecordWrites, fill};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Lba, Opcode, Status, copy_images};
+use std::ops::Range;
 
 /// Path of a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,592 +27,305 @@ enum Way {
     Around,
 }
 
-impl CacheManager {
-    /// Reports whether new data go to the backing store, and nothing is filled.
-    pub(super) fn takes_nothing_new(&self) -> bool {
-        self.degraded || self.read_only || self.ending.is_draining() || self.is_detached()
+/// Begins a write that holds its blocks.
+pub(super) fn begin(core: &mut Core, op: u32) {
+    core.requests.touch_runs(op);
+    let record = core.requests.op(op);
+    let (blocks, (lba, last)) = (record.blocks(), record.sectors());
+    if record.bypasses() {
+        core.requests.count().bypassed(blocks.end - blocks.start);
     }
-
-    pub(super) fn begin_write(&mut self, op: u32) {
-        let Op { first, end, bypass, .. } = self.ops[op];
-        for held in self.locks.cleaning(first, end) {
-            let run = &mut self.ops[held.op];
-            (first.max(held.first)..end.min(held.end))
-                .for_each(|block| run.touched |= 1 << (block - held.first));
-        }
-        if bypass {
-            self.counters.bypassed += end - first;
-        }
-        let command = self.command(op);
-        let (lba, last) = (command.lba.0, command.lba.0 + u64::from(command.sectors));
-        let mut run: Option<(Way, u64)> = None;
-        for block in first..end {
-            let from = (block * self.block_sectors).max(lba);
-            let way = self.way(op, block, from, last);
-            run = match run {
-                Some((before, start)) if self.joins(before, start, way, block) => Some((before, start)),
-                Some((before, start)) => {
-                    self.send_run(op, before, start, from);
-                    Some((way, from))
-                }
-                None => Some((way, from)),
-            };
-        }
-        let (way, start) = run.expect("a write has a block");
-        self.send_run(op, way, start, last);
-    }
-
-    /// Chooses the path of a block of a write, which covers the sectors from `from` to before `last`.
-    fn way(&mut self, op: u32, block: u64, from: u64, last: u64) -> Way {
-        let is_dirty = self.dirty.contains(block);
-        let around =
-            self.ops[op].bypass || self.config.mode == CacheMode::WriteThrough || self.takes_nothing_new();
-        if block >= self.blocks || (around && !is_dirty) {
-            return Way::Around;
-        }
-        let is_whole = from == block * self.block_sectors && last >= from + self.block_sectors;
-        if !is_whole {
-            return Way::Part;
-        }
-        match self.take_slot(block) {
-            Some(slot) => Way::Flash(slot, is_dirty),
-            None => Way::Around,
-        }
-    }
-
-    /// Returns a slot for a block; `None` if its set has none.
-    fn take_slot(&mut self, block: u64) -> Option<u32> {
-        let locks = &self.locks;
-        let slot = match &mut self.backend {
-            Backend::Ssc(_) => return Some(NIL),
-            Backend::Block(slots) => slots.take(block, |other| locks.is_taken(other)),
+    let mut run: Option<(Way, u64)> = None;
+    for block in blocks {
+        let from = (block * core.shape.block_sectors).max(lba);
+        let way = way(core, op, block, from, last);
+        run = match run {
+            Some((before, start)) if joins(core, before, start, way, block) => Some((before, start)),
+            Some((before, start)) => {
+                send_run(core, op, before, start, from);
+                Some((way, from))
+            }
+            None => Some((way, from)),
         };
-        if slot.is_none() {
-            self.counters.full += 1;
-            self.cleaner.press(self.dirty.count());
-        }
-        slot
     }
+    let (way, start) = run.expect("a write has a block");
+    send_run(core, op, way, start, last);
+}
 
-    /// Reports whether `block` with path `way` extends the run that begins at sector `start`.
-    fn joins(&self, run: Way, start: u64, way: Way, block: u64) -> bool {
-        match (run, way) {
-            (Way::Around, Way::Around) => block != self.blocks,
-            (Way::Flash(NIL, was), Way::Flash(_, is)) => was == is,
-            (Way::Flash(first, was), Way::Flash(slot, is)) => {
-                was == is && u64::from(first) + block - start / self.block_sectors == u64::from(slot)
-            }
-            _ => false,
-        }
+/// Chooses the path of a block of a write, which covers the sectors from `from` to before `last`.
+fn way(core: &mut Core, op: u32, block: u64, from: u64, last: u64) -> Way {
+    let is_dirty = core.blocks.is_dirty(block);
+    let around = core.requests.op(op).bypasses()
+        || core.shape.config.mode == CacheMode::WriteThrough
+        || core.ends.takes_nothing_new();
+    if block >= core.shape.blocks || (around && !is_dirty) {
+        return Way::Around;
     }
-
-    /// Returns the data of a run, and whether they are the command's own buffer, which is used if the run is
-    /// the whole command.
-    fn data_of(&mut self, op: u32, from: u64, to: u64) -> (Vec<u8>, bool) {
-        let image = self.image_bytes;
-        let command = self.ops[op].command.as_mut().expect("a command under way");
-        let lba = command.lba.0;
-        if (from, to) == (lba, lba + u64::from(command.sectors)) {
-            return (std::mem::take(&mut command.data), true);
-        }
-        let mut data = self.buffer(to - from);
-        let source = &self.command(op).data[(from - lba) as usize * image..(to - lba) as usize * image];
-        copy_images(&mut data, source);
-        (data, false)
+    let is_whole = from == block * core.shape.block_sectors && last >= from + core.shape.block_sectors;
+    if !is_whole {
+        return Way::Part;
     }
-
-    fn send_run(&mut self, op: u32, way: Way, from: u64, to: u64) {
-        let part = Part { op, lba: from, sectors: (to - from) as u32, slot: NIL, ..Part::default() };
-        match way {
-            Way::Part => self.fetch(part),
-            Way::Flash(slot, is_dirty) => {
-                let (data, direct) = self.data_of(op, from, to);
-                self.write_flash(Part { slot, direct, ..part }, is_dirty, data);
-            }
-            Way::Around => {
-                let (data, direct) = self.data_of(op, from, to);
-                self.go_around(Part { direct, ..part }, false, data);
-            }
-        }
+    match take_slot(core, block) {
+        Some(slot) => Way::Flash(slot, is_dirty),
+        None => Way::Around,
     }
+}
 
-    pub(super) fn blocks_in(&self, part: Part) -> std::ops::Range<u64> {
-        let end = (part.lba + u64::from(part.sectors)).div_ceil(self.block_sectors);
-        part.lba / self.block_sectors..end.min(self.blocks)
+/// Returns a slot for a block; `None` if its set has none.
+pub(super) fn take_slot(core: &mut Core, block: u64) -> Option<u32> {
+    let requests = &core.requests;
+    let slot = core.blocks.take(block, |other| requests.is_taken(other));
+    if slot.is_none() {
+        core.requests.count().found_full();
+        core.emit(Effect::Full(core.blocks.dirty_count()));
     }
+    slot
+}
 
-    // ---- to the flash
-
-    fn write_flash(&mut self, part: Part, is_dirty: bool, data: Vec<u8>) {
-        let lba = self.flash_lba(part.slot, part.lba);
-        let (opcode, fua) = match (&self.backend, self.config.records) {
-            (Backend::Ssc(_), _) => (Opcode::WriteDirty, false),
-            (_, RecordWrites::EachWrite { force }) => (Opcode::Write, force),
-            (_, RecordWrites::OnFlush) => (Opcode::Write, false),
-        };
-        self.dirtying += 1;
-        let part = Part { purpose: Purpose::WriteFlash(is_dirty), ..part };
-        let command = Command::new(0, opcode, lba, part.sectors, data);
-        self.send(Side::Flash, part, Command { fua, ..command });
+/// Reports whether `block` with path `way` extends the run that begins at sector `start`.
+fn joins(core: &Core, run: Way, start: u64, way: Way, block: u64) -> bool {
+    match (run, way) {
+        (Way::Around, Way::Around) => block != core.shape.blocks,
+        (Way::Flash(NIL, was), Way::Flash(_, is)) => was == is,
+        (Way::Flash(first, was), Way::Flash(slot, is)) => {
+            was == is && u64::from(first) + block - start / core.shape.block_sectors == u64::from(slot)
+        }
+        _ => false,
     }
+}
 
-    pub(super) fn flash_written(&mut self, part: Part, was_dirty: bool, status: Status, data: Vec<u8>) {
-        self.dirtying -= 1;
-        self.commit.flash_changed();
-        if status == Status::Success {
-            let blocks = self.blocks_in(part);
-            self.counters.write_hits += blocks.end - blocks.start;
-            let safe = matches!(self.config.records, RecordWrites::EachWrite { .. });
-            if let Backend::Block(slots) = &mut self.backend {
-                (part.slot..).zip(blocks.clone()).for_each(|(slot, _)| slots.set_dirty(slot, safe));
-            }
-            for block in blocks {
-                self.counters.dirtied += u64::from(self.dirty.insert(self.now, block));
-                self.doubtful.remove(block);
-            }
-            self.cleaner.dirtied(self.now, self.config.fallow);
-            return self.take_back_write(part, data);
+fn send_run(core: &mut Core, op: u32, way: Way, from: u64, to: u64) {
+    let part = Part { op, lba: from, sectors: (to - from) as u32, slot: NIL, ..Part::default() };
+    match way {
+        Way::Part => fetch(core, part),
+        Way::Flash(slot, is_dirty) => {
+            let (data, direct) = core.requests.data_of(op, from, to);
+            write_flash(core, Part { slot, direct, ..part }, is_dirty, data);
         }
-        match status {
-            Status::CacheFull => {
-                self.counters.full += 1;
-                self.cleaner.press(self.dirty.count());
-            }
-            _ => self.counters.flash_write_errors += 1,
-        }
-        self.degraded |= status == Status::ReadOnly;
-        if !was_dirty {
-            return self.go_around(part, status != Status::CacheFull, data);
-        }
-        if status == Status::CacheFull {
-            // The write waits for cleaning.
-            self.ops[part.op].left += 1;
-            return self.cleaner.parked.push((part, data));
-        }
-        self.take_back_write(part, data);
-        self.fail(part.op, status);
-    }
-
-    /// Retries the writes that wait for cleaning; without cleaned blocks they fail.
-    pub(super) fn unpark(&mut self, cleaned: bool) {
-        let mut parked = std::mem::take(&mut self.cleaner.parked);
-        for (part, data) in parked.drain(..) {
-            self.ops[part.op].left -= 1;
-            if cleaned {
-                self.write_flash(part, true, data);
-            } else {
-                self.take_back_write(part, data);
-                self.fail(part.op, Status::WriteFault);
-                self.went_on(part.op);
-            }
-        }
-        self.cleaner.parked = parked;
-    }
-
-    pub(super) fn take_back_write(&mut self, part: Part, data: Vec<u8>) {
-        if part.direct {
-            self.ops[part.op].command.as_mut().expect("a command under way").data = data;
-        } else {
-            self.give_back(data);
+        Way::Around => {
+            let (data, direct) = core.requests.data_of(op, from, to);
+            go_around(core, Part { direct, ..part }, false, data);
         }
     }
+}
 
-    // ---- around it
+// ---- to the flash
 
-    /// Writes to the backing store; a solid-state cache evicts its blocks first. `after_failure`: it may hold
-    /// newer data than the manager knows.
-    fn go_around(&mut self, part: Part, after_failure: bool, data: Vec<u8>) {
-        let blocks = self.blocks_in(part);
-        let detached = self.is_detached();
-        match &mut self.backend {
-            Backend::Block(slots) => blocks.for_each(|block| slots.forget(block)),
-            Backend::Ssc(_) if blocks.is_empty() || detached => {}
-            Backend::Ssc(_) => {
-                let (first, count) =
-                    (blocks.start * self.block_sectors, (blocks.end - blocks.start) * self.block_sectors);
-                let evict = Command::new(0, Opcode::Evict, Lba(first), count as u32, Vec::new());
-                let part = Part { purpose: Purpose::Evict(after_failure), ..part };
-                self.ops[part.op].aside.push((part.lba, data));
-                return self.send(Side::Flash, part, evict);
-            }
-        }
-        self.write_backing(part, data);
+fn write_flash(core: &mut Core, part: Part, is_dirty: bool, data: Vec<u8>) {
+    let lba = core.shape.flash_lba(part.slot, part.lba);
+    let (opcode, fua) = match (core.shape.is_ssc(), core.shape.config.records) {
+        (true, _) => (Opcode::WriteDirty, false),
+        (_, RecordWrites::EachWrite { force }) => (Opcode::Write, force),
+        (_, RecordWrites::OnFlush) => (Opcode::Write, false),
+    };
+    let part = Part { purpose: Purpose::WriteFlash(is_dirty), ..part };
+    let command = Command::new(0, opcode, lba, part.sectors, data);
+    core.requests.send(Side::Flash, part, Command { fua, ..command });
+}
+
+pub(super) fn flash_written(core: &mut Core, part: Part, was_dirty: bool, status: Status, data: Vec<u8>) {
+    core.emit(Effect::FlashChanged);
+    if status == Status::Success {
+        let blocks = core.shape.blocks_in(part);
+        core.requests.count().wrote(blocks.end - blocks.start);
+        let safe = matches!(core.shape.config.records, RecordWrites::EachWrite { .. });
+        let new = core.blocks.dirtied(core.requests.now(), blocks, part.slot, safe);
+        core.requests.count().dirtied(new);
+        core.emit(Effect::Dirtied);
+        return core.requests.put_back(part, data);
     }
-
-    pub(super) fn evicted(&mut self, part: Part, after_failure: bool, status: Status) {
-        let aside = &mut self.ops[part.op].aside;
-        let at = aside.iter().position(|(lba, _)| *lba == part.lba).expect("put aside for the eviction");
-        let (_, data) = aside.swap_remove(at);
-        if status == Status::Success {
-            return self.write_backing(part, data);
+    match status {
+        Status::CacheFull => {
+            core.requests.count().found_full();
+            core.emit(Effect::Full(core.blocks.dirty_count()));
         }
-        self.counters.flash_write_errors += 1;
-        if after_failure {
-            // The block may be dirty on the flash, or an older clean copy may be there.
-            for block in self.blocks_in(part) {
-                self.dirty.insert(self.now, block);
-                self.doubtful.insert(self.now, block);
-            }
-        }
-        self.take_back_write(part, data);
-        self.fail(part.op, status);
+        _ => core.requests.count().flash_write_failed(),
     }
-
-    /// Reports whether writes to the backing store are forced, because their clean copies outlive a crash.
-    fn is_forced(&self) -> bool {
-        self.keeps_clean() && self.config.mode == CacheMode::WriteThrough
+    core.ends.write_failed(status);
+    if !was_dirty {
+        return go_around(core, part, status != Status::CacheFull, data);
     }
-
-    /// Notes blocks newly written to the backing store. It is called once they are written, because a flush
-    /// that began before may not cover them.
-    fn backing_has_newer(&mut self, blocks: std::ops::Range<u64>) {
-        self.commit.backing_changed();
-        if self.keeps_clean() {
-            for block in blocks {
-                self.unflushed[0].insert(self.now, block);
-            }
-        }
+    if status == Status::CacheFull {
+        // The write waits for cleaning.
+        return core.requests.park(part, data);
     }
+    core.requests.put_back(part, data);
+    core.requests.op_mut(part.op).fail(status);
+}
 
-    fn write_backing(&mut self, part: Part, data: Vec<u8>) {
-        let fua = self.is_forced();
-        let part = Part { purpose: Purpose::WriteBacking, ..part };
-        let command = Command::new(0, Opcode::Write, Lba(part.lba), part.sectors, data);
-        self.send(Side::Backing, part, Command { fua, ..command });
+/// Writes once more what has waited for cleaned blocks.
+pub(super) fn retry(core: &mut Core, part: Part, data: Vec<u8>) {
+    write_flash(core, part, true, data);
+}
+
+/// Fails a write that has waited for cleaned blocks, as none will be cleaned soon.
+pub(super) fn give_up(core: &mut Core, part: Part, data: Vec<u8>) {
+    core.requests.put_back(part, data);
+    core.requests.op_mut(part.op).fail(Status::WriteFault);
+}
+
+// ---- around it
+
+/// Writes to the backing store; a solid-state cache evicts its blocks first. `after_failure`: it may hold
+/// newer data than the manager knows.
+fn go_around(core: &mut Core, part: Part, after_failure: bool, data: Vec<u8>) {
+    let blocks = core.shape.blocks_in(part);
+    if core.shape.is_ssc() && !blocks.is_empty() && !core.ends.is_detached() {
+        let (first, count) = core.shape.sectors_of(blocks);
+        let evict = Command::new(0, Opcode::Evict, Lba(first), count, Vec::new());
+        let part = Part { purpose: Purpose::Evict(after_failure), ..part };
+        core.requests.op_mut(part.op).put_aside(part.lba, data);
+        return core.requests.send(Side::Flash, part, evict);
     }
+    core.blocks.drop_clean(blocks);
+    write_backing(core, part, data);
+}
 
-    pub(super) fn backing_written(&mut self, part: Part, status: Status, data: Vec<u8>) {
-        let op = part.op;
-        let blocks = self.blocks_in(part);
-        if self.is_forced() && status == Status::Success {
-            self.commit.backing_changed();
-        } else {
-            self.backing_has_newer(blocks.clone());
-        }
-        self.counters.write_arounds += blocks.end - blocks.start;
-        if status != Status::Success {
-            self.counters.backing_write_errors += 1;
-            self.take_back_write(part, data);
-            return self.fail(op, status);
-        }
-        let fills =
-            self.config.mode == CacheMode::WriteThrough && !self.ops[op].bypass && !self.takes_nothing_new();
-        if !fills {
-            return self.take_back_write(part, data);
-        }
-        let mut copy = data;
-        if part.direct {
-            let mut whole = self.buffer(part.sectors.into());
-            whole.copy_from_slice(&copy);
-            std::mem::swap(&mut whole, &mut copy);
-            self.take_back_write(part, whole);
-        }
-        self.ops[op].fills.push((part.lba, copy));
+pub(super) fn evicted(core: &mut Core, part: Part, after_failure: bool, status: Status) {
+    let data = core.requests.op_mut(part.op).take_aside(part.lba);
+    if status == Status::Success {
+        return write_backing(core, part, data);
     }
-
-    // ---- a part of a block
-
-    /// Reads the block that a partial write changes.
-    fn fetch(&mut self, part: Part) {
-        self.counters.partial_writes += 1;
-        let block = part.lba / self.block_sectors;
-        let slot = match &mut self.backend {
-            Backend::Block(slots) => slots.touch(block),
-            Backend::Ssc(_) => Some(NIL),
-        };
-        let buffer = self.buffer(self.block_sectors);
-        let (side, purpose, lba) = match slot {
-            Some(slot) => {
-                (Side::Flash, Purpose::FetchFlash, self.flash_lba(slot, block * self.block_sectors))
-            }
-            None => (Side::Backing, Purpose::FetchBacking, Lba(block * self.block_sectors)),
-        };
-        let part = Part { purpose, ..part };
-        self.send(side, part, Command::new(0, Opcode::Read, lba, self.block_sectors as u32, buffer));
-    }
-
-    pub(super) fn fetched(&mut self, part: Part, status: Status, mut data: Vec<u8>) {
-        let block = part.lba / self.block_sectors;
-        let is_dirty = self.dirty.contains(block);
-        let first = block * self.block_sectors;
-        if status != Status::Success {
-            let errors = match part.purpose {
-                Purpose::FetchFlash => &mut self.counters.flash_read_errors,
-                _ => &mut self.counters.backing_read_errors,
-            };
-            *errors += u64::from(status != Status::Absent);
-            if is_dirty || part.purpose == Purpose::FetchBacking {
-                self.give_back(data);
-                let status = if status == Status::Absent { Status::UnrecoveredRead } else { status };
-                return self.fail(part.op, status);
-            }
-            let part = Part { purpose: Purpose::FetchBacking, ..part };
-            return self.send(
-                Side::Backing,
-                part,
-                Command::new(0, Opcode::Read, Lba(first), self.block_sectors as u32, data),
-            );
-        }
-        let image = self.image_bytes;
-        let (at, bytes) = ((part.lba - first) as usize * image, part.sectors as usize * image);
-        let command = self.command(part.op);
-        let from = (part.lba - command.lba.0) as usize * image;
-        match command.data.get(from..from + bytes) {
-            Some(source) => copy_images(&mut data[at..at + bytes], source),
-            // Writes of zeros transfer no data.
-            None => data[at..at + bytes].fill(0),
-        }
-        let part = Part { lba: first, sectors: self.block_sectors as u32, ..part };
-        match self.take_slot(block) {
-            Some(slot) => self.write_flash(Part { slot, ..part }, is_dirty, data),
-            None => self.go_around(part, false, data),
+    core.requests.count().flash_write_failed();
+    if after_failure {
+        // The block may be dirty on the flash, or an older clean copy may be there.
+        for block in core.shape.blocks_in(part) {
+            core.blocks.found_dirty(core.requests.now(), block);
+            core.blocks.doubt(core.requests.now(), block);
         }
     }
+    core.requests.put_back(part, data);
+    core.requests.op_mut(part.op).fail(status);
+}
 
-    // ---- on the way
-
-    pub(super) fn write_goes_on(&mut self, op: u32) {
-        let Op { step, status, .. } = self.ops[op];
-        let fua = |layer: &CacheManager| layer.command(op).fua;
-        match step {
-            Step::Data if self.records_each_write() => {
-                self.ops[op].step = Step::Mark;
-                self.record_blocks_of(op);
-                if self.ops[op].left == 0 {
-                    self.write_goes_on(op);
-                }
-            }
-            Step::Data | Step::Mark if status.is_none() && fua(self) => {
-                self.ops[op].step = Step::Flush;
-                self.commit.wait(op);
-            }
-            Step::Data | Step::Mark | Step::Flush => {
-                let fills = status.is_none() && self.ops[op].kind == Kind::Write;
-                if !(fills && self.config.await_fills) {
-                    self.answer(op);
-                }
-                self.ops[op].step = Step::Fill;
-                if fills {
-                    self.begin_fills(op);
-                }
-                if self.ops[op].left == 0 {
-                    self.answer_and_close(op);
-                }
-            }
-            _ => self.answer_and_close(op),
-        }
+/// Notes blocks newly written to the backing store. It is called once they are written, because a flush
+/// that began before may not cover them.
+pub(super) fn backing_has_newer(core: &mut Core, blocks: Range<u64>) {
+    core.emit(Effect::BackingChanged);
+    if core.shape.keeps_clean() {
+        core.blocks.newer_below(core.requests.now(), blocks);
     }
+}
 
-    // ---- fills
+fn write_backing(core: &mut Core, part: Part, data: Vec<u8>) {
+    let fua = core.shape.is_forced();
+    let part = Part { purpose: Purpose::WriteBacking, ..part };
+    let command = Command::new(0, Opcode::Write, Lba(part.lba), part.sectors, data);
+    core.requests.send(Side::Backing, part, Command { fua, ..command });
+}
 
-    /// Fills whole blocks that the backing store has and the cache lacks.
-    pub(super) fn begin_fills(&mut self, op: u32) {
-        let mut fills = std::mem::take(&mut self.ops[op].fills);
-        for (lba, data) in fills.drain(..) {
-            let sectors = (data.len() / self.image_bytes) as u64;
-            let blocks =
-                lba.div_ceil(self.block_sectors)..((lba + sectors) / self.block_sectors).min(self.blocks);
-            let mut at = blocks.start;
-            while at < blocks.end {
-                at = self.fill_run(op, at, blocks.end, lba, &data);
-            }
-            self.give_back(data);
-        }
-        self.ops[op].fills = fills;
+pub(super) fn backing_written(core: &mut Core, part: Part, status: Status, data: Vec<u8>) {
+    let op = part.op;
+    let blocks = core.shape.blocks_in(part);
+    if core.shape.is_forced() && status == Status::Success {
+        core.emit(Effect::BackingChanged);
+    } else {
+        backing_has_newer(core, blocks.clone());
     }
-
-    /// Fills a run of blocks from `block` on; returns its end.
-    fn fill_run(&mut self, op: u32, block: u64, end: u64, lba: u64, data: &[u8]) -> u64 {
-        let is_doubtful = |layer: &CacheManager, block| {
-            layer.dirty.contains(block) || layer.unflushed.iter().any(|map| map.contains(block))
-        };
-        if is_doubtful(self, block) {
-            return block + 1;
-        }
-        let Some(slot) = self.take_slot(block) else { return block + 1 };
-        let mut next = block + 1;
-        while next < end && !is_doubtful(self, next) {
-            match self.take_slot(next) {
-                Some(other) if slot == NIL || u64::from(other) == u64::from(slot) + next - block => next += 1,
-                // The block already has a slot, and finds it again.
-                _ => break,
-            }
-        }
-        let sectors = (next - block) * self.block_sectors;
-        let mut buffer = self.buffer(sectors);
-        let from = (block * self.block_sectors - lba) as usize * self.image_bytes;
-        let bytes = buffer.len();
-        copy_images(&mut buffer, &data[from..from + bytes]);
-        let opcode = if slot == NIL { Opcode::WriteClean } else { Opcode::Write };
-        let lba = block * self.block_sectors;
-        let part = Part { op, purpose: Purpose::Fill, lba, sectors: sectors as u32, slot, direct: false };
-        let to = self.flash_lba(slot, lba);
-        self.send(Side::Flash, part, Command::new(0, opcode, to, sectors as u32, buffer));
-        next
+    core.requests.count().went_around(blocks.end - blocks.start);
+    if status != Status::Success {
+        core.requests.count().backing_write_failed();
+        core.requests.put_back(part, data);
+        return core.requests.op_mut(op).fail(status);
     }
-
-    pub(super) fn filled(&mut self, part: Part, status: Status, data: Vec<u8>) {
-        self.give_back(data);
-        let blocks = self.blocks_in(part);
-        if status == Status::Success {
-            self.counters.fills += blocks.end - blocks.start;
-        } else {
-            self.counters.flash_write_errors += u64::from(status != Status::CacheFull);
-            self.degraded |= status == Status::ReadOnly;
-        }
-        if let Backend::Block(slots) = &mut self.backend {
-            for (slot, block) in (part.slot..).zip(blocks) {
-                match status {
-                    Status::Success => slots.set_clean(slot),
-                    _ => slots.forget(block),
-                }
-            }
-        }
+    let fills = core.shape.config.mode == CacheMode::WriteThrough
+        && !core.requests.op(op).bypasses()
+        && !core.ends.takes_nothing_new();
+    if !fills {
+        return core.requests.put_back(part, data);
     }
+    core.requests.keep_for_fill(part, data);
+}
 
-    // ---- trims
+// ---- a part of a block
 
-    /// Begins a trim: parts of dirty blocks are zeroed, clean copies are dropped, and the backing store is
-    /// trimmed.
-    pub(super) fn begin_trim(&mut self, op: u32) {
-        let Op { first, end, .. } = self.ops[op];
-        let (from, to) = self.trim_range(op);
-        let command = self.command(op);
-        let (lba, last) = (command.lba.0, command.lba.0 + u64::from(command.sectors));
-        let part = Part { op, slot: NIL, ..Part::default() };
-        if lba < from {
-            self.fetch(Part { lba, sectors: (from.min(last) - lba) as u32, ..part });
+/// Reads the block that a partial write changes.
+pub(super) fn fetch(core: &mut Core, part: Part) {
+    core.requests.count().wrote_part();
+    let block = part.lba / core.shape.block_sectors;
+    let slot = if core.shape.is_ssc() { Some(NIL) } else { core.blocks.touch(block) };
+    let buffer = core.requests.buffer(core.shape.block_sectors);
+    let (side, purpose, lba) = match slot {
+        Some(slot) => {
+            (Side::Flash, Purpose::FetchFlash, core.shape.flash_lba(slot, block * core.shape.block_sectors))
         }
-        if to < last && to >= from {
-            self.fetch(Part { lba: to, sectors: (last - to) as u32, ..part });
-        }
-        if from >= to {
-            return;
-        }
-        let (first, end) = (
-            (from / self.block_sectors).max(first),
-            to.div_ceil(self.block_sectors).min(end).min(self.blocks),
-        );
-        self.evict(op, first, end, false);
-        self.evict_doubtful(op, first, end);
-    }
+        None => (Side::Backing, Purpose::FetchBacking, Lba(block * core.shape.block_sectors)),
+    };
+    let part = Part { purpose, ..part };
+    core.requests.send(
+        side,
+        part,
+        Command::new(0, Opcode::Read, lba, core.shape.block_sectors as u32, buffer),
+    );
+}
 
-    /// Drops the doubtful blocks of a range, which only a solid-state cache has.
-    fn evict_doubtful(&mut self, op: u32, first: u64, end: u64) {
-        let mut at = first;
-        while let Some(block) = self.doubtful.next(at).filter(|&block| block < end) {
-            at = block + 1;
-            if !self.ending.is_detached() {
-                let (lba, sectors) = (block * self.block_sectors, self.block_sectors as u32);
-                let part = Part { op, purpose: Purpose::TrimEvict, lba, sectors, ..Part::default() };
-                self.send(Side::Flash, part, Command::new(0, Opcode::Evict, Lba(lba), sectors, Vec::new()));
-            }
-        }
-    }
-
-    /// Returns the sectors of a trim for the backing store, without parts of dirty blocks.
-    fn trim_range(&self, op: u32) -> (u64, u64) {
-        let command = self.command(op);
-        let (lba, last) = (command.lba.0, command.lba.0 + u64::from(command.sectors));
-        let size = self.block_sectors;
-        let is_part =
-            |block: u64| (lba > block * size || last < (block + 1) * size) && self.dirty.contains(block);
-        let (first, end) = (lba / size, (last - 1) / size);
-        let from = if is_part(first) { (first + 1) * size } else { lba };
-        let to = if is_part(end) { (end * size).max(from) } else { last };
-        (from, to)
-    }
-
-    /// Drops the dirty blocks of a range, or all others, as `dirty` says.
-    fn evict(&mut self, op: u32, first: u64, end: u64, dirty: bool) {
-        let mut at = first;
-        while at < end {
-            let (is_dirty, count) = self.dirty.run(at, end - at);
-            if is_dirty == dirty {
-                let sectors = (count * self.block_sectors) as u32;
-                let lba = at * self.block_sectors;
-                match &mut self.backend {
-                    Backend::Block(slots) => {
-                        for block in at..at + count {
-                            slots.forget(block);
-                            self.dirty.remove(block);
-                        }
-                    }
-                    Backend::Ssc(_) if self.ending.is_detached() => {}
-                    Backend::Ssc(_) => {
-                        let part = Part { op, purpose: Purpose::TrimEvict, lba, sectors, ..Part::default() };
-                        self.send(
-                            Side::Flash,
-                            part,
-                            Command::new(0, Opcode::Evict, Lba(lba), sectors, Vec::new()),
-                        );
-                    }
-                }
-            }
-            at += count;
-        }
-    }
-
-    pub(super) fn trimmed(&mut self, part: Part, status: Status) {
-        if part.purpose == Purpose::TrimBacking {
-            self.backing_has_newer(self.blocks_in(part));
-        }
+pub(super) fn fetched(core: &mut Core, part: Part, status: Status, mut data: Vec<u8>) {
+    let block = part.lba / core.shape.block_sectors;
+    let is_dirty = core.blocks.is_dirty(block);
+    let first = block * core.shape.block_sectors;
+    if status != Status::Success {
         match part.purpose {
-            Purpose::TrimEvict if status == Status::Success => {
-                self.commit.flash_changed();
-                for block in self.blocks_in(part) {
-                    self.dirty.remove(block);
-                    self.doubtful.remove(block);
-                }
-            }
-            Purpose::TrimEvict => self.counters.flash_write_errors += 1,
-            _ if status != Status::Success => self.counters.backing_write_errors += 1,
-            _ => {}
+            _ if status == Status::Absent => {}
+            Purpose::FetchFlash => core.requests.count().flash_read_failed(),
+            _ => core.requests.count().backing_read_failed(),
         }
-        if status != Status::Success {
-            self.fail(part.op, status);
+        if is_dirty || part.purpose == Purpose::FetchBacking {
+            core.requests.give_back(data);
+            let status = if status == Status::Absent { Status::UnrecoveredRead } else { status };
+            return core.requests.op_mut(part.op).fail(status);
         }
+        let part = Part { purpose: Purpose::FetchBacking, ..part };
+        return core.requests.send(
+            Side::Backing,
+            part,
+            Command::new(0, Opcode::Read, Lba(first), core.shape.block_sectors as u32, data),
+        );
     }
+    let image = core.shape.image_bytes;
+    let (at, bytes) = ((part.lba - first) as usize * image, part.sectors as usize * image);
+    let command = core.requests.op(part.op).command();
+    let from = (part.lba - command.lba.0) as usize * image;
+    match command.data.get(from..from + bytes) {
+        Some(source) => copy_images(&mut data[at..at + bytes], source),
+        // Writes of zeros transfer no data.
+        None => data[at..at + bytes].fill(0),
+    }
+    let part = Part { lba: first, sectors: core.shape.block_sectors as u32, ..part };
+    match take_slot(core, block) {
+        Some(slot) => write_flash(core, Part { slot, ..part }, is_dirty, data),
+        None => go_around(core, part, false, data),
+    }
+}
 
-    pub(super) fn trim_goes_on(&mut self, op: u32) {
-        let Op { step, status, .. } = self.ops[op];
-        if status.is_some() || step == Step::Fill {
-            self.answer(op);
-            return self.close(op);
+// ---- on the way
+
+/// Continues a write whose parts have ended.
+pub(super) fn goes_on(core: &mut Core, op: u32) -> Next {
+    let record = core.requests.op(op);
+    let (step, failed, kind) = (record.step(), record.has_failed(), record.kind());
+    match step {
+        Step::Data if core.shape.records_each_write() => {
+            core.requests.op_mut(op).go_to(Step::Mark);
+            return Next::Records;
         }
-        let (from, to) = self.trim_range(op);
-        let whole = from.div_ceil(self.block_sectors)..(to / self.block_sectors).min(self.blocks);
-        let part = Part { op, lba: from, sectors: 0, slot: NIL, ..Part::default() };
-        match step {
-            Step::Data if from < to => {
-                self.ops[op].step = Step::Backing;
-                let opcode = self.command(op).opcode;
-                let part = Part { purpose: Purpose::TrimBacking, sectors: (to - from) as u32, ..part };
-                let command = Command::new(0, opcode, Lba(from), (to - from) as u32, Vec::new());
-                self.send(Side::Backing, part, command);
+        Step::Data | Step::Mark if !failed && record.command().fua => {
+            core.requests.op_mut(op).go_to(Step::Flush);
+            return Next::Commit;
+        }
+        Step::Data | Step::Mark | Step::Flush => {
+            let fills = !failed && kind == Kind::Write;
+            if !(fills && core.shape.config.await_fills) {
+                core.requests.answer(op);
             }
-            Step::Backing
-                if whole.start < whole.end && self.dirty.any(whole.start, whole.end - whole.start) =>
-            {
-                self.ops[op].step = Step::Flush;
-                let flush = Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new());
-                self.send(Side::Backing, Part { purpose: Purpose::TrimFlush, ..part }, flush);
+            core.requests.op_mut(op).go_to(Step::Fill);
+            if fills {
+                fill::begin(core, op);
             }
-            Step::Flush => {
-                self.ops[op].step = Step::Mark;
-                self.evict(op, whole.start, whole.end, true);
-                if self.ops[op].left == 0 {
-                    self.trim_goes_on(op);
-                }
-            }
-            _ if self.command(op).fua => {
-                self.ops[op].step = Step::Fill;
-                self.commit.wait(op);
-            }
-            _ => {
-                self.answer(op);
-                self.close(op);
+            if core.requests.op(op).is_settled() {
+                core.requests.close(op);
             }
         }
+        _ => core.requests.close(op),
     }
+    Next::Nothing
 }

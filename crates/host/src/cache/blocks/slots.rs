@@ -13,7 +13,7 @@
 //! it dirty (`RECORDED`) or its record is being rewritten (`CLEARING`). So no two records name one block, and
 //! a record never names data of another block.
 
-use super::config::{CacheConfig, CacheError, Replacement};
+use crate::cache::config::{CacheConfig, CacheError, Replacement};
 use std::collections::BTreeSet;
 
 /// Sectors of the head.
@@ -21,9 +21,9 @@ const HEAD_SECTORS: u64 = 8;
 /// Sectors of the copy of the head, at the end of the drive.
 const COPY_SECTORS: u64 = 1;
 /// Bytes of a record: key and state.
-pub(super) const RECORD_BYTES: usize = 5;
+pub(in crate::cache) const RECORD_BYTES: usize = 5;
 /// Bytes before the records of a sector.
-pub(super) const RECORDS_HEADER: usize = 32;
+pub(in crate::cache) const RECORDS_HEADER: usize = 32;
 /// Minimum number of blocks in a cache.
 const BLOCKS_MIN: u64 = 16;
 
@@ -48,7 +48,7 @@ const FLUSHING: u8 = 1 << 7;
 
 /// Layout of records and slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(in crate::cache) struct Layout {
     /// Sectors in a block.
     pub block_sectors: u64,
     pub set_blocks: u32,
@@ -96,6 +96,11 @@ impl Layout {
         self.sets * self.set_blocks
     }
 
+    /// Returns the largest number of blocks that keys can distinguish.
+    pub fn blocks_max(&self) -> u64 {
+        (u64::from(VACANT) / u64::from(self.set_blocks)) * u64::from(self.set_blocks) * u64::from(self.sets)
+    }
+
     /// Returns the first sector of a slot.
     #[inline]
     pub fn slot_lba(&self, slot: u32) -> u64 {
@@ -128,7 +133,7 @@ impl Layout {
 /// Slots of a cache.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
-    pub layout: Layout,
+    layout: Layout,
     replacement: Replacement,
     keys: Vec<u32>,
     flags: Vec<u8>,
@@ -137,11 +142,13 @@ pub(super) struct Slots {
     /// Number of slots whose block is cached.
     cached: u64,
     /// Number of evicted blocks.
-    pub evictions: u64,
+    evictions: u64,
     /// Slots to record as dirty once their data are on the media.
-    pub fresh: Vec<u32>,
+    fresh: Vec<u32>,
+    /// Slots of the flush under way; after it, those to record as dirty.
+    flushing: Vec<u32>,
     /// Slots to record as no longer dirty.
-    pub stale: Vec<u32>,
+    stale: Vec<u32>,
     /// Record sectors where the flash may hold records of this cache.
     written: Vec<bool>,
     /// Record sectors that cannot be read; the dirty blocks in them are unknown.
@@ -158,6 +165,7 @@ impl Slots {
             cached: 0,
             evictions: 0,
             fresh: Vec::new(),
+            flushing: Vec::new(),
             stale: Vec::new(),
             written: vec![false; layout.record_sectors as usize],
             unreadable: BTreeSet::new(),
@@ -166,8 +174,17 @@ impl Slots {
         }
     }
 
+    /// Returns the slots whose records a sector holds.
+    pub fn slots_of(&self, sector: u32) -> std::ops::Range<u32> {
+        self.layout.slots_of(sector)
+    }
+
     pub fn cached(&self) -> u64 {
         self.cached
+    }
+
+    pub fn evictions(&self) -> u64 {
+        self.evictions
     }
 
     /// Returns the set and the key of a block.
@@ -185,13 +202,6 @@ impl Slots {
         let set = slot / set_blocks;
         (u64::from(lap) * u64::from(self.layout.sets) + u64::from(set)) * u64::from(set_blocks)
             + u64::from(low)
-    }
-
-    /// Returns the largest number of blocks that keys can distinguish.
-    pub fn blocks_max(layout: &Layout) -> u64 {
-        (u64::from(VACANT) / u64::from(layout.set_blocks))
-            * u64::from(layout.set_blocks)
-            * u64::from(layout.sets)
     }
 
     /// Returns the slot with the key of a block, whether or not the block is cached.
@@ -283,28 +293,32 @@ impl Slots {
         }
     }
 
-    /// Marks a block clean: its data are on the backing store as well.
-    pub fn cleaned(&mut self, block: u64) {
-        if let Some(slot) = self.find(block) {
-            self.set_state(slot, CLEAN);
-            self.outdate(slot);
-        }
+    /// Marks a block clean: its data are on the backing store as well. Returns whether it was dirty.
+    pub fn cleaned(&mut self, block: u64) -> bool {
+        let Some(slot) = self.find(block) else { return false };
+        let was_dirty = self.flags[slot as usize] & STATE == DIRTY;
+        self.set_state(slot, CLEAN);
+        self.outdate(slot);
+        was_dirty
     }
 
-    /// Marks a block clean if no record can be written; the record on the flash still calls it dirty.
-    pub fn written_back(&mut self, block: u64) {
-        if let Some(slot) = self.find(block) {
-            self.set_state(slot, CLEAN);
-        }
+    /// Marks a block clean if no record can be written; the record on the flash still calls it dirty. Returns whether it was
+    /// dirty.
+    pub fn written_back(&mut self, block: u64) -> bool {
+        let Some(slot) = self.find(block) else { return false };
+        let was_dirty = self.flags[slot as usize] & STATE == DIRTY;
+        self.set_state(slot, CLEAN);
+        was_dirty
     }
 
-    /// Removes a block from the cache. Its slot keeps the key until another block needs the slot: other requests may still be reading the slot,
-    /// and only the lock on the key's block keeps it from being written with data of another.
-    pub fn forget(&mut self, block: u64) {
-        if let Some(slot) = self.keyed(block) {
-            self.set_state(slot, 0);
-            self.outdate(slot);
-        }
+    /// Removes a block from the cache. Returns whether it was dirty. Its slot keeps the key until another block needs the slot: other
+    /// requests may still be reading the slot, and only the lock on the key's block keeps it from being written with data of another.
+    pub fn forget(&mut self, block: u64) -> bool {
+        let Some(slot) = self.keyed(block) else { return false };
+        let was_dirty = self.flags[slot as usize] & STATE == DIRTY;
+        self.set_state(slot, 0);
+        self.outdate(slot);
+        was_dirty
     }
 
     fn outdate(&mut self, slot: u32) {
@@ -314,32 +328,41 @@ impl Slots {
         }
     }
 
-    /// Begins a flush: moves the listed slots to `slots`, which must be empty.
-    pub fn begin_flush(&mut self, slots: &mut Vec<u32>) {
-        std::mem::swap(&mut self.fresh, slots);
-        slots.iter().for_each(|&slot| {
+    /// Begins a flush: it takes the listed slots.
+    pub fn begin_flush(&mut self) {
+        assert!(self.flushing.is_empty(), "the slots of the last flush are recorded");
+        std::mem::swap(&mut self.fresh, &mut self.flushing);
+        for &slot in &self.flushing {
             let flags = &mut self.flags[slot as usize];
             *flags &= !LISTED;
             // A slot may have been listed for an earlier block; the write of its present one is under way, and this flush may miss it.
             *flags |= if *flags & STATE == DIRTY { FLUSHING } else { 0 };
-        });
+        }
     }
 
-    /// Ends a flush. Slots stay in `slots` to be recorded if their data are now on the media, they are still
-    /// dirty, and they were not reused for another block. After a failed flush they are listed again.
-    pub fn end_flush(&mut self, slots: &mut Vec<u32>, done: bool) {
-        slots.retain(|&slot| {
-            let flags = &mut self.flags[slot as usize];
+    /// Ends a flush. Its slots are recorded if their data are now on the media, they are still dirty, and they were
+    /// not reused for another block. After a failed flush they are listed again.
+    pub fn end_flush(&mut self, done: bool) {
+        let Slots { flushing, fresh, flags, .. } = self;
+        flushing.retain(|&slot| {
+            let flags = &mut flags[slot as usize];
             let counts = *flags & FLUSHING != 0 && *flags & STATE == DIRTY;
             *flags &= !FLUSHING;
             if counts && done {
                 *flags |= SAFE;
             } else if counts && *flags & LISTED == 0 {
                 *flags |= LISTED;
-                self.fresh.push(slot);
+                fresh.push(slot);
             }
             counts && done
         });
+    }
+
+    /// Returns the record sectors of the slots to record, with repetitions; they leave the lists.
+    pub fn take_outdated(&mut self) -> impl Iterator<Item = u32> {
+        let layout = &self.layout;
+        let slots = self.flushing.drain(..).chain(self.stale.drain(..));
+        slots.map(|slot| layout.record_sector_of(slot))
     }
 
     /// Reports whether a slot is dirty and no record calls it so.
