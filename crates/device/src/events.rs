@@ -241,9 +241,9 @@ impl Events {
         }
     }
 
-    /// Forgets everything (power cut).
+    /// Forgets everything (power cut). The host that comes back may have a clock that begins anew.
     pub fn clear(&mut self) {
-        *self = Events { floor: self.floor, ..Events::default() };
+        *self = Events::default();
     }
 }
 
@@ -253,10 +253,10 @@ mod tests {
     use pellucid_flash::Rng;
     use std::collections::BTreeMap;
 
-    /// Beside a plain ordered map of (time, creation): few events and many, with equal times.
+    /// Beside a plain ordered map of (time, creation): few events and many, with equal times, and with times that differ in any digit.
     #[test]
     fn events_come_in_order_of_time_then_of_creation() {
-        for (most, spread) in [(8, 3), (50, 50), (2_000, 1_000)] {
+        for (most, spread) in [(8, 3), (50, 50), (2_000, 1_000), (200, 1 << 20), (30, 1 << 46)] {
             let mut rng = Rng::new(most);
             let (mut events, mut plain) = (Events::default(), BTreeMap::new());
             let mut now = SimTime(0);
@@ -264,6 +264,9 @@ mod tests {
                 let at = SimTime(now.0 + rng.below(spread) * rng.below(3));
                 events.at(at, Event::Decoded(created));
                 plain.insert((at, created), ());
+                if created % 1_000 == 0 {
+                    assert_eq!(events.count(), plain.len());
+                }
                 let fill = rng.below(most) < plain.len() as u64;
                 for _ in 0..if fill { 1 + rng.below(4) } else { 0 } {
                     assert_eq!(events.next_at(), plain.keys().next().map(|key| key.0));
@@ -279,6 +282,11 @@ mod tests {
                 assert_eq!(events.pop_due(at), Some((at, Event::Decoded(created))));
             }
             assert!(events.is_empty() && events.next_at().is_none());
+            events.at(now, Event::Processor);
+            events.clear();
+            assert!(events.is_empty() && events.count() == 0);
+            events.at(SimTime(1), Event::Processor);
+            assert_eq!(events.pop_due(now), Some((SimTime(1), Event::Processor)));
         }
     }
 }

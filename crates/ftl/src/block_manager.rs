@@ -86,10 +86,6 @@ struct Cached {
 /// Kind of block to open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockKind {
-    /// Superpages that the block takes.
-    pub superpages: u32,
-    /// One more superpage follows, with the list of the block's pages ([`crate::MapLog::LastPage`]).
-    pub listed: bool,
     /// The block belongs to the SLC cache.
     pub cache: bool,
     /// The most worn free block is wanted.

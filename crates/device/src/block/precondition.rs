@@ -432,8 +432,10 @@ impl BlockNamespace {
             for at in 0..units.len() {
                 let (lpn, from) = units[at];
                 if self.translation.is_current(from, Some(lpn)) {
-                    images.copy_within(at * bytes..(at + 1) * bytes, kept * bytes);
-                    units[kept] = units[at];
+                    if kept < at {
+                        images.copy_within(at * bytes..(at + 1) * bytes, kept * bytes);
+                        units[kept] = units[at];
+                    }
                     kept += 1;
                 }
             }
@@ -447,8 +449,13 @@ impl BlockNamespace {
             lpns.extend(units[..count].iter().map(|&(lpn, _)| lpn));
             let Ok(plan) = self.translation.place(stream, Some(die), &lpns) else { break };
             if self.program_now(shared, &plan, &lpns, &images[..count * bytes]) {
-                units.drain(..count);
-                images.drain(..count * bytes);
+                if count == units.len() {
+                    units.clear();
+                    images.clear();
+                } else {
+                    units.drain(..count);
+                    images.drain(..count * bytes);
+                }
                 break;
             }
         }

@@ -377,9 +377,10 @@ impl BlockNamespace {
         let sectors = shared.layout.sectors_per_unit;
         let fresh = if record.dropped { 0 } else { record.dirty.count_ones() };
         let new = if record.again { Cause::Retirement } else { Cause::Host };
-        shared.counts(self.number).programmed_sectors[new as usize] += u64::from(fresh);
         let rest = if record.dropped { Cause::Padding } else { Cause::ReadModifyWrite };
-        shared.counts(self.number).programmed_sectors[rest as usize] += u64::from(sectors - fresh);
+        let programmed = &mut shared.counts(self.number).programmed_sectors;
+        programmed[new as usize] += u64::from(fresh);
+        programmed[rest as usize] += u64::from(sectors - fresh);
         // Slices that wait for the acknowledgement have waited for the superpage until now.
         let (list, now) = (record.acknowledge, shared.now);
         list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
@@ -389,8 +390,9 @@ impl BlockNamespace {
     #[inline]
     pub(crate) fn issue_program(&mut self, shared: &mut Shared, plan: &Plan, count: u32, cause: Cause) {
         let padding = (shared.layout.units_per_superpage - count) * shared.layout.sectors_per_unit;
-        shared.counts(self.number).programmed_sectors[Cause::Padding as usize] += u64::from(padding);
-        shared.counts(self.number).programs[cause as usize] += 1;
+        let counters = shared.counts(self.number);
+        counters.programmed_sectors[Cause::Padding as usize] += u64::from(padding);
+        counters.programs[cause as usize] += 1;
         let first_unit = self.superpages.units(plan.id)[0];
         let kind = match first_unit {
             SuperpageUnit::Copyback { .. } => OpKind::Copyback,
@@ -482,9 +484,10 @@ impl BlockNamespace {
             (record.ppa, record.stages, record.kind == OpKind::Copyback)
         };
         let ok = shared.media.program_end(first) == Outcome::Ok;
-        shared.counts(self.number).media_operations += 1;
-        shared.counts(self.number).program_failures += u64::from(!ok);
-        shared.counts(self.number).copybacks += u64::from(copyback && ok);
+        let counters = shared.counts(self.number);
+        counters.media_operations += 1;
+        counters.program_failures += u64::from(!ok);
+        counters.copybacks += u64::from(copyback && ok);
         shared.let_go(op);
         let die = shared.layout.die_of(first);
         // The calls below may plan the next program under the same number.

@@ -85,21 +85,29 @@ impl BlockManager {
         self.close_early(block, sequence);
     }
 
-    /// The next superpage of the block that is open at a place of `die`; opens a free block if none is open. There must be space.
+    /// The next superpage of the block that is open at a place of `die`; opens a free block of a kind if none is open. There must be space.
+    /// The block takes `superpages`; if it is `listed`, one more follows, with the list of its pages ([`crate::MapLog::LastPage`]).
     #[inline]
-    pub fn take_superpage(&mut self, die: DieId, place: usize, kind: BlockKind) -> (Ppa, BlockId) {
+    pub fn take_superpage(
+        &mut self,
+        die: DieId,
+        place: usize,
+        (superpages, listed): (u32, bool),
+        kind: impl FnOnce() -> BlockKind,
+    ) -> (Ppa, BlockId) {
         let at = die.0 as usize * self.streams + place;
         let OpenBlock { block, superpage } = match self.open[at] {
             Some(open) => open,
             None => {
+                let kind = kind();
                 let block = self.take(die, kind.cache, kind.most_worn).expect("there is space");
                 self.set_kind(block, kind.meta, kind.owner, kind.stream);
                 OpenBlock { block, superpage: 0 }
             }
         };
-        let last = superpage + 1 == kind.superpages;
+        let last = superpage + 1 == superpages;
         // The block is not closed before its list is on the media.
-        self.hot[block.0 as usize].in_flight += u16::from(last && kind.listed);
+        self.hot[block.0 as usize].in_flight += u16::from(last && listed);
         self.open[at] = (!last).then_some(OpenBlock { block, superpage: superpage + 1 });
         self.planned(block, last);
         (self.layout.ppa(block, superpage * self.layout.units_per_superpage), block)

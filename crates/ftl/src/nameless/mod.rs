@@ -282,17 +282,10 @@ impl Nameless {
         let die = (0..dies).map(|i| DieId((self.next_die + i) % dies)).find(|&die| able(die))?;
         self.next_die = (die.0 + 1) % dies;
         let superpages = self.layout.superpages_per_block;
-        let kind = BlockKind {
-            superpages,
-            listed: false,
-            cache: false,
-            most_worn: false,
-            meta: false,
-            owner: 0,
-            stream: BlockStream::Host,
-        };
+        let kind =
+            || BlockKind { cache: false, most_worn: false, meta: false, owner: 0, stream: BlockStream::Host };
         self.pages -= 1;
-        Some(self.blocks.take_superpage(die, 0, kind).0)
+        Some(self.blocks.take_superpage(die, 0, (superpages, false), kind).0)
     }
 
     /// Returns whether there are pages for `taker`: a block's worth is kept for the copies of a victim, another for virtual writes.

@@ -77,16 +77,17 @@ impl PageMap {
         self.blocks.open_block(die, stream.place())
     }
 
-    /// The stream whose open block in `die` takes data of `stream`. GC copies without a block of their own go to the host's when
-    /// no block is free, as GC must come to an end.
+    /// The stream whose open block in `die` takes data of `stream`, and whether it has one. GC copies without a block of their own go to the
+    /// host's when no block is free, as GC must come to an end.
     #[inline]
-    pub(super) fn slot(&self, die: DieId, stream: Stream) -> Stream {
+    pub(super) fn slot(&self, die: DieId, stream: Stream) -> (Stream, bool) {
         let shared = self.config.shared(stream);
-        let last_resort = stream.is_gc_copy()
-            && shared != Stream::Meta
-            && self.open_block(die, shared).is_none()
-            && self.blocks.free_count(die) == 0;
-        if last_resort { self.last_resort(die, shared) } else { shared }
+        let open = self.open_block(die, shared).is_some();
+        if !open && stream.is_gc_copy() && shared != Stream::Meta && self.blocks.free_count(die) == 0 {
+            let other = self.last_resort(die, shared);
+            return (other, self.open_block(die, other).is_some());
+        }
+        (shared, open)
     }
 
     /// An open block that GC copies may use when there is no other: of their own handle where handles are kept apart.
@@ -112,25 +113,28 @@ impl PageMap {
         if free == 0 && off && matches!(stream, Stream::Host | Stream::HostCold | Stream::Placed(_)) {
             return None;
         }
-        let shared = self.slot(die, stream);
-        self.takes(die, stream, shared, free).then_some(shared)
+        let (shared, open) = self.slot(die, stream);
+        let takes = match stream.is_gc_copy() {
+            true => open || free > 0,
+            false => self.takes(die, (shared, open), free),
+        };
+        takes.then_some(shared)
     }
 
-    /// Returns whether `die`, with `free` free blocks, can take a superpage of `stream` into the open block of `shared`.
+    /// Returns whether `die`, with `free` free blocks, can take a superpage that is no GC copy for `shared`, which has an open block if `open`.
     #[inline]
-    fn takes(&self, die: DieId, stream: Stream, shared: Stream, free: u32) -> bool {
-        let gc_copy = stream.is_gc_copy();
-        if self.gc.outpaced(&self.blocks, die, shared) && !gc_copy && shared != Stream::Meta {
+    fn takes(&self, die: DieId, (shared, open): (Stream, bool), free: u32) -> bool {
+        let of_map = shared == Stream::Meta;
+        if !of_map && self.gc.outpaced(&self.blocks, die, shared) {
             return false;
         }
         let mixed =
             self.config.separation == Separation::Off && matches!(shared, Stream::Host | Stream::Placed(_));
-        match self.open_block(die, shared) {
-            Some(_) if gc_copy || !mixed => true,
-            Some(_) => free >= self.gc.reserve(die) + self.gc.cut_reserve && self.map_has_space(),
-            None if gc_copy => free > 0,
-            None if shared == Stream::Meta => free > self.gc.reserve(die),
-            None => free > self.gc.reserve(die) + self.gc.cut_reserve && self.has_blocks_to_spare(),
+        match open {
+            true if !mixed => true,
+            true => free >= self.gc.reserve(die) + self.gc.cut_reserve && self.map_has_space(),
+            false if of_map => free > self.gc.reserve(die),
+            false => free > self.gc.reserve(die) + self.gc.cut_reserve && self.has_blocks_to_spare(),
         }
     }
 
@@ -163,16 +167,14 @@ impl PageMap {
 
     /// As [`PageMap::space`], for copies out of another die's full blocks: the GC reserve of `die` stays whole.
     fn space_beyond_reserve(&self, die: DieId, stream: Stream) -> Option<Stream> {
-        let shared = self.slot(die, stream);
-        let open = self.open_block(die, shared).is_some();
+        let (shared, open) = self.slot(die, stream);
         (self.blocks.free_count(die) >= self.gc.reserve(die) + u32::from(!open)).then_some(shared)
     }
 
     /// Die and stream for copies from the full blocks of another die.
     pub(super) fn choose_die_for_foreign(&mut self, stream: Stream) -> Option<(DieId, Stream)> {
         let last = |map: &PageMap, die: DieId| {
-            let shared = map.slot(die, stream);
-            let open = map.open_block(die, shared).is_some();
+            let (shared, open) = map.slot(die, stream);
             (map.blocks.free_count(die) > u32::from(!open)).then_some(shared)
         };
         self.choose_die(|map, die| map.space_beyond_reserve(die, stream)).or_else(|| self.choose_die(last))
@@ -289,17 +291,16 @@ impl PageMap {
     #[inline]
     pub(super) fn take_superpage(&mut self, die: DieId, stream: Stream, shared: Stream) -> (Ppa, BlockId) {
         let (cache, meta) = (shared == Stream::Cached, shared == Stream::Meta);
-        let kind = BlockKind {
-            superpages: self.superpages_of_kind(cache, meta),
-            listed: !meta && self.config.list_superpages() > 0,
+        let superpages = self.superpages_of_kind(cache, meta);
+        let listed = !meta && self.config.list_superpages() > 0;
+        let taken = self.blocks.take_superpage(die, shared.place(), (superpages, listed), || BlockKind {
             cache,
             most_worn: stream == Stream::Worn,
             meta,
             owner: shared.owner(),
             stream: if stream == Stream::Worn { stream } else { shared }.observed(),
-        };
-        let taken = self.blocks.take_superpage(die, shared.place(), kind);
-        if kind.listed {
+        });
+        if listed {
             self.note_full(taken.1);
         }
         taken
