@@ -23,7 +23,7 @@ const ENTRIES_MAX: usize = 200_000;
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct TimelineOptions {
     /// Write what every channel, way, host link and processor did, and for which requests, to this file, for the viewer at
-    /// https://ui.perfetto.dev; from the begin of the measurement until there are 200,000 entries
+    /// https://ui.perfetto.dev; from the begin of the measurement until there are some 200,000 entries
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
     /// Record this part of the run only, in simulated time since the measurement began: 10ms..12ms, ..5ms or 1s..

@@ -44,6 +44,9 @@ impl Pauses {
 
     /// Pauses since `before`.
     pub fn since(mut self, before: &Pauses) -> Pauses {
+        if before.count == 0 {
+            return self;
+        }
         self.bins.iter_mut().zip(&before.bins).for_each(|(own, before)| *own -= before);
         (self.count, self.sum_ns) = (self.count - before.count, self.sum_ns - before.sum_ns);
         self
@@ -51,6 +54,10 @@ impl Pauses {
 
     /// Adds the pauses of another part.
     pub fn add(&mut self, other: &Pauses) {
+        // Counters are added up for each interval of a run over time, mostly without a pause in them.
+        if other.count == 0 {
+            return;
+        }
         self.bins.iter_mut().zip(&other.bins).for_each(|(own, other)| *own += other);
         (self.count, self.sum_ns) = (self.count + other.count, self.sum_ns + other.sum_ns);
     }
