@@ -2,7 +2,9 @@
 
 use crate::common::*;
 use pellucid_flash::{BlockId, Lpn, Ppa};
-use pellucid_media::{Health, Media, Outcome, ReadResult, RuleError, Spare, StoreKind};
+use pellucid_media::{
+    Faults, Health, ListedFault, Media, MediaConfig, Outcome, ReadResult, RuleError, Spare, StoreKind,
+};
 
 /// Everything that an observer can see of the small drive.
 fn look(media: &mut Media) -> Vec<String> {
@@ -15,6 +17,38 @@ fn look(media: &mut Media) -> Vec<String> {
         seen.push(format!("{:?} {:?}", media.spare(Ppa(unit)), read(media, Ppa(unit), 0)));
     }
     seen
+}
+
+/// Data, padding, a failure and a refusal, in memory and in a file.
+#[test]
+fn a_program_at_once_leaves_what_one_with_a_beginning_and_an_end_leaves() {
+    let files = ["at-once", "in-steps"].map(TempPath::new);
+    let in_files = files.each_ref().map(TempPath::config);
+    for configs in [[small(), small()], in_files] {
+        let fault = ListedFault::ProgramFail { die: 0, block: 1, superpage: 1, after_erases: 0 };
+        let faults = || Faults { list: vec![fault.clone()], ..Faults::default() };
+        let [mut once, mut steps] = configs.map(|config| open(&MediaConfig { faults: faults(), ..config }));
+        for superpage in 0..3 {
+            let lpns = [Lpn(10 * superpage), Lpn::NONE, Lpn(10 * superpage + 2)];
+            let data = lpns.map(|lpn| images(&steps, 2, lpn.0));
+            let (at, sequence) = (first(&steps, 1, superpage), 5 + u64::from(superpage));
+            steps.program_begin(at, sequence).unwrap();
+            for (unit, (&lpn, images)) in
+                (at.0..).zip(lpns.iter().zip(&data)).filter(|(_, (l, _))| **l != Lpn::NONE)
+            {
+                steps.put_unit(Ppa(unit), lpn, images);
+            }
+            let units = lpns.into_iter().zip(data.iter().map(Vec::as_slice));
+            let outcome = once.program(at, sequence, units);
+            assert_eq!(outcome, Ok(steps.program_end(at)));
+            assert_eq!(outcome == Ok(Outcome::Failed), superpage == 1);
+        }
+        let before = look(&mut steps);
+        assert_eq!(look(&mut once), before);
+        let refused = once.program(first(&steps, 1, 0), 9, std::iter::empty());
+        assert_eq!(refused, Err(RuleError::NotErased { die: 0, block: 1, superpage: 0 }));
+        assert_eq!(look(&mut once), before);
+    }
 }
 
 #[test]
@@ -93,7 +127,7 @@ fn a_full_block_must_be_erased() {
 #[test]
 fn units_not_given_are_padding_even_where_old_data_lay() {
     for store in [StoreKind::None, StoreKind::Ram] {
-        let mut media = open(&pellucid_media::MediaConfig { store, ..small() });
+        let mut media = open(&MediaConfig { store, ..small() });
         program(&mut media, 0, 0, 10, 1);
         erase(&mut media, 0);
         media.program_begin(Ppa(0), 2).unwrap();
