@@ -15,9 +15,9 @@
 //! ```
 //! An event is moved once for each digit at most, in practice twice.
 //!
-//! Invariants: no event is due before `floor`; a bit of `digits` is set if and only if that list holds an event, and a bit of `levels` if and
-//! only if that level does; events of equal time are in one list, in order of creation, as a list is dealt out only when all below it are
-//! empty; `first` is the time of the first event.
+//! Invariants: no event is due before `floor`, which falls only for a host whose clock begins anew; a bit of `digits` is set if and only if
+//! that list holds an event, and a bit of `levels` if and only if that level does; events of equal time are in one list, in order of
+//! creation, as a list is dealt out only when all below it are empty; `first` is the time of the first event.
 
 use pellucid_flash::SimTime;
 use pellucid_flash::slab::NIL;
@@ -108,11 +108,14 @@ impl Events {
     /// Adds an event at `at`.
     ///
     /// # Panics
-    /// When `at` lies before the last event that was taken, or is [`SimTime::MAX`].
+    /// When `at` is [`SimTime::MAX`].
     #[inline]
     pub fn at(&mut self, at: SimTime, event: Event) {
         let at = at.0;
-        assert!(at >= self.floor && at != NEVER, "an event before what has happened, or never");
+        assert!(at != NEVER, "an event that does not come");
+        if at < self.floor {
+            self.fall(at);
+        }
         let record = Due { at, event, next: NIL };
         let number = match self.vacant {
             NIL => {
@@ -223,6 +226,15 @@ impl Events {
         }
     }
 
+    /// A host came back with a clock that is behind that of the drive, which was at rest: all events are dealt out anew.
+    #[cold]
+    fn fall(&mut self, floor: u64) {
+        (self.floor, self.levels, self.digits) = (floor, 0, [0; LEVELS]);
+        let lists = std::mem::replace(&mut self.lists, Box::new([EMPTY; LEVELS * DIGITS]));
+        lists.iter().for_each(|&list| self.deal_out(list));
+        self.find_first();
+    }
+
     /// Finds the first event. None is due at `floor`.
     #[inline]
     fn find_first(&mut self) {
@@ -241,7 +253,7 @@ impl Events {
         }
     }
 
-    /// Forgets everything (power cut). The host that comes back may have a clock that begins anew.
+    /// Forgets everything (power cut).
     pub fn clear(&mut self) {
         *self = Events::default();
     }
@@ -280,13 +292,27 @@ mod tests {
             }
             while let Some(((at, created), ())) = plain.pop_first() {
                 assert_eq!(events.pop_due(at), Some((at, Event::Decoded(created))));
+                now = at;
             }
             assert!(events.is_empty() && events.next_at().is_none());
-            events.at(now, Event::Processor);
+            // A clock that begins anew.
+            let later = SimTime(now.0 + spread);
+            for (at, event) in [(later, Event::Decoded(1)), (later, Event::Decoded(2))] {
+                events.at(at, event);
+            }
+            for at in [SimTime(1), now] {
+                events.at(at, Event::Processor);
+            }
+            for expected in [(SimTime(1), Event::Processor), (now, Event::Processor)] {
+                assert_eq!(events.pop_due(later), Some(expected));
+            }
+            assert_eq!(
+                [1, 2].map(|_| events.pop_due(later)),
+                [1, 2].map(|n| Some((later, Event::Decoded(n))))
+            );
+            events.at(later, Event::Processor);
             events.clear();
             assert!(events.is_empty() && events.count() == 0);
-            events.at(SimTime(1), Event::Processor);
-            assert_eq!(events.pop_due(now), Some((SimTime(1), Event::Processor)));
         }
     }
 }

@@ -72,7 +72,7 @@ fn an_image_does_not_fit_every_drive() {
         }
         let other = format!("aged.pellucid,{set}");
         let done = folder.run(&[&["compare", "aged.pellucid", other.as_str()][..], &work].concat());
-        assert!(done.status == 1 && done.stderr.contains(wanted), "{set}: {}", done.stderr);
+        assert!(done.status == 2 && done.stderr.contains(wanted), "{set}: {}", done.stderr);
     }
     assert_eq!(
         refused(&["run", "--image", "tiny.toml"]),

@@ -109,7 +109,7 @@ fn timed(job: &Job, interface: &Interface, sector_bytes: u32) -> Job {
     job
 }
 
-/// What the end of a request means for the statistics of its job.
+/// Consequences of the end of a request for the statistics of its job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
     /// They count what is submitted from this moment on.
