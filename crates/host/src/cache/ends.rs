@@ -158,9 +158,11 @@ impl Ends {
         self.degraded |= status == Status::ReadOnly;
     }
 
-    /// Notes that a known cache begins with a flash that takes no writes.
-    pub fn begin_read_only(&mut self) {
-        self.read_only = true;
+    /// Notes that a cache begins with a flash that takes no writes. Returns whether it goes on read only: it does if it is `known`; a
+    /// new cache cannot.
+    pub fn begin_read_only(&mut self, known: bool) -> bool {
+        self.read_only |= known;
+        known
     }
 
     // ---- detach
@@ -324,7 +326,7 @@ mod tests {
     #[test]
     fn a_detach_ends_once_all_is_written_back_and_the_head_says_so() {
         let mut ends = Ends::default();
-        ends.begin_read_only();
+        assert!(!ends.begin_read_only(false) && ends.begin_read_only(true));
         ends.detach();
         for busy in [
             Activity { dirty: 1, ..REST },

@@ -7,8 +7,23 @@ use super::write::take_slot;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Opcode, Status, copy_images};
 
+/// Keeps the data of a part for a fill; a command gets its buffer back.
+pub(super) fn keep(core: &mut Core, part: Part, data: Vec<u8>) {
+    let mut copy = data;
+    if part.direct {
+        let mut whole = core.requests.buffer(part.sectors.into());
+        whole.copy_from_slice(&copy);
+        std::mem::swap(&mut whole, &mut copy);
+        core.requests.put_back(part, whole);
+    }
+    core.requests.op_mut(part.op).keep_fill(part.lba, copy);
+}
+
 /// Fills whole blocks that the backing store has and the cache lacks.
 pub(super) fn begin(core: &mut Core, op: u32) {
+    if !core.requests.op(op).has_fills() {
+        return;
+    }
     let mut fills = core.requests.op_mut(op).take_fills();
     for (lba, data) in fills.drain(..) {
         let sectors = (data.len() / core.shape.image_bytes) as u64;

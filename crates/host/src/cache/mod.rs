@@ -22,9 +22,13 @@
 //! | [`Records`] | record sectors to write, and who waits for them | a sector is written for all that wait for it |
 //! | [`Start`] | the head, what the flash holds, commands that wait | the cache runs once the start has ended its commands |
 //!
-//! All fields are private. The first four make the [`Core`], which the paths of requests use (`read.rs`, `write.rs`, `fill.rs`,
-//! `trim.rs`). Paths are functions without state: they change the core through its methods, and what the cleaner and the commits must know
-//! they return as [effects](core::Effect). The [`CacheManager`] only routes: completions to paths, effects to objects.
+//! Each object alone writes its fields; those of the shape are constants, which all may read. The first four objects make the
+//! [`Core`], which the paths of requests use (`read.rs`, `write.rs`, `fill.rs`, `trim.rs`). Paths are functions without state: they change
+//! the core through its methods, and return as [effects](core::Effect) what the cleaner and the commits must know. The [`CacheManager`] only
+//! routes: completions to paths, and effects to objects (`routes.rs`).
+//!
+//! A read passes `mod.rs`, `routes.rs`, `requests.rs`, `read.rs` and `blocks`, and `fill.rs` if it missed; a write passes `write.rs` instead,
+//! and later `clean.rs`.
 //!
 //! # Durability
 //!

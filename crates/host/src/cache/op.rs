@@ -212,6 +212,7 @@ impl Op {
         self.fills.push((lba, data));
     }
 
+    #[inline]
     pub fn has_fills(&self) -> bool {
         !self.fills.is_empty()
     }

@@ -256,7 +256,7 @@ pub(super) fn backing_read(core: &mut Core, part: Part, status: Status, data: Ve
     if !may_fill(core, op) {
         return core.requests.put_back(part, data);
     }
-    core.requests.keep_for_fill(part, data);
+    fill::keep(core, part, data);
 }
 
 /// Continues a read whose parts have ended.

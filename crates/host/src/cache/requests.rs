@@ -12,7 +12,7 @@ use super::op::{Kind, Op, Part, Purpose, Side};
 use super::streams::Streams;
 use super::{CacheConfig, CacheCounters};
 use pellucid_flash::slab::{NIL, Slab};
-use pellucid_flash::{Command, Completion, Lba, Opcode, SimTime, Status, copy_images};
+use pellucid_flash::{Command, Completion, Lba, Opcode, SimTime, Status};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -72,6 +72,7 @@ impl Requests {
 
     #[inline]
     pub fn set_now(&mut self, now: SimTime) {
+        debug_assert!(now >= self.now, "time runs forward");
         self.now = now;
     }
 
@@ -185,9 +186,11 @@ impl Requests {
         if self.ops[op].has_command() {
             self.answer(op);
         }
-        let mut fills = self.ops[op].take_fills();
-        self.buffers.extend(fills.drain(..).map(|(_, buffer)| buffer));
-        self.ops[op].put_fills(fills);
+        if self.ops[op].has_fills() {
+            let mut fills = self.ops[op].take_fills();
+            self.buffers.extend(fills.drain(..).map(|(_, buffer)| buffer));
+            self.ops[op].put_fills(fills);
+        }
         self.locks.release(op, &mut self.granted);
         self.ops.release(op);
     }
@@ -325,20 +328,6 @@ impl Requests {
         }
     }
 
-    /// Returns the data of the sectors `from` to before `to` of a write, and whether they are the command's own
-    /// buffer, which is used if they are the whole command.
-    pub fn data_of(&mut self, op: u32, from: u64, to: u64) -> (Vec<u8>, bool) {
-        let (lba, end) = self.ops[op].sectors();
-        if (from, to) == (lba, end) {
-            return (self.ops[op].take_data(), true);
-        }
-        let mut data = self.buffer(to - from);
-        let image = self.image_bytes;
-        let source = (from - lba) as usize * image..(to - lba) as usize * image;
-        copy_images(&mut data, &self.ops[op].command().data[source]);
-        (data, false)
-    }
-
     /// Returns a buffer to its command, or to the pool.
     pub fn put_back(&mut self, part: Part, data: Vec<u8>) {
         if part.direct {
@@ -346,18 +335,6 @@ impl Requests {
         } else {
             self.give_back(data);
         }
-    }
-
-    /// Keeps the data of a part for a fill; a command gets its buffer back.
-    pub fn keep_for_fill(&mut self, part: Part, data: Vec<u8>) {
-        let mut copy = data;
-        if part.direct {
-            let mut whole = self.buffer(part.sectors.into());
-            whole.copy_from_slice(&copy);
-            std::mem::swap(&mut whole, &mut copy);
-            self.put_back(part, whole);
-        }
-        self.ops[part.op].keep_fill(part.lba, copy);
     }
 
     // ---- checks

@@ -76,11 +76,15 @@ impl CacheManager {
         }
     }
 
-    /// Retries or fails the writes that wait for cleaned blocks.
+    /// Retries or fails the writes that wait for cleaned blocks, or neither.
+    #[inline]
     fn unpark(&mut self, parked: Parked) {
-        if parked == Parked::Stay {
-            return;
+        if parked != Parked::Stay {
+            self.unpark_all(parked);
         }
+    }
+
+    fn unpark_all(&mut self, parked: Parked) {
         while let Some((part, data)) = self.core.requests.next_parked() {
             if parked == Parked::Retry {
                 write::retry(&mut self.core, part, data);
@@ -234,14 +238,12 @@ impl CacheManager {
 
     /// Lets the waiting commands begin, if the cache has begun to run.
     fn started(&mut self) {
-        if !self.start.take_begun() {
-            return;
-        }
+        let Some(waiting) = self.start.take_begun() else { return };
         if self.core.blocks.dirty_count() > 0 && !self.core.ends.is_read_only() {
             self.core.emit(Effect::Dirtied);
             self.pass_effects_on();
         }
-        while let Some(op) = self.start.next_waiting() {
+        for op in waiting {
             self.enter(op);
         }
     }

@@ -94,16 +94,30 @@ fn joins(core: &Core, run: Way, start: u64, way: Way, block: u64) -> bool {
     }
 }
 
+/// Returns the data of the sectors `from` to before `to` of a write, and whether they are the command's own
+/// buffer, which is used if they are the whole command.
+fn data_of(core: &mut Core, op: u32, from: u64, to: u64) -> (Vec<u8>, bool) {
+    let (lba, end) = core.requests.op(op).sectors();
+    if (from, to) == (lba, end) {
+        return (core.requests.op_mut(op).take_data(), true);
+    }
+    let mut data = core.requests.buffer(to - from);
+    let image = core.shape.image_bytes;
+    let source = (from - lba) as usize * image..(to - lba) as usize * image;
+    copy_images(&mut data, &core.requests.op(op).command().data[source]);
+    (data, false)
+}
+
 fn send_run(core: &mut Core, op: u32, way: Way, from: u64, to: u64) {
     let part = Part { op, lba: from, sectors: (to - from) as u32, slot: NIL, ..Part::default() };
     match way {
         Way::Part => fetch(core, part),
         Way::Flash(slot, is_dirty) => {
-            let (data, direct) = core.requests.data_of(op, from, to);
+            let (data, direct) = data_of(core, op, from, to);
             write_flash(core, Part { slot, direct, ..part }, is_dirty, data);
         }
         Way::Around => {
-            let (data, direct) = core.requests.data_of(op, from, to);
+            let (data, direct) = data_of(core, op, from, to);
             go_around(core, Part { direct, ..part }, false, data);
         }
     }
@@ -234,7 +248,7 @@ pub(super) fn backing_written(core: &mut Core, part: Part, status: Status, data:
     if !fills {
         return core.requests.put_back(part, data);
     }
-    core.requests.keep_for_fill(part, data);
+    fill::keep(core, part, data);
 }
 
 // ---- a part of a block

@@ -131,16 +131,10 @@ impl Start {
         self.waiting.push_back(op);
     }
 
-    /// Returns whether the cache has begun to run since the last call.
+    /// Returns the operations that have waited, once the cache runs; `None` if it has not begun to run since the last call.
     #[inline]
-    pub fn take_begun(&mut self) -> bool {
-        std::mem::take(&mut self.begun)
-    }
-
-    /// Returns the next operation that has waited until the cache runs.
-    pub fn next_waiting(&mut self) -> Option<u32> {
-        assert!(self.is_running(), "operations wait until the cache runs");
-        self.waiting.pop_front()
+    pub fn take_begun(&mut self) -> Option<VecDeque<u32>> {
+        std::mem::take(&mut self.begun).then(|| std::mem::take(&mut self.waiting))
     }
 
     /// Begins the start; `again`: this manager has seen all writes to the backing store.
@@ -237,7 +231,7 @@ impl Start {
         match core.blocks.unreadable() {
             0 => self.write_head(core, Life::Open),
             _ => {
-                core.ends.begin_read_only();
+                core.ends.begin_read_only(true);
                 self.running();
             }
         }
@@ -411,7 +405,7 @@ impl Start {
     pub(super) fn swept(&mut self, core: &mut Core, status: Status) {
         assert!(self.under_way > 0, "an eviction ends that was not sent");
         self.under_way -= 1;
-        if status != Status::Success && !self.begin_read_only(core) {
+        if status != Status::Success && !core.ends.begin_read_only(!self.fresh) {
             return self.fail(core, "the cache drive does not evict what it holds");
         }
         if self.under_way == 0 && self.phase == Phase::Sweep {
@@ -426,14 +420,6 @@ impl Start {
         assert!(self.under_way == 0, "the start has ended its commands");
         (self.phase, self.begun) = (Phase::Running, true);
         self.fresh = false;
-    }
-
-    /// Handles a write that the flash refused. Returns whether the cache can go on read only; a new cache cannot.
-    fn begin_read_only(&mut self, core: &mut Core) -> bool {
-        if !self.fresh {
-            core.ends.begin_read_only();
-        }
-        !self.fresh
     }
 
     /// Opens a closed cache again.

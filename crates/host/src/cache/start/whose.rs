@@ -138,7 +138,7 @@ impl Start {
             Life::Detached if self.fresh => self.fail(core, UNWRITABLE),
             Life::Open if self.phase != Phase::Opening => return Some(Life::Open),
             Life::Open if done => self.running(),
-            Life::Open => match self.begin_read_only(core) {
+            Life::Open => match core.ends.begin_read_only(!self.fresh) {
                 true => self.running(),
                 false => self.fail(core, UNWRITABLE),
             },
