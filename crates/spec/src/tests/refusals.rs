@@ -66,10 +66,10 @@ fn wrong_values_are_named_with_what_is_allowed() {
              d-choices:N",
         ),
         ("map = 'block'", "15: drive.ftl.map = \"block\": not allowed; allowed: page, bast, fast, demand"),
-        ("gc_low = 0", "15: drive.ftl.gc_low = 0: not allowed; allowed: a whole number from 1 to 4294967295"),
+        ("gc_low = 0", "15: drive.ftl.gc_low = 0: not allowed; allowed: a whole number from 1 to 65536"),
         (
             "gc_low = 5_000_000_000",
-            "15: drive.ftl.gc_low = 5000000000: not allowed; allowed: a whole number from 1 to 4294967295",
+            "15: drive.ftl.gc_low = 5000000000: not allowed; allowed: a whole number from 1 to 65536",
         ),
         ("copyback = 1", "15: drive.ftl.copyback = 1: not allowed; allowed: true, false"),
         (
