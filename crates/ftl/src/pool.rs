@@ -204,9 +204,10 @@ impl Pool {
         self.free_total
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory that a drive needs for its blocks; every one of them may be free. Space that an allocator happens to give does not count:
+    /// a copy of a drive reports the same.
     pub fn memory_bytes(&self) -> u64 {
-        let lists: usize = self.free.iter().map(|list| list.capacity() * 4 + size_of::<Vec<u32>>()).sum();
+        let lists = self.uses.len() * 4 + self.free.len() * size_of::<Vec<u32>>();
         (self.erases.len() * 4 + self.uses.len() + lists) as u64
     }
 

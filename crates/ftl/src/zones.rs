@@ -599,7 +599,7 @@ impl Zones {
     /// Bytes of memory that a drive would need for its zones.
     pub fn memory_bytes(&self) -> u64 {
         let columns = self.zones.len() * self.config.dies_per_zone as usize * size_of::<Column>();
-        let extents: usize = self.zones.iter().flat_map(|z| &z.columns).map(|c| c.extents.capacity()).sum();
+        let extents: usize = self.zones.iter().flat_map(|z| &z.columns).map(|c| c.extents.len()).sum();
         (self.zones.len() * size_of::<Zone>() + columns + extents * size_of::<Extent>()) as u64
             + self.pool.memory_bytes()
     }

@@ -417,7 +417,7 @@ impl ZoneNamespace {
 
     pub fn memory_bytes(&self) -> u64 {
         let runs = self.runs.len() * size_of::<Run>();
-        self.zones.memory_bytes() + (runs + self.images.capacity()) as u64 + self.slots.memory_bytes()
+        self.zones.memory_bytes() + (runs + self.images.len()) as u64 + self.slots.memory_bytes()
     }
 
     pub fn check(&self) {

@@ -260,11 +260,11 @@ impl Nameless {
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> u64 {
         let pairs = self.moved.len() + self.held.len() + self.fresh.len();
-        let lists = self.emptied.capacity() + self.covered.capacity() + self.failed.capacity();
+        let lists = self.emptied.len() + self.covered.len() + self.failed.len();
         self.blocks.memory_bytes()
             + self.units.memory_bytes()
             + self.virtuals.memory_bytes()
-            + (pairs * 8 + lists * 4 + self.notices.capacity() * 8) as u64
+            + (pairs * 8 + lists * 4 + self.notices.len() * 8) as u64
     }
 }
 

@@ -144,7 +144,6 @@ impl Units {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        (self.live.len() * 4 + self.kind.len() * 4 + self.masks.capacity() * 8 + self.vacant.capacity() * 4)
-            as u64
+        (self.live.len() * 4 + self.kind.len() * 4 + self.masks.len() * 8 + self.vacant.len() * 4) as u64
     }
 }

@@ -81,9 +81,7 @@ impl Leaf {
     fn memory_bytes(&self) -> usize {
         let held = match self {
             Leaf::Table(places) => places.len() * size_of::<Ppa>(),
-            Leaf::Runs(firsts, places) => {
-                firsts.capacity() * size_of::<u16>() + places.capacity() * size_of::<Ppa>()
-            }
+            Leaf::Runs(firsts, places) => firsts.len() * size_of::<u16>() + places.len() * size_of::<Ppa>(),
         };
         size_of::<Leaf>() + held
     }

@@ -347,9 +347,9 @@ impl Saver {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        let running = self.running.as_ref().map_or(0, |running| running.bytes.capacity());
-        let chunks: usize = self.places.iter().map(|place| place.capacity() * size_of::<Chunk>()).sum();
-        (running + self.kept.as_ref().map_or(0, Vec::capacity) + chunks) as u64
+        let running = self.running.as_ref().map_or(0, |running| running.bytes.len());
+        let chunks: usize = self.places.iter().map(|place| place.len() * size_of::<Chunk>()).sum();
+        (running + self.kept.as_ref().map_or(0, Vec::len) + chunks) as u64
     }
 }
 

@@ -54,8 +54,7 @@ impl Writes {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        let held =
-            |program: &Program| program.data.capacity() + program.contents.capacity() * size_of::<Content>();
+        let held = |program: &Program| program.data.len() + program.contents.len() * size_of::<Content>();
         self.programs.memory_bytes() + self.programs.iter().map(held).sum::<usize>() as u64
     }
 
