@@ -55,8 +55,13 @@ fn a_clone_continues_like_its_original() {
         go(&mut other, 300);
         assert_eq!(swarm.completed, other.completed, "seed {seed}: completions");
         assert_eq!(swarm.device.now(), other.device.now(), "seed {seed}: clocks");
-        // Reports have it, so it is no matter of what an allocator gave.
-        assert_eq!(swarm.device.memory_bytes(), other.device.memory_bytes(), "seed {seed}: memory");
+        // What reports have of it is no matter of what an allocator gave.
+        let tables = ["mapping table", "block tables", "namespaces"];
+        let memory = |swarm: &Swarm| -> Vec<_> {
+            swarm.device.memory_bytes().into_iter().filter(|(part, _)| tables.contains(part)).collect()
+        };
+        assert!(memory(&swarm).len() == tables.len());
+        assert_eq!(memory(&swarm), memory(&other), "seed {seed}: memory");
         assert!(format!("{swarm:?}") == format!("{other:?}"), "seed {seed}: states differ");
     }
 }
