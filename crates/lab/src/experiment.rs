@@ -71,11 +71,18 @@ pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
                 .set_at(&place.to_string(), &pair.key, &pair.value)
                 .map_err(|error| refused(place, error))?;
         }
-        let job = builder.build().map_err(|error| refused(&raw.place, error))?;
+        let job = builder.build().map_err(|error| refused(place_of(raw, &error), error))?;
         check_wait(&jobs, &job).map_err(|error| refused(&raw.place, error))?;
         jobs.push(job);
     }
     Ok(expand(jobs))
+}
+
+/// Where the key of an error was written last; else where the job begins.
+fn place_of<'a>(raw: &'a RawJob, error: &JobError) -> &'a Place {
+    let JobError::Value { key, .. } = error else { return &raw.place };
+    let own = raw.pairs.iter().rev().find(|pair| pair.key.replace('-', "_") == *key);
+    own.map_or(&raw.place, |pair| &pair.origin.place)
 }
 
 /// Sets one key in every job of a description, as `--KEY VALUE` does; without a job it makes one.
