@@ -158,9 +158,20 @@ const RULES: &[Rule] = &[
         "drive.firmware.model = \"loop\"",
         |spec| spec.is("drive.firmware.model", "loop"),
     ),
-    rule(&["drive.ftl.victim"], "drive.ftl.map = \"page\" or \"demand\"", |spec| {
-        spec.drive.ftl.map.log_blocks().is_none()
-    }),
+    // Merges have no victims to choose, no copies to place and no space to keep ready.
+    rule(
+        &[
+            "drive.ftl.victim",
+            "drive.ftl.copyback",
+            "drive.ftl.placement",
+            "drive.ftl.separation",
+            "drive.ftl.gc_low",
+            "drive.ftl.gc_high",
+            "drive.ftl.gc_pacing",
+        ],
+        "drive.ftl.map = \"page\" or \"demand\"",
+        |spec| spec.drive.ftl.map.log_blocks().is_none(),
+    ),
     rule(&["drive.buffer.dirty_high"], "drive.buffer.write = \"write-back\"", |spec| {
         spec.is("drive.buffer.write", "write-back")
     }),
