@@ -101,7 +101,7 @@ def measured(result):
     """A report without what says which policy it was of."""
     report = json.loads(result.json(cost=False))
     # A block manager with an index for greedy takes more memory than one without.
-    report["drive"] = {key: value for key, value in report["drive"].items() if key not in ("summary", "memory_bytes")}
+    report["drive"] = {key: value for key, value in report["drive"].items() if key not in ("summary", "memory_bytes", "memory")}
     report.get("host_layer", {}).pop("memory_bytes", None)
     for key in ("overrides", "workload", "provenance"):
         report.pop(key, None)
