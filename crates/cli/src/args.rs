@@ -75,6 +75,9 @@ pub struct Global {
     /// Seed of this run of `--seeds`. It takes precedence over every other seed of the jobs; no option sets it.
     #[arg(skip)]
     pub seed_of_run: Option<u64>,
+    /// Nothing follows an interrupt, as only whole runs are of use. No option sets it.
+    #[arg(skip)]
+    pub whole_only: bool,
     /// Replace files that this program did not write
     #[arg(long)]
     pub force: bool,
@@ -126,6 +129,7 @@ impl Global {
             verify: switch("verify"),
             seed: one(matches, "seed"),
             seed_of_run: None,
+            whole_only: false,
             force: switch("force"),
             quiet: switch("quiet"),
         }

@@ -1,7 +1,7 @@
 //! Signals: Ctrl-C, SIGTERM, and SIGXFSZ.
 //!
 //! ```text
-//!  a run goes on      the first asks it to end with a partial report, the second ends the process
+//!  a run goes on      the first asks it to end (most with a partial report), the second ends the process
 //!  serve              the server stops
 //!  anything else      the process ends at once, and leaves no half-written file behind
 //! ```
@@ -54,6 +54,9 @@ pub fn now() -> ! {
 
 /// Effect of an interrupt on most runs, as messages state it.
 pub const REPORT: &str = "the report of what has completed follows";
+
+/// Effect of an interrupt on runs of which a part is of no use.
+pub const NOTHING: &str = "nothing follows, as only whole runs are of use";
 
 /// A run has begun, which asks [`asked`] now and then. `what`: what an interrupt does then.
 pub fn running(what: &'static str) {

@@ -120,6 +120,7 @@ impl WatchOptions {
         let bar = if live.is_some() { Bar::hidden() } else { Bar::new(global, total) };
         let work = Work { what, requests: 0, requests_total: total };
         let (drive, began) = (drive.into(), Instant::now());
+        let interrupted = if global.whole_only { interrupt::NOTHING } else { interrupt::REPORT };
         Ok(Watcher {
             bar,
             board,
@@ -130,6 +131,7 @@ impl WatchOptions {
             log: None,
             film: None,
             timeline: Recorded::default(),
+            interrupted,
             ended: false,
         })
     }
@@ -156,6 +158,8 @@ pub struct Watcher {
     film: Option<Recorder>,
     /// A timeline of the run.
     timeline: Recorded,
+    /// What an interrupt does, as the message has it.
+    interrupted: &'static str,
     /// The user has ended the run.
     ended: bool,
 }
@@ -250,7 +254,7 @@ impl Onlooker for &mut Watcher {
                 work: Some(self.work.clone()),
             });
         }
-        interrupt::running(interrupt::REPORT);
+        interrupt::running(self.interrupted);
         self.ended = interrupt::asked() || self.live.as_ref().is_some_and(LiveView::wants_end);
         if self.ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }

@@ -518,22 +518,31 @@ impl Device {
         Ok(report)
     }
 
-    /// Does damage at `now`, which must not lie before the last `advance`. The drive may have something to do at once, so
-    /// [`Device::next_event`] and [`Device::pop`] have to be asked again.
+    /// Refuses damage that this drive cannot take, without doing it.
     ///
     /// # Errors
-    /// A die that is not there, or a factor out of range; nothing has happened then.
-    pub fn inject(&mut self, now: SimTime, fault: Fault) -> Result<(), MediaError> {
-        self.advance(now);
-        let Device { shared, namespaces, .. } = self;
-        if fault == Fault::WearOut && !namespaces.iter_mut().any(|namespace| namespace.block_mut().is_some())
-        {
+    /// A die that is not there, a factor or count out of range, or spare blocks where the host manages the flash.
+    pub fn check_fault(&self, fault: Fault) -> Result<(), MediaError> {
+        let has_spare = || self.namespaces.iter().any(|namespace| namespace.block().is_some());
+        if fault == Fault::WearOut && !has_spare() {
             return Err(MediaError::Config {
                 key: "fault",
                 value: "wear-out".into(),
                 allowed: "on a drive that has spare blocks of its own; where the host manages the flash: kill-die, fail-programs, program-fail".into(),
             });
         }
+        self.shared.media.check_fault(fault)
+    }
+
+    /// Does damage at `now`, which must not lie before the last `advance`. The drive may have something to do at once, so
+    /// [`Device::next_event`] and [`Device::pop`] have to be asked again.
+    ///
+    /// # Errors
+    /// Those of [`Device::check_fault`]; nothing has happened then.
+    pub fn inject(&mut self, now: SimTime, fault: Fault) -> Result<(), MediaError> {
+        self.check_fault(fault)?;
+        self.advance(now);
+        let Device { shared, namespaces, .. } = self;
         shared.media.inject(fault)?;
         match fault {
             Fault::KillDie { .. } | Fault::WearOut => {

@@ -35,7 +35,7 @@ pub use config::{
 pub use counters::Counters;
 pub use device::Device;
 pub use direct::zone_save::save_bytes;
-pub use disk::{Disk, DiskConfig, DiskCounters, DiskStore};
+pub use disk::{Disk, DiskConfig, DiskCounters, DiskFault, DiskStore};
 pub use firmware::FirmwareModule;
 pub use probes::{ChannelView, CommandKind, OperationKind, Part, Probes, Snapshot, WayProbes, WayView};
 pub use timeline::{

@@ -29,6 +29,12 @@ pub trait Layer: Machine<Ask = Command, Answer = Completion> {
         true
     }
 
+    /// Returns the number of sectors whose newest acknowledged data only the memory of this layer holds: a power cut brings back what they
+    /// held before.
+    fn unsaved_sectors(&self) -> u64 {
+        0
+    }
+
     /// Reports whether a sector holds data, as far as the layer knows without asking the drive; a sector
     /// without data reads as zeros. `until` is the first sector whose answer may differ.
     fn holding(&self, _lba: Lba) -> Held {

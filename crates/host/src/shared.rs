@@ -273,6 +273,15 @@ impl<D: Drive> Shared<D> {
         result
     }
 
+    /// Returns the number of sectors whose newest acknowledged data only the memory of the targets' layers holds.
+    pub fn unsaved_sectors(&self) -> u64 {
+        let of_place = |place: &Place| match &place.work {
+            Work::Block(layer) => layer.unsaved_sectors(),
+            Work::Raw(_) => 0,
+        };
+        self.places.iter().flatten().map(of_place).sum()
+    }
+
     /// Restarts the layers after the drive lost power and came back at `now`; runs until they have started.
     ///
     /// # Errors

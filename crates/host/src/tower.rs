@@ -328,6 +328,10 @@ impl Layer for AnyLayer {
         each!(self, layer => layer.keeps_flushed())
     }
 
+    fn unsaved_sectors(&self) -> u64 {
+        each!(self, layer => layer.unsaved_sectors())
+    }
+
     fn holding(&self, lba: Lba) -> Held {
         each!(self, layer => layer.holding(lba))
     }
@@ -500,6 +504,15 @@ impl<D: Drive> Tower<D> {
             Tower::Drive(drive) => act(drive),
             Tower::Stack(stack) => stack.act_on_drive(now, |below| below.act(now, act)),
             Tower::Shared(shared) => shared.act_on_drive(now, act),
+        }
+    }
+
+    /// Returns the number of sectors whose newest acknowledged data only the memory of layers holds, as [`Layer::unsaved_sectors`] has them.
+    pub fn unsaved_sectors(&self) -> u64 {
+        match self {
+            Tower::Drive(_) => 0,
+            Tower::Stack(stack) => stack.layer.unsaved_sectors() + stack.drive.unsaved_sectors(),
+            Tower::Shared(shared) => shared.unsaved_sectors(),
         }
     }
 

@@ -129,6 +129,9 @@ pub(crate) fn check(fault: Fault, layout: &Layout, errs: bool) -> Result<(), Med
         Fault::SlowDie { factor, .. } if !(0.001..=1e6).contains(&factor) => {
             refuse("slow_die", factor.to_string(), "a factor from 0.001 to 1,000,000".into())
         }
+        Fault::FailPrograms { count: 0 } | Fault::FailErases { count: 0 } => {
+            refuse("count", "0".into(), "1 to 4294967295; an injected failure is not taken back".into())
+        }
         _ => Ok(()),
     }
 }

@@ -19,12 +19,12 @@
 //! | `clear`               | `clear-faults`                     | hosts meet none of these any more                         |
 
 use crate::core::Core;
+use crate::drive::CutReport;
 use crate::event::{By, Event};
 use crate::host_fault::HostFault;
 use crate::plan::{CHANCES, PlanError};
 use pellucid_device::Device;
 use pellucid_flash::DieId;
-use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults};
 use pellucid_text::read_share;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ pub struct Chances {
 pub(crate) enum Outcome {
     PowerCut {
         commands_lost: usize,
-        report: MountReport,
+        report: CutReport,
     },
     /// New failure probabilities of programs, erases and reads.
     Chances([f64; 3]),
@@ -82,13 +82,14 @@ impl Outcome {
     /// Builds the answer on the control socket.
     pub fn answer(&self) -> Value {
         match *self {
-            Outcome::PowerCut { commands_lost, report } => json!({
+            Outcome::PowerCut { commands_lost, report: CutReport { mount, undone_host_sectors } } => json!({
                 "commands_lost": commands_lost,
-                "mapped_units": report.mapped_units,
-                "lost_units": report.lost_units,
-                "forgotten_units": report.forgotten_units,
-                "undone_units": report.undone_units,
-                "mount_reads": report.header_reads + report.map_page_reads + report.replay_reads,
+                "mapped_units": mount.mapped_units,
+                "lost_units": mount.lost_units,
+                "forgotten_units": mount.forgotten_units,
+                "undone_units": mount.undone_units,
+                "undone_host_sectors": undone_host_sectors,
+                "mount_reads": mount.header_reads + mount.map_page_reads + mount.replay_reads,
             }),
             Outcome::Chances([program, erase, read]) => {
                 json!({ "program_fail": program, "erase_fail": erase, "read_fail": read })
@@ -172,7 +173,7 @@ impl Action {
         match self {
             Action::PowerCut | Action::Chances(_) => core.device_here(drive).map(|_| ()),
             Action::Damage(fault) => {
-                core.device_here(drive)?.media().check_fault(fault).map_err(|error| error.to_string())
+                core.device_here(drive)?.check_fault(fault).map_err(|error| error.to_string())
             }
             Action::Inject(fault) => core.check_host_fault(drive, fault),
             Action::Clear => Ok(()),

@@ -49,6 +49,15 @@ pub enum NoCache {
     Failed(String),
 }
 
+/// What a drive came back with after a power cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CutReport {
+    /// What its mount found.
+    pub mount: MountReport,
+    /// Sectors whose newest acknowledged data only layers of the host held; what they held before is back.
+    pub undone_host_sectors: u64,
+}
+
 /// A drive in service.
 pub struct Served {
     tower: Tower<Bottom>,
@@ -459,14 +468,15 @@ impl Served {
 
     /// Cuts the power of the modelled drive at the bottom. The layers above lose their memory too, as if the
     /// whole computer lost power.
-    pub(crate) fn power_cut(&mut self) -> Result<MountReport, String> {
+    pub(crate) fn power_cut(&mut self) -> Result<CutReport, String> {
+        let undone_host_sectors = self.tower.unsaved_sectors();
         let Some(device) = self.device_mut() else {
             return Err(match self.remote() {
                 Some(_) => "the drive is remote: only its own server can cut its power".into(),
                 None => "the drive is a file: only a modelled one can lose its power".into(),
             });
         };
-        let report = device.power_cut().map_err(|error| error.to_string())?;
+        let mount = device.power_cut().map_err(|error| error.to_string())?;
         let now = device.now();
         if let Some(injector) = &mut self.injector {
             injector.lose_power();
@@ -477,7 +487,7 @@ impl Served {
         if let Some(ahead_ns) = self.ahead_ns {
             self.ahead_ns = Some(ahead_ns + (self.now() - before).0);
         }
-        Ok(report)
+        Ok(CutReport { mount, undone_host_sectors })
     }
 
     /// Damages the modelled drive at the bottom, not before `now`.

@@ -192,12 +192,23 @@ pub enum Event {
         /// Error if the action could not be done.
         error: Option<String>,
     },
+    /// The server stops, and a planned fault has not struck.
+    FaultNotStruck {
+        /// Name of the drive.
+        drive: String,
+        /// Text of the planned fault.
+        fault: String,
+        /// Operations that the drive had received.
+        operations: u64,
+    },
     /// The power of a drive was cut.
     PowerCut {
         /// Name of the drive.
         drive: String,
         /// Commands that were in flight.
         commands_lost: usize,
+        /// Sectors whose newest acknowledged data only layers of the host held.
+        undone_host_sectors: u64,
         /// Originator of the power cut.
         by: By,
     },
@@ -391,10 +402,10 @@ mod tests {
         assert_eq!(closed.to_string(), r#"event=closed connection=7 peer="unix:/a b" why="say \"no\"""#);
         assert_eq!(Event::Stopped.to_string(), "event=stopped");
         let by = By::Plan { text: "power-cut@2s".into(), operations: 5 };
-        let cut = Event::PowerCut { drive: "one".into(), commands_lost: 3, by };
+        let cut = Event::PowerCut { drive: "one".into(), commands_lost: 3, undone_host_sectors: 5, by };
         assert_eq!(
             cut.to_string(),
-            r#"event=power-cut drive="one" commands_lost=3 fault="power-cut@2s" operations=5"#
+            r#"event=power-cut drive="one" commands_lost=3 undone_host_sectors=5 fault="power-cut@2s" operations=5"#
         );
         let fault = Event::Fault {
             drive: "one".into(),

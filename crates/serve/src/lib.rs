@@ -53,7 +53,7 @@ mod ublk;
 
 pub use crate::attachment::Attachment;
 pub use crate::core::{Arrival, Core, KeepTargets, Observer, Refusal};
-pub use drive::{Bottom, NoCache, Pace, Served, Waiter};
+pub use drive::{Bottom, CutReport, NoCache, Pace, Served, Waiter};
 pub use engine::{Answered, Backend, Engine, Lead, Reply, Route, Time};
 pub use file_drive::{FileConfig, FileDrive, FileError};
 pub use host_fault::{CommandSet, HostFault, HostFaultKind};

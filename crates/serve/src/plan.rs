@@ -150,6 +150,8 @@ struct Entry {
     namespace: usize,
     rng: Rng,
     left: u64,
+    /// It has struck at least once.
+    struck: bool,
     /// Operation number or wall time (ns) of the next occurrence; `u64::MAX`: never.
     next: u64,
 }
@@ -182,7 +184,7 @@ impl Plan {
     pub(crate) fn add(&mut self, fault: PlannedFault, namespace: usize, operations: u64) {
         let seed = if let Moment::Random { seed, .. } = fault.moment { seed } else { 0 };
         let left = fault.times.unwrap_or(u64::MAX);
-        let mut entry = Entry { fault, namespace, rng: Rng::new(seed), left, next: 0 };
+        let mut entry = Entry { fault, namespace, rng: Rng::new(seed), left, struck: false, next: 0 };
         entry.schedule(if entry.is_timed() { 0 } else { operations });
         self.entries.push(entry);
     }
@@ -203,6 +205,12 @@ impl Plan {
         self.entries.iter().filter(|e| e.is_timed()).map(|e| e.next).min().unwrap_or(u64::MAX)
     }
 
+    /// Planned faults that have not struck, with their namespaces.
+    pub(crate) fn not_struck(&self) -> impl Iterator<Item = (usize, &PlannedFault)> {
+        let waiting = self.entries.iter().filter(|entry| !entry.struck);
+        waiting.map(|entry| (entry.namespace, &entry.fault))
+    }
+
     /// Takes a due fault: by the operations of a drive, or by time if `namespace` is `None`.
     pub(crate) fn take(&mut self, namespace: Option<usize>, now: u64) -> Option<(usize, PlannedFault)> {
         let due = |e: &&mut Entry| {
@@ -210,7 +218,7 @@ impl Plan {
             asked && e.next <= now && e.next < u64::MAX
         };
         let entry = self.entries.iter_mut().find(due)?;
-        entry.left = entry.left.saturating_sub(1);
+        (entry.left, entry.struck) = (entry.left.saturating_sub(1), true);
         entry.schedule(entry.next.max(1));
         Some((entry.namespace, entry.fault.clone()))
     }

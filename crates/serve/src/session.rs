@@ -13,6 +13,7 @@
 
 use crate::budget::{OWN_BYTES, large_part, share_of};
 use crate::core::Core;
+use crate::drive::CutReport;
 use crate::engine::Route;
 use crate::event::Event;
 use crate::output::Output;
@@ -20,7 +21,6 @@ use crate::pool::Pool;
 use crate::service::{Answer, Service};
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, Held, Interface, Lba, Notice, Opcode, Vector};
-use pellucid_ftl::MountReport;
 
 /// Commands in the drives at which a connection is [congested](Port::congested).
 pub const COMMANDS_MAX: u32 = 2048;
@@ -509,7 +509,7 @@ impl Port<'_> {
     ///
     /// # Errors
     /// Fails if the drive cannot be mounted again, or is remote.
-    pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, String> {
+    pub fn power_cut(&mut self, namespace: usize) -> Result<CutReport, String> {
         self.service.power_cut(namespace)
     }
 }

@@ -158,7 +158,7 @@ const RULES: &[Rule] = &[
         "drive.firmware.model = \"loop\"",
         |spec| spec.is("drive.firmware.model", "loop"),
     ),
-    // Merges have no victims to choose, no copies to place and no space to keep ready.
+    // Merges have no victims to choose, no copies to place and no space to keep ready; their journal is checkpointed when it is full.
     rule(
         &[
             "drive.ftl.victim",
@@ -168,6 +168,7 @@ const RULES: &[Rule] = &[
             "drive.ftl.gc_low",
             "drive.ftl.gc_high",
             "drive.ftl.gc_pacing",
+            "drive.ftl.checkpoint_every",
         ],
         "drive.ftl.map = \"page\" or \"demand\"",
         |spec| spec.drive.ftl.map.log_blocks().is_none(),

@@ -93,8 +93,9 @@ pub(crate) fn finish(draft: &mut Draft, values: &Values) -> Result<(), SpecError
     draft.disk.sector_bytes = draft.drive.media.geometry.sector_bytes;
     draft.disk.sectors = draft.disk_bytes / u64::from(draft.disk.sector_bytes);
     let used = draft.medium == Medium::Disk || draft.backing_kind == BackingKind::Disk;
-    if let Some(sentence) = draft.disk.fault().filter(|_| used) {
-        return Err(values.refuse("backing.capacity", sentence));
+    if let Some(fault) = draft.disk.fault().filter(|_| used) {
+        let keys: Vec<String> = fault.settings.iter().map(|setting| format!("backing.{setting}")).collect();
+        return Err(values.refuse_one(&keys, fault.sentence));
     }
     if draft.medium == Medium::Disk && !matches!(draft.store, Store::None | Store::Ram) {
         return Err(values.refuse("drive.media.store", "none, ram: a disk is not kept in a file"));

@@ -391,6 +391,13 @@ impl Values {
         draft
     }
 
+    /// Refuses values that contradict each other: names the first that was written down, or the first of all.
+    pub fn refuse_one(&self, paths: &[String], allowed: impl Into<String>) -> SpecError {
+        let is_written = |path: &&String| self.find(path).origin.place != Place::Default;
+        let path = paths.iter().find(is_written).or(paths.first());
+        self.refuse(path.expect("a contradiction has values"), allowed)
+    }
+
     /// Refuses the value of `path`, which is of the right type, for a reason that its kind cannot see.
     pub fn refuse(&self, path: &str, allowed: impl Into<String>) -> SpecError {
         let Resolved { written, origin, .. } = self.find(path);

@@ -42,6 +42,7 @@ mod theory;
 mod tight;
 mod timeline;
 mod told;
+mod undone;
 mod wear;
 mod zone_buffer;
 mod zone_mount;

@@ -57,6 +57,7 @@ impl Rerun {
             log: None,
             quiet: global.quiet,
             seed_of_run,
+            whole_only: true,
             ..asked
         };
         let reports = match command {
@@ -65,6 +66,9 @@ impl Rerun {
             Command::Compare(compare) => compare.again(&asked)?,
             _ => return Err(file.refuse("its command is none of run, replay and compare")),
         };
+        if reports.iter().any(|report| report.partial) {
+            return Err(Failure::stopped("interrupted; only a whole run can be compared with the report"));
+        }
         let mut found = Vec::new();
         for before in file.reports() {
             found.extend(compared(&file, before, &reports)?);

@@ -61,6 +61,15 @@ pub struct DiskConfig {
     pub retry: Nanos,
 }
 
+/// Why a disk cannot be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskFault {
+    /// Settings that contradict each other, as the keys of `[backing]` name them.
+    pub settings: &'static [&'static str],
+    /// What must hold, in a sentence.
+    pub sentence: &'static str,
+}
+
 impl DiskConfig {
     /// Western Digital Caviar Black WD1502FAEX. Its data sheet gives 7,200 rpm, 138 MB/s sustained, 64 MB of cache and SATA 6 Gb/s;
     /// the class has platters of 500 GB, so three with six heads. The seek times are those that Western Digital published for the
@@ -105,26 +114,40 @@ impl DiskConfig {
         }
     }
 
-    /// Returns the fault of the description, in a sentence; `None`: the disk can be built.
-    pub fn fault(&self) -> Option<String> {
+    /// Returns the fault of the description; `None`: the disk can be built.
+    pub fn fault(&self) -> Option<DiskFault> {
         let size = self.sectors.saturating_mul(u64::from(self.sector_bytes));
-        let track = self.outer_rate.saturating_mul(self.revolution().0) / 1_000_000_000;
-        let sentence = |text: &str| Some(text.to_string());
-        if self.inner_rate == 0 || self.inner_rate > self.outer_rate {
-            return sentence("the inner rate of a disk lies between 1 and its outer rate");
-        }
-        if self.zones == 0 || size < 2 * track * u64::from(self.zones) * u64::from(self.heads) {
-            return sentence(
+        let track = |rate: u64| rate.saturating_mul(self.revolution().0) / 1_000_000_000;
+        let zoned = self.zones > 0;
+        let outer_zones = 2 * track(self.outer_rate) * u64::from(self.zones) * u64::from(self.heads);
+        let faults: [(bool, &'static [&'static str], &'static str); 5] = [
+            (
+                self.inner_rate == 0 || self.inner_rate > self.outer_rate,
+                &["inner_rate", "outer_rate"],
+                "the inner rate of a disk lies between 1 and its outer rate",
+            ),
+            (
+                !zoned || size < outer_zones,
+                &["zones", "heads", "capacity", "outer_rate", "rpm"],
                 "every zone of a disk needs at least two cylinders: a larger disk, or fewer zones",
-            );
-        }
-        if self.seek_track > self.seek_average || self.seek_average > self.seek_full {
-            return sentence("seek times grow: track to track, average, full stroke");
-        }
-        if self.heads == 0 || self.queue == 0 || self.link_rate == 0 || self.sector_bytes < 4 {
-            return sentence("a disk has at least one head, one place in its queue, a link and sectors");
-        }
-        let worst = self.inner_rate.saturating_mul(self.revolution().0) / 1_000_000_000;
-        (worst < u64::from(self.sector_bytes)).then(|| "a track of a disk holds at least one sector".into())
+            ),
+            (
+                self.seek_track > self.seek_average || self.seek_average > self.seek_full,
+                &["seek_average", "seek_track", "seek_full"],
+                "seek times grow: track to track, average, full stroke",
+            ),
+            (
+                self.heads == 0 || self.queue == 0 || self.link_rate == 0 || self.sector_bytes < 4,
+                &["heads", "queue", "link_rate"],
+                "a disk has at least one head, one place in its queue, a link and sectors",
+            ),
+            (
+                track(self.inner_rate) < u64::from(self.sector_bytes),
+                &["inner_rate", "rpm"],
+                "a track of a disk holds at least one sector",
+            ),
+        ];
+        let found = faults.into_iter().find(|(is_there, ..)| *is_there);
+        found.map(|(_, settings, sentence)| DiskFault { settings, sentence })
     }
 }

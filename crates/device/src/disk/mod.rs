@@ -26,7 +26,7 @@ mod store;
 mod tests;
 mod write_cache;
 
-pub use config::{DiskConfig, DiskStore};
+pub use config::{DiskConfig, DiskFault, DiskStore};
 
 use arm::{Arm, Operation, Task};
 use pellucid_flash::{
@@ -126,8 +126,8 @@ pub struct Disk {
 impl Disk {
     /// A blank disk. The error is a sentence.
     pub fn new(config: &DiskConfig) -> Result<Disk, String> {
-        if let Some(sentence) = config.fault() {
-            return Err(sentence);
+        if let Some(fault) = config.fault() {
+            return Err(fault.sentence.into());
         }
         let config = config.clone();
         let shape = Shape::new(&config);

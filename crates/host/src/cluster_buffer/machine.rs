@@ -192,6 +192,10 @@ impl Layer for ClusterBuffer {
         self.config.flush == FlushPolicy::Strict
     }
 
+    fn unsaved_sectors(&self) -> u64 {
+        self.table.used().map(|(slot, _)| u64::from(self.table.unjournalled(slot))).sum()
+    }
+
     fn start_figures(&self) -> Vec<Figure> {
         match self.journal {
             Some(_) => vec![self.replayed_bytes(), self.torn_records()],

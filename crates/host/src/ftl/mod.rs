@@ -559,6 +559,10 @@ impl Layer for HostFtl {
         self.config.durability != Durability::Volatile
     }
 
+    fn unsaved_sectors(&self) -> u64 {
+        self.ring.unsaved()
+    }
+
     fn holding(&self, lba: Lba) -> Held {
         // The content is unknown until the map is loaded.
         if self.starting.is_some() || self.failure.is_some() {

@@ -142,6 +142,15 @@ impl Ring {
         (self.mem - self.kept) as u32
     }
 
+    /// Returns the number of sectors whose newest version, the application's, is not on the media.
+    pub fn unsaved(&self) -> u64 {
+        let is_unsaved = |&at: &u64| {
+            let Entry { lpn, origin, progress, .. } = *self.entry(at);
+            origin == Origin::User && progress == Progress::Waiting && self.find(lpn) == Some(at)
+        };
+        (self.sync..self.mem).filter(is_unsaved).count() as u64
+    }
+
     /// Returns the position of the first unsubmitted sector.
     #[inline]
     pub fn submit(&self) -> u64 {

@@ -11,13 +11,13 @@ mod tests;
 
 use super::Core;
 use crate::action::Action;
+use crate::drive::CutReport;
 use crate::engine::{Backend, Time};
 use crate::event::{By, Event};
 use crate::host_fault::{HostFault, HostFaultKind};
 use crate::plan::{Moment, PlannedFault};
 use crate::session::Namespace;
 use pellucid_flash::{Interface, Opcode, Status};
-use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults};
 use std::time::Duration;
 
@@ -58,17 +58,28 @@ impl Core {
         }
     }
 
+    /// Logs the planned faults that have not struck: a test that relied on one has tested nothing.
+    pub(crate) fn tell_faults_not_struck(&mut self) {
+        for (namespace, fault) in self.plan.not_struck() {
+            self.hub.events.push(Event::FaultNotStruck {
+                drive: self.namespaces[namespace].name.clone(),
+                fault: fault.text.clone(),
+                operations: self.operations[namespace].had,
+            });
+        }
+    }
+
     /// Cuts the power of a drive and restores it. All submitted operations are in the drive by then.
     ///
     /// # Errors
     /// Fails if the drive cannot be mounted.
-    pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, String> {
+    pub fn power_cut(&mut self, namespace: usize) -> Result<CutReport, String> {
         self.submit_waiting();
         self.power_cut_by(namespace, By::Owner)
     }
 
     /// Cuts the power between two operations: operations not yet in the drive enter it afterwards.
-    pub(crate) fn power_cut_by(&mut self, namespace: usize, by: By) -> Result<MountReport, String> {
+    pub(crate) fn power_cut_by(&mut self, namespace: usize, by: By) -> Result<CutReport, String> {
         let now = self.engine.backend_now();
         let drive = self.namespaces[namespace].drive;
         let of_drive = |tag| self.namespaces[self.engine.entry(tag).namespace].drive == drive;
@@ -92,9 +103,15 @@ impl Core {
         let outcome = device.power_cut();
         untold.into_iter().for_each(|answered| self.engine.withdraw(answered));
         let drive = self.names[drive].clone();
-        self.hub.events.push(Event::PowerCut { drive: drive.clone(), commands_lost, by });
+        let undone_host_sectors = outcome.as_ref().map_or(0, |cut| cut.undone_host_sectors);
+        self.hub.events.push(Event::PowerCut {
+            drive: drive.clone(),
+            commands_lost,
+            undone_host_sectors,
+            by,
+        });
         self.hub.events.push(match &outcome {
-            Ok(report) => Event::Mounted { drive, report: *report },
+            Ok(cut) => Event::Mounted { drive, report: cut.mount },
             Err(why) => Event::MountFailed { drive, why: why.clone() },
         });
         outcome

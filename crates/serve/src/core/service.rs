@@ -124,6 +124,7 @@ impl Service for Core {
     }
 
     fn put_away(&mut self) {
+        self.tell_faults_not_struck();
         for namespace in 0..self.namespaces.len() {
             if !self.namespaces[namespace].gone {
                 let route = Route { connection: ConnectionId(0), token: namespace as u64 };

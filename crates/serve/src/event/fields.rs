@@ -50,6 +50,7 @@ impl Event {
             Event::TargetReady { .. } => "target-ready",
             Event::TargetGone { .. } => "target-gone",
             Event::Fault { .. } => "fault",
+            Event::FaultNotStruck { .. } => "fault-not-struck",
             Event::PowerCut { .. } => "power-cut",
             Event::RemoteLost { .. } => "remote-lost",
             Event::RemoteAway { .. } => "remote-away",
@@ -143,8 +144,15 @@ impl Event {
                 fields.extend(error.as_ref().map(|error| text("error", error)));
                 fields
             }
-            Event::PowerCut { drive, commands_lost, by } => {
-                let mut fields = vec![text("drive", drive), word("commands_lost", commands_lost)];
+            Event::FaultNotStruck { drive, fault, operations } => {
+                vec![text("drive", drive), text("fault", fault), word("operations", operations)]
+            }
+            Event::PowerCut { drive, commands_lost, undone_host_sectors, by } => {
+                let mut fields = vec![
+                    text("drive", drive),
+                    word("commands_lost", commands_lost),
+                    word("undone_host_sectors", undone_host_sectors),
+                ];
                 fields.extend(by.fields("power-cut"));
                 fields
             }

@@ -1,6 +1,7 @@
 //! The store of the items: a cache on a drive, or any other backend for the same requests.
 
 use crate::action::{Action, Outcome};
+use crate::drive::CutReport;
 use crate::drive::{Bottom, Pace, Served, Waiter};
 use crate::engine::{Answered, Backend};
 use crate::event::Event;
@@ -110,11 +111,13 @@ impl DriveCache {
     /// Cuts the drive's power and restores it; the cache restarts as after a crash.
     fn power_cut(&mut self) -> Result<Outcome, String> {
         self.system.power_cut(|tower| {
+            let undone_host_sectors = tower.unsaved_sectors();
             let Some(device) = tower.bottom_mut().device_mut() else {
                 return Err(NO_DRIVE.into());
             };
             let commands_lost = device.outstanding_commands() as usize;
-            let report = device.power_cut().map_err(|error| error.to_string())?;
+            let mount = device.power_cut().map_err(|error| error.to_string())?;
+            let report = CutReport { mount, undone_host_sectors };
             let now = device.now();
             tower.restart(now)?;
             Ok((Outcome::PowerCut { commands_lost, report }, now))

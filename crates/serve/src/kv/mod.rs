@@ -205,13 +205,18 @@ impl<C: Cache> KvService<C> {
     fn act(&mut self, by: ConnectionId, action: Action) -> Result<Value, String> {
         let outcome = self.cache_mut().act(action);
         let (drive, by) = (self.name.clone(), By::Control(by));
-        let lost = |found: &Value| found["commands_lost"].as_u64().unwrap_or(0) as usize;
+        let count = |found: &Value, key: &str| found[key].as_u64().unwrap_or(0);
         if action == Action::Chances(Chances::default()) {
             // The request only reads the probabilities.
             return outcome;
         }
         self.hub.events.push(match (action, &outcome) {
-            (Action::PowerCut, Ok(found)) => Event::PowerCut { drive, commands_lost: lost(found), by },
+            (Action::PowerCut, Ok(found)) => Event::PowerCut {
+                drive,
+                commands_lost: count(found, "commands_lost") as usize,
+                undone_host_sectors: count(found, "undone_host_sectors"),
+                by,
+            },
             _ => Event::Fault {
                 drive,
                 fault: action.to_string(),

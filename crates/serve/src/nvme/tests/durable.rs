@@ -134,12 +134,16 @@ fn a_power_cut_counts_what_the_drive_forgets() {
         let (_, id) = world.attach(PLAIN);
         let link = world.queue(PLAIN, id, 1);
         fill(&mut world, link);
-        let report = world.core.power_cut(0).expect("a mount");
+        let report = world.core.power_cut(0).expect("a mount").mount;
         let units = 64 / sectors;
         assert_eq!(units, 8, "the units that were filled");
         assert_eq!((report.lost_units, report.forgotten_units), (0, expected), "{durability:?}");
         assert_eq!(report.mapped_units + report.forgotten_units, units, "{durability:?}");
-        assert_eq!(world.core.power_cut(0).expect("a mount").forgotten_units, 0, "they are forgotten once");
+        assert_eq!(
+            world.core.power_cut(0).expect("a mount").mount.forgotten_units,
+            0,
+            "they are forgotten once"
+        );
     }
 }
 
@@ -152,10 +156,10 @@ fn a_power_cut_counts_acknowledged_data_that_it_undoes() {
     fill(&mut world, link);
     let (before, data) = (read(&mut world, link, 8), vec![0xCC; 8 * SECTOR]);
     assert!(world.ask(link, in_capsule(blocks(WRITE, 0, 8), &data), &data).status.is_success());
-    let report = world.core.power_cut(0).expect("a mount");
+    let report = world.core.power_cut(0).expect("a mount").mount;
     assert_eq!(read(&mut world, link, 8), before, "the write was in the buffer alone");
     assert_eq!((report.undone_units, report.forgotten_units), (1, 0), "eight sectors are a unit here");
-    assert_eq!(world.core.power_cut(0).expect("a mount").undone_units, 0, "nothing was written since");
+    assert_eq!(world.core.power_cut(0).expect("a mount").mount.undone_units, 0, "nothing was written since");
 }
 
 #[test]
