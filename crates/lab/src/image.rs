@@ -152,7 +152,7 @@ impl Image {
     /// Opens an image and reads its description.
     pub fn open(path: impl AsRef<Path>) -> Result<Image, ImageError> {
         let path = path.as_ref();
-        Image::open_file(path).map_err(|problem| ImageError { path: path.into(), problem: problem.into() })
+        Image::open_file(path).map_err(|problem| explained(path, problem))
     }
 
     fn open_file(path: &Path) -> Result<Image, ImageProblem> {
@@ -173,7 +173,9 @@ impl Image {
         let mut text = vec![0; length as usize];
         input.read_exact(&mut text)?;
         let description = String::from_utf8(text).map_err(|_| ImageProblem::Checksum)?;
-        Ok(Image { path: path.into(), description, input })
+        let image = Image { path: path.into(), description, input };
+        image.spec(&[]).map_err(ImageProblem::Spec)?;
+        Ok(image)
     }
 
     /// The description that the drive was aged with, as TOML.
@@ -202,7 +204,7 @@ impl Image {
     /// Makes the drive that `spec` describes on the media of the image.
     pub fn device(self, spec: &Spec) -> Result<Device, ImageError> {
         let path = self.path.clone();
-        self.read_device(spec).map_err(|problem| ImageError { path, problem: problem.into() })
+        self.read_device(spec).map_err(|problem| explained(&path, problem))
     }
 
     fn read_device(mut self, spec: &Spec) -> Result<Device, ImageProblem> {
@@ -220,6 +222,27 @@ impl Image {
         }
         Ok(device)
     }
+}
+
+/// The error of an image. One that is damaged may be refused for what the damage says, such as a key that is none.
+fn explained(path: &Path, problem: ImageProblem) -> ImageError {
+    let by_content =
+        matches!(problem, ImageProblem::Spec(_) | ImageProblem::Media(_) | ImageProblem::Device(_));
+    let problem = if by_content && is_damaged(path) { ImageProblem::Checksum } else { problem };
+    ImageError { path: path.into(), problem: problem.into() }
+}
+
+/// Returns whether the checksum at the end of a file, as far as it can be read, does not fit what stands before.
+fn is_damaged(path: &Path) -> bool {
+    let checked = || -> io::Result<bool> {
+        let file = File::open(path)?;
+        let body_bytes = file.metadata()?.len().saturating_sub(8);
+        let mut input = Hashed::new(BufReader::with_capacity(BUFFER_BYTES, file));
+        io::copy(&mut input.by_ref().take(body_bytes), &mut io::sink())?;
+        let hash = input.hash;
+        Ok(input.u64()? != hash)
+    };
+    checked().unwrap_or(false)
 }
 
 /// A stream, and the checksum of what has gone through.

@@ -162,3 +162,20 @@ fn other_drives_and_damage_are_refused() {
     assert!(!image::is_image(&path.0));
     assert!(Image::open(&path.0).is_err_and(|e| e.to_string().contains("not the image of a drive")));
 }
+
+/// A damaged description is often one that no drive has: the damage is named, not a key that nobody wrote.
+#[test]
+fn damage_of_the_description_is_named_as_damage() {
+    let (spec, _, path) = aged("description", &[]);
+    let bytes = std::fs::read(&path.0).unwrap();
+    let text = 16..16 + u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    assert!(bytes[text.clone()].starts_with(b"#") || bytes[text.clone()].starts_with(b"["), "the layout");
+    for (at, bit) in text.step_by(11).flat_map(|at| [(at, 1_u8), (at, 0x80)]) {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= bit;
+        std::fs::write(&path.0, &flipped).unwrap();
+        let found = Image::open(&path.0).and_then(|image| image.device(&spec).map(drop));
+        let why = found.expect_err("a flip is noticed").to_string();
+        assert!(why.contains("the image is damaged"), "byte {at}: {why}");
+    }
+}

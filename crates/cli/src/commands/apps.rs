@@ -14,6 +14,7 @@ use pellucid_text::read_share;
 use pellucid_workload::{Grammar, parse_bytes};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +24,7 @@ Examples:
   pellucid apps release open.toml cache
 
 DRIVE is an open-channel drive whose media are in a file (media.store = \"file:PATH\"); programs that link the library open the same drive, and find
-their flash there by name. While one of them has the file, it is refused here. The first command makes the monitor's state on blank media.";
+their flash there by name. While one of them has the file, it is refused here. allocate makes the file and the monitor's state.";
 
 /// The flash monitor of the flash library: which application has which LUNs of a drive, and how worn they are
 #[derive(Debug, clap::Args)]
@@ -86,12 +87,12 @@ impl Apps {
                 list(&keep(monitor)?, global)
             }
             Action::Release { drive, name } => {
-                let mut monitor = open(&drive, global)?;
+                let mut monitor = open_begun(&drive, global)?;
                 monitor.release(&name)?;
                 list(&keep(monitor)?, global)
             }
-            Action::List { drive } => list(&keep(open(&drive, global)?)?, global),
-            Action::Stats { drive } => stats(&keep(open(&drive, global)?)?, global),
+            Action::List { drive } => list(&keep(open_begun(&drive, global)?)?, global),
+            Action::Stats { drive } => stats(&keep(open_begun(&drive, global)?)?, global),
         };
         Ok(output::print(&text)?)
     }
@@ -109,14 +110,36 @@ fn request(capacity: &str, over_provisioning: &str) -> Result<Request, Failure> 
     Ok(Request { capacity_bytes, over_provisioning })
 }
 
-/// The monitor of a drive in a file.
+/// The monitor of a drive whose file is there: to ask makes none.
+fn open_begun(drive: &str, global: &Global) -> Result<Monitor<Device>, Failure> {
+    let (subject, path) = in_a_file(drive, global)?;
+    if !path.exists() {
+        return Err(Failure::asked(anyhow!(
+            "{}: there is no such file, so no application has flash there; pellucid apps allocate makes it",
+            path.display()
+        )));
+    }
+    start(subject)
+}
+
+/// The monitor of a drive in a file, which is made if there is none.
 fn open(drive: &str, global: &Global) -> Result<Monitor<Device>, Failure> {
+    start(in_a_file(drive, global)?.0)
+}
+
+/// The drive, and the file of its media.
+fn in_a_file(drive: &str, global: &Global) -> Result<(Subject, PathBuf), Failure> {
     let subject = Subject::open_to_serve(drive, Use::Serve, global)?;
-    if !matches!(subject.spec.drive.media.store, StoreKind::File(_)) {
+    let StoreKind::File(path) = &subject.spec.drive.media.store else {
         return Err(Failure::asked(anyhow!(
             "{drive}: drive.media.store: of a drive in memory nothing would be left; allowed: file:PATH"
         )));
-    }
+    };
+    let path = path.clone();
+    Ok((subject, path))
+}
+
+fn start(subject: Subject) -> Result<Monitor<Device>, Failure> {
     let device = subject.device()?;
     let now = device.now();
     Ok(Monitor::start(device, MonitorConfig::default(), now)?)

@@ -226,6 +226,7 @@ impl Compare {
                 target::work_on(&mut subject, drive, name, global).map_err(|failure| failure.about(drive))?;
             }
             target::give_to(&mut jobs, self.target.as_deref())?;
+            target::tell_first(&jobs, &subject.spec, if prepared.is_empty() { global } else { &silent });
             if let Some(trace) = subject.spec.run.trace.as_ref().filter(|trace| is_stream(trace)) {
                 let message = "it can be read only once, and not by each drive; allowed: a file";
                 return Err(Failure::asked(anyhow!("{}: {message}", trace.display())));

@@ -47,6 +47,16 @@ fn luns<'a>(all: &'a Value, name: &str) -> BTreeSet<&'a str> {
 #[test]
 fn applications_have_luns_of_their_own_until_they_are_released() {
     let folder = folder();
+    for words in [&["list", "open.toml"][..], &["stats", "open.toml"], &["release", "open.toml", "cache"]] {
+        let done = folder.run(&[&["apps"], words].concat());
+        assert_eq!(
+            (done.status, done.stderr.contains("there is no such file")),
+            (2, true),
+            "{}",
+            done.stderr
+        );
+    }
+    assert!(!folder.path("flash.media").exists(), "to ask makes no file");
     let first = apps(&folder, &["allocate", "open.toml", "cache", "--capacity", "4MiB"]);
     assert_eq!(luns(&first, "cache").len(), 3, "{first}");
     let grow = ["allocate", "open.toml", "log", "--capacity", "1MiB", "--over-provisioning", "100%"];
@@ -98,7 +108,10 @@ fn what_cannot_be_allocated_is_refused_and_changes_nothing() {
         ),
         (&["release", "open.toml", "other"], "no such application; there are cache"),
         (&["list", "other.toml"], "allowed: file:PATH"),
-        (&["list", "cosmos-plus", "--set", "media.store=file:c.media"], "no open-channel"),
+        (
+            &["allocate", "cosmos-plus", "x", "--capacity", "1MiB", "--set", "media.store=file:c.media"],
+            "no open-channel",
+        ),
     ];
     for (words, expected) in refused {
         let done = folder.run(&[&["apps"], words].concat());

@@ -248,6 +248,8 @@ fn what_a_run_would_not_do_is_said_or_refused() {
     );
     let done = folder.run(&[&["run", "two.toml"], &one[..]].concat());
     assert!(done.stderr.contains("the work goes to a, the first of a, b"), "{}", done.stderr);
+    let done = folder.run(&[&["compare", "two.toml", "two.toml,media.blocks=72"], &one[..]].concat());
+    assert_eq!(done.stderr.matches("the work goes to a, the first of a, b").count(), 1, "{}", done.stderr);
     assert!(
         !folder.run(&[&["run", "two.toml", "--target", "b"], &one[..]].concat()).stderr.contains("goes to")
     );

@@ -2,7 +2,7 @@
 //! holds all data; and a flash that takes no more writes.
 //!
 //! ```text
-//!  stop    commands and cleaning end ─► flushes and records ─► block backend: records of all slots ─► head: closed
+//!  stop    commands and cleaning end, new commands wait ─► flushes and records ─► block backend: records of all slots ─► head: closed
 //!  detach  new data go around, everything is cleaned ─► head: detached ─► all commands go to the backing store
 //! ```
 //! A command to a stopped cache opens it again first.
@@ -97,9 +97,9 @@ pub(super) struct Activity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EndStep {
     Nothing,
-    /// Flush both drives, and write the records.
+    /// Let commands wait, flush both drives, and write the records.
     FlushAll,
-    /// Let commands wait, and record all slots.
+    /// Record all slots.
     Record,
     /// Write a detached head.
     Detach,

@@ -290,12 +290,13 @@ impl CacheManager {
         });
         match step {
             EndStep::FlushAll => {
+                // What came now would be behind the flush, and its blocks in no record.
+                self.start.close();
                 self.commits.flush_all();
                 self.pump_commits();
             }
             EndStep::Record => {
                 core.ends.begin_recording(self.commits.has_failed());
-                self.start.close();
                 self.record_on();
             }
             EndStep::Detach if core.shape.keeps_content() => self.start.write_head(core, Life::Detached),

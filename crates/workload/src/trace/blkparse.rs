@@ -54,11 +54,8 @@ impl Blkparse {
             },
         };
         let (flush, kind) = meaning(rwbs);
-        let data = match kind {
-            Some(action) if count > 0 => Some(action),
-            _ => None,
-        };
-        match (flush, data) {
+        // A flush alone is a write of no sectors. Anything else of none is a request that is counted as empty.
+        match (flush, kind.filter(|_| !flush || count > 0)) {
             (true, Some(action)) => {
                 let raw = request(head.ticks, action, sectors(sector), sectors(count), head.stream)?;
                 Ok(Decoded::FlushThen(raw))

@@ -18,11 +18,14 @@ pub(super) const RECORD_BYTES: usize = 48;
 const MAGIC_VERSION_7: u32 = 0x6561_7407;
 
 // Category bits, `enum blktrace_cat`, and events, `enum blktrace_act`.
+const CATEGORY_READ: u32 = 1;
 const CATEGORY_WRITE: u32 = 1 << 1;
 const CATEGORY_FLUSH: u32 = 1 << 2;
 const CATEGORY_PASSED_THROUGH: u32 = 1 << 9;
 const CATEGORY_NOTIFY: u32 = 1 << 10;
 const CATEGORY_DISCARD: u32 = 1 << 13;
+/// Without one of these an event of no bytes is no request.
+const CATEGORY_OF_DATA: u32 = CATEGORY_READ | CATEGORY_WRITE | CATEGORY_DISCARD;
 const EVENT_QUEUE: u32 = 1;
 const EVENT_ISSUE: u32 = 7;
 const EVENT_COMPLETE: u32 = 8;
@@ -93,7 +96,7 @@ impl Blktrace {
         match (category & CATEGORY_FLUSH != 0, length) {
             (true, 0) => Ok(Decoded::Request(request(ticks, Action::Flush, bytes(0), bytes(0), device)?)),
             (true, _) => Ok(Decoded::FlushThen(raw?)),
-            (false, 0) => Ok(Decoded::Nothing),
+            (false, 0) if category & CATEGORY_OF_DATA == 0 => Ok(Decoded::Nothing),
             (false, _) => Ok(Decoded::Request(raw?)),
         }
     }

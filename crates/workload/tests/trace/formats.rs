@@ -235,6 +235,15 @@ fn blkparse_falls_back_to_issue_then_completion() {
     assert_eq!(only(without(&["Q", "D", "C"])), 0);
 }
 
+/// A request of no sectors is counted as empty by whoever replays it.
+#[test]
+fn blkparse_of_no_sectors() {
+    let lines = "8,0 3 1 0.0 697 Q R 8 + 0 [x]\n8,0 3 2 0.1 697 Q W 16 [x]\n8,0 3 3 0.2 697 Q N 0 [x]\n";
+    let sda = 8 << 20;
+    let expected = [record(0, Read, 8 * 512, 0, sda), record(100_000_000, Write, 16 * 512, 0, sda)];
+    assert_eq!(records(Format::Blkparse, lines), expected);
+}
+
 #[test]
 fn blkparse_malformed() {
     let bad = |line: &str| failure(&named(Format::Blkparse), line).1;

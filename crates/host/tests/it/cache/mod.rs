@@ -58,6 +58,28 @@ fn what_was_promised_survives_every_crash_at_any_event() {
     }
 }
 
+/// A head that says "closed" is believed at the next start, so nothing may lie between the flush of a stop and its records.
+#[test]
+fn what_comes_while_it_stops_survives_every_crash() {
+    for seed in seeds(300..330) {
+        let mut world = World::new(seed);
+        for _ in 0..4 {
+            exercise(&mut world, 60);
+            world.drain();
+            for commands in 0..12 {
+                for who in Crash::ALL {
+                    let mut stopped = world.clone();
+                    println!("seed {seed}, {commands} commands: {who:?}");
+                    stopped.stop_under_load(commands);
+                    stopped.crash(who);
+                    exercise(&mut stopped, 25);
+                    stopped.check();
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn lives_of_crashes_and_failing_drives() {
     // Of the last, a clean command that failed took effect, and the power went within the trim of its block.

@@ -432,6 +432,25 @@ impl<F: Crashing> World<F> {
         self.host.drive.second.faults = of_backing;
     }
 
+    /// Stops the cache while commands go on coming: after the stop begins, each of `commands` comes one event after the one before.
+    pub fn stop_under_load(&mut self, commands: u32) {
+        self.host.begin_stop();
+        for _ in 0..commands {
+            if self.host.layer.is_stopped() {
+                return;
+            }
+            self.submit();
+            self.step();
+        }
+        while !self.host.layer.is_stopped() {
+            // Commands that waited for the end of a stop have opened the cache again.
+            if !self.step() {
+                assert!(self.host.layer.is_ready(), "a stop ends");
+                self.host.begin_stop();
+            }
+        }
+    }
+
     /// Detaches the cache; returns the result.
     pub fn detach(&mut self) -> Result<(), String> {
         self.host.layer.detach();
