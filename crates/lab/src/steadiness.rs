@@ -8,6 +8,7 @@
 
 use pellucid_flash::Cause;
 use pellucid_ftl::FtlConfig;
+use pellucid_host::LayerConfig;
 use pellucid_report::{Report, Series};
 use pellucid_spec::{Overwrite, Spec};
 use pellucid_text::format::significant;
@@ -40,9 +41,23 @@ pub(crate) fn warning(spec: &Spec, jobs: &[Job], report: &Report) -> Option<Stri
     if replay && report.write_amplification.programmed_bytes[Cause::Gc] == 0 {
         return None;
     }
+    let is_cache = spec.host.iter().any(|layer| matches!(layer, LayerConfig::Cache(_)));
     let fill = spec.precondition.fill.share();
-    let data = report.drive.capacity_bytes as f64 * if fill > 0.0 { fill } else { 1.0 };
+    let data = match is_cache {
+        // The capacity is that of the disk behind it.
+        true => report.drive.media_bytes as f64,
+        false => report.drive.capacity_bytes as f64 * if fill > 0.0 { fill } else { 1.0 },
+    };
     let overwritten = written / data;
+    if is_cache {
+        return (overwritten < OVERWRITES_STEADY).then(|| {
+            format!(
+                "write amplification is not steady: the flash of the cache was written {} times; for a steady value run until it was \
+                 written {OVERWRITES_STEADY} times",
+                significant(overwritten)
+            )
+        });
+    }
     let before = if !jobs.is_empty() && jobs.iter().all(is_uniform) { overwritten_before(spec) } else { 0.0 };
     let way = "for a steady value overwrite the whole drive at least once, or start with --precondition steady (precondition.overwrite = \
                \"steady\") and write uniformly; for an image: pellucid age --overwrite steady";

@@ -306,7 +306,7 @@ fn wear(report: &Report) -> Vec<String> {
     if wear.read_only {
         let why = match wear.bad_blocks_grown {
             0 => "no block could be freed for new data",
-            _ => "too few good blocks are left",
+            _ => "too few good blocks are left, or a failure took the one that GC keeps free",
         };
         items.push(format!("   read-only: {why}"));
     }

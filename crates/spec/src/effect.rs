@@ -111,6 +111,14 @@ const RULES: &[Rule] = &[
         spec.drive.media.store == StoreKind::Ram
     }),
     rule(
+        &["drive.media.timing.suspend"],
+        "drive.scheduler.suspend = true, which lets reads suspend programs and erases",
+        |spec| spec.drive.scheduler.suspend || spec.is("drive.media.timing.suspend", "never"),
+    ),
+    rule(&["drive.media.multi_plane"], "drive.media.planes above 1", |spec| {
+        spec.drive.media.geometry.planes > 1 || !spec.is_on("drive.media.multi_plane")
+    }),
+    rule(
         &["drive.media.timing.suspend_erase", "drive.media.timing.resume"],
         "a duration in drive.media.timing.suspend",
         |spec| spec.drive.media.timing.suspend_ns.is_some(),

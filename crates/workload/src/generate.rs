@@ -500,7 +500,7 @@ impl Lane {
         if self.end - at < self.min_sectors {
             at = self.first;
         }
-        let sectors = u64::from(self.sizes.draw(size_rng)).min(self.end - at) as u32;
+        let sectors = self.sizes.draw_up_to(self.end - at, size_rng);
         self.position = at + u64::from(sectors);
         (at, sectors)
     }
@@ -526,6 +526,32 @@ impl Sizes {
                         })
                         .collect(),
                 )
+            }
+        }
+    }
+
+    /// Draws a size; one that does not fit into `room` sectors, which the smallest does, is drawn again from those that fit.
+    #[inline]
+    fn draw_up_to(&self, room: u64, rng: &mut Rng) -> u32 {
+        let sectors = self.draw(rng);
+        if u64::from(sectors) <= room { sectors } else { self.draw_again(room, rng) }
+    }
+
+    #[cold]
+    fn draw_again(&self, room: u64, rng: &mut Rng) -> u32 {
+        match self {
+            Sizes::Fixed(_) => unreachable!("an I/O begins where its smallest size fits"),
+            Sizes::Range { min, .. } => min * (1 + rng.below(room / u64::from(*min)) as u32),
+            Sizes::Split(sizes) => {
+                let before = std::iter::once(0.0).chain(sizes.iter().map(|(_, until)| *until));
+                let shares = sizes.iter().zip(before).map(|((size, until), before)| (*size, until - before));
+                let fitting = shares.filter(|(size, _)| u64::from(*size) <= room);
+                let mut left = rng.unit_f64() * fitting.clone().map(|(_, share)| share).sum::<f64>();
+                let drawn = fitting.clone().find(|(_, share)| {
+                    left -= share;
+                    left < 0.0
+                });
+                drawn.or(fitting.last()).expect("the smallest size fits").0
             }
         }
     }

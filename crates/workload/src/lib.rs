@@ -214,12 +214,15 @@ pub enum BlockSize {
 }
 
 impl BlockSize {
-    /// The smallest size in bytes.
+    /// The smallest size in bytes that is drawn at all.
     pub fn min_bytes(&self) -> u64 {
         match self {
             BlockSize::Fixed(bytes) => *bytes,
             BlockSize::Range { min_bytes, .. } => *min_bytes,
-            BlockSize::Split(sizes) => sizes.iter().map(|(bytes, _)| *bytes).min().unwrap_or(0),
+            BlockSize::Split(sizes) => {
+                let drawn = sizes.iter().filter(|(_, percent)| *percent > 0.0);
+                drawn.map(|(bytes, _)| *bytes).min().unwrap_or(0)
+            }
         }
     }
 }
