@@ -43,7 +43,7 @@ keys! {
         "Cache on a block drive: when the record of a dirty block is written. on-flush: with the next flush; each-write: before each write is \
          acknowledged (FlashCache); each-forced: likewise, and record and data are forced to the media";
     "host.cache.sequential": STREAM, Whole(0) => cache.sequential_bytes,
-        "Cache: sequential streams longer than this bypass the cache; 0: none (FlashCache's default)";
+        "Cache: what makes a sequential stream as long as this, and what follows, bypasses the cache; 0: nothing does (FlashCache's default)";
     "host.cache.dirty": Kind::Whole(1, 99), Whole(20) => cache.dirty_percent,
         "Cache: percent of dirty blocks above which blocks are written back (FlashCache: 20)";
     "host.cache.fallow": TIME, Whole(900_000_000_000) => cache.fallow,

@@ -140,7 +140,7 @@ const KEYS: &[KeyDoc] = &[
         "number_ios",
         &[],
         "1000000",
-        "ends the job after this many I/Os, whatever the size; in a fio job file size ends it too, if it is reached first; 0: no limit",
+        "ends the job after this many I/Os, whatever the size (the trim and write of trimwrite are one); in a fio job file size ends it too, if it is reached first; 0: no limit",
     ),
     key("loops", &[], "2", "repeats the work this many times"),
     key(

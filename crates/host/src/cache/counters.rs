@@ -145,7 +145,7 @@ pub(super) fn figures(core: &Core, limit: u64, memory_bytes: u64) -> Vec<Figure>
         count("partial_writes", "Blocks of which a part was written.", c.partial_writes),
         count("dirty_blocks", "Blocks that only the flash has.", core.blocks.dirty_count()).gauge(),
         count("dirty_limit_blocks", "Dirty blocks above which blocks are cleaned.", limit).gauge(),
-        count("capacity_blocks", "Blocks that the flash can hold.", core.shape.capacity_blocks()).gauge(),
+        count("capacity_blocks", "Blocks that the flash always has room for; a solid-state cache keeps more clean ones while it has space.", core.shape.capacity_blocks()).gauge(),
         count("dirtied", "Blocks that became dirty.", c.dirtied),
         count("cleaned", "Dirty blocks that became clean.", c.cleaned),
         count("full", "Writes that found the cache full of dirty blocks.", c.full),
