@@ -62,7 +62,7 @@ impl Device {
     pub fn submit(&mut self, now: SimTime, mut command: Command) {
         self.advance(now);
         for block in self.namespaces.iter_mut().filter_map(Namespace::block_mut) {
-            block.end_idleness();
+            block.command_comes();
         }
         let Device { shared, namespaces, .. } = self;
         let status = match namespaces.get_mut(usize::from(command.namespace)) {
@@ -501,7 +501,7 @@ impl Device {
         let kept = namespaces.iter_mut().map(Namespace::take_kept).collect();
         let mounted = namespaces::mount(&shared.config, &shared.layout, &mut shared.media, false, kept)?;
         let before = std::mem::replace(namespaces, mounted);
-        let report = crate::views::add_up(namespaces.iter().filter_map(|n| n.block()?.mounted));
+        let report = crate::views::add_up(namespaces.iter().filter_map(|n| n.block()?.mounted()));
         let mut report = report.unwrap_or_default();
         for (namespace, before) in namespaces.iter_mut().zip(before) {
             if let (Namespace::Block(block), Namespace::Block(before)) = (namespace, before) {

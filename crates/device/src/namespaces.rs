@@ -135,7 +135,7 @@ impl Namespace {
     /// Erased blocks that are waiting.
     pub fn free_blocks(&self) -> u32 {
         match self {
-            Namespace::Block(n) => n.translation.free_blocks(),
+            Namespace::Block(n) => n.translation().free_blocks(),
             Namespace::Chunks(n) => n.chunks.free_blocks(),
             Namespace::Nameless(n) => n.machine.engine().free_blocks(),
             Namespace::Zones(n) => n.zones.free_blocks(),
@@ -153,7 +153,7 @@ impl Namespace {
         };
         match self {
             Namespace::Block(n) => {
-                own.map(BlockId).for_each(|block| add((block, n.translation.block_view(block))));
+                own.map(BlockId).for_each(|block| add((block, n.translation().block_view(block))));
             }
             Namespace::Nameless(n) => {
                 own.map(BlockId).for_each(|block| add((block, n.machine.engine().block_view(block))));
