@@ -162,8 +162,8 @@ pub(super) fn fall_behind(core: &mut Core, shared: &mut Shared, slice: u32) {
 /// First in, first out: a write waits until `entry` has gone, which may have been in use when it was its turn to leave.
 pub(super) fn hurry(core: &mut Core, shared: &mut Shared, entry: u32) {
     let record = &mut core.buffer[entry];
-    record.wanted = true;
-    if record.dirty != 0 && record.phase == Phase::Resting {
+    record.want();
+    if record.dirty() != 0 && record.phase() == Phase::Resting {
         write::dispatch(core, shared, entry);
     }
 }

@@ -9,7 +9,7 @@
 //! Buffer, packer, flush, GC, mount and read-only are those of every block namespace. What each command promises:
 //! [`pellucid_flash::CacheGeometry`].
 
-use super::buffer::{Content, Phase};
+use super::buffer::Phase;
 use super::core::Core;
 use super::{discards, erases, flush, metadata, read, write};
 use crate::config::Guarantee;
@@ -144,29 +144,29 @@ pub(super) fn give_up_unit(core: &mut Core, lpn: Lpn, dirty: bool) {
 
 /// The data of an admitted write are in an entry.
 pub(super) fn stored_cached(core: &mut Core, entry: u32, dirty: bool) {
-    let lpn = core.buffer[entry].lpn;
-    core.buffer[entry].is_state_dirty = dirty;
+    let lpn = core.buffer[entry].lpn();
+    core.buffer[entry].set_state(dirty);
     let cache = core.side.translation.cache();
     cache.stored(lpn, dirty, true);
     // One pin of an entry is enough.
-    if std::mem::replace(&mut core.buffer[entry].pinned, true) {
+    if core.buffer[entry].pin() {
         cache.unpin(lpn);
     }
 }
 
 /// The data of an entry are on the media, or no longer needed there.
 pub(super) fn unpin(core: &mut Core, entry: u32) {
-    if std::mem::take(&mut core.buffer[entry].pinned) {
-        core.side.translation.cache().unpin(core.buffer[entry].lpn);
+    if core.buffer[entry].unpin() {
+        core.side.translation.cache().unpin(core.buffer[entry].lpn());
     }
 }
 
 fn evict_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) -> bool {
     let found = core.buffer.find(lpn);
-    let awaited = found.is_some_and(|entry| core.buffer[entry].flushing);
+    let awaited = found.is_some_and(|entry| core.buffer[entry].is_flushing());
     let written = |entry: u32| {
         let record = &core.buffer[entry];
-        record.phase != Phase::Programming && !record.acknowledge.is_empty()
+        record.phase() != Phase::Programming && !record.acknowledge().is_empty()
     };
     if found.is_some_and(written) {
         // The write has not ended: it comes after the eviction.
@@ -176,16 +176,15 @@ fn evict_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) -> bool {
     if let Some(entry) = found {
         core.buffer.busy(entry);
         let record = &mut core.buffer[entry];
-        if record.phase == Phase::Programming {
+        if record.phase() == Phase::Programming {
             core.buffer.unlist(entry);
-        } else if record.phase == Phase::Packed {
+        } else if record.phase() == Phase::Packed {
             core.buffer.unlist(entry);
-            core.buffer[entry].dropped = true;
+            core.buffer[entry].drop_data();
             flush::flushed(core, entry);
         } else {
-            (record.dirty, record.wanted, record.valid) = (0, false, 0);
-            record.content = Content::Data;
-            record.users += 1;
+            record.evict();
+            record.hold();
             flush::flushed(core, entry);
             unpin(core, entry);
             read::release(core, shared, entry);
@@ -202,11 +201,11 @@ fn evict_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) -> bool {
 fn clean_unit(core: &mut Core, lpn: Lpn) -> bool {
     let unplaced = |entry: u32| {
         let record = &core.buffer[entry];
-        record.dirty != 0 && record.phase != Phase::Programming
+        record.dirty() != 0 && record.phase() != Phase::Programming
     };
     let unplaced = core.buffer.find(lpn).filter(|&entry| unplaced(entry));
     if let Some(entry) = unplaced {
-        core.buffer[entry].is_state_dirty = false;
+        core.buffer[entry].set_state(false);
     }
     let buffered = unplaced.is_some();
     core.side.translation.cache().clean(lpn, buffered)

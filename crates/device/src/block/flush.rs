@@ -78,13 +78,12 @@ fn next_flush(core: &mut Core, shared: &mut Shared) {
     core.flushes.failed = core.flushes.losses.concern(shared.works[work].promise());
     for entry in 0..core.buffer.count() {
         let record = &mut core.buffer[entry];
-        if record.dirty != 0 && !record.dropped && !record.flushing {
-            record.flushing = true;
+        if record.begin_flush() {
             core.flushes.entries_left += 1;
         }
     }
     for entry in 0..core.buffer.count() {
-        if core.buffer[entry].flushing {
+        if core.buffer[entry].is_flushing() {
             write::dispatch(core, shared, entry);
         }
     }
@@ -94,8 +93,8 @@ fn next_flush(core: &mut Core, shared: &mut Shared) {
 /// An entry's data are on the media (or dropped by a trim).
 #[inline]
 pub(super) fn flushed(core: &mut Core, entry: u32) {
-    if std::mem::take(&mut core.buffer[entry].flushing) {
-        core.behind.wake(core.buffer[entry].lpn);
+    if core.buffer[entry].end_flush() {
+        core.behind.wake(core.buffer[entry].lpn());
         core.flushes.entries_left -= 1;
         core.flushes.settled |= core.flushes.entries_left == 0;
     }
@@ -103,7 +102,7 @@ pub(super) fn flushed(core: &mut Core, entry: u32) {
 
 /// An entry's data could not be stored.
 pub(super) fn flush_failed(core: &mut Core, entry: u32) {
-    core.flushes.failed |= core.buffer[entry].flushing;
+    core.flushes.failed |= core.buffer[entry].is_flushing();
     flushed(core, entry);
 }
 

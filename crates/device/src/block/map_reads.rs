@@ -43,9 +43,9 @@ pub(crate) struct MapReads {
 /// The address of an entry's page is in this translation page: it waits for that, and goes on by itself.
 pub(super) fn await_map(core: &mut Core, shared: &mut Shared, entry: u32, page: MapPage, then: Then) {
     let record = &mut core.buffer[entry];
-    record.mapping = true;
+    record.await_address(true);
     let now = shared.now;
-    for list in [record.waiting, record.acknowledge] {
+    for list in [record.waiting(), record.acknowledge()] {
         list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
     }
     // It will join a superpage.
@@ -79,15 +79,15 @@ pub(super) fn map_page_arrived(core: &mut Core, shared: &mut Shared, op: u32, pa
     core.side.translation.ended(Operation::Read(page), readable);
     let mut known = std::mem::take(&mut core.map_reads.known);
     for waiting in core.map_reads.waiting.extract_if(.., |waiting| waiting.page == page) {
-        let located = core.side.translation.lookup(core.buffer[waiting.entry].lpn);
+        let located = core.side.translation.lookup(core.buffer[waiting.entry].lpn());
         debug_assert!(!matches!(located, Located::NeedsMap(_)), "its page was read");
         known.push(waiting);
     }
     for Waiting { entry, then, .. } in known.drain(..) {
         let record = &mut core.buffer[entry];
-        record.mapping = false;
+        record.await_address(false);
         let now = shared.now;
-        for list in [record.waiting, record.acknowledge] {
+        for list in [record.waiting(), record.acknowledge()] {
             list.for_each(&mut shared.slices, |slice| slice.add_stages(&stages, now));
         }
         if then == Then::Leave {
@@ -96,7 +96,7 @@ pub(super) fn map_page_arrived(core: &mut Core, shared: &mut Shared, op: u32, pa
         match then {
             Then::Fill(cause, work) => {
                 // Entries that went on before may have moved or trimmed it.
-                let located = core.side.translation.peek(core.buffer[entry].lpn);
+                let located = core.side.translation.peek(core.buffer[entry].lpn());
                 read::fill_from(core, shared, entry, located, cause, work);
             }
             Then::Leave => leave(core, shared, entry),
@@ -111,16 +111,16 @@ pub(super) fn map_page_arrived(core: &mut Core, shared: &mut Shared, op: u32, pa
 fn tell_served(core: &Core, shared: &mut Shared, op: u32, page: MapPage) {
     for waiting in core.map_reads.waiting.iter().filter(|waiting| waiting.page == page) {
         let record = &core.buffer[waiting.entry];
-        shared.tap_served(op, record.waiting, None);
+        shared.tap_served(op, record.waiting(), None);
         let leaves = waiting.then == Then::Leave;
-        shared.tap_served(op, record.acknowledge, leaves.then(|| core.side.stored_at(record.lpn)));
+        shared.tap_served(op, record.acknowledge(), leaves.then(|| core.side.stored_at(record.lpn())));
     }
 }
 
 /// An entry whose address is known goes to the media, if it still has to.
 fn leave(core: &mut Core, shared: &mut Shared, entry: u32) {
     let record = &core.buffer[entry];
-    let leaves = record.dirty != 0 && record.wanted && record.valid == shared.full;
+    let leaves = record.dirty() != 0 && record.is_wanted() && record.valid() == shared.full;
     match leaves && !record.is_occupied() {
         true => write::pack_known(core, shared, entry),
         false => write::settle(core, shared, entry),

@@ -7,7 +7,6 @@
 //! ```
 //! GC copies and metadata share the operation and its end.
 
-use super::buffer::Phase;
 use super::core::Core;
 use super::media_side::MediaSide;
 use super::superpages::SuperpageUnit;
@@ -27,7 +26,7 @@ pub(super) fn program_packed(core: &mut Core, shared: &mut Shared, queue: usize,
     }
     while core.queue.has_superpage(queue, pad) {
         let Core { queue: packed, buffer, side, .. } = core;
-        let page = |entry: u32| if buffer[entry].dropped { Lpn::NONE } else { buffer[entry].lpn };
+        let page = |entry: u32| if buffer[entry].is_dropped() { Lpn::NONE } else { buffer[entry].lpn() };
         let (stream, lpns) = packed.next_superpage(queue, page);
         let count = lpns.len();
         let plan = match side.translation.place(stream, None, lpns) {
@@ -56,18 +55,18 @@ pub(super) fn program_packed(core: &mut Core, shared: &mut Shared, queue: usize,
 #[inline]
 fn enter_program(core: &mut Core, shared: &mut Shared, plan: &Plan, position: usize, entry: u32) {
     core.side.superpages.set(plan.id, position, SuperpageUnit::Entry(entry));
-    core.behind.wake(core.buffer[entry].lpn);
+    core.behind.wake(core.buffer[entry].lpn());
     let record = &mut core.buffer[entry];
-    record.phase = Phase::Programming;
+    record.program();
     let sectors = shared.layout.sectors_per_unit;
-    let fresh = if record.dropped { 0 } else { record.dirty.count_ones() };
-    let new = if record.again { Cause::Retirement } else { Cause::Host };
-    let rest = if record.dropped { Cause::Padding } else { Cause::ReadModifyWrite };
+    let fresh = if record.is_dropped() { 0 } else { record.dirty().count_ones() };
+    let new = if record.is_again() { Cause::Retirement } else { Cause::Host };
+    let rest = if record.is_dropped() { Cause::Padding } else { Cause::ReadModifyWrite };
     let programmed = &mut shared.counts(core.side.number()).programmed_sectors;
     programmed[new as usize] += u64::from(fresh);
     programmed[rest as usize] += u64::from(sectors - fresh);
     // Slices that wait for the acknowledgement have waited for the superpage until now.
-    let (list, now) = (record.acknowledge, shared.now);
+    let (list, now) = (record.acknowledge(), shared.now);
     list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
 }
 
@@ -79,7 +78,7 @@ fn issue_entries(core: &mut Core, shared: &mut Shared, plan: &Plan, count: u32) 
         && shared.layout.units_per_superpage == 1
         && let [SuperpageUnit::Entry(entry)] = core.side.superpages.units(plan.id)
     {
-        let blank = core.buffer[*entry].blank.count_ones();
+        let blank = core.buffer[*entry].blank().count_ones();
         shared.scheduler.ops[op].sectors = shared.layout.sectors_per_unit - blank;
     }
     if shared.is_observed() {
@@ -129,7 +128,7 @@ fn make_program(side: &MediaSide, shared: &mut Shared, plan: &Plan, count: u32, 
 fn tell_programmed(core: &Core, shared: &mut Shared, op: u32, id: ProgramId) {
     for &unit in core.side.superpages.units(id) {
         if let SuperpageUnit::Entry(entry) = unit {
-            shared.tap_programs(op, core.side.stored_at(core.buffer[entry].lpn), false);
+            shared.tap_programs(op, core.side.stored_at(core.buffer[entry].lpn()), false);
         }
     }
 }
@@ -150,10 +149,10 @@ pub(super) fn begin_program(core: &mut Core, shared: &mut Shared, id: ProgramId,
         let ppa = Ppa(first.0 + i);
         match unit {
             SuperpageUnit::Hole => {}
-            SuperpageUnit::Entry(entry) if core.buffer[entry].dropped => {}
+            SuperpageUnit::Entry(entry) if core.buffer[entry].is_dropped() => {}
             SuperpageUnit::Entry(entry) => {
                 let mark =
-                    core.side.translation.mark(core.buffer[entry].lpn, core.buffer[entry].is_state_dirty);
+                    core.side.translation.mark(core.buffer[entry].lpn(), core.buffer[entry].is_state_dirty());
                 shared.media.put_unit(ppa, mark, core.buffer.images(entry, 0, sectors));
                 bring_waiting_near(core, shared, entry);
             }
@@ -180,7 +179,7 @@ pub(super) fn begin_program(core: &mut Core, shared: &mut Shared, id: ProgramId,
 /// die, and is needed as soon as the program ends.
 #[inline]
 fn bring_waiting_near(core: &Core, shared: &Shared, entry: u32) {
-    if let Some(slice) = core.buffer[entry].acknowledge.first() {
+    if let Some(slice) = core.buffer[entry].acknowledge().first() {
         prefetch_index::prefetch_index(shared.works.records(), shared.slices[slice].work as usize);
     }
 }
@@ -227,14 +226,14 @@ pub(super) fn program_done(core: &mut Core, shared: &mut Shared, op: u32, id: Pr
 
 #[inline]
 fn entry_programmed(core: &mut Core, shared: &mut Shared, entry: u32, ok: bool, stages: &StageTimes) {
-    core.buffer[entry].phase = Phase::Resting;
+    core.buffer[entry].rest();
     core.queue.end_leaving();
-    if !ok && !core.buffer[entry].dropped {
+    if !ok && !core.buffer[entry].is_dropped() {
         return write_failures::program_again(core, shared, entry, stages);
     }
     let record = &mut core.buffer[entry];
-    (record.dirty, record.wanted, record.again) = (0, false, false);
-    record.users += 1;
+    record.programmed();
+    record.hold();
     acknowledge(core, shared, entry, Some(stages), Status::Success);
     flush::flushed(core, entry);
     cache::unpin(core, entry);
@@ -253,9 +252,9 @@ pub(super) fn acknowledge(
     stages: Option<&StageTimes>,
     status: Status,
 ) {
-    let mut list = core.buffer[entry].acknowledge.take();
+    let mut list = core.buffer[entry].take_acknowledge();
     if !list.is_empty() {
-        core.behind.wake(core.buffer[entry].lpn);
+        core.behind.wake(core.buffer[entry].lpn());
     }
     while let Some(slice) = list.pop(&mut shared.slices) {
         let record = &mut shared.slices[slice];

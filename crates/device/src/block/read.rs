@@ -15,7 +15,7 @@
 //! Slices that come while a fill is under way join it. A fill brings only the sectors that the entry does not have, so a
 //! write that arrives meanwhile is not undone.
 
-use super::buffer::{Content, Phase};
+use super::buffer::Content;
 use super::core::Core;
 use super::map_reads::Then;
 use super::{Purpose, cache, damage, map_reads, starved, write, write_failures};
@@ -98,7 +98,7 @@ fn place_read(core: &mut Core, shared: &mut Shared, slice: u32, in_turn: bool) {
     }
     record.primary = !held.is_filling();
     let (starts, work) = (record.primary, record.work);
-    held.waiting.push_back(&mut shared.slices, slice);
+    held.await_fill(&mut shared.slices, slice);
     if starts {
         start_fill(core, shared, entry, Cause::Host, work);
     }
@@ -119,7 +119,7 @@ pub(super) fn book_placed(core: &mut Core, shared: &mut Shared, slice: u32, entr
 #[inline]
 fn serve(core: &mut Core, shared: &mut Shared, slice: u32, entry: u32) {
     let held = &mut core.buffer[entry];
-    (held.users, held.readers) = (held.users + 1, held.readers + 1);
+    held.hold_for_read();
     write::ask_dma(core, shared, slice);
 }
 
@@ -127,9 +127,8 @@ fn serve(core: &mut Core, shared: &mut Shared, slice: u32, entry: u32) {
 #[inline]
 pub(super) fn start_fill(core: &mut Core, shared: &mut Shared, entry: u32, cause: Cause, work: u32) {
     let held = &mut core.buffer[entry];
-    held.phase = Phase::Filling { completing: cause == Cause::ReadModifyWrite };
-    held.content = if held.content == Content::Hollow { Content::Data } else { held.content };
-    let located = core.side.translation.lookup(held.lpn);
+    held.begin_fill(cause == Cause::ReadModifyWrite);
+    let located = core.side.translation.lookup(held.lpn());
     fill_from(core, shared, entry, located, cause, work);
 }
 
@@ -167,7 +166,7 @@ pub(super) fn fill_from(
     let op = ops.insert_with(|| FlashOp::new(OpKind::Read, cause, owner, die, ppa, 1, now));
     ops[op].epoch = core.side.discards.read_begins();
     if core.config().buffer.fifo && cause == Cause::ReadModifyWrite {
-        ops[op].sectors = (shared.full & !core.buffer[entry].valid).count_ones();
+        ops[op].sectors = (shared.full & !core.buffer[entry].valid()).count_ones();
     }
     core.senses.gather(op, work);
     shared.ask_issue(op);
@@ -182,19 +181,18 @@ fn joins(core: &mut Core, shared: &mut Shared, entry: u32, work: u32, ppa: Ppa) 
         return false;
     }
     record.units += 1;
-    let beside = std::mem::replace(&mut core.buffer[head].beside, entry);
-    (core.buffer[entry].beside, core.buffer[entry].source) = (beside, ppa);
+    core.buffer.fill_beside(head, entry, ppa);
     true
 }
 
 /// The data that one sense brought are here: each unit but the first has an operation of its own from now on.
 pub(super) fn part_fills(core: &mut Core, shared: &mut Shared, op: u32, head: u32) {
     shared.scheduler.ops[op].units = 1;
-    let mut at = std::mem::replace(&mut core.buffer[head].beside, NIL);
+    let mut at = core.buffer[head].take_beside();
     while at != NIL {
         let entry = at;
-        at = std::mem::replace(&mut core.buffer[entry].beside, NIL);
-        let (owner, ppa) = (core.side.owner(Purpose::Fill(entry)), core.buffer[entry].source);
+        at = core.buffer[entry].take_beside();
+        let (owner, ppa) = (core.side.owner(Purpose::Fill(entry)), core.buffer[entry].source());
         let mut part = shared.scheduler.ops[op].part_for(owner, ppa);
         part.epoch = core.side.discards.read_begins();
         let part = shared.scheduler.ops.insert(part);
@@ -206,8 +204,8 @@ pub(super) fn part_fills(core: &mut Core, shared: &mut Shared, op: u32, head: u3
 #[inline]
 pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry: u32) {
     let FlashOp { ppa, attempts, .. } = shared.scheduler.ops[op];
-    let Located::At(now_at) = core.side.translation.peek(core.buffer[entry].lpn) else {
-        return match core.side.translation.peek(core.buffer[entry].lpn) {
+    let Located::At(now_at) = core.side.translation.peek(core.buffer[entry].lpn()) else {
+        return match core.side.translation.peek(core.buffer[entry].lpn()) {
             // The program that followed what was lost has failed.
             Located::Lost => end_fill(core, shared, entry, Status::UnrecoveredRead, Some(op)),
             _ if core.is_cache() => cache::miss(core, shared, entry, Some(op)),
@@ -220,7 +218,7 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
         return shared.retry(op, now_at);
     }
     let passes = passes_through(core, entry);
-    let result = match core.buffer[entry].valid {
+    let result = match core.buffer[entry].valid() {
         0 if passes => read_through(core, shared, ppa, entry, attempts),
         0 => {
             let sectors = shared.layout.sectors_per_unit;
@@ -245,12 +243,12 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
     // A read that failed has delivered nothing.
     let held = &mut core.buffer[entry];
     if passes && matches!(result, ReadResult::Ok { .. }) {
-        held.content = Content::Hollow;
+        held.fill_past();
     }
     match result {
         ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
             if !passes {
-                held.valid = shared.full;
+                held.fill(shared.full);
             }
             shared.corrected(core.side.number(), corrected_bits, attempts);
             end_fill(core, shared, entry, Status::Success, Some(op));
@@ -261,7 +259,7 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
         ReadResult::Uncorrectable if shared.tries_again(ppa, attempts) => shared.retry(op, now_at),
         // A copy was on its way elsewhere.
         ReadResult::Uncorrectable if now_at != ppa => shared.retry(op, now_at),
-        ReadResult::Uncorrectable if cache::drop_unreadable(core, core.buffer[entry].lpn) => {
+        ReadResult::Uncorrectable if cache::drop_unreadable(core, core.buffer[entry].lpn()) => {
             shared.counts(core.side.number()).uncorrectable_reads += 1;
             cache::miss(core, shared, entry, Some(op));
             damage::unreadable(&mut core.side, shared, ppa);
@@ -281,12 +279,12 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
 #[inline]
 fn passes_through(core: &Core, entry: u32) -> bool {
     let record = &core.buffer[entry];
-    !core.config().buffer.retain && record.valid == 0 && !record.wanted
+    !core.config().buffer.retain && record.valid() == 0 && !record.is_wanted()
 }
 
 /// Reads a unit into the memory of the hosts that wait for it; without a copy in the buffer.
 fn read_through(core: &mut Core, shared: &mut Shared, ppa: Ppa, entry: u32, attempts: u32) -> ReadResult {
-    let (waiting, works) = (core.buffer[entry].waiting, &mut shared.works);
+    let (waiting, works) = (core.buffer[entry].waiting(), &mut shared.works);
     let (media, image_bytes) = (&mut shared.media, shared.image_bytes);
     let mut result = None;
     waiting.for_each(&mut shared.slices, |slice| {
@@ -311,15 +309,12 @@ fn read_through(core: &mut Core, shared: &mut Shared, ppa: Ppa, entry: u32, atte
 
 /// Fills with zeros what a never-written or trimmed page lacks.
 fn fill_zeros(core: &mut Core, shared: &mut Shared, entry: u32, op: Option<u32>) {
-    let valid = core.buffer[entry].valid;
+    let valid = core.buffer[entry].valid();
     for sector in (0..shared.layout.sectors_per_unit).filter(|s| valid >> s & 1 == 0) {
         core.buffer.images_mut(entry, sector, 1).fill(0);
     }
     let held = &mut core.buffer[entry];
-    // With sectors that were written, the page is on its way to a place.
-    held.content = if valid == 0 { Content::Unmapped } else { Content::Data };
-    held.blank = shared.full & !valid;
-    held.valid = shared.full;
+    held.fill_blank(shared.full);
     end_fill(core, shared, entry, Status::Success, op);
 }
 
@@ -327,24 +322,24 @@ fn fill_zeros(core: &mut Core, shared: &mut Shared, entry: u32, op: Option<u32>)
 #[inline]
 fn names_another(core: &Core, shared: &Shared, ppa: Ppa, entry: u32) -> bool {
     let spare = shared.media.spare(ppa);
-    spare.is_none_or(|spare| core.side.translation.named(spare.lpn) != core.buffer[entry].lpn)
+    spare.is_none_or(|spare| core.side.translation.named(spare.lpn) != core.buffer[entry].lpn())
 }
 
 /// The fill has ended: slices that wait for it go on, or fail.
 #[inline]
 pub(super) fn end_fill(core: &mut Core, shared: &mut Shared, entry: u32, status: Status, op: Option<u32>) {
     let held = &mut core.buffer[entry];
-    if std::mem::replace(&mut held.phase, Phase::Resting) == (Phase::Filling { completing: true }) {
+    if held.end_fill() {
         core.queue.end_fill();
     }
     // Held, so that nothing that follows from a slice gives the entry away before the end.
-    held.users += 1;
-    let mut waiting = held.waiting.take();
+    held.hold();
+    let mut waiting = held.take_waiting();
     if let Some(op) = op {
         shared.tap_operation(op);
         if shared.is_observed() {
             let completes = shared.scheduler.ops[op].cause == Cause::ReadModifyWrite;
-            let place = completes.then(|| core.side.stored_at(core.buffer[entry].lpn));
+            let place = completes.then(|| core.side.stored_at(core.buffer[entry].lpn()));
             shared.tap_served(op, waiting, place);
         }
         core.side.discards.read_ended(shared.scheduler.ops[op].epoch);
@@ -358,7 +353,7 @@ pub(super) fn end_fill(core: &mut Core, shared: &mut Shared, entry: u32, status:
         }
         let mask = record.mask();
         let held = &core.buffer[entry];
-        if held.content == Content::Hollow || held.has(mask) {
+        if held.content() == Content::Hollow || held.has(mask) {
             match shared.moves_at_once(slice) {
                 true => delivered(core, shared, slice),
                 false => serve(core, shared, slice, entry),
@@ -376,7 +371,7 @@ pub(super) fn end_fill(core: &mut Core, shared: &mut Shared, entry: u32, status:
     // A write that brought all of the page meanwhile needs nothing of what could not be read.
     if status != Status::Success {
         let held = &core.buffer[entry];
-        if held.wanted && !held.has(shared.full) {
+        if held.is_wanted() && !held.has(shared.full) {
             write_failures::lose(core, shared, entry);
         }
     }
@@ -386,7 +381,7 @@ pub(super) fn end_fill(core: &mut Core, shared: &mut Shared, entry: u32, status:
 /// One user less.
 #[inline]
 pub(super) fn release(core: &mut Core, shared: &mut Shared, entry: u32) {
-    core.buffer[entry].users -= 1;
+    core.buffer[entry].let_go();
     write::settle(core, shared, entry);
 }
 
@@ -402,7 +397,7 @@ fn move_data(core: &mut Core, shared: &mut Shared, slice: u32) {
     if work.command.opcode != Opcode::Read {
         return write::store(core, shared, slice);
     }
-    let unmapped = core.buffer[record.place.entry()].content == Content::Unmapped;
+    let unmapped = core.buffer[record.place.entry()].content() == Content::Unmapped;
     work.unmapped += if unmapped { record.sectors } else { 0 };
     let data = &mut work.command.data;
     if !data.is_empty() && !record.delivered {
@@ -423,7 +418,7 @@ pub(super) fn dma_done(core: &mut Core, shared: &mut Shared, slice: u32) {
         return write::write_arrived(core, shared, slice);
     }
     shared.slice_done(slice, Status::Success);
-    core.buffer[entry].readers -= 1;
+    core.buffer[entry].end_read();
     release(core, shared, entry);
 }
 

@@ -237,7 +237,7 @@ fn vacate_oldest(core: &mut Core) -> bool {
     // Where dirty entries leave some to others, what is clean need not wait until they are older.
     let apart = core.config().buffer.read_entries > 0;
     match if apart { core.buffer.oldest_clean() } else { core.buffer.oldest() } {
-        Some(oldest) if core.buffer[oldest].dirty == 0 => {
+        Some(oldest) if core.buffer[oldest].dirty() == 0 => {
             core.buffer.vacate(oldest);
             true
         }

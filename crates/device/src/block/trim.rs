@@ -2,7 +2,7 @@
 //!
 //! A page that a command waits for is never unmapped under it: its entry is programmed, as data or as zeros.
 
-use super::buffer::{Content, Phase};
+use super::buffer::Phase;
 use super::core::Core;
 use super::{discards, erases, flush, read, write};
 use crate::shared::Shared;
@@ -48,24 +48,24 @@ fn zero_part(core: &mut Core, shared: &mut Shared, work: u32, lba: u64, sectors:
 
 fn trim_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) {
     let found = core.buffer.find(lpn);
-    let awaited = found.is_some_and(|entry| core.buffer[entry].flushing);
+    let awaited = found.is_some_and(|entry| core.buffer[entry].is_flushing());
     if let Some(entry) = found {
         core.buffer.busy(entry);
-        if core.buffer[entry].phase == Phase::Programming {
+        if core.buffer[entry].phase() == Phase::Programming {
             // Programmed nevertheless: commands that wait for it were promised that it, or the trim, survives a power cut.
             core.buffer.unlist(entry);
-        } else if !core.buffer[entry].acknowledge.is_empty() {
+        } else if !core.buffer[entry].acknowledge().is_empty() {
             // A command waits until its data are on the media. They are followed there by zeros.
             return zero_awaited(core, shared, entry);
-        } else if core.buffer[entry].phase == Phase::Packed {
+        } else if core.buffer[entry].phase() == Phase::Packed {
             core.buffer.unlist(entry);
-            core.buffer[entry].dropped = true;
+            core.buffer[entry].drop_data();
             flush::flushed(core, entry);
         } else {
             zero(core, shared, entry);
             let record = &mut core.buffer[entry];
-            (record.dirty, record.wanted, record.content) = (0, false, Content::Unmapped);
-            record.users += 1;
+            record.unmap();
+            record.hold();
             flush::flushed(core, entry);
             read::release(core, shared, entry);
         }
@@ -84,12 +84,12 @@ pub(super) fn zero_awaited(core: &mut Core, shared: &mut Shared, entry: u32) {
     zero(core, shared, entry);
     core.buffer.hold_for_write(entry);
     let record = &mut core.buffer[entry];
-    (record.dirty, record.wanted, record.content) = (record.valid, true, Content::Data);
-    record.users += 1;
+    record.rewrite();
+    record.hold();
     read::release(core, shared, entry);
 }
 
 fn zero(core: &mut Core, shared: &mut Shared, entry: u32) {
     core.buffer.images_mut(entry, 0, shared.layout.sectors_per_unit).fill(0);
-    core.buffer[entry].valid = shared.full;
+    core.buffer[entry].fill(shared.full);
 }

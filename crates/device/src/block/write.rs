@@ -10,7 +10,7 @@
 //! Units are gathered until a superpage is full. A partial superpage is padded only when a command waits for it and nothing that
 //! could fill it is on its way: [`crate::block::write_waits`]. Writes that fail: [`crate::block::write_failures`].
 
-use super::buffer::{Content, Phase};
+use super::buffer::Phase;
 use super::core::Core;
 use super::map_reads::Then;
 use super::{behind, cache, map_reads, programs, read, starved, write_waits};
@@ -105,7 +105,7 @@ pub(super) fn place_write(core: &mut Core, shared: &mut Shared, slice: u32, in_t
     let awaited = |entry: u32| core.buffer[entry].is_awaited(mask);
     let apart = core.config().buffer.fifo;
     let joins_not = |entry: u32| {
-        apart && core.buffer.is_of_write(entry) && core.buffer[entry].phase != Phase::Programming
+        apart && core.buffer.is_of_write(entry) && core.buffer[entry].phase() != Phase::Programming
     };
     if found.is_some_and(|entry| awaited(entry) || joins_not(entry)) || core.behind.holds(lpn) {
         behind::fall_behind(core, shared, slice);
@@ -115,7 +115,7 @@ pub(super) fn place_write(core: &mut Core, shared: &mut Shared, slice: u32, in_t
         return;
     }
     let entry = match found {
-        Some(entry) if core.buffer[entry].phase != Phase::Programming => {
+        Some(entry) if core.buffer[entry].phase() != Phase::Programming => {
             if !core.buffer.takes_write(entry) {
                 return starved::starve(core, shared, slice, true);
             }
@@ -132,12 +132,12 @@ pub(super) fn place_write(core: &mut Core, shared: &mut Shared, slice: u32, in_t
     };
     core.buffer.busy(entry);
     read::book_placed(core, shared, slice, entry, in_turn);
-    if core.buffer[entry].phase == Phase::Packed {
+    if core.buffer[entry].phase() == Phase::Packed {
         unpack(core, entry);
     }
     core.buffer.hold_for_write(entry);
     shared.counts(core.side.number()).buffer_write_hits += u64::from(found.is_some());
-    core.buffer[entry].users += 1;
+    core.buffer[entry].hold();
     ask_dma(core, shared, slice);
 }
 
@@ -151,11 +151,8 @@ fn take_beside(core: &mut Core, lpn: Lpn, was_found: bool) -> u32 {
     let entry = core.buffer.take(lpn).expect("a vacancy was made");
     match old {
         // Missing sectors are read behind the program.
-        Some(old) if core.config().buffer.fifo => core.buffer[entry].follows = old,
-        Some(old) => {
-            core.buffer.copy(old, entry);
-            core.buffer[entry].valid = core.buffer[old].valid;
-        }
+        Some(old) if core.config().buffer.fifo => core.buffer[entry].follow(old),
+        Some(old) => core.buffer.copy(old, entry),
         None => {}
     }
     entry
@@ -189,19 +186,14 @@ pub(super) fn store(core: &mut Core, shared: &mut Shared, slice: u32) {
     }
     let handle = match command.opcode {
         // A trim of part of a page does not say where the rest belongs.
-        Opcode::Trim if core.buffer[entry].dirty != 0 => core.buffer[entry].handle,
-        Opcode::Trim => core.side.translation.owner(core.buffer[entry].lpn),
+        Opcode::Trim if core.buffer[entry].dirty() != 0 => core.buffer[entry].handle(),
+        Opcode::Trim => core.side.translation.owner(core.buffer[entry].lpn()),
         _ => command.handle,
     };
     let dirty = command.opcode == Opcode::WriteDirty;
     let record = &mut core.buffer[entry];
-    record.valid |= mask;
-    record.dirty |= mask;
-    record.blank &= !mask;
-    record.written_at = record.written_at.max(submitted);
-    record.content = Content::Data;
-    record.handle = handle;
-    let place = core.side.stored_at(core.buffer[entry].lpn);
+    record.store(mask, submitted, handle);
+    let place = core.side.stored_at(core.buffer[entry].lpn());
     shared.tap_stored(place, work);
     if core.is_cache() {
         cache::stored_cached(core, entry, dirty);
@@ -216,8 +208,8 @@ pub(super) fn write_arrived(core: &mut Core, shared: &mut Shared, slice: u32) {
     let entry = record.place.entry();
     if record.through {
         let held = &mut core.buffer[entry];
-        held.wanted = true;
-        held.acknowledge.push_back(&mut shared.slices, slice);
+        held.want();
+        held.await_program(&mut shared.slices, slice);
         core.queue.await_program();
     } else {
         shared.slice_done(slice, Status::Success);
@@ -233,18 +225,18 @@ pub(super) fn write_arrived(core: &mut Core, shared: &mut Shared, slice: u32) {
 #[inline]
 pub(super) fn settle(core: &mut Core, shared: &mut Shared, entry: u32) {
     let record = &core.buffer[entry];
-    let leaves = record.dirty != 0 && record.wanted;
-    if record.is_occupied() || (record.users > 0 && !leaves) {
+    let leaves = record.dirty() != 0 && record.is_wanted();
+    if record.is_occupied() || (record.is_used() && !leaves) {
         return;
     }
     if leaves {
         return dispatch(core, shared, entry);
     }
     // A clean entry goes to the slices that wait for one: kept as the most recently used, it would let all older ones be written first.
-    let stays = record.dirty != 0 || (core.config().buffer.retain && core.starved.is_empty());
-    let stays = stays && record.listed;
+    let stays = record.dirty() != 0 || (core.config().buffer.retain && core.starved.is_empty());
+    let stays = stays && record.is_listed();
     // Trimmed before it left: no program lets writes go on that wait behind it.
-    core.behind.wake(record.lpn);
+    core.behind.wake(record.lpn());
     match stays {
         true => core.buffer.idle(entry),
         false => core.buffer.vacate(entry),
@@ -256,11 +248,11 @@ pub(super) fn settle(core: &mut Core, shared: &mut Shared, entry: u32) {
 pub(super) fn dispatch(core: &mut Core, shared: &mut Shared, entry: u32) {
     core.buffer.busy(entry);
     let record = &mut core.buffer[entry];
-    record.wanted = true;
+    record.want();
     if record.is_occupied() {
         return;
     }
-    if record.valid != shared.full {
+    if record.valid() != shared.full {
         core.queue.begin_fill();
         read::start_fill(core, shared, entry, Cause::ReadModifyWrite, NIL);
         return;
@@ -280,7 +272,7 @@ fn dispatch_above(core: &mut Core, shared: &mut Shared, share: f64) {
 #[inline]
 pub(super) fn pack(core: &mut Core, shared: &mut Shared, entry: u32) {
     // The overwritten unit becomes invalid, so its address must be known.
-    match core.side.translation.lookup(core.buffer[entry].lpn) {
+    match core.side.translation.lookup(core.buffer[entry].lpn()) {
         Located::NeedsMap(page) => map_reads::await_map(core, shared, entry, page, Then::Leave),
         _ => pack_known(core, shared, entry),
     }
@@ -289,10 +281,9 @@ pub(super) fn pack(core: &mut Core, shared: &mut Shared, entry: u32) {
 /// As [`pack`], when what it overwrites is known.
 #[inline]
 pub(super) fn pack_known(core: &mut Core, shared: &mut Shared, entry: u32) {
-    core.buffer[entry].phase = Phase::Packed;
-    core.buffer[entry].packed_at = core.queue.arrived();
+    core.buffer[entry].pack(core.queue.arrived());
     let record = &core.buffer[entry];
-    let stream = core.side.translation.stream(record.lpn, record.handle);
+    let stream = core.side.translation.stream(record.lpn(), record.handle());
     let queue = core.queue.pack(stream, entry);
     programs::program_packed(core, shared, queue, false);
 }
@@ -300,5 +291,5 @@ pub(super) fn pack_known(core: &mut Core, shared: &mut Shared, entry: u32) {
 /// New data come for an entry that waits for a superpage: it goes back in line when they are here.
 fn unpack(core: &mut Core, entry: u32) {
     core.queue.unpack(entry);
-    core.buffer[entry].phase = Phase::Resting;
+    core.buffer[entry].rest();
 }

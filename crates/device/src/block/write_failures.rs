@@ -1,6 +1,5 @@
 //! Writes that fail: a program that must be repeated, old content that cannot be read, a drive without space.
 
-use super::buffer::Phase;
 use super::core::Core;
 use super::{behind, cache, flush, metadata, programs, read, starved, trim, write};
 use crate::front::commands::Work;
@@ -11,23 +10,23 @@ use pellucid_ftl::Located;
 /// The program of an entry failed. If it is still the page's newest version it is programmed again; else the newer one
 /// takes over what waits for it.
 pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, stages: &StageTimes) {
-    let (list, now) = (core.buffer[entry].acknowledge, shared.now);
+    let (list, now) = (core.buffer[entry].acknowledge(), shared.now);
     list.for_each(&mut shared.slices, |slice| slice.add_stages(stages, now));
-    if core.buffer[entry].listed {
-        core.buffer[entry].again = true;
+    if core.buffer[entry].is_listed() {
+        core.buffer[entry].try_again();
         write::pack(core, shared, entry);
         return;
     }
-    let dirty = std::mem::take(&mut core.buffer[entry].dirty);
-    core.buffer[entry].users += 1;
-    let (lpn, written_at) = (core.buffer[entry].lpn, core.buffer[entry].written_at);
+    let dirty = core.buffer[entry].take_dirty();
+    core.buffer[entry].hold();
+    let (lpn, written_at) = (core.buffer[entry].lpn(), core.buffer[entry].written_at());
     // The page of a cache may have been evicted while the newer entry still waits for data of its own: that entry takes over nothing.
     let takes_over = |newer: &u32| {
         let held = &core.buffer[*newer];
-        !core.is_cache() || held.follows == entry || held.valid == shared.full
+        !core.is_cache() || held.follows() == entry || held.valid() == shared.full
     };
     let newer = core.buffer.find(lpn).filter(takes_over);
-    if newer.is_none() && core.buffer[entry].flushing {
+    if newer.is_none() && core.buffer[entry].is_flushing() {
         // The flush in progress waited for these data; now it waits for the trim that made the page absent. (The trim found a newer
         // entry, for which the flush did not wait.)
         flush::flush_waits_for_trims(core);
@@ -38,34 +37,30 @@ pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, st
             // page, and a fill brings zeros for those that it lacks.
             core.buffer.busy(newer);
             core.buffer.hold_for_write(newer);
-            if core.buffer[newer].follows == entry {
-                let lacks = core.buffer[entry].valid & !core.buffer[newer].valid;
+            if core.buffer[newer].follows() == entry {
+                let lacks = core.buffer[entry].valid() & !core.buffer[newer].valid();
                 core.buffer.copy_sectors(entry, newer, lacks);
                 if lacks != 0 {
-                    core.buffer[newer].is_state_dirty = core.buffer[entry].is_state_dirty;
+                    let state = core.buffer[entry].is_state_dirty();
+                    core.buffer[newer].set_state(state);
                 }
             }
+            let mut waiting = core.buffer[entry].take_acknowledge();
             let held = &mut core.buffer[newer];
-            held.dirty |= dirty;
-            held.written_at = held.written_at.max(written_at);
-            let mut waiting = core.buffer[entry].acknowledge.take();
-            let mut list = core.buffer[newer].acknowledge;
+            held.take_over(dirty, written_at);
             while let Some(slice) = waiting.pop(&mut shared.slices) {
-                list.push_back(&mut shared.slices, slice);
+                held.await_program(&mut shared.slices, slice);
             }
-            core.buffer[newer].acknowledge = list;
-            if core.buffer[entry].flushing && !core.buffer[newer].flushing {
-                (core.buffer[newer].flushing, core.buffer[entry].flushing) = (true, false);
-            }
+            core.buffer.pass_flush(entry, newer);
             write::dispatch(core, shared, newer);
         }
         // Trimmed, but a power cut may still bring back what is older than the data that a command waits for.
         None if core.is_cache() => programs::acknowledge(core, shared, entry, None, Status::WriteFault),
-        None if !core.buffer[entry].acknowledge.is_empty()
+        None if !core.buffer[entry].acknowledge().is_empty()
             && !matches!(core.side.translation.peek(lpn), Located::At(_)) =>
         {
             core.buffer.list(entry);
-            core.buffer[entry].again = true;
+            core.buffer[entry].try_again();
             trim::zero_awaited(core, shared, entry);
             return read::release(core, shared, entry);
         }
@@ -81,17 +76,16 @@ pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, st
 pub(super) fn lose(core: &mut Core, shared: &mut Shared, entry: u32) {
     debug_assert!(!core.is_cache(), "the blocks of a cache are written whole");
     core.buffer.busy(entry);
-    let waiting = core.buffer[entry].acknowledge;
+    let waiting = core.buffer[entry].acknowledge();
     let mut told = 0;
     waiting.for_each(&mut shared.slices, |slice| told |= slice.mask());
     let record = &mut core.buffer[entry];
     // Sectors for which no write waits were acknowledged.
-    let acknowledged = record.dirty & !told != 0 && !record.dropped;
-    (record.dirty, record.wanted) = (0, false);
+    let acknowledged = record.dirty() & !told != 0 && !record.is_dropped();
+    record.lose();
     if acknowledged {
-        core.flushes.note_loss(record.written_at);
+        core.flushes.note_loss(record.written_at());
     }
-    record.valid = 0;
     programs::acknowledge(core, shared, entry, None, Status::WriteFault);
     flush::flush_failed(core, entry);
 }
@@ -116,13 +110,11 @@ fn give_up_writing(core: &mut Core, shared: &mut Shared) {
         for entry in core.queue.take_all(queue) {
             core.queue.end_leaving();
             let record = &mut core.buffer[entry];
-            (record.phase, record.wanted) = (Phase::Resting, false);
-            // Trimmed, or replaced by a newer one: no read will find it.
-            record.dirty &= if record.listed { u64::MAX } else { 0 };
-            record.users += 1;
+            record.give_up();
+            record.hold();
             programs::acknowledge(core, shared, entry, None, Status::WriteFault);
             flush::flush_failed(core, entry);
-            if !core.buffer[entry].listed {
+            if !core.buffer[entry].is_listed() {
                 cache::unpin(core, entry);
             }
             read::release(core, shared, entry);

@@ -44,7 +44,7 @@ pub(super) fn pad_overdue(core: &mut Core, shared: &mut Shared) {
     let patience = u64::from(core.buffer.write_limit());
     for queue in core.queue.queues() {
         let first = core.queue.first(queue);
-        if first.is_some_and(|entry| core.queue.arrived() - core.buffer[entry].packed_at > patience) {
+        if first.is_some_and(|entry| core.queue.arrived() - core.buffer[entry].packed_at() > patience) {
             programs::program_packed(core, shared, queue, true);
         }
     }
