@@ -77,7 +77,7 @@ pub(super) fn read_sources(side: &mut MediaSide, shared: &mut Shared, die: DieId
         let mut unit = head;
         for &(_, position) in same {
             side.fixed.of(id).units[position] = Some(unit);
-            unit = side.gc.copy(unit).next;
+            unit = side.gc.copy(unit).next_of_sense();
         }
         gc::read_copies(side, shared, die, head, same.len() as u32);
     }
@@ -106,7 +106,7 @@ fn place_fixed(side: &mut MediaSide, shared: &mut Shared, id: CopyId) {
     lpns.clear();
     for held in &mut units {
         *held = held.filter(|&unit| still_needed(side, shared, unit));
-        lpns.push(held.map_or(Lpn::NONE, |unit| side.gc.copy(unit).lpn));
+        lpns.push(held.map_or(Lpn::NONE, |unit| side.gc.copy(unit).lpn()));
     }
     match side.translation.place(Stream::Merge(id), Some(die), &lpns) {
         Err(_) => units.iter().flatten().for_each(|&unit| gc::drop_copy(side, unit)),
@@ -134,7 +134,7 @@ fn place_fixed(side: &mut MediaSide, shared: &mut Shared, id: CopyId) {
 
 /// Returns whether a unit that was read must still be copied; drops it otherwise.
 fn still_needed(side: &mut MediaSide, shared: &mut Shared, unit: u32) -> bool {
-    let (moved, lpn) = (side.gc.copy(unit).moved, side.gc.copy(unit).lpn);
+    let (moved, lpn) = (side.gc.copy(unit).moved(), side.gc.copy(unit).lpn());
     let given_up = shared.media.is_lost(moved.from);
     // Given up since it was read: no copy may bring it back.
     if given_up && side.translation.arrived(&moved, Some(lpn), Arrival::Unreadable) == Arrived::Lost {

@@ -22,11 +22,28 @@ use pellucid_media::ReadResult;
 /// A unit being moved.
 #[derive(Clone, Debug)]
 pub(super) struct GcCopy {
-    pub(super) moved: Move,
-    pub(super) lpn: Lpn,
-    pub(super) die: u32,
+    moved: Move,
+    lpn: Lpn,
+    die: u32,
     /// The next one that the same sense brings.
-    pub(super) next: u32,
+    next: u32,
+}
+
+impl GcCopy {
+    /// The move that it carries out.
+    pub fn moved(&self) -> Move {
+        self.moved
+    }
+
+    /// Its page.
+    pub fn lpn(&self) -> Lpn {
+        self.lpn
+    }
+
+    /// The next copy that the same sense brings.
+    pub fn next_of_sense(&self) -> u32 {
+        self.next
+    }
 }
 
 impl Default for GcCopy {

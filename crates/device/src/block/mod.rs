@@ -335,11 +335,9 @@ impl BlockNamespace {
         write_waits::let_in(&mut self.core, shared)
     }
 
-    /// Nothing can happen any more: commands that wait for space are given up, and the namespace takes no writes. Always `false`, as what
-    /// follows is to be asked for.
-    pub fn give_up_if_stuck(&mut self, shared: &mut Shared) -> bool {
+    /// Nothing can happen any more: commands that wait for space are given up, and the namespace takes no writes.
+    pub fn give_up_if_stuck(&mut self, shared: &mut Shared) {
         write_failures::give_up_if_stuck(&mut self.core, shared);
-        false
     }
 
     /// Memory runs short: outdated data are discarded as far as the reads under way allow.

@@ -89,24 +89,16 @@ impl BlockNamespace {
         })
     }
 
-    /// Returns the number of logical pages that a power cut makes it forget, because it promises to keep none.
-    pub fn forgets_units(&self) -> u64 {
+    /// Adds what a power cut takes to the report of the mount that follows: the logical pages that are forgotten, because the drive
+    /// promises to keep none, or those whose newest acknowledged data were in the buffer.
+    pub fn add_losses(&self, report: &mut MountReport) {
         match self.side().ftl().durability {
             Durability::Volatile => {
                 // Written pages that are still in the buffer are forgotten, too.
                 let mapped = |lpn: &u32| self.is_mapped(Lpn(*lpn));
-                (0..self.side().user_units()).filter(mapped).count() as u64
+                report.forgotten_units += (0..self.side().user_units()).filter(mapped).count() as u64;
             }
-            Durability::Journal { .. } => 0,
-        }
-    }
-
-    /// Returns the number of logical pages whose newest acknowledged data a power cut takes from the buffer. A drive that promises to keep
-    /// nothing forgets all pages; these are among them.
-    pub fn undoes_units(&self) -> u64 {
-        match self.side().ftl().durability {
-            Durability::Volatile => 0,
-            Durability::Journal { .. } => self.core.buffer.unsaved(),
+            Durability::Journal { .. } => report.undone_units += self.core.buffer.unsaved(),
         }
     }
 

@@ -21,9 +21,6 @@ use pellucid_media::Outcome;
 
 /// Plans full superpages of a queue of the packer (and the rest, if `pad`).
 pub(super) fn program_packed(core: &mut Core, shared: &mut Shared, queue: usize, pad: bool) {
-    if core.queue.is_stalled(queue) {
-        return;
-    }
     while core.queue.has_superpage(queue, pad) {
         let Core { queue: packed, buffer, side, .. } = core;
         let page = |entry: u32| if buffer[entry].is_dropped() { Lpn::NONE } else { buffer[entry].lpn() };

@@ -204,14 +204,13 @@ pub(super) fn part_fills(core: &mut Core, shared: &mut Shared, op: u32, head: u3
 #[inline]
 pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry: u32) {
     let FlashOp { ppa, attempts, .. } = shared.scheduler.ops[op];
-    let Located::At(now_at) = core.side.translation.peek(core.buffer[entry].lpn()) else {
-        return match core.side.translation.peek(core.buffer[entry].lpn()) {
-            // The program that followed what was lost has failed.
-            Located::Lost => end_fill(core, shared, entry, Status::UnrecoveredRead, Some(op)),
-            _ if core.is_cache() => cache::miss(core, shared, entry, Some(op)),
-            // Trimmed while the read was under way.
-            _ => fill_zeros(core, shared, entry, Some(op)),
-        };
+    let now_at = match core.side.translation.peek(core.buffer[entry].lpn()) {
+        Located::At(now_at) => now_at,
+        // The program that followed what was lost has failed.
+        Located::Lost => return end_fill(core, shared, entry, Status::UnrecoveredRead, Some(op)),
+        _ if core.is_cache() => return cache::miss(core, shared, entry, Some(op)),
+        // Trimmed while the read was under way.
+        _ => return fill_zeros(core, shared, entry, Some(op)),
     };
     if now_at != ppa && names_another(core, shared, ppa, entry) {
         // It moved while the data were being decoded, and its old place serves another page by now.

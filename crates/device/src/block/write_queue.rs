@@ -157,16 +157,12 @@ impl WriteQueue {
         self.packer.get(queue, 0)
     }
 
-    /// Returns whether a superpage of a queue is to be planned; `pad`: also a partial one.
+    /// Returns whether a superpage of a queue is to be planned; `pad`: also a partial one. None is while the queue of a log block waits for
+    /// space.
     #[inline]
     pub fn has_superpage(&self, queue: usize, pad: bool) -> bool {
-        self.packer.has_superpage(queue) || (pad && !self.packer.is_empty(queue))
-    }
-
-    /// Returns whether a queue found no space, and none has come.
-    #[inline]
-    pub fn is_stalled(&self, queue: usize) -> bool {
-        self.packer.is_stalled(queue)
+        (self.packer.has_superpage(queue) || (pad && !self.packer.is_empty(queue)))
+            && !self.packer.is_stalled(queue)
     }
 
     /// Returns whether a queue of a log block waits for space.

@@ -37,8 +37,7 @@ pub(super) fn pad_if_awaited(core: &mut Core, shared: &mut Shared) {
 /// Pads partial superpages that a command has awaited for as many writes as the buffer has entries. Steady writes to other pages of the
 /// buffer or to other streams never fill them, so the wait would not end.
 pub(super) fn pad_overdue(core: &mut Core, shared: &mut Shared) {
-    let awaited = core.awaits_programs();
-    if core.queue.packed() == 0 || !awaited || core.queue.waits_for_space() {
+    if core.queue.packed() == 0 || !core.awaits_programs() || core.queue.waits_for_space() {
         return;
     }
     let patience = u64::from(core.buffer.write_limit());
