@@ -13,7 +13,6 @@
 //! Order at one moment: events due at t run before arrivals stamped t; equal events in order of creation.
 
 use crate::back::scheduler::{OpKind, Step};
-use crate::block::BlockNamespace;
 use crate::build::DeviceError;
 use crate::config::{Completes, DeviceConfig};
 use crate::events::Event;
@@ -61,16 +60,12 @@ impl Device {
     /// [`Device::pop`], whatever becomes of it. Events due at `now` have run before.
     pub fn submit(&mut self, now: SimTime, mut command: Command) {
         self.advance(now);
-        for block in self.namespaces.iter_mut().filter_map(Namespace::block_mut) {
-            block.end_idleness();
-        }
+        self.namespaces.iter_mut().for_each(Namespace::command_comes);
         let Device { shared, namespaces, .. } = self;
         let status = match namespaces.get_mut(usize::from(command.namespace)) {
             None => Some(Status::InvalidField),
             Some(namespace) => {
-                if let Some(block) = namespace.block_mut() {
-                    block.settle_handle(shared, &mut command);
-                }
+                namespace.settle_handle(shared, &mut command);
                 namespace.refuse(shared, &command)
             }
         };
@@ -102,9 +97,7 @@ impl Device {
             return None;
         }
         shared.media.try_again();
-        for block in namespaces.iter_mut().filter_map(Namespace::block_mut) {
-            block.forget_some(shared);
-        }
+        namespaces.iter_mut().for_each(|namespace| namespace.forget_some(shared));
         let media = &self.shared.media;
         let lacks_room = effect == Effect::Writes && !media.has_room();
         (media.holds_back() || lacks_room).then_some(Status::WriteFault)
@@ -164,11 +157,7 @@ impl Device {
                 return self.take_turn(task) || self.shared.firmware.is_next_instant();
             }
             Event::Visible(work) => self.visible(work),
-            Event::Idle(namespace) => {
-                if let Some(block) = self.namespaces[namespace as usize].block_mut() {
-                    block.idle_for_long(shared);
-                }
-            }
+            Event::Idle(namespace) => self.namespaces[namespace as usize].idle_for_long(shared),
             Event::Completed(work) => {
                 let record = &mut shared.works[work];
                 record.stages.add(Stage::HostLink, at - record.mark);
@@ -183,10 +172,8 @@ impl Device {
         let Device { shared, namespaces, .. } = self;
         shared.slices[slice].book(Stage::HostLink, at);
         let namespace = &mut namespaces[usize::from(shared.namespace_of(slice))];
-        if shared.config.host.completes == Completes::Controller
-            && let Some(block) = namespace.block_mut()
-        {
-            block.link_done(shared, slice);
+        if shared.config.host.completes == Completes::Controller {
+            namespace.link_done(shared, slice);
         }
         if shared.firmware.polling.is_some() {
             shared.dma_ended(slice);
@@ -247,7 +234,7 @@ impl Device {
             && !firmware.is_next_instant()
             && !scheduler.has_steps()
             && inner_ended.is_empty()
-            && namespaces.iter().all(|namespace| namespace.block().is_none_or(|block| block.is_calm(shared)));
+            && namespaces.iter().all(|namespace| namespace.is_calm(shared));
         *calm |= quiet;
         quiet
     }
@@ -261,18 +248,19 @@ impl Device {
                 continue;
             }
             debug_assert!(
-                self.namespaces.iter().any(|n| n.block().is_some() || n.nameless().is_some()),
+                self.namespaces.iter().any(Namespace::may_be_stuck),
                 "commands wait for nothing: {:?}",
                 self.shared.works.iter().filter(|w| w.live).map(|w| &w.command.opcode).collect::<Vec<_>>()
             );
             // Some victim was given up, or its data were.
-            if self.each_block(BlockNamespace::let_in) {
+            if self.ask_each(Namespace::let_in) {
                 self.catch_up();
                 continue;
             }
             // Commands given up may let others go on, and free space for commands that wait in their queues.
             let before = self.shared.active;
-            self.each_block(BlockNamespace::give_up_if_stuck);
+            let Device { shared, namespaces, .. } = self;
+            namespaces.iter_mut().for_each(|namespace| namespace.give_up_if_stuck(shared));
             self.loop_on();
             if self.shared.active == before && !self.shared.scheduler.has_steps() {
                 return;
@@ -321,7 +309,7 @@ impl Device {
                 continue;
             }
             self.calm = self.shared.firmware.polling.is_none();
-            if !self.ask_blocks() && !self.shared.scheduler.has_steps() {
+            if !self.ask_to_go_on() && !self.shared.scheduler.has_steps() {
                 break;
             }
             self.take_steps();
@@ -329,14 +317,14 @@ impl Device {
         self.loop_on();
     }
 
-    /// Asks the block namespaces in turn to go on; the first that does ends the round.
+    /// Asks the namespaces in turn to go on; the first that does ends the round.
     #[inline(always)]
-    fn ask_blocks(&mut self) -> bool {
+    fn ask_to_go_on(&mut self) -> bool {
         let Device { shared, namespaces, calm } = self;
-        for block in namespaces.iter_mut().filter_map(Namespace::block_mut) {
-            if !block.is_calm(shared) {
+        for namespace in namespaces {
+            if !namespace.is_calm(shared) {
                 *calm = false;
-                if block.go_on(shared) {
+                if namespace.go_on(shared) {
                     return true;
                 }
             }
@@ -350,11 +338,11 @@ impl Device {
         namespaces[usize::from(shared.works[work].command.namespace)].inner_ended(shared, work);
     }
 
-    /// Asks the block namespaces in turn; the first that says `true` ends the round.
+    /// Asks the namespaces in turn; the first that says `true` ends the round.
     #[inline(always)]
-    fn each_block(&mut self, mut ask: impl FnMut(&mut BlockNamespace, &mut Shared) -> bool) -> bool {
+    fn ask_each(&mut self, mut ask: impl FnMut(&mut Namespace, &mut Shared) -> bool) -> bool {
         let Device { shared, namespaces, .. } = self;
-        namespaces.iter_mut().filter_map(Namespace::block_mut).any(|block| ask(block, shared))
+        namespaces.iter_mut().any(|namespace| ask(namespace, shared))
     }
 
     /// Carries out a step that the scheduler asks for. Returns whether a namespace may have something to do now.
@@ -501,14 +489,10 @@ impl Device {
         let kept = namespaces.iter_mut().map(Namespace::take_kept).collect();
         let mounted = namespaces::mount(&shared.config, &shared.layout, &mut shared.media, false, kept)?;
         let before = std::mem::replace(namespaces, mounted);
-        let report = crate::views::add_up(namespaces.iter().filter_map(|n| n.block()?.mounted));
+        let report = crate::views::add_up(namespaces.iter().filter_map(Namespace::mounted));
         let mut report = report.unwrap_or_default();
         for (namespace, before) in namespaces.iter_mut().zip(before) {
-            if let (Namespace::Block(block), Namespace::Block(before)) = (namespace, before) {
-                report.forgotten_units += before.forgets_units();
-                report.undone_units += before.undoes_units();
-                block.follow(*before, &shared.media);
-            }
+            namespace.follow(before, &shared.media, &mut report);
         }
         shared.power_off();
         self.calm = false;
@@ -523,8 +507,7 @@ impl Device {
     /// # Errors
     /// A die that is not there, a factor or count out of range, or spare blocks where the host manages the flash.
     pub fn check_fault(&self, fault: Fault) -> Result<(), MediaError> {
-        let has_spare = || self.namespaces.iter().any(|namespace| namespace.block().is_some());
-        if fault == Fault::WearOut && !has_spare() {
+        if fault == Fault::WearOut && !self.namespaces.iter().any(Namespace::has_spare_blocks) {
             return Err(MediaError::Config {
                 key: "fault",
                 value: "wear-out".into(),
@@ -546,9 +529,7 @@ impl Device {
         shared.media.inject(fault)?;
         match fault {
             Fault::KillDie { .. } | Fault::WearOut => {
-                for block in namespaces.iter_mut().filter_map(Namespace::block_mut) {
-                    block.flash_died(shared);
-                }
+                namespaces.iter_mut().for_each(|namespace| namespace.flash_died(shared));
             }
             Fault::BitErrors { .. }
             | Fault::SlowDie { .. }

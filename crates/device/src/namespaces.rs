@@ -16,7 +16,7 @@ use crate::shared::Shared;
 use pellucid_flash::{
     BlockId, BlockView, ChunkGeometry, Command, Interface, Layout, Lba, Nanos, Notice, Status, Vector,
 };
-use pellucid_ftl::{Chunks, Management, Map, Mark, Separation, ZoneConfig};
+use pellucid_ftl::{Chunks, Management, Map, Mark, MountReport, Separation, ZoneConfig};
 use pellucid_media::{Media, Outcome, StoreKind, Timing};
 use std::ops::Range;
 
@@ -46,6 +46,22 @@ macro_rules! each {
 }
 
 impl Namespace {
+    /// A command has come, to this namespace or another one.
+    #[inline]
+    pub fn command_comes(&mut self) {
+        if let Namespace::Block(block) = self {
+            block.command_comes();
+        }
+    }
+
+    /// Gives handle 0 to a write that names one that does not exist.
+    #[inline]
+    pub fn settle_handle(&mut self, shared: &Shared, command: &mut Command) {
+        if let Namespace::Block(block) = self {
+            block.settle_handle(shared, command);
+        }
+    }
+
     /// Why a command cannot be accepted.
     #[inline]
     pub fn refuse(&self, shared: &Shared, command: &Command) -> Option<Status> {
@@ -94,6 +110,90 @@ impl Namespace {
         each!(self, n => n.ended(shared, op))
     }
 
+    /// The controller has moved the data of a slice, and may complete its command by itself.
+    pub fn link_done(&mut self, shared: &mut Shared, slice: u32) {
+        if let Namespace::Block(block) = self {
+            block.link_done(shared, slice);
+        }
+    }
+
+    /// Returns whether [`Namespace::go_on`] has nothing to do.
+    #[inline(always)]
+    pub fn is_calm(&self, shared: &Shared) -> bool {
+        match self {
+            Namespace::Block(block) => block.is_calm(shared),
+            Namespace::Chunks(_) | Namespace::Nameless(_) | Namespace::Zones(_) => true,
+        }
+    }
+
+    /// What waits in the namespace for everything else to be done goes on. `true`: something did, and all is to be asked again.
+    #[inline(always)]
+    pub fn go_on(&mut self, shared: &mut Shared) -> bool {
+        match self {
+            Namespace::Block(block) => block.go_on(shared),
+            Namespace::Chunks(_) | Namespace::Nameless(_) | Namespace::Zones(_) => false,
+        }
+    }
+
+    /// The time of an idle drive has passed, unless commands have come meanwhile.
+    pub fn idle_for_long(&mut self, shared: &mut Shared) {
+        if let Namespace::Block(block) = self {
+            block.idle_for_long(shared);
+        }
+    }
+
+    /// Memory runs short: outdated data are discarded.
+    pub fn forget_some(&mut self, shared: &mut Shared) {
+        if let Namespace::Block(block) = self {
+            block.forget_some(shared);
+        }
+    }
+
+    /// Writes that waited for GC go on, if it has released space; `false`: it has not.
+    pub fn let_in(&mut self, shared: &mut Shared) -> bool {
+        match self {
+            Namespace::Block(block) => block.let_in(shared),
+            Namespace::Chunks(_) | Namespace::Nameless(_) | Namespace::Zones(_) => false,
+        }
+    }
+
+    /// Nothing can happen any more: commands that wait for space are given up.
+    pub fn give_up_if_stuck(&mut self, shared: &mut Shared) {
+        if let Namespace::Block(block) = self {
+            block.give_up_if_stuck(shared);
+        }
+    }
+
+    /// Returns whether commands of the namespace may wait for something that never happens.
+    pub fn may_be_stuck(&self) -> bool {
+        matches!(self, Namespace::Block(_) | Namespace::Nameless(_))
+    }
+
+    /// Returns whether it has spare blocks of its own, which can be spent.
+    pub fn has_spare_blocks(&self) -> bool {
+        matches!(self, Namespace::Block(_))
+    }
+
+    /// Dies have died, or all flash is spent.
+    pub fn flash_died(&mut self, shared: &mut Shared) {
+        if let Namespace::Block(block) = self {
+            block.flash_died(shared);
+        }
+    }
+
+    /// Report of the last mount; `None`: the media were empty, or it reports none.
+    pub fn mounted(&self) -> Option<MountReport> {
+        self.block()?.mounted()
+    }
+
+    /// It has been mounted anew after a power cut that ended `before`, whose losses it adds to the report.
+    pub fn follow(&mut self, before: Namespace, media: &Media, report: &mut MountReport) {
+        if let (Namespace::Block(block), Namespace::Block(before)) = (self, before) {
+            before.add_losses(report);
+            block.follow(*before, media);
+        }
+    }
+
     /// Returns the interface that hosts see.
     pub fn interface(&self, shared: &Shared) -> Interface {
         match self {
@@ -135,7 +235,7 @@ impl Namespace {
     /// Erased blocks that are waiting.
     pub fn free_blocks(&self) -> u32 {
         match self {
-            Namespace::Block(n) => n.translation.free_blocks(),
+            Namespace::Block(n) => n.translation().free_blocks(),
             Namespace::Chunks(n) => n.chunks.free_blocks(),
             Namespace::Nameless(n) => n.machine.engine().free_blocks(),
             Namespace::Zones(n) => n.zones.free_blocks(),
@@ -153,7 +253,7 @@ impl Namespace {
         };
         match self {
             Namespace::Block(n) => {
-                own.map(BlockId).for_each(|block| add((block, n.translation.block_view(block))));
+                own.map(BlockId).for_each(|block| add((block, n.translation().block_view(block))));
             }
             Namespace::Nameless(n) => {
                 own.map(BlockId).for_each(|block| add((block, n.machine.engine().block_view(block))));

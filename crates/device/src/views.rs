@@ -63,7 +63,7 @@ impl Device {
 
     /// Returns the content of a cache namespace; `None`: it is no cache.
     pub fn cached(&self, namespace: u16) -> Option<Cached> {
-        self.block(namespace)?.translation.cached()
+        self.block(namespace)?.translation().cached()
     }
 
     /// Returns the counters and the content of a cache namespace; empty if it is none.
@@ -72,7 +72,7 @@ impl Device {
             return Vec::new();
         };
         let (counters, evicted) =
-            (self.counters_of(namespace), block.translation.view().counters.evicted_units);
+            (self.counters_of(namespace), block.translation().view().counters.evicted_units);
         let held = u64::from(cached.clean) + u64::from(cached.dirty);
         vec![
             Figure::count(
@@ -127,7 +127,7 @@ impl Device {
     #[inline]
     pub fn prefetch(&self, namespace: u16, lba: Lba) {
         if let Some(block) = self.block(namespace) {
-            block.translation.prefetch(Soon::Lookup(Lpn(self.shared.layout.unit_of(lba.0).0)));
+            block.translation().prefetch(Soon::Lookup(Lpn(self.shared.layout.unit_of(lba.0).0)));
         }
     }
 
@@ -139,7 +139,7 @@ impl Device {
         if lba.0 >= block.capacity_sectors(&self.shared.layout) {
             return;
         }
-        let place = block.translation.peek(Lpn(self.shared.layout.unit_of(lba.0).0));
+        let place = block.translation().peek(Lpn(self.shared.layout.unit_of(lba.0).0));
         if let Located::At(ppa) = place {
             self.shared.media.touch(ppa);
         }
@@ -177,20 +177,20 @@ impl Device {
     /// Blocks of the SLC caches of these namespaces, and those of them that are not free.
     pub fn cache_use(&self, namespaces: impl IntoIterator<Item = u16>) -> (u32, u32) {
         let blocks = namespaces.into_iter().filter_map(|namespace| self.block(namespace));
-        let uses = blocks.map(|block| block.translation.view().cache);
+        let uses = blocks.map(|block| block.translation().view().cache);
         uses.fold((0, 0), |sum, cache| (sum.0 + cache.blocks, sum.1 + cache.used))
     }
 
     /// Returns the translation counters of all block namespaces, since the drive was made.
     pub fn ftl_counters(&self) -> FtlCounters {
         let mut sum = FtlCounters::default();
-        self.blocks().for_each(|block| sum.add(&block.translation.view().counters));
+        self.blocks().for_each(|block| sum.add(&block.translation().view().counters));
         sum
     }
 
     /// Returns the translation counters of a namespace, since the drive was made; zeros if it has none.
     pub fn ftl_counters_of(&self, namespace: u16) -> FtlCounters {
-        self.block(namespace).map_or_else(FtlCounters::default, |block| block.translation.view().counters)
+        self.block(namespace).map_or_else(FtlCounters::default, |block| block.translation().view().counters)
     }
 
     /// Returns the counters of a namespace, since the drive was made.
@@ -206,12 +206,12 @@ impl Device {
     /// Returns the report of the last mount, and how long its reads keep the busiest die, each at the slowest page type. The clock does not
     /// run meanwhile. `None`: the media were empty.
     pub fn last_mount(&self) -> Option<(MountReport, Nanos)> {
-        self.timed(add_up(self.blocks().filter_map(|block| block.mounted))?)
+        self.timed(add_up(self.blocks().filter_map(|block| block.mounted()))?)
     }
 
     /// As [`Device::last_mount`], of one namespace.
     pub fn last_mount_of(&self, namespace: u16) -> Option<(MountReport, Nanos)> {
-        self.timed(self.block(namespace)?.mounted?)
+        self.timed(self.block(namespace)?.mounted()?)
     }
 
     fn timed(&self, mount: MountReport) -> Option<(MountReport, Nanos)> {
@@ -283,18 +283,18 @@ impl Device {
         &self,
         namespace: u16,
     ) -> impl DoubleEndedIterator<Item = &PlacementEvent> + use<'_> {
-        self.block(namespace).into_iter().flat_map(|block| &block.placement.events)
+        self.block(namespace).into_iter().flat_map(|block| block.placement().events())
     }
 
     /// Kinds of events that a namespace keeps, a [bit](pellucid_flash::PlacementEventKind::bit) for each.
     pub fn enabled_placement_events(&self, namespace: u16) -> u8 {
-        self.block(namespace).map_or(0, |block| block.placement.enabled)
+        self.block(namespace).map_or(0, |block| block.placement().enabled())
     }
 
     /// From now on a namespace keeps events of these kinds, and no others.
     pub fn enable_placement_events(&mut self, namespace: u16, kinds: u8) {
         if let Some(block) = self.block_mut(namespace) {
-            block.placement.enabled = kinds;
+            block.placement_mut().enable(kinds);
         }
     }
 
@@ -445,7 +445,7 @@ impl Device {
     pub fn reset_counters(&mut self) {
         self.shared.reset_counters();
         for block in self.namespaces.iter_mut().filter_map(Namespace::block_mut) {
-            block.translation.set_counters(FtlCounters::default());
+            block.set_counters(FtlCounters::default());
         }
         if self.is_watched() {
             self.watch();
@@ -552,12 +552,12 @@ impl Device {
     /// Bytes of memory that the drive's state takes, by part.
     pub fn memory_bytes(&self) -> Vec<(&'static str, u64)> {
         let shared = &self.shared;
-        let views = || self.blocks().map(|block| block.translation.view());
+        let views = || self.blocks().map(|block| block.translation().view());
         vec![
             ("mapping table", views().map(|view| view.map_bytes).sum()),
             ("block tables", views().map(|view| view.memory_bytes - view.map_bytes).sum()),
             ("media", shared.media.memory_bytes()),
-            ("buffer", self.blocks().map(|block| block.buffer.memory_bytes()).sum()),
+            ("buffer", self.blocks().map(|block| block.buffer_bytes()).sum()),
             ("namespaces", self.namespaces.iter().map(Namespace::memory_bytes).sum()),
             ("commands", shared.works.memory_bytes() + shared.slices.memory_bytes()),
             ("scheduler", shared.scheduler.memory_bytes()),

@@ -11,8 +11,9 @@
 //! Invariants: a page is in `pages` if and only if a write of it waits; `ready` is empty between rounds; tickets rise from the first of
 //! a page to its last.
 
-use super::BlockNamespace;
 use super::buffer::Phase;
+use super::core::Core;
+use super::{read, write};
 use crate::shared::Shared;
 use pellucid_flash::Lpn;
 use pellucid_flash::slab::{Linked, List, NIL, Slab};
@@ -151,35 +152,33 @@ impl Behind {
     }
 }
 
-impl BlockNamespace {
-    /// A write waits until sectors that another command waits for have left.
-    pub(crate) fn fall_behind(&mut self, shared: &mut Shared, slice: u32) {
-        // As one that waits for an entry, it adds nothing to a superpage.
-        self.writes.inbound -= 1;
-        self.writes.behind.push(slice, shared.slices[slice].lpn);
-    }
+/// A write waits until sectors that another command waits for have left.
+pub(super) fn fall_behind(core: &mut Core, shared: &mut Shared, slice: u32) {
+    // As one that waits for an entry, it adds nothing to a superpage.
+    core.queue.expect_less(1);
+    core.behind.push(slice, shared.slices[slice].lpn);
+}
 
-    /// First in, first out: a write waits until `entry` has gone, which may have been in use when it was its turn to leave.
-    pub(crate) fn hurry(&mut self, shared: &mut Shared, entry: u32) {
-        let record = &mut self.buffer[entry];
-        record.wanted = true;
-        if record.dirty != 0 && record.phase == Phase::Resting {
-            self.dispatch(shared, entry);
-        }
+/// First in, first out: a write waits until `entry` has gone, which may have been in use when it was its turn to leave.
+pub(super) fn hurry(core: &mut Core, shared: &mut Shared, entry: u32) {
+    let record = &mut core.buffer[entry];
+    record.want();
+    if record.dirty() != 0 && record.phase() == Phase::Resting {
+        write::dispatch(core, shared, entry);
     }
+}
 
-    /// Resumes writes that waited behind others, as far as possible; `false`: none was woken.
-    #[inline]
-    pub(crate) fn let_behind_go_on(&mut self, shared: &mut Shared) -> bool {
-        if !self.writes.behind.begin_round() {
-            return false;
-        }
-        while let Some(slice) = self.writes.behind.next_turn() {
-            self.writes.inbound += 1;
-            self.place(shared, slice, false);
-        }
-        true
+/// Resumes writes that waited behind others, as far as possible; `false`: none was woken.
+#[inline]
+pub(super) fn let_behind_go_on(core: &mut Core, shared: &mut Shared) -> bool {
+    if !core.behind.begin_round() {
+        return false;
     }
+    while let Some(slice) = core.behind.next_turn() {
+        core.queue.expect(1);
+        read::place(core, shared, slice, false);
+    }
+    true
 }
 
 #[cfg(test)]

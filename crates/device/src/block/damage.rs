@@ -9,41 +9,32 @@
 //! The promise: a command to damaged flash ends with a status, never with wrong data, and the drive goes on as long as its good blocks hold
 //! the host's capacity and its own working space.
 
-use super::BlockNamespace;
+use super::gc;
+use super::media_side::MediaSide;
 use crate::shared::Shared;
 use pellucid_flash::Ppa;
 use pellucid_ftl::Damage;
 
-impl BlockNamespace {
-    /// A chunk of the unit at `ppa` had `bits` wrong bits: above the threshold its block is written anew in time.
-    pub(crate) fn refresh_if_due(&mut self, shared: &mut Shared, ppa: Ppa, bits: u32) {
-        let Some(threshold) = shared.config.scheduler.refresh_above else { return };
-        let block = shared.layout.block_of(ppa);
-        if bits > threshold && self.translation.damage(Damage::Weak(block)) {
-            self.pump(shared, shared.layout.die_of_block(block));
-        }
+/// A chunk of the unit at `ppa` had `bits` wrong bits: above the threshold its block is written anew in time.
+pub(super) fn refresh_if_due(side: &mut MediaSide, shared: &mut Shared, ppa: Ppa, bits: u32) {
+    let Some(threshold) = shared.config.scheduler.refresh_above else { return };
+    let block = shared.layout.block_of(ppa);
+    if bits > threshold && side.translation.damage(Damage::Weak(block)) {
+        gc::pump(side, shared, shared.layout.die_of_block(block));
     }
+}
 
-    /// The unit at `ppa` could not be read after every retry. It stays lost: a later attempt that happens to succeed would
-    /// bring back data whose overwriting has been acknowledged, and then failed for want of the rest of the unit.
-    pub(crate) fn unreadable(&mut self, shared: &mut Shared, ppa: Ppa) {
-        shared.media.mark_lost(ppa);
-        let block = shared.layout.block_of(ppa);
-        // Data lost by the store say nothing about the flash.
-        let emptied = match shared.media.was_damaged() {
-            true => self.translation.damage(Damage::Weak(block)),
-            false => self.translation.damage(Damage::Unreadable(block)),
-        };
-        if emptied {
-            self.pump(shared, shared.layout.die_of_block(block));
-        }
-    }
-
-    /// Dies have died, or all flash is spent.
-    pub fn flash_died(&mut self, shared: &mut Shared) {
-        self.bury_dead_dies(&shared.media);
-        self.erase_emptied(shared);
-        self.pump_all(shared);
-        self.continue_flush(shared);
+/// The unit at `ppa` could not be read after every retry. It stays lost: a later attempt that happens to succeed would
+/// bring back data whose overwriting has been acknowledged, and then failed for want of the rest of the unit.
+pub(super) fn unreadable(side: &mut MediaSide, shared: &mut Shared, ppa: Ppa) {
+    shared.media.mark_lost(ppa);
+    let block = shared.layout.block_of(ppa);
+    // Data lost by the store say nothing about the flash.
+    let emptied = match shared.media.was_damaged() {
+        true => side.translation.damage(Damage::Weak(block)),
+        false => side.translation.damage(Damage::Unreadable(block)),
+    };
+    if emptied {
+        gc::pump(side, shared, shared.layout.die_of_block(block));
     }
 }

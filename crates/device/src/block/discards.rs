@@ -9,7 +9,7 @@
 //! ```
 //! Invariants: reads under way are of this epoch or the last; a block that was erased meanwhile holds other data, which are left alone.
 
-use super::BlockNamespace;
+use super::media_side::MediaSide;
 use crate::shared::Shared;
 use pellucid_flash::Ppa;
 use pellucid_ftl::Outdated;
@@ -40,46 +40,44 @@ impl Discards {
     }
 }
 
-impl BlockNamespace {
-    /// Discards the copies that no read can ask for any more.
-    #[inline]
-    pub(crate) fn forget_outdated(&mut self, shared: &mut Shared) {
-        if self.note_outdated(shared) {
-            self.forget_some(shared);
-        }
+/// Discards the copies that no read can ask for any more.
+#[inline]
+pub(super) fn forget_outdated(side: &mut MediaSide, shared: &mut Shared) {
+    if note_outdated(side, shared) {
+        forget_some(side, shared);
     }
+}
 
-    /// Takes in the copies that died; whether there were any.
-    #[inline]
-    fn note_outdated(&mut self, shared: &Shared) -> bool {
-        let Some(outdated) = self.translation.take_outdated() else { return false };
-        let dead = &mut self.discards.dead[usize::from(self.discards.epoch)];
-        for (ppa, why) in outdated {
-            let erases = shared.media.erase_count(shared.layout.block_of(ppa));
-            let remains = match why {
-                Outdated::Replaced => Remains::Nothing,
-                Outdated::Trimmed => Remains::Zeros,
-            };
-            dead.push((ppa, remains, erases));
-        }
-        true
+/// Takes in the copies that died; whether there were any.
+#[inline]
+fn note_outdated(side: &mut MediaSide, shared: &Shared) -> bool {
+    let Some(outdated) = side.translation.take_outdated() else { return false };
+    let dead = &mut side.discards.dead[usize::from(side.discards.epoch)];
+    for (ppa, why) in outdated {
+        let erases = shared.media.erase_count(shared.layout.block_of(ppa));
+        let remains = match why {
+            Outdated::Replaced => Remains::Nothing,
+            Outdated::Trimmed => Remains::Zeros,
+        };
+        dead.push((ppa, remains, erases));
     }
+    true
+}
 
-    /// Discards outdated data as far as the reads under way allow; also called when memory runs short.
-    pub(crate) fn forget_some(&mut self, shared: &mut Shared) {
-        self.note_outdated(shared);
-        // With no reads at all both epochs end.
-        for _ in 0..2 {
-            let last = usize::from(1 - self.discards.epoch);
-            if self.discards.reads[last] > 0 {
-                return;
-            }
-            for (ppa, remains, erases) in self.discards.dead[last].drain(..) {
-                if shared.media.erase_count(shared.layout.block_of(ppa)) == erases {
-                    shared.media.forget(ppa, remains);
-                }
-            }
-            self.discards.epoch = last as u8;
+/// Discards outdated data as far as the reads under way allow; also called when memory runs short.
+pub(super) fn forget_some(side: &mut MediaSide, shared: &mut Shared) {
+    note_outdated(side, shared);
+    // With no reads at all both epochs end.
+    for _ in 0..2 {
+        let last = usize::from(1 - side.discards.epoch);
+        if side.discards.reads[last] > 0 {
+            return;
         }
+        for (ppa, remains, erases) in side.discards.dead[last].drain(..) {
+            if shared.media.erase_count(shared.layout.block_of(ppa)) == erases {
+                shared.media.forget(ppa, remains);
+            }
+        }
+        side.discards.epoch = last as u8;
     }
 }

@@ -6,8 +6,9 @@
 //! A copy's units are among the GC copies of its die ([`super::gc`]), which limits how many are in flight. What hosts replace meanwhile becomes
 //! a hole in the superpage.
 
-use super::BlockNamespace;
+use super::media_side::MediaSide;
 use super::superpages::SuperpageUnit;
+use super::{erases, gc, programs};
 use crate::shared::Shared;
 use pellucid_flash::{Cause, DieId, Lpn, Ppa};
 use pellucid_ftl::{Arrival, Arrived, CopyId, Move, Stream};
@@ -23,6 +24,8 @@ pub(crate) struct FixedCopies {
     moves: Vec<Move>,
     /// Lists of copies that have been placed, used again.
     lists: Vec<Vec<Option<u32>>>,
+    /// Pages of the superpage that is being planned.
+    lpns: Vec<Lpn>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,91 +60,89 @@ impl FixedCopies {
     }
 }
 
-impl BlockNamespace {
-    /// Reads the sources that were taken in.
-    pub(super) fn read_sources(&mut self, shared: &mut Shared, die: DieId, id: CopyId, cause: Cause) {
-        let mut units = self.gc.fixed.lists.pop().unwrap_or_default();
-        units.resize(self.gc.fixed.positions, None);
-        let sources = std::mem::take(&mut self.gc.fixed.sources);
-        let reading = Reading { id, cause, die, left: sources.len() as u32, units };
-        self.gc.fixed.reading.push(reading);
-        let mut moves = std::mem::take(&mut self.gc.fixed.moves);
-        let sense = shared.sense;
-        for same in sources.chunk_by(|a, b| sense.quotient(a.0.0) == sense.quotient(b.0.0)) {
-            let to = Stream::Merge(id);
-            moves.clear();
-            moves.extend(same.iter().map(|&(from, _)| Move { from, cause, to, inside: false }));
-            let head = self.gc.enter(die, &moves);
-            let mut unit = head;
-            for &(_, position) in same {
-                self.gc.fixed.of(id).units[position] = Some(unit);
-                unit = self.gc.copies[unit].next;
+/// Reads the sources that were taken in.
+pub(super) fn read_sources(side: &mut MediaSide, shared: &mut Shared, die: DieId, id: CopyId, cause: Cause) {
+    let mut units = side.fixed.lists.pop().unwrap_or_default();
+    units.resize(side.fixed.positions, None);
+    let sources = std::mem::take(&mut side.fixed.sources);
+    let reading = Reading { id, cause, die, left: sources.len() as u32, units };
+    side.fixed.reading.push(reading);
+    let mut moves = std::mem::take(&mut side.fixed.moves);
+    let sense = shared.sense;
+    for same in sources.chunk_by(|a, b| sense.quotient(a.0.0) == sense.quotient(b.0.0)) {
+        let to = Stream::Merge(id);
+        moves.clear();
+        moves.extend(same.iter().map(|&(from, _)| Move { from, cause, to, inside: false }));
+        let head = side.gc.enter(die, &moves);
+        let mut unit = head;
+        for &(_, position) in same {
+            side.fixed.of(id).units[position] = Some(unit);
+            unit = side.gc.copy(unit).next_of_sense();
+        }
+        gc::read_copies(side, shared, die, head, same.len() as u32);
+    }
+    let none = sources.is_empty();
+    (side.fixed.sources, side.fixed.moves) = (sources, moves);
+    if none {
+        place_fixed(side, shared, id);
+    }
+}
+
+/// A source has been read, or is not needed any more.
+pub(super) fn source_arrived(side: &mut MediaSide, shared: &mut Shared, id: CopyId) {
+    let reading = side.fixed.of(id);
+    reading.left -= 1;
+    if reading.left == 0 {
+        place_fixed(side, shared, id);
+    }
+}
+
+/// All sources of a fixed copy are here: its superpage is programmed.
+fn place_fixed(side: &mut MediaSide, shared: &mut Shared, id: CopyId) {
+    let at = side.fixed.reading.iter().position(|reading| reading.id == id);
+    let at = at.expect("a copy that is being read");
+    let Reading { cause, mut units, die, .. } = side.fixed.reading.swap_remove(at);
+    let mut lpns = std::mem::take(&mut side.fixed.lpns);
+    lpns.clear();
+    for held in &mut units {
+        *held = held.filter(|&unit| still_needed(side, shared, unit));
+        lpns.push(held.map_or(Lpn::NONE, |unit| side.gc.copy(unit).lpn()));
+    }
+    match side.translation.place(Stream::Merge(id), Some(die), &lpns) {
+        Err(_) => units.iter().flatten().for_each(|&unit| gc::drop_copy(side, unit)),
+        Ok(plan) => {
+            // Holes at the end are padding like any other.
+            let count = lpns.iter().rposition(|&lpn| lpn != Lpn::NONE).map_or(1, |last| last + 1);
+            side.superpages.enter(&plan, count as u32);
+            for (position, held) in units[..count].iter().enumerate() {
+                let (cause, unit) = match held {
+                    Some(unit) => (cause, SuperpageUnit::Moved(*unit)),
+                    None => (Cause::Padding, SuperpageUnit::Hole),
+                };
+                gc::count_copy(side, shared, cause);
+                side.superpages.set(plan.id, position, unit);
             }
-            self.read_copies(shared, die, head, same.len() as u32);
-        }
-        let none = sources.is_empty();
-        (self.gc.fixed.sources, self.gc.fixed.moves) = (sources, moves);
-        if none {
-            self.place_fixed(shared, id);
+            programs::issue_program(side, shared, &plan, count as u32, cause);
         }
     }
+    side.fixed.lpns = lpns;
+    units.clear();
+    side.fixed.lists.push(units);
+    erases::erase_emptied(side, shared);
+    gc::start_copies(side, shared, die);
+}
 
-    /// A source has been read, or is not needed any more.
-    pub(super) fn source_arrived(&mut self, shared: &mut Shared, id: CopyId) {
-        let reading = self.gc.fixed.of(id);
-        reading.left -= 1;
-        if reading.left == 0 {
-            self.place_fixed(shared, id);
-        }
+/// Returns whether a unit that was read must still be copied; drops it otherwise.
+fn still_needed(side: &mut MediaSide, shared: &mut Shared, unit: u32) -> bool {
+    let (moved, lpn) = (side.gc.copy(unit).moved(), side.gc.copy(unit).lpn());
+    let given_up = shared.media.is_lost(moved.from);
+    // Given up since it was read: no copy may bring it back.
+    if given_up && side.translation.arrived(&moved, Some(lpn), Arrival::Unreadable) == Arrived::Lost {
+        shared.counts(side.number()).uncorrectable_reads += 1;
     }
-
-    /// All sources of a fixed copy are here: its superpage is programmed.
-    fn place_fixed(&mut self, shared: &mut Shared, id: CopyId) {
-        let at = self.gc.fixed.reading.iter().position(|reading| reading.id == id);
-        let at = at.expect("a copy that is being read");
-        let Reading { cause, mut units, die, .. } = self.gc.fixed.reading.swap_remove(at);
-        let mut lpns = std::mem::take(&mut self.gc.lpns);
-        lpns.clear();
-        for held in &mut units {
-            *held = held.filter(|&unit| self.still_needed(shared, unit));
-            lpns.push(held.map_or(Lpn::NONE, |unit| self.gc.copies[unit].lpn));
-        }
-        match self.translation.place(Stream::Merge(id), Some(die), &lpns) {
-            Err(_) => units.iter().flatten().for_each(|&unit| self.drop_copy(unit)),
-            Ok(plan) => {
-                // Holes at the end are padding like any other.
-                let count = lpns.iter().rposition(|&lpn| lpn != Lpn::NONE).map_or(1, |last| last + 1);
-                self.superpages.enter(&plan, count as u32);
-                for (position, held) in units[..count].iter().enumerate() {
-                    let (cause, unit) = match held {
-                        Some(unit) => (cause, SuperpageUnit::Moved(*unit)),
-                        None => (Cause::Padding, SuperpageUnit::Hole),
-                    };
-                    self.count_copy(shared, cause);
-                    self.superpages.set(plan.id, position, unit);
-                }
-                self.issue_program(shared, &plan, count as u32, cause);
-            }
-        }
-        self.gc.lpns = lpns;
-        units.clear();
-        self.gc.fixed.lists.push(units);
-        self.erase_emptied(shared);
-        self.start_copies(shared, die);
+    let needed = !given_up && side.translation.is_current(moved.from, Some(lpn));
+    if !needed {
+        gc::drop_copy(side, unit);
     }
-
-    /// Returns whether a unit that was read must still be copied; drops it otherwise.
-    fn still_needed(&mut self, shared: &mut Shared, unit: u32) -> bool {
-        let (moved, lpn) = (self.gc.copies[unit].moved, self.gc.copies[unit].lpn);
-        let given_up = shared.media.is_lost(moved.from);
-        // Given up since it was read: no copy may bring it back.
-        if given_up && self.translation.arrived(&moved, Some(lpn), Arrival::Unreadable) == Arrived::Lost {
-            shared.counts(self.number).uncorrectable_reads += 1;
-        }
-        let needed = !given_up && self.translation.is_current(moved.from, Some(lpn));
-        if !needed {
-            self.drop_copy(unit);
-        }
-        needed
-    }
+    needed
 }

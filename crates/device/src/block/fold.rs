@@ -7,90 +7,74 @@
 //! ```
 //! Invariant: at most one [`Event::Idle`] is to come.
 
-use super::BlockNamespace;
+use super::media_side::MediaSide;
 use crate::events::Event;
 use crate::shared::Shared;
 use pellucid_flash::{Nanos, SimTime};
-use pellucid_ftl::{Checkpoint, Load};
+use pellucid_ftl::Checkpoint;
 
 /// Idle time after which a cache writes its table: the shortest standby timer that ATA has.
 const CHECKPOINT_AFTER: Nanos = Nanos::from_secs(5);
 
-/// Idle state of the drive, with its start.
+/// Idle time of the drive.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Idle {
+pub(super) struct Idle {
     since: Option<SimTime>,
     /// True if an event is to come.
     awaited: bool,
-    /// True if the drive has been idle for so long that the SLC cache is folded.
-    rested: bool,
 }
 
-impl BlockNamespace {
+impl Idle {
     /// Returns whether an [`Event::Idle`] of the namespace is to come.
-    pub fn awaits_idleness(&self) -> bool {
-        self.idle.awaited
+    pub fn is_awaited(&self) -> bool {
+        self.awaited
     }
 
     /// A command has come.
     #[inline]
-    pub(crate) fn end_idleness(&mut self) {
-        (self.idle.since, self.idle.rested) = (None, false);
-    }
-
-    /// Returns the drive's load beside GC.
-    #[inline]
-    pub(super) fn load(&self, shared: &Shared) -> Load {
-        match shared.active {
-            _ if self.idle.rested => Load::Rested,
-            0 => Load::Idle,
-            _ => Load::Busy,
-        }
-    }
-
-    /// How long an idle drive waits before it does something; `None`: it never does.
-    #[inline]
-    fn waits_idle(&self) -> Option<Nanos> {
-        let ftl = &self.config.ftl;
-        let checkpoints = ftl.cache.is_some_and(|cache| cache.checkpoint == Checkpoint::OnFlush);
-        ftl.slc_cache.map(|cache| cache.fold_after).or(checkpoints.then_some(CHECKPOINT_AFTER))
+    pub fn end(&mut self) {
+        self.since = None;
     }
 
     /// No command is under way: there may be something to do later.
     #[inline]
-    pub(crate) fn work_when_idle(&mut self, shared: &mut Shared) {
-        if self.idle.since.is_none()
-            && let Some(wait) = self.waits_idle()
+    pub fn begin(&mut self, side: &mut MediaSide, shared: &mut Shared) {
+        if self.since.is_none()
+            && let Some(wait) = waits_idle(side)
         {
-            self.idle.since = Some(shared.now);
-            self.await_idleness(shared, shared.now, wait);
+            self.since = Some(shared.now);
+            self.await_end(side, shared, shared.now, wait);
         }
     }
 
     /// The drive is idle since `since`.
-    fn await_idleness(&mut self, shared: &mut Shared, since: SimTime, wait: Nanos) {
-        let has_work = match self.is_cache() {
-            true => self.translation.cache().has_changed(),
-            false => self.translation.view().cache.full > 0,
+    fn await_end(&mut self, side: &mut MediaSide, shared: &mut Shared, since: SimTime, wait: Nanos) {
+        let has_work = match side.ftl().cache.is_some() {
+            true => side.translation.cache().has_changed(),
+            false => side.translation.view().cache.full > 0,
         };
-        if !self.idle.awaited && has_work {
-            self.idle.awaited = true;
-            shared.events.at(since + wait, Event::Idle(self.number.into()));
+        if !self.awaited && has_work {
+            self.awaited = true;
+            shared.events.at(since + wait, Event::Idle(side.number().into()));
         }
     }
 
-    /// The time of an idle drive has passed, unless commands have come meanwhile.
-    pub(crate) fn idle_for_long(&mut self, shared: &mut Shared) {
-        self.idle.awaited = false;
-        let (Some(since), Some(wait)) = (self.idle.since, self.waits_idle()) else { return };
-        if shared.now < since + wait {
-            return self.await_idleness(shared, since, wait);
+    /// The time of an idle drive has passed; `false`: commands have come meanwhile.
+    pub fn has_ended(&mut self, side: &mut MediaSide, shared: &mut Shared) -> bool {
+        assert!(std::mem::take(&mut self.awaited), "an idle time ended that none waited for");
+        let (Some(since), Some(wait)) = (self.since, waits_idle(side)) else { return false };
+        let passed = shared.now >= since + wait;
+        if !passed {
+            self.await_end(side, shared, since, wait);
         }
-        if self.is_cache() {
-            self.translation.cache().save_changed();
-            return self.write_map(shared);
-        }
-        self.idle.rested = true;
-        self.pump_all(shared);
+        passed
     }
+}
+
+/// How long an idle drive waits before it does something; `None`: it never does.
+#[inline]
+fn waits_idle(side: &MediaSide) -> Option<Nanos> {
+    let ftl = side.ftl();
+    let checkpoints = ftl.cache.is_some_and(|cache| cache.checkpoint == Checkpoint::OnFlush);
+    ftl.slc_cache.map(|cache| cache.fold_after).or(checkpoints.then_some(CHECKPOINT_AFTER))
 }

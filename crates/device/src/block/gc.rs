@@ -8,25 +8,42 @@
 //! One read brings the valid units that one sense has put into the page registers: those of a page, of all planes that work together.
 //! A die keeps at most `gc_parallel` superpages' worth of GC copies in flight, so that host requests are not starved.
 
-use super::fixed_copies::FixedCopies;
+use super::media_side::MediaSide;
 use super::packer::SuperpagePacker;
 use super::superpages::SuperpageUnit;
-use super::{BlockNamespace, Purpose};
+use super::{Purpose, erases, fixed_copies, metadata, programs};
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::shared::Shared;
 use pellucid_flash::slab::{Linked, List, NIL, Slab};
-use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa};
-use pellucid_ftl::{Arrival, Arrived, FtlConfig, GcJob, Isolation, Move, Operation, Reclaim, Soon, Stream};
+use pellucid_flash::{Cause, DieId, Layout, Lpn, Ppa};
+use pellucid_ftl::{Arrival, Arrived, FtlConfig, GcJob, Isolation, Move, Soon, Stream};
 use pellucid_media::ReadResult;
 
 /// A unit being moved.
 #[derive(Clone, Debug)]
 pub(super) struct GcCopy {
-    pub(super) moved: Move,
-    pub(super) lpn: Lpn,
-    pub(super) die: u32,
+    moved: Move,
+    lpn: Lpn,
+    die: u32,
     /// The next one that the same sense brings.
-    pub(super) next: u32,
+    next: u32,
+}
+
+impl GcCopy {
+    /// The move that it carries out.
+    pub fn moved(&self) -> Move {
+        self.moved
+    }
+
+    /// Its page.
+    pub fn lpn(&self) -> Lpn {
+        self.lpn
+    }
+
+    /// The next copy that the same sense brings.
+    pub fn next_of_sense(&self) -> u32 {
+        self.next
+    }
 }
 
 impl Default for GcCopy {
@@ -55,8 +72,7 @@ struct DieCopies {
 /// State that GC keeps between steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Gc {
-    pub(super) copies: Slab<GcCopy>,
-    pub(super) fixed: FixedCopies,
+    copies: Slab<GcCopy>,
     images: Vec<u8>,
     unit_images: usize,
     dies: Vec<DieCopies>,
@@ -64,7 +80,8 @@ pub(crate) struct Gc {
     moving_max: u32,
     /// Copies found no space.
     stalled: bool,
-    pub(super) lpns: Vec<Lpn>,
+    /// Pages of the superpage that is being planned.
+    lpns: Vec<Lpn>,
     /// Units that a die moves by itself.
     inside: Vec<Move>,
 }
@@ -78,7 +95,6 @@ impl Gc {
         let packer = SuperpagePacker::of_gc(apart, layout.units_per_superpage);
         Gc {
             copies: Slab::default(),
-            fixed: FixedCopies::default(),
             images: Vec::new(),
             unit_images: layout.sectors_per_unit as usize * image_bytes,
             dies: vec![DieCopies { moving: 0, reading: 0, packer }; layout.dies as usize],
@@ -93,6 +109,18 @@ impl Gc {
     pub fn content(&self, copy: u32) -> (Lpn, &[u8]) {
         let at = copy as usize * self.unit_images;
         (self.copies[copy].lpn, &self.images[at..at + self.unit_images])
+    }
+
+    /// A unit being moved.
+    #[inline]
+    pub fn copy(&self, copy: u32) -> &GcCopy {
+        &self.copies[copy]
+    }
+
+    /// Returns whether copies found no space since the last call.
+    #[inline]
+    pub fn take_stalled(&mut self) -> bool {
+        std::mem::take(&mut self.stalled)
     }
 
     #[inline]
@@ -146,359 +174,321 @@ impl Gc {
     }
 }
 
-impl BlockNamespace {
-    /// Starts GC copies in `die`, as many as may be in flight. Asked often, and most often there is nothing to do.
-    #[inline]
-    pub(crate) fn pump(&mut self, shared: &mut Shared, die: DieId) {
-        if !self.has_all_in_flight(die) {
-            self.start_and_pack(shared, die);
-        }
-        self.erase_emptied(shared);
+/// Starts GC copies in `die`, as many as may be in flight. Asked often, and most often there is nothing to do.
+#[inline]
+pub(super) fn pump(side: &mut MediaSide, shared: &mut Shared, die: DieId) {
+    if !has_all_in_flight(side, die) {
+        start_and_pack(side, shared, die);
     }
+    erases::erase_emptied(side, shared);
+}
 
-    /// Returns whether `die` can neither start a copy nor program one that was read.
-    #[inline]
-    fn has_all_in_flight(&self, die: DieId) -> bool {
-        !self.gc.may_move(die) && self.gc.die(die).packer.waiting() == 0 && !self.translation.may_reap(die)
+/// Returns whether `die` can neither start a copy nor program one that was read.
+#[inline]
+fn has_all_in_flight(side: &MediaSide, die: DieId) -> bool {
+    !side.gc.may_move(die) && side.gc.die(die).packer.waiting() == 0 && !side.translation.may_reap(die)
+}
+
+fn start_and_pack(side: &mut MediaSide, shared: &mut Shared, die: DieId) {
+    side.translation.set_now(shared.now);
+    if side.translation.may_reap(die) {
+        side.translation.reap(die);
     }
-
-    fn start_and_pack(&mut self, shared: &mut Shared, die: DieId) {
-        self.translation.set_now(shared.now);
-        if self.translation.may_reap(die) {
-            self.translation.reap(die);
-        }
-        if self.gc.may_move(die) {
-            self.start_copies(shared, die);
-        }
-        if self.gc.packer(die).waiting() > 0 {
-            let before = self.gc.die(die).moving;
-            self.pack_copies(shared, die);
-            // Overwritten copies have left, and nothing under way will ask again.
-            let copies = self.gc.die(die);
-            if copies.moving < before && copies.reading == 0 {
-                self.start_copies(shared, die);
-            }
+    if side.gc.may_move(die) {
+        start_copies(side, shared, die);
+    }
+    if side.gc.packer(die).waiting() > 0 {
+        let before = side.gc.die(die).moving;
+        pack_copies(side, shared, die);
+        // Overwritten copies have left, and nothing under way will ask again.
+        let copies = side.gc.die(die);
+        if copies.moving < before && copies.reading == 0 {
+            start_copies(side, shared, die);
         }
     }
+}
 
-    pub(super) fn start_copies(&mut self, shared: &mut Shared, die: DieId) {
-        let load = self.load(shared);
-        self.translation.set_now(shared.now);
-        while self.gc.may_move(die)
-            && let Some(job) = self.translation.next_gc(die, load)
-        {
-            match job {
-                GcJob::Move(moves) if moves[0].inside => {
-                    let mut inside = std::mem::take(&mut self.gc.inside);
-                    inside.clear();
-                    inside.extend_from_slice(moves);
-                    if !self.copy_inside(shared, die, &inside) {
-                        let head = self.gc.enter(die, &inside);
-                        self.read_copies(shared, die, head, inside.len() as u32);
-                    }
-                    self.gc.inside = inside;
+pub(super) fn start_copies(side: &mut MediaSide, shared: &mut Shared, die: DieId) {
+    let load = side.load(shared);
+    side.translation.set_now(shared.now);
+    while side.gc.may_move(die)
+        && let Some(job) = side.translation.next_gc(die, load)
+    {
+        match job {
+            GcJob::Move(moves) if moves[0].inside => {
+                let mut inside = std::mem::take(&mut side.gc.inside);
+                inside.clear();
+                inside.extend_from_slice(moves);
+                if !copy_inside(side, shared, die, &inside) {
+                    let head = side.gc.enter(die, &inside);
+                    read_copies(side, shared, die, head, inside.len() as u32);
                 }
-                GcJob::Move(moves) => {
-                    let (head, count) = (self.gc.enter(die, moves), moves.len() as u32);
-                    self.read_copies(shared, die, head, count);
-                }
-                GcJob::Copy { id, cause, sources } => {
-                    self.gc.fixed.take_in(sources);
-                    self.read_sources(shared, die, id, cause);
-                }
+                side.gc.inside = inside;
+            }
+            GcJob::Move(moves) => {
+                let (head, count) = (side.gc.enter(die, moves), moves.len() as u32);
+                read_copies(side, shared, die, head, count);
+            }
+            GcJob::Copy { id, cause, sources } => {
+                side.fixed.take_in(sources);
+                fixed_copies::read_sources(side, shared, die, id, cause);
             }
         }
     }
+}
 
-    /// The drive has nothing to do for hosts: background GC may start.
-    pub(crate) fn collect_while_idle(&mut self, shared: &mut Shared) {
-        if self.config.ftl.gc_high_blocks > self.config.ftl.gc_low_blocks {
-            self.pump_all(shared);
+/// The drive has nothing to do for hosts: background GC may start.
+pub(super) fn collect_while_idle(side: &mut MediaSide, shared: &mut Shared) {
+    if side.ftl().gc_high_blocks > side.ftl().gc_low_blocks {
+        pump_all(side, shared);
+    }
+}
+
+/// Starts what GC there is to do in every die.
+pub(super) fn pump_all(side: &mut MediaSide, shared: &mut Shared) {
+    // Asked anew by every write that finds no space: then all dies are at work as a rule.
+    if side.gc.has_all_in_flight() && !side.translation.has_emptied() && !side.translation.may_reap_any() {
+        return;
+    }
+    for die in 0..shared.layout.dies {
+        pump(side, shared, DieId(die));
+    }
+}
+
+/// Reads a unit through the controller.
+fn read_copy(side: &mut MediaSide, shared: &mut Shared, die: DieId, moved: Move) {
+    let head = side.gc.enter(die, &[moved]);
+    read_copies(side, shared, die, head, 1);
+}
+
+/// Reads what one sense brings: `head` and those behind it.
+pub(super) fn read_copies(side: &mut MediaSide, shared: &mut Shared, die: DieId, head: u32, count: u32) {
+    let Move { from: first, cause, .. } = side.gc.copies[head].moved;
+    let mut at = head;
+    while at != NIL {
+        let unit = &side.gc.copies[at];
+        if let Some(lpn) = shared.media.page_in_turn(unit.moved.from) {
+            side.translation.prefetch(Soon::Lookup(lpn));
+        }
+        at = unit.next;
+    }
+    let owner = side.owner(Purpose::Move(head));
+    let now = shared.now;
+    let op = shared
+        .scheduler
+        .ops
+        .insert_with(|| FlashOp::new(OpKind::Read, cause, owner, die.0, first, count, now));
+    shared.ask_issue(op);
+}
+
+/// Copyback: moves a whole superpage inside its die without a transfer. `false`: it cannot.
+fn copy_inside(side: &mut MediaSide, shared: &mut Shared, die: DieId, moves: &[Move]) -> bool {
+    let Move { cause, to, .. } = moves[0];
+    let mut lpns = std::mem::take(&mut side.gc.lpns);
+    lpns.clear();
+    for moved in moves {
+        let mark = shared.media.page(moved.from).filter(|_| !shared.media.is_lost(moved.from));
+        let lpn = mark.map(|mark| side.translation.named(mark));
+        lpns.extend(lpn.filter(|&lpn| side.translation.is_current(moved.from, Some(lpn))));
+    }
+    let all = lpns.len() == moves.len();
+    let plan = all.then(|| side.translation.place(to, Some(die), &lpns).ok()).flatten();
+    if let Some(plan) = &plan {
+        let count = moves.len() as u32;
+        side.gc.die_mut(die).moving += count;
+        side.superpages.enter(plan, count);
+        for (at, (&Move { from, .. }, &lpn)) in moves.iter().zip(&lpns).enumerate() {
+            side.superpages.set(plan.id, at, SuperpageUnit::Copyback { from, lpn, to });
+            count_copy(side, shared, cause);
+        }
+        programs::issue_program(side, shared, plan, count, cause);
+    }
+    side.gc.lpns = lpns;
+    plan.is_some()
+}
+
+pub(super) fn count_copy(side: &mut MediaSide, shared: &mut Shared, cause: Cause) {
+    shared.counts(side.number()).programmed_sectors[cause as usize] +=
+        u64::from(shared.layout.sectors_per_unit);
+}
+
+pub(super) fn copyback_done(
+    side: &mut MediaSide,
+    shared: &mut Shared,
+    die: DieId,
+    moved: Move,
+    lpn: Lpn,
+    ok: bool,
+) {
+    side.gc.die_mut(die).moving -= 1;
+    // After a failure the data go through the controller.
+    if !ok && side.translation.is_current(moved.from, Some(lpn)) {
+        read_copy(side, shared, die, moved);
+    }
+}
+
+/// Units of a victim are in the controller: `head` and those behind it.
+pub(super) fn copies_arrived(side: &mut MediaSide, shared: &mut Shared, op: u32, head: u32) {
+    let FlashOp { attempts, die, .. } = shared.scheduler.ops[op];
+    let (mut again, mut first, mut count) = (List::EMPTY, NIL, 0);
+    let mut at = head;
+    while at != NIL {
+        let unit = at;
+        at = side.gc.copies[unit].next;
+        if !take_copy(side, shared, unit, attempts) {
+            again.push_back(&mut side.gc.copies, unit);
+            first = if count == 0 { unit } else { first };
+            count += 1;
         }
     }
-
-    /// Starts what GC there is to do in every die.
-    pub(crate) fn pump_all(&mut self, shared: &mut Shared) {
-        // Asked anew by every write that finds no space: then all dies are at work as a rule.
-        if self.gc.has_all_in_flight() && !self.translation.has_emptied() && !self.translation.may_reap_any()
-        {
-            return;
-        }
-        for die in 0..shared.layout.dies {
-            self.pump(shared, DieId(die));
-        }
+    if count > 0 {
+        let from = side.gc.copies[first].moved.from;
+        let owner = side.owner(Purpose::Move(first));
+        let record = &mut shared.scheduler.ops[op];
+        (record.owner, record.ppa, record.units) = (owner, from, count);
+        shared.retry(op, from);
+    } else {
+        shared.tap_operation(op);
+        shared.scheduler.ops.release(op);
     }
+    pump(side, shared, DieId(die));
+}
 
-    /// Reads a unit through the controller.
-    fn read_copy(&mut self, shared: &mut Shared, die: DieId, moved: Move) {
-        let head = self.gc.enter(die, &[moved]);
-        self.read_copies(shared, die, head, 1);
-    }
-
-    /// Reads what one sense brings: `head` and those behind it.
-    pub(super) fn read_copies(&mut self, shared: &mut Shared, die: DieId, head: u32, count: u32) {
-        let Move { from: first, cause, .. } = self.gc.copies[head].moved;
-        let mut at = head;
-        while at != NIL {
-            let unit = &self.gc.copies[at];
-            if let Some(lpn) = shared.media.page_in_turn(unit.moved.from) {
-                self.translation.prefetch(Soon::Lookup(lpn));
+/// Takes in a unit that was read; `false`: it must be read again.
+fn take_copy(side: &mut MediaSide, shared: &mut Shared, copy: u32, attempts: u32) -> bool {
+    let GcCopy { moved, die, .. } = side.gc.copies[copy];
+    let named = shared.media.page(moved.from);
+    let mut arrival = Arrival::Outdated;
+    if side.translation.is_current(moved.from, named) {
+        arrival = match shared.media.read(moved.from, 0, side.gc.image_mut(copy), attempts) {
+            ReadResult::Ok { corrected_bits, .. } if named.is_some() => {
+                shared.corrected(side.number(), corrected_bits, attempts);
+                Arrival::Read
             }
-            at = unit.next;
-        }
-        let owner = self.owner(Purpose::Move(head));
-        let now = shared.now;
-        let op = shared
-            .scheduler
-            .ops
-            .insert_with(|| FlashOp::new(OpKind::Read, cause, owner, die.0, first, count, now));
-        shared.ask_issue(op);
+            _ if shared.tries_again(moved.from, attempts) => return false,
+            _ => Arrival::Unreadable,
+        };
     }
-
-    /// Copyback: moves a whole superpage inside its die without a transfer. `false`: it cannot.
-    fn copy_inside(&mut self, shared: &mut Shared, die: DieId, moves: &[Move]) -> bool {
-        let Move { cause, to, .. } = moves[0];
-        let mut lpns = std::mem::take(&mut self.gc.lpns);
-        lpns.clear();
-        for moved in moves {
-            let mark = shared.media.page(moved.from).filter(|_| !shared.media.is_lost(moved.from));
-            let lpn = mark.map(|mark| self.translation.named(mark));
-            lpns.extend(lpn.filter(|&lpn| self.translation.is_current(moved.from, Some(lpn))));
-        }
-        let all = lpns.len() == moves.len();
-        let plan = all.then(|| self.translation.place(to, Some(die), &lpns).ok()).flatten();
-        if let Some(plan) = &plan {
-            let count = moves.len() as u32;
-            self.gc.die_mut(die).moving += count;
-            self.superpages.enter(plan, count);
-            for (at, (&Move { from, .. }, &lpn)) in moves.iter().zip(&lpns).enumerate() {
-                self.superpages.set(plan.id, at, SuperpageUnit::Copyback { from, lpn, to });
-                self.count_copy(shared, cause);
+    side.gc.die_mut(DieId(die)).reading -= 1;
+    side.translation.set_now(shared.now);
+    match side.translation.arrived(&moved, named, arrival) {
+        Arrived::Keep(lpn) => {
+            side.gc.copies[copy].lpn = lpn;
+            match moved.to {
+                Stream::Merge(id) => fixed_copies::source_arrived(side, shared, id),
+                _ => _ = side.gc.packer(DieId(die)).pack(moved.to, copy),
             }
-            self.issue_program(shared, plan, count, cause);
-        }
-        self.gc.lpns = lpns;
-        plan.is_some()
-    }
-
-    pub(super) fn count_copy(&mut self, shared: &mut Shared, cause: Cause) {
-        shared.counts(self.number).programmed_sectors[cause as usize] +=
-            u64::from(shared.layout.sectors_per_unit);
-    }
-
-    pub(crate) fn copyback_done(&mut self, shared: &mut Shared, die: DieId, moved: Move, lpn: Lpn, ok: bool) {
-        self.gc.die_mut(die).moving -= 1;
-        // After a failure the data go through the controller.
-        if !ok && self.translation.is_current(moved.from, Some(lpn)) {
-            self.read_copy(shared, die, moved);
-        }
-    }
-
-    /// Units of a victim are in the controller: `head` and those behind it.
-    pub(crate) fn copies_arrived(&mut self, shared: &mut Shared, op: u32, head: u32) {
-        let FlashOp { attempts, die, .. } = shared.scheduler.ops[op];
-        let (mut again, mut first, mut count) = (List::EMPTY, NIL, 0);
-        let mut at = head;
-        while at != NIL {
-            let unit = at;
-            at = self.gc.copies[unit].next;
-            if !self.take_copy(shared, unit, attempts) {
-                again.push_back(&mut self.gc.copies, unit);
-                first = if count == 0 { unit } else { first };
-                count += 1;
-            }
-        }
-        if count > 0 {
-            let from = self.gc.copies[first].moved.from;
-            let owner = self.owner(Purpose::Move(first));
-            let record = &mut shared.scheduler.ops[op];
-            (record.owner, record.ppa, record.units) = (owner, from, count);
-            shared.retry(op, from);
-        } else {
-            shared.tap_operation(op);
-            shared.scheduler.ops.release(op);
-        }
-        self.pump(shared, DieId(die));
-    }
-
-    /// Takes in a unit that was read; `false`: it must be read again.
-    fn take_copy(&mut self, shared: &mut Shared, copy: u32, attempts: u32) -> bool {
-        let GcCopy { moved, die, .. } = self.gc.copies[copy];
-        let named = shared.media.page(moved.from);
-        let mut arrival = Arrival::Outdated;
-        if self.translation.is_current(moved.from, named) {
-            arrival = match shared.media.read(moved.from, 0, self.gc.image_mut(copy), attempts) {
-                ReadResult::Ok { corrected_bits, .. } if named.is_some() => {
-                    shared.corrected(self.number, corrected_bits, attempts);
-                    Arrival::Read
-                }
-                _ if shared.tries_again(moved.from, attempts) => return false,
-                _ => Arrival::Unreadable,
-            };
-        }
-        self.gc.die_mut(DieId(die)).reading -= 1;
-        self.translation.set_now(shared.now);
-        match self.translation.arrived(&moved, named, arrival) {
-            Arrived::Keep(lpn) => {
-                self.gc.copies[copy].lpn = lpn;
-                match moved.to {
-                    Stream::Merge(id) => self.source_arrived(shared, id),
-                    _ => _ = self.gc.packer(DieId(die)).pack(moved.to, copy),
-                }
-                return true;
-            }
-            Arrived::Metadata => self.write_map(shared),
-            Arrived::Lost => shared.counts(self.number).uncorrectable_reads += 1,
-            Arrived::Drop => {}
-        }
-        self.drop_copy(copy);
-        if let Stream::Merge(id) = moved.to {
-            self.gc.fixed.drop_source(id, copy);
-            self.source_arrived(shared, id);
-        }
-        true
-    }
-
-    pub(super) fn drop_copy(&mut self, copy: u32) {
-        let die = self.gc.copies[copy].die;
-        self.gc.copies.release(copy);
-        self.gc.die_mut(DieId(die)).moving -= 1;
-    }
-
-    /// Programs GC copies of a die: whole superpages, and the rest when nothing can come to fill it.
-    fn pack_copies(&mut self, shared: &mut Shared, die: DieId) {
-        for queue in self.gc.packer(die).fullest_first() {
-            while !self.gc.packer(die).is_empty(queue) {
-                let full = self.gc.packer(die).has_superpage(queue);
-                if (!full && !self.nothing_joins(die)) || self.gc_has_its_turns(shared, die) {
-                    break;
-                }
-                if !self.program_copies(shared, die, queue) {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Returns whether a paced die has enough programs of GC copies queued to keep it busy: one at work and one waiting. Host writes and
-    /// erases then go in between.
-    fn gc_has_its_turns(&self, shared: &Shared, die: DieId) -> bool {
-        if !self.config.ftl.gc_pacing {
-            return false;
-        }
-        let DieCopies { moving, reading, packer } = self.gc.die(die);
-        let programming = moving - reading - packer.waiting() as u32;
-        programming > shared.layout.units_per_superpage
-    }
-
-    /// Returns whether no further unit will join those that wait for a superpage: none is being read, and none will be before a superpage
-    /// leaves.
-    fn nothing_joins(&self, die: DieId) -> bool {
-        let copies = self.gc.die(die);
-        copies.reading == 0
-            && (copies.packer.waiting() >= self.gc.moving_max as usize || self.translation.gc_rests(die))
-    }
-
-    /// Programs up to a superpage of GC copies; `false`: there is no space.
-    fn program_copies(&mut self, shared: &mut Shared, die: DieId, queue: usize) -> bool {
-        let mut lpns = std::mem::take(&mut self.gc.lpns);
-        lpns.clear();
-        let mut at = 0;
-        // Overwritten since they were read: nothing to move. Given up since: no copy may bring them back.
-        while lpns.len() < shared.layout.units_per_superpage as usize {
-            let Some(copy) = self.gc.packer(die).get(queue, at) else { break };
-            let GcCopy { lpn, moved: Move { from, .. }, .. } = self.gc.copies[copy];
-            if self.translation.is_current(from, Some(lpn)) && !shared.media.is_lost(from) {
-                lpns.push(lpn);
-                at += 1;
-            } else {
-                self.gc.packer(die).remove(queue, at);
-                self.drop_copy(copy);
-            }
-        }
-        if lpns.is_empty() {
-            self.gc.lpns = lpns;
             return true;
         }
-        let plan = self.translation.place(self.gc.die(die).packer.stream(queue), Some(die), &lpns);
-        let count = lpns.len();
-        self.gc.lpns = lpns;
-        let Ok(plan) = plan else {
-            self.gc.stalled = true;
-            return false;
-        };
-        self.superpages.enter(&plan, count as u32);
-        let mut cause = Cause::Gc;
-        for i in 0..count {
-            let copy = self.gc.packer(die).take(queue).expect("counted");
-            cause = self.gc.copies[copy].moved.cause;
-            self.count_copy(shared, cause);
-            self.superpages.set(plan.id, i, SuperpageUnit::Moved(copy));
-        }
-        self.issue_program(shared, &plan, count as u32, cause);
-        true
+        Arrived::Metadata => metadata::write_map(side, shared),
+        Arrived::Lost => shared.counts(side.number()).uncorrectable_reads += 1,
+        Arrived::Drop => {}
     }
-
-    pub(crate) fn copy_programmed(&mut self, shared: &mut Shared, copy: u32, ok: bool, programmed_in: DieId) {
-        let GcCopy { moved: Move { from, to, .. }, lpn, die, .. } = self.gc.copies[copy];
-        // Translation plans fixed copies again by itself.
-        if ok || matches!(to, Stream::Merge(_)) || !self.translation.is_current(from, Some(lpn)) {
-            self.drop_copy(copy);
-        } else {
-            self.gc.copies[copy].moved.cause = Cause::Retirement;
-            self.gc.packer(DieId(die)).pack(to, copy);
-        }
-        // A copy from another die: its own die may go on.
-        if DieId(die) != programmed_in {
-            self.pump(shared, DieId(die));
-        }
+    drop_copy(side, copy);
+    if let Stream::Merge(id) = moved.to {
+        side.fixed.drop_source(id, copy);
+        fixed_copies::source_arrived(side, shared, id);
     }
+    true
+}
 
-    /// Erases, or retires, the blocks that hold nothing valid.
-    #[inline]
-    pub(crate) fn erase_emptied(&mut self, shared: &mut Shared) {
-        if self.translation.has_emptied() {
-            self.erase_all(shared);
-        }
-    }
+pub(super) fn drop_copy(side: &mut MediaSide, copy: u32) {
+    let die = side.gc.copies[copy].die;
+    side.gc.copies.release(copy);
+    side.gc.die_mut(DieId(die)).moving -= 1;
+}
 
-    fn erase_all(&mut self, shared: &mut Shared) {
-        self.translation.set_now(shared.now);
-        while let Some(job) = self.translation.next_erase() {
-            match job {
-                Reclaim::Erase(block, cause) => self.issue_erase(shared, block, cause),
-                Reclaim::Retire(block) => {
-                    shared.retire_block(block);
-                    self.read_only |= self.is_worn_out();
-                }
-                Reclaim::Evict(block) => self.read_names(shared, block),
-                Reclaim::AwaitsTrims => return self.write_map(shared),
+/// Programs GC copies of a die: whole superpages, and the rest when nothing can come to fill it.
+fn pack_copies(side: &mut MediaSide, shared: &mut Shared, die: DieId) {
+    for queue in side.gc.packer(die).fullest_first() {
+        while !side.gc.packer(die).is_empty(queue) {
+            let full = side.gc.packer(die).has_superpage(queue);
+            if (!full && !nothing_joins(side, die)) || gc_has_its_turns(side, shared, die) {
+                break;
+            }
+            if !program_copies(side, shared, die, queue) {
+                break;
             }
         }
     }
+}
 
-    fn issue_erase(&mut self, shared: &mut Shared, block: BlockId, cause: Cause) {
-        let die = shared.layout.die_of_block(block).0;
-        let (ppa, owner) = (shared.layout.ppa(block, 0), self.owner(Purpose::Erase));
-        let op = FlashOp::new(OpKind::Erase, cause, owner, die, ppa, 0, shared.now);
-        let op = shared.scheduler.ops.insert(op);
-        shared.ask_issue(op);
+/// Returns whether a paced die has enough programs of GC copies queued to keep it busy: one at work and one waiting. Host writes and
+/// erases then go in between.
+fn gc_has_its_turns(side: &MediaSide, shared: &Shared, die: DieId) -> bool {
+    if !side.ftl().gc_pacing {
+        return false;
     }
+    let DieCopies { moving, reading, packer } = side.gc.die(die);
+    let programming = moving - reading - packer.waiting() as u32;
+    programming > shared.layout.units_per_superpage
+}
 
-    /// The erase of a block has ended.
-    pub(crate) fn erase_done(&mut self, shared: &mut Shared, op: u32) {
-        let (block, cause) =
-            (shared.layout.block_of(shared.scheduler.ops[op].ppa), shared.scheduler.ops[op].cause);
-        let ok = shared.end_erase(self.number, block, cause);
-        shared.let_go(op);
-        self.translation.set_now(shared.now);
-        self.translation.ended(Operation::Erase(block), ok);
-        self.read_only |= !ok && self.is_worn_out();
-        if std::mem::take(&mut self.gc.stalled) {
-            self.pump_all(shared);
+/// Returns whether no further unit will join those that wait for a superpage: none is being read, and none will be before a superpage
+/// leaves.
+fn nothing_joins(side: &MediaSide, die: DieId) -> bool {
+    let copies = side.gc.die(die);
+    copies.reading == 0
+        && (copies.packer.waiting() >= side.gc.moving_max as usize || side.translation.gc_rests(die))
+}
+
+/// Programs up to a superpage of GC copies; `false`: there is no space.
+fn program_copies(side: &mut MediaSide, shared: &mut Shared, die: DieId, queue: usize) -> bool {
+    let mut lpns = std::mem::take(&mut side.gc.lpns);
+    lpns.clear();
+    let mut at = 0;
+    // Overwritten since they were read: nothing to move. Given up since: no copy may bring them back.
+    while lpns.len() < shared.layout.units_per_superpage as usize {
+        let Some(copy) = side.gc.packer(die).get(queue, at) else { break };
+        let GcCopy { lpn, moved: Move { from, .. }, .. } = side.gc.copies[copy];
+        if side.translation.is_current(from, Some(lpn)) && !shared.media.is_lost(from) {
+            lpns.push(lpn);
+            at += 1;
+        } else {
+            side.gc.packer(die).remove(queue, at);
+            drop_copy(side, copy);
         }
-        self.resume_stalled(shared);
-        self.pump(shared, shared.layout.die_of_block(block));
-        self.continue_flush(shared);
+    }
+    if lpns.is_empty() {
+        side.gc.lpns = lpns;
+        return true;
+    }
+    let plan = side.translation.place(side.gc.die(die).packer.stream(queue), Some(die), &lpns);
+    let count = lpns.len();
+    side.gc.lpns = lpns;
+    let Ok(plan) = plan else {
+        side.gc.stalled = true;
+        return false;
+    };
+    side.superpages.enter(&plan, count as u32);
+    let mut cause = Cause::Gc;
+    for i in 0..count {
+        let copy = side.gc.packer(die).take(queue).expect("counted");
+        cause = side.gc.copies[copy].moved.cause;
+        count_copy(side, shared, cause);
+        side.superpages.set(plan.id, i, SuperpageUnit::Moved(copy));
+    }
+    programs::issue_program(side, shared, &plan, count as u32, cause);
+    true
+}
+
+pub(super) fn copy_programmed(
+    side: &mut MediaSide,
+    shared: &mut Shared,
+    copy: u32,
+    ok: bool,
+    programmed_in: DieId,
+) {
+    let GcCopy { moved: Move { from, to, .. }, lpn, die, .. } = side.gc.copies[copy];
+    // Translation plans fixed copies again by itself.
+    if ok || matches!(to, Stream::Merge(_)) || !side.translation.is_current(from, Some(lpn)) {
+        drop_copy(side, copy);
+    } else {
+        side.gc.copies[copy].moved.cause = Cause::Retirement;
+        side.gc.packer(DieId(die)).pack(to, copy);
+    }
+    // A copy from another die: its own die may go on.
+    if DieId(die) != programmed_in {
+        pump(side, shared, DieId(die));
     }
 }

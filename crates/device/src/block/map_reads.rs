@@ -7,10 +7,11 @@
 //! ```
 //! All that wait for one page share its read. Invariant: an entry waits at most once.
 
-use super::{BlockNamespace, Purpose};
-use crate::back::scheduler::{FlashOp, OpKind};
+use super::core::Core;
+use super::{flush, read, write};
+use crate::back::scheduler::FlashOp;
 use crate::shared::Shared;
-use pellucid_flash::{Cause, Lpn, Ppa, Stage};
+use pellucid_flash::{Cause, Lpn, Stage};
 use pellucid_ftl::{Located, MapPage, Operation};
 use pellucid_media::ReadResult;
 
@@ -39,95 +40,89 @@ pub(crate) struct MapReads {
     known: Vec<Waiting>,
 }
 
-impl BlockNamespace {
-    /// The address of an entry's page is in this translation page: it waits for that, and goes on by itself.
-    pub(super) fn await_map(&mut self, shared: &mut Shared, entry: u32, page: MapPage, then: Then) {
-        let record = &mut self.buffer[entry];
-        record.mapping = true;
+/// The address of an entry's page is in this translation page: it waits for that, and goes on by itself.
+pub(super) fn await_map(core: &mut Core, shared: &mut Shared, entry: u32, page: MapPage, then: Then) {
+    let record = &mut core.buffer[entry];
+    record.await_address(true);
+    let now = shared.now;
+    for list in [record.waiting(), record.acknowledge()] {
+        list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
+    }
+    // It will join a superpage.
+    if then == Then::Leave {
+        core.queue.begin_fill();
+    }
+    core.map_reads.waiting.push(Waiting { page, entry, then });
+}
+
+/// A translation page is in the controller: what waits for it is looked up again, and then goes on.
+pub(super) fn map_page_arrived(core: &mut Core, shared: &mut Shared, op: u32, page: MapPage) {
+    let FlashOp { ppa, attempts, .. } = shared.scheduler.ops[op];
+    // One that was written anew meanwhile was in the controller for that.
+    let lpn = Lpn(core.side.user_units() + page.0);
+    let current = core.side.translation.peek(lpn) == Located::At(ppa);
+    let readable = match shared.media.read(ppa, 0, &mut [], attempts) {
+        ReadResult::Ok { corrected_bits, .. } => {
+            shared.corrected(core.side.number(), corrected_bits, attempts);
+            true
+        }
+        _ if current && shared.tries_again(ppa, attempts) => return shared.retry(op, ppa),
+        _ => !current,
+    };
+    shared.counts(core.side.number()).uncorrectable_reads += u64::from(!readable);
+    shared.tap_operation(op);
+    if shared.is_observed() {
+        tell_served(core, shared, op, page);
+    }
+    let stages = shared.scheduler.ops[op].stages;
+    shared.scheduler.ops.release(op);
+    core.side.translation.ended(Operation::Read(page), readable);
+    let mut known = std::mem::take(&mut core.map_reads.known);
+    for waiting in core.map_reads.waiting.extract_if(.., |waiting| waiting.page == page) {
+        let located = core.side.translation.lookup(core.buffer[waiting.entry].lpn());
+        debug_assert!(!matches!(located, Located::NeedsMap(_)), "its page was read");
+        known.push(waiting);
+    }
+    for Waiting { entry, then, .. } in known.drain(..) {
+        let record = &mut core.buffer[entry];
+        record.await_address(false);
         let now = shared.now;
-        for list in [record.waiting, record.acknowledge] {
-            list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
+        for list in [record.waiting(), record.acknowledge()] {
+            list.for_each(&mut shared.slices, |slice| slice.add_stages(&stages, now));
         }
-        // It will join a superpage.
-        self.writes.filling += u32::from(then == Then::Leave);
-        self.map_reads.waiting.push(Waiting { page, entry, then });
-    }
-
-    /// Reads a translation page, for look-ups or to be merged.
-    pub(super) fn read_map(&mut self, shared: &mut Shared, page: MapPage, from: Ppa, cause: Cause) {
-        let (owner, die) = (self.owner(Purpose::Map(page)), shared.layout.die_of(from).0);
-        let op = FlashOp::new(OpKind::Read, cause, owner, die, from, 1, shared.now);
-        let op = shared.scheduler.ops.insert(op);
-        shared.ask_issue(op);
-    }
-
-    /// A translation page is in the controller: what waits for it is looked up again, and then goes on.
-    pub(super) fn map_page_arrived(&mut self, shared: &mut Shared, op: u32, page: MapPage) {
-        let FlashOp { ppa, attempts, .. } = shared.scheduler.ops[op];
-        // One that was written anew meanwhile was in the controller for that.
-        let lpn = Lpn(self.user_units + page.0);
-        let current = self.translation.peek(lpn) == Located::At(ppa);
-        let readable = match shared.media.read(ppa, 0, &mut [], attempts) {
-            ReadResult::Ok { corrected_bits, .. } => {
-                shared.corrected(self.number, corrected_bits, attempts);
-                true
+        if then == Then::Leave {
+            core.queue.end_fill();
+        }
+        match then {
+            Then::Fill(cause, work) => {
+                // Entries that went on before may have moved or trimmed it.
+                let located = core.side.translation.peek(core.buffer[entry].lpn());
+                read::fill_from(core, shared, entry, located, cause, work);
             }
-            _ if current && shared.tries_again(ppa, attempts) => return shared.retry(op, ppa),
-            _ => !current,
-        };
-        shared.counts(self.number).uncorrectable_reads += u64::from(!readable);
-        shared.tap_operation(op);
-        if shared.is_observed() {
-            self.tell_served(shared, op, page);
-        }
-        let stages = shared.scheduler.ops[op].stages;
-        shared.scheduler.ops.release(op);
-        self.translation.ended(Operation::Read(page), readable);
-        let mut known = std::mem::take(&mut self.map_reads.known);
-        for waiting in self.map_reads.waiting.extract_if(.., |waiting| waiting.page == page) {
-            let located = self.translation.lookup(self.buffer[waiting.entry].lpn);
-            debug_assert!(!matches!(located, Located::NeedsMap(_)), "its page was read");
-            known.push(waiting);
-        }
-        for Waiting { entry, then, .. } in known.drain(..) {
-            let record = &mut self.buffer[entry];
-            record.mapping = false;
-            let now = shared.now;
-            for list in [record.waiting, record.acknowledge] {
-                list.for_each(&mut shared.slices, |slice| slice.add_stages(&stages, now));
-            }
-            self.writes.filling -= u32::from(then == Then::Leave);
-            match then {
-                Then::Fill(cause, work) => {
-                    // Entries that went on before may have moved or trimmed it.
-                    let located = self.translation.peek(self.buffer[entry].lpn);
-                    self.fill_from(shared, entry, located, cause, work);
-                }
-                Then::Leave => self.leave(shared, entry),
-            }
-        }
-        self.map_reads.known = known;
-        self.continue_flush(shared);
-    }
-
-    /// Tells who observes the drive what waited for a translation page.
-    #[cold]
-    fn tell_served(&self, shared: &mut Shared, op: u32, page: MapPage) {
-        for waiting in self.map_reads.waiting.iter().filter(|waiting| waiting.page == page) {
-            let record = &self.buffer[waiting.entry];
-            shared.tap_served(op, record.waiting, None);
-            let leaves = waiting.then == Then::Leave;
-            shared.tap_served(op, record.acknowledge, leaves.then(|| self.stored_at(record.lpn)));
+            Then::Leave => leave(core, shared, entry),
         }
     }
+    core.map_reads.known = known;
+    flush::continue_flush(core, shared);
+}
 
-    /// An entry whose address is known goes to the media, if it still has to.
-    fn leave(&mut self, shared: &mut Shared, entry: u32) {
-        let record = &self.buffer[entry];
-        let leaves = record.dirty != 0 && record.wanted && record.valid == shared.full;
-        match leaves && !record.is_occupied() {
-            true => self.pack_known(shared, entry),
-            false => self.settle(shared, entry),
-        }
+/// Tells who observes the drive what waited for a translation page.
+#[cold]
+fn tell_served(core: &Core, shared: &mut Shared, op: u32, page: MapPage) {
+    for waiting in core.map_reads.waiting.iter().filter(|waiting| waiting.page == page) {
+        let record = &core.buffer[waiting.entry];
+        shared.tap_served(op, record.waiting(), None);
+        let leaves = waiting.then == Then::Leave;
+        shared.tap_served(op, record.acknowledge(), leaves.then(|| core.side.stored_at(record.lpn())));
+    }
+}
+
+/// An entry whose address is known goes to the media, if it still has to.
+fn leave(core: &mut Core, shared: &mut Shared, entry: u32) {
+    let record = &core.buffer[entry];
+    let leaves = record.dirty() != 0 && record.is_wanted() && record.valid() == shared.full;
+    match leaves && !record.is_occupied() {
+        true => write::pack_known(core, shared, entry),
+        false => write::settle(core, shared, entry),
     }
 }

@@ -1,88 +1,89 @@
 //! A block namespace: buffer, translation, flushes and GC, over blocks of its own.
 //!
 //! ```text
-//!  slice ─► buffer ─► packer ─► translation places it ─► program          read, write, write_waits, packer
-//!              │  ▲                    │
-//!           flush └── fill ◄── read ◄──┴── GC: read, packed, programmed elsewhere, erased          flush, gc
+//!  slice ─► buffer ─► queue ─► translation places it ─► program             read, write, starved, behind, programs
+//!              │  ▲                   │
+//!           flush └── fill ◄── read ◄─┴── GC: read, packed, programmed elsewhere, erased          flush, gc, erases
 //! ```
-//! Each request path has its own file. Each changes the namespace and what all namespaces share
-//! ([`crate::shared::Shared`]), and nothing else.
+//!
+//! # Objects
+//!
+//! | object | owns | invariant |
+//! |---|---|---|
+//! | [`MediaSide`] | translation, read-only state, load; with it the five objects below | knows neither commands nor entries |
+//! | [`Superpages`](superpages::Superpages) | units of planned programs | a program has one unit at least, and at most a superpage of them |
+//! | [`Gc`](gc::Gc) | copies under way, by die | a die has at most `gc_parallel` superpages of them in flight |
+//! | [`FixedCopies`](fixed_copies::FixedCopies) | sources of merges of log blocks | a copy is placed once all its sources are read |
+//! | [`Discards`](discards::Discards) | reads under way, outdated copies that wait for them | reads under way are of this epoch or the last |
+//! | [`Buffer`](buffer::Buffer) | entries, their content, their order of use | a listed entry is found under its page and no other |
+//! | [`WriteQueue`](write_queue::WriteQueue) | entries packed, slices and entries that may join them | counts balance |
+//! | [`Starved`](starved::Starved) | slices that wait for an entry | slices that evict an entry stand before those that evict none |
+//! | [`Behind`](behind::Behind) | writes that wait behind others of their page | a page is there if and only if a write of it waits |
+//! | [`Flushes`](flush::Flushes) | the flush in progress, those that wait, lost data | one flush at a time |
+//! | [`MapReads`](map_reads::MapReads) | entries that wait for translation pages | an entry waits at most once |
+//! | [`Senses`](read::Senses) | the read that others of its command may join | none joins once its sense has begun |
+//! | [`Placement`] | events of placement handles | at most 1024 |
+//! | [`Idle`] | how long the drive has been idle | at most one [`Event::Idle`](crate::events::Event::Idle) is to come |
+//! | [`Preconditioner`] | GC copies that wait while the drive is being filled | none is left when filling has ended |
+//!
+//! Each object alone writes its fields. The objects from the media side to the senses make the [`Core`], which the paths use. Paths are
+//! functions without state, a module for each; those of the media side (`gc`, `fixed_copies`, `erases`, `metadata`, `discards`, `damage`) are
+//! given that side only. The [`BlockNamespace`] routes: commands, slices and flash operations to paths.
+//!
+//! A write passes `write.rs` (`cut`, `place_write`, `dispatch`) and `programs.rs` (`program_packed`, `issue_entries`, and back up `program_done`); a
+//! read passes `write.rs` (`cut`) and `read.rs` (`place_read`, `fill_from`, and back up `fill_arrived`, `end_fill`). With the session, the
+//! front end, translation, scheduler and media that makes seven files from socket to cell for either.
 
 mod behind;
-pub(crate) mod buffer;
+mod buffer;
 mod cache;
+mod core;
 mod damage;
 mod discards;
+mod erases;
 mod fixed_copies;
 mod flush;
 mod fold;
 mod gc;
 mod map_reads;
+mod media_side;
+mod metadata;
 pub(crate) mod mount;
 mod packer;
 pub(crate) mod placement;
 pub(crate) mod precondition;
+mod programs;
 mod read;
 mod starved;
 mod superpages;
+mod trim;
 mod write;
 mod write_failures;
+mod write_queue;
 mod write_waits;
 
-use crate::back::scheduler::{OpKind, Owner, Token};
-use crate::config::{DataBuffer, Guarantee};
-use crate::firmware::Task;
+use self::core::Core;
+use crate::back::scheduler::{OpKind, Token};
 use crate::shared::Shared;
-use crate::timeline::Stored;
-use buffer::Buffer;
-use discards::Discards;
-use flush::Flushes;
-use gc::Gc;
-use pellucid_flash::slab::NIL;
-use pellucid_flash::{BlockId, Command, Held, Layout, Lpn, Nanos, Opcode, Ppa, Status};
-use pellucid_ftl::{FtlConfig, Located, MapPage, MountReport, ProgramId, Translation};
-use placement::Placement;
-use starved::Starved;
-use write::Writes;
-
-/// Description of a block namespace.
-#[derive(Clone, Debug)]
-pub(crate) struct BlockConfig {
-    pub ftl: FtlConfig,
-    /// Its share of the drive's buffer.
-    pub buffer: DataBuffer,
-    /// Guarantee that it gives as a cache; `None`: it is no cache.
-    pub guarantee: Option<Guarantee>,
-}
+use fold::Idle;
+use media_side::MediaSide;
+use pellucid_flash::{
+    BlockId, CacheGeometry, Command, HandleInfo, Held, Layout, Lpn, Nanos, Opcode, PlacementGeometry, Ppa,
+    Status,
+};
+use pellucid_ftl::{FtlCounters, Located, MapPage, MountReport, ProgramId, Translation};
+use placement::{Placement, PlacementStatistics};
+use precondition::{Filler, NoRoom, Preconditioner};
 
 /// A block namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockNamespace {
-    number: u16,
-    config: BlockConfig,
-    pub translation: Translation,
-    /// Mapping units that hosts may use.
-    user_units: u32,
-    pub buffer: Buffer,
-    writes: Writes,
-    /// Units of the programs that were planned, by all who plan: writes, GC, metadata.
-    superpages: superpages::Superpages,
-    flushes: Flushes,
-    map_reads: map_reads::MapReads,
-    gc: Gc,
-    discards: Discards,
-    pub placement: Placement,
-    /// It has run out of good blocks.
-    read_only: bool,
-    idle: fold::Idle,
-    /// Slices that wait for a buffer entry.
-    starved: Starved,
-    /// The last read for a host whose sense has not begun, and its command: what else of that command lies there joins it.
-    gathering: (u32, u32),
-    /// GC copies that wait for a superpage while the drive is being filled.
-    gathered: precondition::Gathered,
+    core: Core,
+    placement: Placement,
+    idle: Idle,
+    preconditioner: Preconditioner,
     /// Report of the last mount; `None`: the media were empty.
-    pub mounted: Option<MountReport>,
+    mounted: Option<MountReport>,
 }
 
 /// Purpose of a flash operation.
@@ -127,23 +128,31 @@ impl Purpose {
     }
 }
 
+// ---- commands
+
 impl BlockNamespace {
-    #[inline]
-    fn owner(&self, purpose: Purpose) -> Owner {
-        Owner { namespace: self.number, token: purpose.token() }
+    fn side(&self) -> &MediaSide {
+        &self.core.side
     }
 
-    /// Where the data of a page wait to be programmed, for those who observe the drive.
+    /// A command has come: the drive is idle no longer, and a handle that does not exist becomes handle 0.
     #[inline]
-    fn stored_at(&self, lpn: Lpn) -> Stored {
-        (self.number, lpn.0.into())
+    pub fn command_comes(&mut self) {
+        self.idle.end();
+        self.core.side.set_rested(false);
+    }
+
+    /// Gives handle 0 to a write that names one that does not exist.
+    #[inline]
+    pub fn settle_handle(&mut self, shared: &Shared, command: &mut Command) {
+        self.placement.settle_handle(&self.core.side, shared, command);
     }
 
     /// Why a command cannot be accepted.
     #[inline]
     pub fn refuse(&self, shared: &Shared, command: &Command) -> Option<Status> {
         if self.is_cache() {
-            return self.refuse_cached(shared, command);
+            return cache::refuse(&self.core, shared, command);
         }
         let carries = match command.opcode {
             Opcode::Write => true,
@@ -158,7 +167,7 @@ impl BlockNamespace {
         if !shared.host.has_queue(command.queue) || (carries && command.data.len() != bytes) {
             return Some(Status::InvalidField);
         }
-        if let Some(status) = self.refuse_placement(command) {
+        if let Some(status) = placement::refuse(self.side(), command) {
             return Some(status);
         }
         if matches!(command.opcode, Opcode::Flush | Opcode::Report | Opcode::NextUnit) {
@@ -171,24 +180,25 @@ impl BlockNamespace {
         if end.is_none_or(|end| end > self.capacity_sectors(&shared.layout)) {
             return Some(Status::LbaOutOfRange);
         }
-        (self.read_only && command.opcode != Opcode::Read).then_some(Status::ReadOnly)
+        (self.is_read_only() && command.opcode != Opcode::Read).then_some(Status::ReadOnly)
     }
 
     /// The firmware has taken a command.
     pub fn start(&mut self, shared: &mut Shared, work: u32) {
-        if self.is_cache() && shared.works[work].command.opcode != Opcode::Flush {
-            return self.start_cached(shared, work);
-        }
+        let core = &mut self.core;
         let command = &shared.works[work].command;
+        if core.is_cache() && command.opcode != Opcode::Flush {
+            return cache::start_cached(core, shared, work);
+        }
         match command.opcode {
             Opcode::Read | Opcode::Write => {
                 let (lba, sectors) = (command.lba.0, command.sectors);
-                self.cut(shared, work, lba, sectors, false);
+                write::cut(core, shared, work, lba, sectors, false);
             }
-            Opcode::Trim | Opcode::WriteZeroes => self.start_trim(shared, work),
-            Opcode::Flush => self.start_flush(shared, work),
-            Opcode::Report => self.start_report(shared, work),
-            Opcode::NextUnit => self.start_next_unit(shared, work),
+            Opcode::Trim | Opcode::WriteZeroes => trim::start_trim(core, shared, work),
+            Opcode::Flush => flush::start_flush(core, shared, work),
+            Opcode::Report => placement::start_report(&core.side, shared, work),
+            Opcode::NextUnit => self.placement.start_next_unit(&mut core.side, shared, work),
             Opcode::Append | Opcode::Zone(_) | Opcode::Reset | Opcode::Copy => {
                 unreachable!("refused at submission")
             }
@@ -201,46 +211,44 @@ impl BlockNamespace {
         }
     }
 
-    #[inline(always)]
-    fn ask_slice(&mut self, shared: &mut Shared, slice: u32) {
-        if shared.grants(Task::Slice(slice)) {
-            self.slice_known(shared, slice);
-        }
-    }
-
-    #[inline(always)]
-    fn ask_dma(&mut self, shared: &mut Shared, slice: u32) {
-        if shared.grants(Task::Dma(slice)) {
-            self.start_dma(shared, slice);
-        }
-    }
-
     /// The firmware has looked at a slice.
     #[inline]
     pub fn slice_known(&mut self, shared: &mut Shared, slice: u32) {
-        shared.slices[slice].book(pellucid_flash::Stage::Firmware, shared.now);
-        self.place(shared, slice, false);
+        write::slice_known(&mut self.core, shared, slice);
     }
 
     /// The firmware has the data of a slice moved.
     #[inline]
     pub fn start_dma(&mut self, shared: &mut Shared, slice: u32) {
-        if shared.start_dma(slice) {
-            self.dma_done(shared, slice);
-        }
+        write::start_dma(&mut self.core, shared, slice);
     }
 
+    /// The host has, or has given, the data of a slice.
+    #[inline]
+    pub fn dma_done(&mut self, shared: &mut Shared, slice: u32) {
+        read::dma_done(&mut self.core, shared, slice);
+    }
+
+    /// The controller has moved the data of a slice; with the last one of its command it completes that by itself.
+    pub fn link_done(&mut self, shared: &mut Shared, slice: u32) {
+        read::link_done(&mut self.core, shared, slice);
+    }
+}
+
+// ---- flash operations, and what follows from them
+
+impl BlockNamespace {
     /// The array starts on an operation: the media change. For how long.
     #[inline]
     pub fn begins(&mut self, shared: &mut Shared, op: u32) -> Nanos {
         let (kind, ppa) = (shared.scheduler.ops[op].kind, shared.scheduler.ops[op].ppa);
         if kind == OpKind::Read {
-            self.gathering.0 = if self.gathering.0 == op { NIL } else { self.gathering.0 };
+            self.core.senses.begin(op);
             return shared.begin_read(op);
         }
         match Purpose::of(shared.scheduler.ops[op].owner.token) {
             Purpose::Erase => shared.begin_erase(ppa),
-            Purpose::Program(id) => self.begin_program(shared, id, ppa),
+            Purpose::Program(id) => programs::begin_program(&mut self.core, shared, id, ppa),
             Purpose::Fill(_) | Purpose::Move(_) | Purpose::Map(_) | Purpose::Names(_) => {
                 unreachable!("a program without a plan")
             }
@@ -250,16 +258,20 @@ impl BlockNamespace {
     /// The data of a read are in the controller.
     #[inline]
     pub fn arrived(&mut self, shared: &mut Shared, op: u32) {
+        let core = &mut self.core;
         match Purpose::of(shared.scheduler.ops[op].owner.token) {
             Purpose::Fill(entry) => {
                 if shared.scheduler.ops[op].units > 1 {
-                    self.part_fills(shared, op, entry);
+                    read::part_fills(core, shared, op, entry);
                 }
-                self.fill_arrived(shared, op, entry);
+                read::fill_arrived(core, shared, op, entry);
             }
-            Purpose::Move(head) => self.copies_arrived(shared, op, head),
-            Purpose::Map(page) => self.map_page_arrived(shared, op, page),
-            Purpose::Names(block) => self.names_arrived(shared, op, block),
+            Purpose::Move(head) => gc::copies_arrived(&mut core.side, shared, op, head),
+            Purpose::Map(page) => map_reads::map_page_arrived(core, shared, op, page),
+            Purpose::Names(block) => {
+                erases::names_arrived(&mut core.side, shared, op, block);
+                flush::continue_flush(core, shared);
+            }
             Purpose::Program(_) | Purpose::Erase => unreachable!("a read that serves a program"),
         }
     }
@@ -268,8 +280,8 @@ impl BlockNamespace {
     #[inline]
     pub fn ended(&mut self, shared: &mut Shared, op: u32) {
         match Purpose::of(shared.scheduler.ops[op].owner.token) {
-            Purpose::Erase => self.erase_done(shared, op),
-            Purpose::Program(id) => self.program_done(shared, op, id),
+            Purpose::Erase => programs::erase_done(&mut self.core, shared, op),
+            Purpose::Program(id) => programs::program_done(&mut self.core, shared, op, id),
             Purpose::Fill(_) | Purpose::Move(_) | Purpose::Map(_) | Purpose::Names(_) => {
                 unreachable!("a program without a plan")
             }
@@ -279,82 +291,201 @@ impl BlockNamespace {
     /// Returns whether [`BlockNamespace::go_on`] has nothing to do, as after most events.
     #[inline(always)]
     pub fn is_calm(&self, shared: &Shared) -> bool {
-        !self.flushes.is_settled()
-            && !self.writes.packer.has_stalled()
-            && (self.writes.packer.waiting() == 0 || self.writes.more_comes())
-            && !self.writes.behind.has_woken()
+        let Core { queue, flushes, behind, side, .. } = &self.core;
+        !flushes.is_settled()
+            && !queue.has_stalled()
+            && (queue.packed() == 0 || queue.more_comes())
+            && !behind.has_woken()
             && shared.active > 0
-            && self.translation.is_calm()
+            && side.translation.is_calm()
     }
 
     /// The drive has done what was to be done at once: what waits in the namespace for that goes on. `true`: something did,
     /// and all is to be asked again.
     pub fn go_on(&mut self, shared: &mut Shared) -> bool {
-        if self.flushes.take_settled() {
-            self.continue_flush(shared);
+        let core = &mut self.core;
+        if core.flushes.take_settled() {
+            flush::continue_flush(core, shared);
             return true;
         }
-        if self.writes.packer.has_stalled() && self.let_in(shared) {
+        if core.queue.has_stalled() && write_waits::let_in(core, shared) {
             return true;
         }
-        if self.translation.has_map_work() {
-            self.write_map(shared);
+        if core.side.translation.has_map_work() {
+            metadata::write_map(&mut core.side, shared);
             return true;
         }
-        self.pad_if_awaited(shared);
-        if self.let_behind_go_on(shared) {
+        write_waits::pad_if_awaited(core, shared);
+        if behind::let_behind_go_on(core, shared) {
             return true;
         }
-        if self.translation.handles().has_events() {
-            self.note_handle_events(shared);
+        if core.side.translation.handles().has_events() {
+            self.placement.note_handle_events(&mut core.side, shared);
         }
         if shared.active == 0 {
-            self.collect_while_idle(shared);
-            self.work_when_idle(shared);
+            gc::collect_while_idle(&mut core.side, shared);
+            self.idle.begin(&mut core.side, shared);
         }
         // The steps above may need mapping reads while nothing else is under way.
-        self.translation.has_map_work()
+        core.side.translation.has_map_work()
+    }
+
+    /// Writes that waited for GC go on, if it has released space; `false`: it has not.
+    pub fn let_in(&mut self, shared: &mut Shared) -> bool {
+        write_waits::let_in(&mut self.core, shared)
+    }
+
+    /// Nothing can happen any more: commands that wait for space are given up, and the namespace takes no writes.
+    pub fn give_up_if_stuck(&mut self, shared: &mut Shared) {
+        write_failures::give_up_if_stuck(&mut self.core, shared);
+    }
+
+    /// Memory runs short: outdated data are discarded as far as the reads under way allow.
+    pub fn forget_some(&mut self, shared: &mut Shared) {
+        discards::forget_some(&mut self.core.side, shared);
+    }
+
+    /// The time of an idle drive has passed, unless commands have come meanwhile.
+    pub fn idle_for_long(&mut self, shared: &mut Shared) {
+        let side = &mut self.core.side;
+        if !self.idle.has_ended(side, shared) {
+            return;
+        }
+        if self.core.is_cache() {
+            let side = &mut self.core.side;
+            side.translation.cache().save_changed();
+            return metadata::write_map(side, shared);
+        }
+        let side = &mut self.core.side;
+        side.set_rested(true);
+        gc::pump_all(side, shared);
+    }
+
+    /// Dies have died, or all flash is spent.
+    pub fn flash_died(&mut self, shared: &mut Shared) {
+        let core = &mut self.core;
+        core.side.bury_dead_dies(&shared.media);
+        erases::erase_emptied(&mut core.side, shared);
+        gc::pump_all(&mut core.side, shared);
+        flush::continue_flush(core, shared);
+    }
+
+    /// Writes one mapping unit without simulating time; `image` holds its sector images.
+    #[inline]
+    pub fn fill_unit(
+        &mut self,
+        shared: &mut Shared,
+        filler: &mut Filler,
+        lpn: Lpn,
+        image: &[u8],
+    ) -> Result<(), NoRoom> {
+        let Core { side, buffer, .. } = &mut self.core;
+        self.preconditioner.fill_unit(side, shared, buffer.count(), filler, lpn, image)
+    }
+
+    /// Programs what [`BlockNamespace::fill_unit`] still holds.
+    pub fn fill_end(&mut self, shared: &mut Shared, filler: &mut Filler) -> Result<(), NoRoom> {
+        self.preconditioner.fill_end(&mut self.core.side, shared, filler)
+    }
+}
+
+// ---- views
+
+impl BlockNamespace {
+    /// The translation, which tells what lies where.
+    #[inline]
+    pub fn translation(&self) -> &Translation {
+        &self.core.side.translation
+    }
+
+    /// Translation goes on counting from here.
+    pub fn set_counters(&mut self, counters: FtlCounters) {
+        self.core.side.translation.set_counters(counters);
+    }
+
+    /// Bytes of memory that the data buffer takes.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.core.buffer.memory_bytes()
+    }
+
+    /// Report of the last mount; `None`: the media were empty.
+    pub fn mounted(&self) -> Option<MountReport> {
+        self.mounted
+    }
+
+    /// Events of the placement handles.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// As [`BlockNamespace::placement`], to choose the kinds that are kept.
+    pub fn placement_mut(&mut self) -> &mut Placement {
+        &mut self.placement
+    }
+
+    /// Returns the placement geometry that a host sees; `None`: the namespace has one handle, which is no placement.
+    pub fn geometry(&self, layout: &Layout) -> Option<PlacementGeometry> {
+        placement::geometry(self.side(), layout)
+    }
+
+    /// State of a handle; `None` if there is no such handle.
+    pub fn handle_info(&self, layout: &Layout, handle: u16) -> Option<HandleInfo> {
+        placement::handle_info(self.side(), layout, handle)
+    }
+
+    /// Returns the bytes written, erased and read since the counters were last reset.
+    pub fn placement_statistics(&self, shared: &Shared) -> PlacementStatistics {
+        placement::statistics(self.side(), shared)
+    }
+
+    /// Returns whether the namespace is a cache.
+    pub fn is_cache(&self) -> bool {
+        self.core.is_cache()
+    }
+
+    /// Returns the cache geometry that a host sees; `None`: the namespace is no cache.
+    pub fn cache_geometry(&self, layout: &Layout) -> Option<CacheGeometry> {
+        cache::geometry(&self.core, layout)
+    }
+
+    /// Returns whether an event of an idle drive is to come.
+    pub fn awaits_idleness(&self) -> bool {
+        self.idle.is_awaited()
     }
 
     /// Returns whether data of a command wait for space in the buffer.
     pub fn awaits_room(&self) -> bool {
-        !self.starved.is_line_empty()
+        !self.core.starved.is_line_empty()
     }
 
+    /// Returns whether nothing can be written any more, for want of good blocks.
     pub fn is_read_only(&self) -> bool {
-        self.read_only
+        self.side().is_read_only()
     }
 
-    /// Returns whether too few good blocks are left for host data.
-    fn is_worn_out(&self) -> bool {
-        self.translation.view().worn_out
-    }
-
+    /// Returns the number of sectors that hosts may use.
     pub fn capacity_sectors(&self, layout: &Layout) -> u64 {
-        u64::from(self.user_units) * u64::from(layout.sectors_per_unit)
+        self.side().capacity_sectors(layout)
     }
 
     /// Where the newest programmed copy of a logical page lies.
     pub fn locate(&self, lpn: Lpn) -> Option<Ppa> {
-        let inside = lpn.0 < self.user_units;
-        match inside.then(|| self.translation.peek(lpn)) {
-            Some(Located::At(ppa)) => Some(ppa),
-            _ => None,
-        }
+        self.side().locate(lpn)
     }
 
     /// Returns whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
-        let programmed = lpn.0 < self.user_units && self.translation.peek(lpn) != Located::Zero;
-        programmed || self.buffer.find(lpn).is_some_and(|entry| self.buffer[entry].dirty != 0)
+        let Core { side, buffer, .. } = &self.core;
+        let programmed = lpn.0 < side.user_units() && side.translation.peek(lpn) != Located::Zero;
+        programmed || buffer.find(lpn).is_some_and(|entry| buffer[entry].dirty() != 0)
     }
 
     /// Returns whether a logical page holds data, and up to which page the answer is known to be the same.
     pub fn held(&self, lpn: Lpn) -> Held {
         let one = Held { holds: self.is_mapped(lpn), until: u64::from(lpn.0) + 1, looks: 1 };
-        match self.translation.untouched_until(lpn) {
+        match self.translation().untouched_until(lpn) {
             Some(until) if !one.holds => {
-                let (dirty, looks) = self.buffer.next_dirty(lpn);
+                let (dirty, looks) = self.core.buffer.next_dirty(lpn);
                 let until = dirty.map_or(until, |dirty| dirty.min(until));
                 Held { until: until.0.into(), looks, ..one }
             }
@@ -362,8 +493,9 @@ impl BlockNamespace {
         }
     }
 
+    /// Walks the invariants of all objects and panics where one is broken.
     pub fn check(&self, shared: &Shared) {
-        self.translation.check(&mount::Source::of(&shared.layout, &shared.media));
-        self.buffer.check();
+        self.translation().check(&mount::Source::of(&shared.layout, &shared.media));
+        self.core.buffer.check();
     }
 }

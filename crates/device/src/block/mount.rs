@@ -1,18 +1,14 @@
 //! A block namespace is switched on: translation is made from what the media hold, everything else is empty.
 
-use super::discards::Discards;
-use super::flush::Flushes;
-use super::gc::Gc;
-use super::placement::Placement;
-use super::superpages::Superpages;
-use super::write::Writes;
-use super::{BlockConfig, BlockNamespace, Buffer};
+use super::BlockNamespace;
+use super::buffer::Buffer;
+use super::core::{Core, CoreConfig};
+use super::media_side::MediaSide;
 use crate::build::DeviceError;
 use crate::config::DeviceConfig;
 use crate::shared::units_of_a_sense;
-use pellucid_flash::slab::NIL;
-use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa};
-use pellucid_ftl::{Caller, Damage, Durability, FtlConfig, MountReport, MountSource, Start, Translation};
+use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
+use pellucid_ftl::{Caller, Durability, FtlConfig, MountReport, MountSource, Start, Translation};
 use pellucid_media::{Health, Media};
 use std::ops::Range;
 
@@ -79,72 +75,40 @@ impl BlockNamespace {
         let sense = units_of_a_sense(&config.media, layout);
         let caller = Caller { sense, takes_outdated: media.forgets() };
         let (translation, mounted) = mount(&ftl, layout, caller, &source, worn_in, keep)?;
-        let view = translation.view();
         let image_bytes = media.image_bytes();
+        let entries = Buffer::new(&buffer, layout.sectors_per_unit, image_bytes);
+        let side = MediaSide::new(number, ftl, translation, layout, image_bytes);
+        let guarantee = config.cache_of(blocks).map(|cache| cache.guarantee);
+        let core = Core::new(CoreConfig { buffer, guarantee }, side, entries, layout.units_per_superpage);
         Ok(BlockNamespace {
-            number,
-            buffer: Buffer::new(&buffer, layout.sectors_per_unit, image_bytes),
-            writes: Writes::new(ftl.handles, layout.units_per_superpage),
-            superpages: Superpages::new(layout.units_per_superpage),
-            flushes: Flushes::default(),
-            map_reads: Default::default(),
-            gc: Gc::new(&ftl, layout, image_bytes),
-            discards: Discards::default(),
-            placement: Placement::default(),
-            user_units: view.user_units,
-            read_only: view.worn_out,
+            core,
+            placement: Default::default(),
             idle: Default::default(),
-            starved: Default::default(),
-            gathering: (NIL, NIL),
-            gathered: Default::default(),
+            preconditioner: Default::default(),
             mounted,
-            config: BlockConfig {
-                ftl,
-                buffer,
-                guarantee: config.cache_of(blocks).map(|cache| cache.guarantee),
-            },
-            translation,
         })
     }
 
-    /// Returns the number of logical pages that a power cut makes it forget, because it promises to keep none.
-    pub fn forgets_units(&self) -> u64 {
-        match self.config.ftl.durability {
+    /// Adds what a power cut takes to the report of the mount that follows: the logical pages that are forgotten, because the drive
+    /// promises to keep none, or those whose newest acknowledged data were in the buffer.
+    pub fn add_losses(&self, report: &mut MountReport) {
+        match self.side().ftl().durability {
             Durability::Volatile => {
                 // Written pages that are still in the buffer are forgotten, too.
                 let mapped = |lpn: &u32| self.is_mapped(Lpn(*lpn));
-                (0..self.user_units).filter(mapped).count() as u64
+                report.forgotten_units += (0..self.side().user_units()).filter(mapped).count() as u64;
             }
-            Durability::Journal { .. } => 0,
-        }
-    }
-
-    /// Returns the number of logical pages whose newest acknowledged data a power cut takes from the buffer. A drive that promises to keep
-    /// nothing forgets all pages; these are among them.
-    pub fn undoes_units(&self) -> u64 {
-        match self.config.ftl.durability {
-            Durability::Volatile => 0,
-            Durability::Journal { .. } => self.buffer.unsaved(),
+            Durability::Journal { .. } => report.undone_units += self.core.buffer.unsaved(),
         }
     }
 
     /// It has been mounted anew after a power cut, and goes on counting where `before` had come to.
     pub fn follow(&mut self, before: BlockNamespace, media: &Media) {
-        self.translation.set_counters(before.translation.view().counters);
+        self.set_counters(before.translation().view().counters);
         self.mounted = self.mounted.or(before.mounted);
         self.placement = before.placement;
-        self.read_only = false;
-        self.bury_dead_dies(media);
-    }
-
-    /// Translation gives up the dies that are dead, and the namespace writing if too little is left.
-    pub fn bury_dead_dies(&mut self, media: &Media) {
-        for die in (0..media.layout().dies).map(DieId) {
-            if media.is_dead(die) {
-                self.translation.damage(Damage::Dead(die));
-            }
-        }
-        self.read_only |= self.is_worn_out() || media.spent();
+        self.core.side.begin_writing();
+        self.core.side.bury_dead_dies(media);
     }
 }
 

@@ -5,7 +5,7 @@
 //! statistics. With one handle there is no placement, and both commands are refused. A write with an unknown handle goes to handle 0, as a
 //! host's data are not refused for a hint. Only events of kinds that a host has enabled before are kept; at first none is enabled.
 
-use super::BlockNamespace;
+use super::media_side::MediaSide;
 use crate::shared::Shared;
 use pellucid_flash::{
     Command, HandleInfo, Layout, Opcode, PlacementEvent, PlacementEventKind, PlacementGeometry, Status,
@@ -19,9 +19,9 @@ const EVENTS_MAX: usize = 1024;
 /// Event log of the placement handles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Placement {
-    pub events: VecDeque<PlacementEvent>,
+    events: VecDeque<PlacementEvent>,
     /// A [bit](PlacementEventKind::bit) for each kind of event that is kept.
-    pub enabled: u8,
+    enabled: u8,
 }
 
 /// Counters from which placement is judged; the write amplification is `media_bytes / host_bytes`.
@@ -41,51 +41,93 @@ pub struct PlacementStatistics {
     pub writes: u64,
 }
 
-impl BlockNamespace {
-    /// Returns the placement geometry that a host sees; `None`: the namespace has one handle, which is no placement.
-    pub fn geometry(&self, layout: &Layout) -> Option<PlacementGeometry> {
-        (self.translation.handles().count() > 1).then(|| PlacementGeometry {
-            handles: self.translation.handles().count(),
-            unit_bytes: self.translation.handles().unit() * u64::from(layout.unit_bytes),
-            persistent: self.config.ftl.isolation == Isolation::Persistent,
-        })
-    }
+/// Returns the placement geometry that a host sees; `None`: the namespace has one handle, which is no placement.
+pub(super) fn geometry(side: &MediaSide, layout: &Layout) -> Option<PlacementGeometry> {
+    let handles = side.translation.handles();
+    (handles.count() > 1).then(|| PlacementGeometry {
+        handles: handles.count(),
+        unit_bytes: handles.unit() * u64::from(layout.unit_bytes),
+        persistent: side.ftl().isolation == Isolation::Persistent,
+    })
+}
 
-    /// State of a handle; `None` if there is no such handle.
-    pub fn handle_info(&self, layout: &Layout, handle: u16) -> Option<HandleInfo> {
-        (handle < self.translation.handles().count()).then(|| HandleInfo {
-            handle,
-            remaining_sectors: self.translation.handles().remaining(handle)
-                * u64::from(layout.sectors_per_unit),
-        })
-    }
+/// State of a handle; `None` if there is no such handle.
+pub(super) fn handle_info(side: &MediaSide, layout: &Layout, handle: u16) -> Option<HandleInfo> {
+    let handles = side.translation.handles();
+    (handle < handles.count()).then(|| HandleInfo {
+        handle,
+        remaining_sectors: handles.remaining(handle) * u64::from(layout.sectors_per_unit),
+    })
+}
 
-    /// Returns the bytes written, erased and read since the counters were last reset.
-    pub fn placement_statistics(&self, shared: &Shared) -> PlacementStatistics {
-        let (counters, layout) = (shared.counters_of(self.number), &shared.layout);
-        let sector = u64::from(layout.sector_bytes);
-        let block = u64::from(layout.units_per_block) * u64::from(layout.unit_bytes);
-        PlacementStatistics {
-            host_bytes: counters.host_written_sectors * sector,
-            media_bytes: counters.programmed_sectors.iter().sum::<u64>() * sector,
-            erased_bytes: counters.erases.iter().sum::<u64>() * block,
-            read_bytes: counters.host_read_sectors * sector,
-            reads: counters.host_reads,
-            writes: counters.host_writes,
+/// Returns the bytes written, erased and read since the counters were last reset.
+pub(super) fn statistics(side: &MediaSide, shared: &Shared) -> PlacementStatistics {
+    let (counters, layout) = (shared.counters_of(side.number()), &shared.layout);
+    let sector = u64::from(layout.sector_bytes);
+    let block = u64::from(layout.units_per_block) * u64::from(layout.unit_bytes);
+    PlacementStatistics {
+        host_bytes: counters.host_written_sectors * sector,
+        media_bytes: counters.programmed_sectors.iter().sum::<u64>() * sector,
+        erased_bytes: counters.erases.iter().sum::<u64>() * block,
+        read_bytes: counters.host_read_sectors * sector,
+        reads: counters.host_reads,
+        writes: counters.host_writes,
+    }
+}
+
+/// Why a command about handles, or with one, cannot be done.
+#[inline]
+pub(super) fn refuse(side: &MediaSide, command: &Command) -> Option<Status> {
+    let handles = side.translation.handles().count();
+    match command.opcode {
+        Opcode::Report | Opcode::NextUnit if handles < 2 => Some(Status::InvalidOpcode),
+        Opcode::Report => {
+            let end = command.lba.0.checked_add(command.sectors.into());
+            end.is_none_or(|end| end > handles.into()).then_some(Status::LbaOutOfRange)
         }
+        _ => (command.handle >= handles).then_some(Status::InvalidField),
+    }
+}
+
+/// Tells a host the state of the handles that it asks for.
+pub(super) fn start_report(side: &MediaSide, shared: &mut Shared, work: u32) {
+    let command = &shared.works[work].command;
+    let (first, count) = (command.lba.0 as u16, command.sectors as u16);
+    let mut data = std::mem::take(&mut shared.works[work].command.data);
+    data.clear();
+    let infos = (first..first + count).filter_map(|handle| handle_info(side, &shared.layout, handle));
+    infos.for_each(|info| info.encode(&mut data));
+    shared.works[work].command.data = data;
+    shared.ask_complete(work);
+}
+
+impl Placement {
+    /// Events that are kept, oldest first.
+    pub fn events(&self) -> &VecDeque<PlacementEvent> {
+        &self.events
+    }
+
+    /// Kinds of events that are kept, a [bit](PlacementEventKind::bit) for each.
+    pub fn enabled(&self) -> u8 {
+        self.enabled
+    }
+
+    /// Keeps events of these kinds from now on, and no others.
+    pub fn enable(&mut self, kinds: u8) {
+        self.enabled = kinds;
     }
 
     /// Gives handle 0 to a write that names one that does not exist.
     #[inline]
-    pub fn settle_handle(&mut self, shared: &Shared, command: &mut Command) {
-        if command.handle > 0 && command.handle >= self.translation.handles().count() {
-            self.invalid_handle(shared, command);
+    pub(super) fn settle_handle(&mut self, side: &MediaSide, shared: &Shared, command: &mut Command) {
+        if command.handle > 0 && command.handle >= side.translation.handles().count() {
+            self.invalid_handle(side, shared, command);
         }
     }
 
     #[cold]
-    fn invalid_handle(&mut self, shared: &Shared, command: &mut Command) {
-        if self.translation.handles().count() < 2 {
+    fn invalid_handle(&mut self, side: &MediaSide, shared: &Shared, command: &mut Command) {
+        if side.translation.handles().count() < 2 {
             return;
         }
         let kind = PlacementEventKind::InvalidHandle;
@@ -95,52 +137,28 @@ impl BlockNamespace {
         }
     }
 
-    /// Why a command about handles, or with one, cannot be done.
-    pub(crate) fn refuse_placement(&self, command: &Command) -> Option<Status> {
-        let handles = self.translation.handles().count();
-        match command.opcode {
-            Opcode::Report | Opcode::NextUnit if handles < 2 => Some(Status::InvalidOpcode),
-            Opcode::Report => {
-                let end = command.lba.0.checked_add(command.sectors.into());
-                end.is_none_or(|end| end > handles.into()).then_some(Status::LbaOutOfRange)
-            }
-            _ => (command.handle >= handles).then_some(Status::InvalidField),
-        }
-    }
-
-    pub(crate) fn start_report(&mut self, shared: &mut Shared, work: u32) {
-        let command = &shared.works[work].command;
-        let (first, count) = (command.lba.0 as u16, command.sectors as u16);
-        let mut data = std::mem::take(&mut shared.works[work].command.data);
-        data.clear();
-        let infos = (first..first + count).filter_map(|handle| self.handle_info(&shared.layout, handle));
-        infos.for_each(|info| info.encode(&mut data));
-        shared.works[work].command.data = data;
-        shared.ask_complete(work);
-    }
-
-    pub(crate) fn start_next_unit(&mut self, shared: &mut Shared, work: u32) {
-        self.translation.next_unit(shared.works[work].command.handle);
-        self.note_handle_events(shared);
+    /// The handle of a command goes on to its next reclaim unit.
+    pub(super) fn start_next_unit(&mut self, side: &mut MediaSide, shared: &mut Shared, work: u32) {
+        side.translation.next_unit(shared.works[work].command.handle);
+        self.note_handle_events(side, shared);
         shared.ask_complete(work);
     }
 
     /// Records the handle events of translation with their time.
     #[cold]
-    pub(crate) fn note_handle_events(&mut self, shared: &mut Shared) {
-        let events: Vec<HandleEvent> = self.translation.handles_mut().take_events().collect();
-        events.into_iter().for_each(|event| self.note_event(shared, event));
+    pub(super) fn note_handle_events(&mut self, side: &mut MediaSide, shared: &Shared) {
+        side.translation.handles_mut().take_events().for_each(|event| self.note_event(shared, event));
     }
 
     fn note_event(&mut self, shared: &Shared, event: HandleEvent) {
-        if self.placement.enabled & event.kind.bit() == 0 {
+        if self.enabled & event.kind.bit() == 0 {
             return;
         }
-        if self.placement.events.len() == EVENTS_MAX {
-            self.placement.events.pop_front();
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
         }
         let HandleEvent { kind, handle, units } = event;
         let sectors = units * u64::from(shared.layout.sectors_per_unit);
-        self.placement.events.push_back(PlacementEvent { at: shared.now, kind, handle, sectors });
+        self.events.push_back(PlacementEvent { at: shared.now, kind, handle, sectors });
     }
 }

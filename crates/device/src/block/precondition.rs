@@ -9,14 +9,15 @@
 //!  a step: the units of one sense are read ─► gathered by stream ─► superpage full ─► program ─► victim empty? ─► erase
 //!  fill_end ─► GC goes on until no die needs space ─► what is gathered is padded
 //! ```
-//! The drive is written as by a host that always has writes waiting. GC gets the turns that it has at work ([`BlockNamespace::gc_turns`]), and
+//! The drive is written as by a host that always has writes waiting. GC gets the turns that it has at work ([`Preconditioner::gc_turns`]), and
 //! beyond them only what the next superpage needs. Collected up to `gc_low` after every superpage, the drive would keep more blocks free than
 //! one under load ever does; with little spare space its write amplification would then be many times that at work. At the end the drive rests,
 //! and GC has made the space that a resting drive keeps.
 //!
 //! GC copies that fill no superpage wait while more can join them, as at work. Copies without space wait for an erase in their die.
 
-use super::BlockNamespace;
+use super::discards;
+use super::media_side::MediaSide;
 use crate::config::WritePolicy;
 use crate::shared::Shared;
 use pellucid_flash::{Cause, DieId, Lpn, Ppa};
@@ -47,7 +48,7 @@ pub struct Filler {
 
 /// GC copies that have been read and wait for a superpage.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gathered {
+pub(super) struct Preconditioner {
     /// By die; of a die, by stream.
     dies: Vec<Vec<Batch>>,
     moves: Vec<Move>,
@@ -57,6 +58,10 @@ pub(crate) struct Gathered {
     for_map: bool,
     /// The die that has the next turn.
     turn: u32,
+    /// Entries of the buffer.
+    entries: u32,
+    /// Pages of the superpage that is being planned.
+    lpns: Vec<Lpn>,
 }
 
 /// Copies of one stream. Until they are programmed, the units that they were read from are valid.
@@ -67,7 +72,7 @@ struct Batch {
     images: Vec<u8>,
 }
 
-impl Gathered {
+impl Preconditioner {
     fn is_empty(&self) -> bool {
         self.dies.iter().flatten().all(|batch| batch.units.is_empty())
     }
@@ -120,25 +125,28 @@ impl Filler {
     }
 }
 
-impl BlockNamespace {
-    /// Writes one mapping unit; `image` holds its sector images.
+impl Preconditioner {
+    /// Writes one mapping unit; `image` holds its sector images. The buffer has `entries`.
     #[inline]
-    pub fn fill_unit(
+    pub(super) fn fill_unit(
         &mut self,
+        side: &mut MediaSide,
         shared: &mut Shared,
+        entries: u32,
         filler: &mut Filler,
         lpn: Lpn,
         image: &[u8],
     ) -> Result<(), NoRoom> {
         debug_assert_eq!(shared.active, 0, "preconditioning a drive at work");
-        if let Translation::LogBlock(_) = self.translation {
-            return self.fill_log(shared, filler, lpn, image);
+        self.entries = entries;
+        if let Translation::LogBlock(_) = side.translation {
+            return self.fill_log(side, shared, filler, lpn, image);
         }
         filler.lpns.push(lpn);
         filler.images.extend_from_slice(image);
         let superpage = shared.layout.units_per_superpage as usize;
         if filler.lpns.len() >= superpage.min(self.host_units_max(shared, filler)) {
-            self.fill_superpage(shared, filler)
+            self.fill_superpage(side, shared, filler)
         } else {
             Ok(())
         }
@@ -146,7 +154,7 @@ impl BlockNamespace {
 
     /// Units of host data that wait together at most: a drive that writes through gathers only what its commands bring at once.
     fn host_units_max(&self, shared: &Shared, filler: &Filler) -> usize {
-        let entries = self.buffer.count() as usize;
+        let entries = self.entries as usize;
         match shared.config.buffer.write {
             WritePolicy::WriteThrough if filler.scattered => {
                 entries.min(shared.config.host.commands_max as usize)
@@ -155,29 +163,38 @@ impl BlockNamespace {
         }
     }
 
-    /// Programs what [`BlockNamespace::fill_unit`] still holds.
-    pub fn fill_end(&mut self, shared: &mut Shared, filler: &mut Filler) -> Result<(), NoRoom> {
+    /// Programs what [`Preconditioner::fill_unit`] still holds.
+    pub(super) fn fill_end(
+        &mut self,
+        side: &mut MediaSide,
+        shared: &mut Shared,
+        filler: &mut Filler,
+    ) -> Result<(), NoRoom> {
         while let Some((&log, _)) = filler.parts.first_key_value() {
-            self.fill_superpage_of(shared, filler, log)?;
+            self.fill_superpage_of(side, shared, filler, log)?;
         }
         if !filler.lpns.is_empty() {
-            self.fill_superpage(shared, filler)?;
+            self.fill_superpage(side, shared, filler)?;
         }
         for die in (0..shared.layout.dies).map(DieId) {
-            while self.step_gc(shared, die) || self.erase_now(shared)? || self.write_map_now(shared)? {}
+            while self.step_gc(side, shared, die)
+                || self.erase_now(side, shared)?
+                || self.write_map_now(side, shared)?
+            {}
         }
-        if self.gathered.is_empty() { Ok(()) } else { Err(NoRoom) }
+        if self.is_empty() { Ok(()) } else { Err(NoRoom) }
     }
 
     /// Gathers a unit with others of its log block. As many wait as would at work; then the fullest superpage is padded.
     fn fill_log(
         &mut self,
+        side: &mut MediaSide,
         shared: &mut Shared,
         filler: &mut Filler,
         lpn: Lpn,
         image: &[u8],
     ) -> Result<(), NoRoom> {
-        let Stream::Log(log) = self.translation.stream(lpn, filler.handle) else {
+        let Stream::Log(log) = side.translation.stream(lpn, filler.handle) else {
             unreachable!("log blocks")
         };
         let (lpns, images) = filler.parts.entry(log).or_default();
@@ -185,18 +202,19 @@ impl BlockNamespace {
         images.extend_from_slice(image);
         filler.part_units += 1;
         if lpns.len() == shared.layout.units_per_superpage as usize {
-            return self.fill_superpage_of(shared, filler, log);
+            return self.fill_superpage_of(side, shared, filler, log);
         }
         if filler.part_units < self.host_units_max(shared, filler) {
             return Ok(());
         }
         let fullest = filler.parts.iter().max_by_key(|(_, (lpns, _))| lpns.len());
         let fullest = fullest.map_or(log, |(&log, _)| log);
-        self.fill_superpage_of(shared, filler, fullest)
+        self.fill_superpage_of(side, shared, filler, fullest)
     }
 
     fn fill_superpage_of(
         &mut self,
+        side: &mut MediaSide,
         shared: &mut Shared,
         filler: &mut Filler,
         log: u32,
@@ -204,12 +222,12 @@ impl BlockNamespace {
         let Some((lpns, images)) = filler.parts.remove(&log) else { return Ok(()) };
         filler.part_units -= lpns.len();
         loop {
-            let Ok(plan) = self.translation.place(Stream::Log(log), None, &lpns) else {
-                self.make_space(shared)?;
+            let Ok(plan) = side.translation.place(Stream::Log(log), None, &lpns) else {
+                self.make_space(side, shared)?;
                 continue;
             };
-            let ok = self.program_now(shared, &plan, &lpns, &images);
-            self.take_turns(shared)?;
+            let ok = program_now(side, shared, &plan, &lpns, &images);
+            self.take_turns(side, shared)?;
             if ok {
                 return Ok(());
             }
@@ -217,51 +235,50 @@ impl BlockNamespace {
     }
 
     /// Carries out a fixed copy.
-    fn copy_now(&mut self, shared: &mut Shared, die: DieId, (id, cause): (CopyId, Cause), sources: &[Ppa]) {
+    fn copy_now(
+        &mut self,
+        side: &mut MediaSide,
+        shared: &mut Shared,
+        die: DieId,
+        (id, cause): (CopyId, Cause),
+        sources: &[Ppa],
+    ) {
         let unit = shared.layout.sectors_per_unit as usize * shared.image_bytes;
-        let mut images = std::mem::take(&mut self.gathered.image);
+        let mut images = std::mem::take(&mut self.image);
         images.resize(sources.len() * unit, 0);
-        let mut lpns = std::mem::take(&mut self.writes.lpns);
+        let mut lpns = std::mem::take(&mut self.lpns);
         lpns.clear();
         for (&from, image) in sources.iter().zip(images.chunks_exact_mut(unit)) {
             let moved = Move { from, cause, to: Stream::Merge(id), inside: false };
-            let arrived = from.is_some().then(|| self.read_now(shared, &moved, image));
+            let arrived = from.is_some().then(|| read_now(side, shared, &moved, image));
             lpns.push(if let Some(Arrived::Keep(lpn)) = arrived { lpn } else { Lpn::NONE });
         }
-        if let Ok(plan) = self.translation.place(Stream::Merge(id), Some(die), &lpns) {
-            self.program_now(shared, &plan, &lpns, &images);
+        if let Ok(plan) = side.translation.place(Stream::Merge(id), Some(die), &lpns) {
+            program_now(side, shared, &plan, &lpns, &images);
         }
-        (self.writes.lpns, self.gathered.image) = (lpns, images);
+        (self.lpns, self.image) = (lpns, images);
     }
 
-    /// Reads a unit that GC wants; what becomes of it.
-    fn read_now(&mut self, shared: &mut Shared, moved: &Move, image: &mut [u8]) -> Arrived {
-        let named = shared.media.spare(moved.from).map(|spare| spare.lpn);
-        let readable = (0..=shared.config.scheduler.read_retries)
-            .any(|attempt| matches!(shared.media.read(moved.from, 0, image, attempt), ReadResult::Ok { .. }));
-        let arrival = match readable {
-            _ if !self.translation.is_current(moved.from, named) => Arrival::Outdated,
-            true => Arrival::Read,
-            false => Arrival::Unreadable,
-        };
-        self.translation.arrived(moved, named, arrival)
-    }
-
-    fn fill_superpage(&mut self, shared: &mut Shared, filler: &mut Filler) -> Result<(), NoRoom> {
-        let stream = self.translation.stream(filler.lpns[0], filler.handle);
+    fn fill_superpage(
+        &mut self,
+        side: &mut MediaSide,
+        shared: &mut Shared,
+        filler: &mut Filler,
+    ) -> Result<(), NoRoom> {
+        let stream = side.translation.stream(filler.lpns[0], filler.handle);
         loop {
             // As after an idle time, in which an SLC cache was folded.
-            self.translation.pass_cache(true);
-            let plan = self.translation.place(stream, None, &filler.lpns);
-            self.translation.pass_cache(false);
+            side.translation.pass_cache(true);
+            let plan = side.translation.place(stream, None, &filler.lpns);
+            side.translation.pass_cache(false);
             let Ok(plan) = plan else {
-                self.make_space(shared)?;
+                self.make_space(side, shared)?;
                 continue;
             };
-            let ok = self.program_now(shared, &plan, &filler.lpns, &filler.images);
-            self.translation.checkpoint();
-            self.take_turns(shared)?;
-            self.write_map_now(shared)?;
+            let ok = program_now(side, shared, &plan, &filler.lpns, &filler.images);
+            side.translation.checkpoint();
+            self.take_turns(side, shared)?;
+            self.write_map_now(side, shared)?;
             if ok {
                 break;
             }
@@ -273,12 +290,12 @@ impl BlockNamespace {
 
     /// GC behind a host superpage: the turns that dies have in its time, in one die after the other, and what can be erased. Had only the die
     /// that took the data its turns, it would make its own space, and take all data to come.
-    fn take_turns(&mut self, shared: &mut Shared) -> Result<(), NoRoom> {
+    fn take_turns(&mut self, side: &mut MediaSide, shared: &mut Shared) -> Result<(), NoRoom> {
         for _ in 0..self.gc_turns(shared) {
-            self.step_gc(shared, DieId(self.gathered.turn));
-            self.gathered.turn = (self.gathered.turn + 1) % shared.layout.dies;
+            self.step_gc(side, shared, DieId(self.turn));
+            self.turn = (self.turn + 1) % shared.layout.dies;
         }
-        self.erase_now(shared).map(|_| ())
+        self.erase_now(side, shared).map(|_| ())
     }
 
     /// Steps of GC in all dies together for each host superpage. While the host writes superpages in as many dies as it has under way, each die
@@ -286,90 +303,76 @@ impl BlockNamespace {
     fn gc_turns(&self, shared: &Shared) -> u32 {
         let under_way = match shared.config.buffer.write {
             WritePolicy::WriteThrough => shared.config.host.commands_max,
-            WritePolicy::WriteBack => self.buffer.count() / shared.layout.units_per_superpage,
+            WritePolicy::WriteBack => self.entries / shared.layout.units_per_superpage,
         };
         shared.layout.dies / under_way.clamp(1, shared.layout.dies)
     }
 
     /// There is no space for host data: GC takes steps in all dies, as they work at the same time, until there may be some.
-    fn make_space(&mut self, shared: &mut Shared) -> Result<(), NoRoom> {
+    fn make_space(&mut self, side: &mut MediaSide, shared: &mut Shared) -> Result<(), NoRoom> {
         loop {
-            let (mut went_on, mut freed) = (false, self.translation.take_released());
+            let (mut went_on, mut freed) = (false, side.translation.take_released());
             for die in (0..shared.layout.dies).map(DieId) {
-                went_on |= self.step_gc(shared, die);
-                freed |= self.erase_now(shared)?;
+                went_on |= self.step_gc(side, shared, die);
+                freed |= self.erase_now(side, shared)?;
             }
-            if freed | self.translation.take_released() {
+            if freed | side.translation.take_released() {
                 return Ok(());
             }
-            if !went_on && !self.write_map_now(shared)? {
+            if !went_on && !self.write_map_now(side, shared)? {
                 return Err(NoRoom);
             }
         }
     }
 
-    fn program_now(&mut self, shared: &mut Shared, plan: &Plan, lpns: &[Lpn], images: &[u8]) -> bool {
-        let bytes = shared.layout.sectors_per_unit as usize * shared.image_bytes;
-        debug_assert_eq!(images.len(), lpns.len() * bytes, "images of all units");
-        let images = images.chunks_exact(bytes);
-        let outcome = shared
-            .media
-            .program(plan.first, plan.sequence, lpns.iter().copied().zip(images))
-            .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
-        let ok = outcome == Outcome::Ok;
-        self.translation.ended(Operation::Program(plan.id), ok);
-        self.forget_outdated(shared);
-        ok
-    }
-
     /// A step of GC in `die`: programs copies that wait for no others, or else reads the units of one sense, or carries out a fixed copy.
     /// Returns whether there was anything to do, and space for it.
-    fn step_gc(&mut self, shared: &mut Shared, die: DieId) -> bool {
-        if self.translation.may_reap(die) {
-            self.translation.reap(die);
+    fn step_gc(&mut self, side: &mut MediaSide, shared: &mut Shared, die: DieId) -> bool {
+        if side.translation.may_reap(die) {
+            side.translation.reap(die);
         }
-        let copies_max = shared.layout.units_per_superpage * self.config.ftl.gc_parallel.max(1);
-        if self.gathered.waiting(die) >= copies_max as usize {
-            return self.program_fullest(shared, die);
+        let copies_max = shared.layout.units_per_superpage * side.ftl().gc_parallel.max(1);
+        if self.waiting(die) >= copies_max as usize {
+            return self.program_fullest(side, shared, die);
         }
         // A victim that has been read to its end is followed by another one, if there is one, at the next call.
-        let moved = self.translation.wants_gc(die, Load::Busy)
-            && (self.move_next(shared, die) || self.move_next(shared, die));
-        moved || self.program_fullest(shared, die)
+        let moved = side.translation.wants_gc(die, Load::Busy)
+            && (self.move_next(side, shared, die) || self.move_next(side, shared, die));
+        moved || self.program_fullest(side, shared, die)
     }
 
-    fn move_next(&mut self, shared: &mut Shared, die: DieId) -> bool {
-        match self.translation.next_gc(die, Load::Busy) {
+    fn move_next(&mut self, side: &mut MediaSide, shared: &mut Shared, die: DieId) -> bool {
+        match side.translation.next_gc(die, Load::Busy) {
             None => return false,
             Some(GcJob::Copy { id, cause, sources }) => {
                 let sources = sources.to_vec();
-                self.copy_now(shared, die, (id, cause), &sources);
+                self.copy_now(side, shared, die, (id, cause), &sources);
             }
             Some(GcJob::Move(moves)) => {
-                let mut list = std::mem::take(&mut self.gathered.moves);
+                let mut list = std::mem::take(&mut self.moves);
                 list.extend_from_slice(moves);
                 for moved in &list {
-                    self.gather(shared, die, moved);
+                    self.gather(side, shared, die, moved);
                 }
                 list.clear();
-                self.gathered.moves = list;
+                self.moves = list;
             }
         }
         true
     }
 
     /// Reads a unit of a victim; a superpage of them is programmed.
-    fn gather(&mut self, shared: &mut Shared, die: DieId, moved: &Move) {
-        let mut image = std::mem::take(&mut self.gathered.image);
+    fn gather(&mut self, side: &mut MediaSide, shared: &mut Shared, die: DieId, moved: &Move) {
+        let mut image = std::mem::take(&mut self.image);
         image.resize(shared.layout.sectors_per_unit as usize * shared.image_bytes, 0);
-        let arrived = self.read_now(shared, moved, &mut image);
-        self.gathered.image = image;
+        let arrived = read_now(side, shared, moved, &mut image);
+        self.image = image;
         match arrived {
             Arrived::Keep(lpn) => {
-                let batch = self.gathered.add(die, moved.to, lpn, moved.from);
+                let batch = self.add(die, moved.to, lpn, moved.from);
                 let superpage = shared.layout.units_per_superpage as usize;
-                if self.gathered.dies[die.0 as usize][batch].units.len() >= superpage {
-                    self.program_batch(shared, die, batch, false);
+                if self.dies[die.0 as usize][batch].units.len() >= superpage {
+                    self.program_batch(side, shared, die, batch, false);
                 }
             }
             // Written when its victim has been read to its end, with others.
@@ -378,26 +381,26 @@ impl BlockNamespace {
     }
 
     /// Programs a superpage of the copies of `die` that wait, padded if need be; whether there were any, and space for them.
-    fn program_fullest(&mut self, shared: &mut Shared, die: DieId) -> bool {
-        self.gathered.fullest(die).is_some_and(|batch| self.program_batch(shared, die, batch, true))
+    fn program_fullest(&mut self, side: &mut MediaSide, shared: &mut Shared, die: DieId) -> bool {
+        self.fullest(die).is_some_and(|batch| self.program_batch(side, shared, die, batch, true))
     }
 
     /// Programs the metadata that translation wants written; whether there were any.
-    fn write_map_now(&mut self, shared: &mut Shared) -> Result<bool, NoRoom> {
+    fn write_map_now(&mut self, side: &mut MediaSide, shared: &mut Shared) -> Result<bool, NoRoom> {
         let mut some = false;
-        while let Some(job) = self.translation.next_map_job() {
+        while let Some(job) = side.translation.next_map_job() {
             let (plan, units) = match job {
                 MapJob::Program { plan, units, .. } => (plan, units),
                 MapJob::Read { page, .. } => {
-                    self.translation.ended(Operation::Read(page), true);
+                    side.translation.ended(Operation::Read(page), true);
                     continue;
                 }
                 // GC comes back here when it needs space for metadata itself.
-                MapJob::NeedsSpace if self.gathered.for_map => return Ok(some),
+                MapJob::NeedsSpace if self.for_map => return Ok(some),
                 MapJob::NeedsSpace => {
-                    self.gathered.for_map = true;
-                    let made = self.make_space(shared);
-                    self.gathered.for_map = false;
+                    self.for_map = true;
+                    let made = self.make_space(side, shared);
+                    self.for_map = false;
                     made?;
                     continue;
                 }
@@ -407,12 +410,12 @@ impl BlockNamespace {
                 .program_begin(plan.first, plan.sequence)
                 .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
             for unit in 0..units {
-                let (mark, content) = self.translation.metadata(plan.id, unit);
+                let (mark, content) = side.translation.metadata(plan.id, unit);
                 shared.media.put_translation_page(Ppa(plan.first.0 + unit), mark, content);
             }
             let ok = shared.media.program_end(plan.first) == Outcome::Ok;
-            self.translation.ended(Operation::Program(plan.id), ok);
-            self.forget_outdated(shared);
+            side.translation.ended(Operation::Program(plan.id), ok);
+            discards::forget_outdated(side, shared);
             some = true;
         }
         Ok(some)
@@ -420,18 +423,25 @@ impl BlockNamespace {
 
     /// Programs a superpage of a batch of `die`, as far as it is still needed. Less than a superpage waits unless it may be padded. Returns
     /// whether the batch is smaller now.
-    fn program_batch(&mut self, shared: &mut Shared, die: DieId, batch: usize, padded: bool) -> bool {
-        let Batch { stream, units, images } = &mut self.gathered.dies[die.0 as usize][batch];
+    fn program_batch(
+        &mut self,
+        side: &mut MediaSide,
+        shared: &mut Shared,
+        die: DieId,
+        batch: usize,
+        padded: bool,
+    ) -> bool {
+        let Batch { stream, units, images } = &mut self.dies[die.0 as usize][batch];
         let (stream, mut units, mut images) = (*stream, std::mem::take(units), std::mem::take(images));
         let before = units.len();
         let bytes = shared.layout.sectors_per_unit as usize * shared.image_bytes;
-        let mut lpns = std::mem::take(&mut self.writes.lpns);
+        let mut lpns = std::mem::take(&mut self.lpns);
         loop {
             // Overwritten since they were read: nothing to move.
             let mut kept = 0;
             for at in 0..units.len() {
                 let (lpn, from) = units[at];
-                if self.translation.is_current(from, Some(lpn)) {
+                if side.translation.is_current(from, Some(lpn)) {
                     if kept < at {
                         images.copy_within(at * bytes..(at + 1) * bytes, kept * bytes);
                         units[kept] = units[at];
@@ -447,8 +457,8 @@ impl BlockNamespace {
             }
             lpns.clear();
             lpns.extend(units[..count].iter().map(|&(lpn, _)| lpn));
-            let Ok(plan) = self.translation.place(stream, Some(die), &lpns) else { break };
-            if self.program_now(shared, &plan, &lpns, &images[..count * bytes]) {
+            let Ok(plan) = side.translation.place(stream, Some(die), &lpns) else { break };
+            if program_now(side, shared, &plan, &lpns, &images[..count * bytes]) {
                 if count == units.len() {
                     units.clear();
                     images.clear();
@@ -459,16 +469,16 @@ impl BlockNamespace {
                 break;
             }
         }
-        self.writes.lpns = lpns;
+        self.lpns = lpns;
         let smaller = units.len() < before;
-        self.gathered.dies[die.0 as usize][batch] = Batch { stream, units, images };
+        self.dies[die.0 as usize][batch] = Batch { stream, units, images };
         smaller
     }
 
     /// Erases what can be erased; whether there was anything.
-    fn erase_now(&mut self, shared: &mut Shared) -> Result<bool, NoRoom> {
+    fn erase_now(&mut self, side: &mut MediaSide, shared: &mut Shared) -> Result<bool, NoRoom> {
         let mut some = false;
-        while let Some(job) = self.translation.next_erase() {
+        while let Some(job) = side.translation.next_erase() {
             match job {
                 Reclaim::Erase(block, _) => {
                     shared
@@ -476,15 +486,42 @@ impl BlockNamespace {
                         .erase_begin(block)
                         .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
                     let ok = shared.media.erase_end(block) == Outcome::Ok;
-                    self.translation.ended(Operation::Erase(block), ok);
+                    side.translation.ended(Operation::Erase(block), ok);
                 }
                 Reclaim::Retire(block) => shared.media.retire(block),
                 Reclaim::Evict(_) => unreachable!("caches are not preconditioned"),
-                Reclaim::AwaitsTrims if self.write_map_now(shared)? => {}
+                Reclaim::AwaitsTrims if self.write_map_now(side, shared)? => {}
                 Reclaim::AwaitsTrims => break,
             }
             some = true;
         }
         Ok(some)
     }
+}
+
+/// Reads a unit that GC wants; what becomes of it.
+fn read_now(side: &mut MediaSide, shared: &mut Shared, moved: &Move, image: &mut [u8]) -> Arrived {
+    let named = shared.media.spare(moved.from).map(|spare| spare.lpn);
+    let readable = (0..=shared.config.scheduler.read_retries)
+        .any(|attempt| matches!(shared.media.read(moved.from, 0, image, attempt), ReadResult::Ok { .. }));
+    let arrival = match readable {
+        _ if !side.translation.is_current(moved.from, named) => Arrival::Outdated,
+        true => Arrival::Read,
+        false => Arrival::Unreadable,
+    };
+    side.translation.arrived(moved, named, arrival)
+}
+
+fn program_now(side: &mut MediaSide, shared: &mut Shared, plan: &Plan, lpns: &[Lpn], images: &[u8]) -> bool {
+    let bytes = shared.layout.sectors_per_unit as usize * shared.image_bytes;
+    debug_assert_eq!(images.len(), lpns.len() * bytes, "images of all units");
+    let images = images.chunks_exact(bytes);
+    let outcome = shared
+        .media
+        .program(plan.first, plan.sequence, lpns.iter().copied().zip(images))
+        .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
+    let ok = outcome == Outcome::Ok;
+    side.translation.ended(Operation::Program(plan.id), ok);
+    discards::forget_outdated(side, shared);
+    ok
 }

@@ -10,7 +10,8 @@
 //! Invariants of [`Starved`]: slices that evict an entry stand before those that evict none; the slices that evict one entry are
 //! chained in the order in which they stand in the line. So every step costs the same, however many wait.
 
-use super::BlockNamespace;
+use super::core::Core;
+use super::{read, write};
 use crate::shared::Shared;
 use pellucid_flash::StageTimes;
 use pellucid_flash::slab::{NIL, Slab};
@@ -29,6 +30,10 @@ pub(super) struct Starved {
     evictors: Vec<Ends>,
     /// Reads that wait for an entry of their own.
     reads: VecDeque<u32>,
+    /// Stages of programs that made entries clean while slices waited for entries, not yet shared out among these. Where an
+    /// entry goes to the slice that has waited longest, not to the one that it was written out for, their times do not match one
+    /// by one.
+    cleaning: StageTimes,
 }
 
 /// Both ends of a list of waiters.
@@ -171,6 +176,27 @@ impl Starved {
         self.reads.pop_front()
     }
 
+    /// A program has made an entry clean.
+    #[inline]
+    pub fn note_cleaned(&mut self, stages: &StageTimes) {
+        match self.is_line_empty() {
+            true => self.end_cleaning(),
+            false => self.cleaning.add_all(stages),
+        }
+    }
+
+    /// The remaining time of the programs is no slice's wait.
+    #[inline]
+    pub fn end_cleaning(&mut self) {
+        self.cleaning = StageTimes::default();
+    }
+
+    /// Stages of programs that a slice which gets its entry has waited for.
+    #[inline]
+    pub fn cleaning(&mut self) -> &mut StageTimes {
+        &mut self.cleaning
+    }
+
     fn all_decided(&self) -> bool {
         self.waiting == 0 || self.undecided == NIL
     }
@@ -189,108 +215,111 @@ impl Starved {
     }
 }
 
-impl BlockNamespace {
-    /// Returns whether a slice waits for an entry of its own: reads do if entries are set aside for them.
-    #[inline]
-    pub(super) fn waits_apart(&self, write: bool) -> bool {
-        !write && self.config.buffer.read_entries > 0
-    }
+/// Returns whether a slice waits for an entry of its own: reads do if entries are set aside for them.
+#[inline]
+pub(super) fn waits_apart(core: &Core, write: bool) -> bool {
+    !write && core.config().buffer.read_entries > 0
+}
 
-    /// Returns whether no slice waits for the entries that a slice would take.
-    #[inline]
-    pub(super) fn is_line_empty(&self, write: bool) -> bool {
-        if self.waits_apart(write) { self.starved.has_no_reads() } else { self.starved.is_line_empty() }
-    }
+/// Returns whether no slice waits for the entries that a slice would take.
+#[inline]
+pub(super) fn is_line_empty(core: &Core, write: bool) -> bool {
+    if waits_apart(core, write) { core.starved.has_no_reads() } else { core.starved.is_line_empty() }
+}
 
-    /// Makes sure that an entry is vacant, at the cost of the least recently used clean one.
-    #[inline]
-    pub(crate) fn make_vacancy(&mut self) -> bool {
-        self.buffer.has_vacant() || self.vacate_oldest()
-    }
+/// Makes sure that an entry is vacant, at the cost of the least recently used clean one.
+#[inline]
+pub(super) fn make_vacancy(core: &mut Core) -> bool {
+    core.buffer.has_vacant() || vacate_oldest(core)
+}
 
-    fn vacate_oldest(&mut self) -> bool {
-        // Where dirty entries leave some to others, what is clean need not wait until they are older.
-        let apart = self.config.buffer.read_entries > 0;
-        match if apart { self.buffer.oldest_clean() } else { self.buffer.oldest() } {
-            Some(oldest) if self.buffer[oldest].dirty == 0 => {
-                self.buffer.vacate(oldest);
+fn vacate_oldest(core: &mut Core) -> bool {
+    // Where dirty entries leave some to others, what is clean need not wait until they are older.
+    let apart = core.config().buffer.read_entries > 0;
+    match if apart { core.buffer.oldest_clean() } else { core.buffer.oldest() } {
+        Some(oldest) if core.buffer[oldest].dirty() == 0 => {
+            core.buffer.vacate(oldest);
+            true
+        }
+        // Dirty entries can no longer leave: clean ones must do.
+        Some(_) if core.side.is_read_only() => match core.buffer.oldest_clean() {
+            Some(clean) => {
+                core.buffer.vacate(clean);
                 true
             }
-            // Dirty entries can no longer leave: clean ones must do.
-            Some(_) if self.read_only => match self.buffer.oldest_clean() {
-                Some(clean) => {
-                    self.buffer.vacate(clean);
-                    true
-                }
-                None => false,
-            },
-            _ => false,
-        }
+            None => false,
+        },
+        _ => false,
     }
+}
 
-    /// The slice waits for an entry, first come, first served.
-    pub(super) fn starve(&mut self, shared: &mut Shared, slice: u32, write: bool) {
-        if self.waits_apart(write) {
-            return self.starved.push_read(slice);
-        }
-        self.starved.push(slice);
-        // It adds nothing to a superpage until it has an entry.
-        self.writes.inbound -= u32::from(write);
-        self.dispatch_for_space(shared);
+/// The slice waits for an entry, first come, first served.
+pub(super) fn starve(core: &mut Core, shared: &mut Shared, slice: u32, write: bool) {
+    if waits_apart(core, write) {
+        return core.starved.push_read(slice);
     }
+    core.starved.push(slice);
+    // It adds nothing to a superpage until it has an entry.
+    core.queue.expect_less(u32::from(write));
+    dispatch_for_space(core, shared);
+}
 
-    /// Returns whether the first of the line may take a vacant entry. A drive that stores no more refuses writes in their turn.
-    fn serves_starved(&self) -> bool {
-        self.read_only || !self.waits_apart(false) || !self.buffer.writes_are_full()
-    }
+/// Returns whether the first of the line may take a vacant entry. A drive that stores no more refuses writes in their turn.
+fn serves_starved(core: &Core) -> bool {
+    core.side.is_read_only() || !waits_apart(core, false) || !core.buffer.writes_are_full()
+}
 
-    /// Entries became vacant or clean: waiting slices get them.
-    pub(crate) fn feed_starved(&mut self, shared: &mut Shared) {
-        while !self.starved.has_no_reads() && self.make_vacancy() {
-            let slice = self.starved.pop_read().expect("not empty");
-            self.place(shared, slice, true);
-        }
-        while !self.starved.is_line_empty() && self.serves_starved() && self.make_vacancy() {
-            let slice = self.starved.pop().expect("not empty");
-            self.writes.inbound += u32::from(shared.is_write(slice));
-            self.place(shared, slice, true);
-        }
-        if self.starved.is_line_empty() {
-            // The remaining time of the programs is no slice's wait.
-            self.writes.cleaning = Default::default();
-        } else {
-            self.dispatch_for_space(shared);
-        }
+/// Entries became vacant or clean: waiting slices get them.
+pub(super) fn feed_starved(core: &mut Core, shared: &mut Shared) {
+    while !core.starved.has_no_reads() && make_vacancy(core) {
+        let slice = core.starved.pop_read().expect("not empty");
+        read::place(core, shared, slice, true);
     }
+    while !core.starved.is_line_empty() && serves_starved(core) && make_vacancy(core) {
+        let slice = core.starved.pop().expect("not empty");
+        core.queue.expect(u32::from(shared.is_write(slice)));
+        read::place(core, shared, slice, true);
+    }
+    if core.starved.is_line_empty() {
+        // The remaining time of the programs is no slice's wait.
+        core.starved.end_cleaning();
+    } else {
+        dispatch_for_space(core, shared);
+    }
+}
 
-    /// Slices wait for entries: dispatches dirty ones until enough are in programs. Those that only wait for a superpage do
-    /// not count, so a superpage that can be filled is not padded.
-    pub(crate) fn dispatch_for_space(&mut self, shared: &mut Shared) {
-        let wanted = self.starved.waiting().next_multiple_of(shared.layout.units_per_superpage);
-        let evicts_for_one = self.evicts_for_one(shared);
-        while self.writes.programming() + self.writes.filling < wanted {
-            let Some(entry) = self.buffer.oldest_dirty() else { return };
-            if evicts_for_one {
-                self.starved.evict(entry);
-            }
-            self.dispatch(shared, entry);
+/// Slices wait for entries: dispatches dirty ones until enough are in programs. Those that only wait for a superpage do
+/// not count, so a superpage that can be filled is not padded.
+pub(super) fn dispatch_for_space(core: &mut Core, shared: &mut Shared) {
+    let wanted = core.starved.waiting().next_multiple_of(shared.layout.units_per_superpage);
+    let evicts_for_one = evicts_for_one(core, shared);
+    while core.queue.on_the_way() < wanted {
+        let Some(entry) = core.buffer.oldest_dirty() else { return };
+        if evicts_for_one {
+            core.starved.evict(entry);
         }
+        write::dispatch(core, shared, entry);
     }
+}
 
-    /// Returns whether a slice that waits for an entry evicts one and takes that one: in the public Cosmos+ firmware a request takes the
-    /// least recently used entry at once and waits until it is written. False if one program takes the entries of several slices, or a
-    /// clean entry goes to any of them.
-    fn evicts_for_one(&self, shared: &Shared) -> bool {
-        self.config.buffer.retain && shared.layout.units_per_superpage == 1
-    }
+/// Returns whether a slice that waits for an entry evicts one and takes that one: in the public Cosmos+ firmware a request takes the
+/// least recently used entry at once and waits until it is written. False if one program takes the entries of several slices, or a
+/// clean entry goes to any of them.
+fn evicts_for_one(core: &Core, shared: &Shared) -> bool {
+    core.config().buffer.retain && shared.layout.units_per_superpage == 1
+}
 
-    /// The slice for which `entry` has left goes to the front of the line; `false`: there is none.
-    pub(super) fn let_evictor_lead(&mut self, shared: &mut Shared, entry: u32, stages: &StageTimes) -> bool {
-        let Some(slice) = self.starved.lead(entry) else { return false };
-        let mut stages = *stages;
-        shared.slices[slice].book_from(&mut stages, shared.now);
-        true
-    }
+/// The slice for which `entry` has left goes to the front of the line; `false`: there is none.
+pub(super) fn let_evictor_lead(
+    core: &mut Core,
+    shared: &mut Shared,
+    entry: u32,
+    stages: &StageTimes,
+) -> bool {
+    let Some(slice) = core.starved.lead(entry) else { return false };
+    let mut stages = *stages;
+    shared.slices[slice].book_from(&mut stages, shared.now);
+    true
 }
 
 #[cfg(test)]

@@ -37,12 +37,15 @@ pub(super) struct Superpages {
     programs: Vec<Planned>,
     units: Vec<SuperpageUnit>,
     superpage: usize,
+    /// Units of the program that ended last.
+    ended: Vec<SuperpageUnit>,
 }
 
 impl Superpages {
     /// Makes space for superpages of this many units.
     pub fn new(units_per_superpage: u32) -> Superpages {
-        Superpages { programs: Vec::new(), units: Vec::new(), superpage: units_per_superpage as usize }
+        let superpage = units_per_superpage as usize;
+        Superpages { programs: Vec::new(), units: Vec::new(), superpage, ended: Vec::new() }
     }
 
     /// A program of `count` units was planned.
@@ -71,6 +74,22 @@ impl Superpages {
     pub fn units(&self, id: ProgramId) -> &[SuperpageUnit] {
         let from = id.0 as usize * self.superpage;
         &self.units[from..from + self.programs[id.0 as usize].count]
+    }
+
+    /// A program has ended, so its id may be given to the next one; gives the number of its units.
+    #[inline]
+    pub fn end(&mut self, id: ProgramId) -> usize {
+        let from = id.0 as usize * self.superpage;
+        let count = self.programs[id.0 as usize].count;
+        self.ended.clear();
+        self.ended.extend_from_slice(&self.units[from..from + count]);
+        count
+    }
+
+    /// The unit at a position of the program that [ended](Superpages::end) last.
+    #[inline]
+    pub fn ended(&self, position: usize) -> SuperpageUnit {
+        self.ended[position]
     }
 
     /// The sequence number of a program.

@@ -1,141 +1,131 @@
 //! Writes that fail: a program that must be repeated, old content that cannot be read, a drive without space.
 
-use super::BlockNamespace;
-use super::buffer::Phase;
+use super::core::Core;
+use super::{behind, cache, flush, metadata, programs, read, starved, trim, write};
 use crate::front::commands::Work;
 use crate::shared::Shared;
 use pellucid_flash::{StageTimes, Status};
 use pellucid_ftl::Located;
 
-impl BlockNamespace {
-    /// The program of an entry failed. If it is still the page's newest version it is programmed again; else the newer one
-    /// takes over what waits for it.
-    pub(super) fn program_again(&mut self, shared: &mut Shared, entry: u32, stages: &StageTimes) {
-        let (list, now) = (self.buffer[entry].acknowledge, shared.now);
-        list.for_each(&mut shared.slices, |slice| slice.add_stages(stages, now));
-        if self.buffer[entry].listed {
-            self.buffer[entry].again = true;
-            self.pack(shared, entry);
-            return;
-        }
-        let dirty = std::mem::take(&mut self.buffer[entry].dirty);
-        self.buffer[entry].users += 1;
-        let (lpn, written_at) = (self.buffer[entry].lpn, self.buffer[entry].written_at);
-        // The page of a cache may have been evicted while the newer entry still waits for data of its own: that entry takes over nothing.
-        let takes_over = |newer: &u32| {
-            let held = &self.buffer[*newer];
-            !self.is_cache() || held.follows == entry || held.valid == shared.full
-        };
-        let newer = self.buffer.find(lpn).filter(takes_over);
-        if newer.is_none() && self.buffer[entry].flushing {
-            // The flush in progress waited for these data; now it waits for the trim that made the page absent. (The trim found a newer
-            // entry, for which the flush did not wait.)
-            self.flush_waits_for_trims();
-        }
-        match newer {
-            Some(newer) => {
-                // It began as a copy of this one, so it carries these sectors, or newer ones; or after a trim of the
-                // page, and a fill brings zeros for those that it lacks.
-                self.buffer.busy(newer);
-                self.buffer.hold_for_write(newer);
-                if self.buffer[newer].follows == entry {
-                    let lacks = self.buffer[entry].valid & !self.buffer[newer].valid;
-                    self.buffer.copy_sectors(entry, newer, lacks);
-                    if lacks != 0 {
-                        self.buffer[newer].is_state_dirty = self.buffer[entry].is_state_dirty;
-                    }
+/// The program of an entry failed. If it is still the page's newest version it is programmed again; else the newer one
+/// takes over what waits for it.
+pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, stages: &StageTimes) {
+    let (list, now) = (core.buffer[entry].acknowledge(), shared.now);
+    list.for_each(&mut shared.slices, |slice| slice.add_stages(stages, now));
+    if core.buffer[entry].is_listed() {
+        core.buffer[entry].try_again();
+        write::pack(core, shared, entry);
+        return;
+    }
+    let dirty = core.buffer[entry].take_dirty();
+    core.buffer[entry].hold();
+    let (lpn, written_at) = (core.buffer[entry].lpn(), core.buffer[entry].written_at());
+    // The page of a cache may have been evicted while the newer entry still waits for data of its own: that entry takes over nothing.
+    let takes_over = |newer: &u32| {
+        let held = &core.buffer[*newer];
+        !core.is_cache() || held.follows() == entry || held.valid() == shared.full
+    };
+    let newer = core.buffer.find(lpn).filter(takes_over);
+    if newer.is_none() && core.buffer[entry].is_flushing() {
+        // The flush in progress waited for these data; now it waits for the trim that made the page absent. (The trim found a newer
+        // entry, for which the flush did not wait.)
+        flush::flush_waits_for_trims(core);
+    }
+    match newer {
+        Some(newer) => {
+            // It began as a copy of this one, so it carries these sectors, or newer ones; or after a trim of the
+            // page, and a fill brings zeros for those that it lacks.
+            core.buffer.busy(newer);
+            core.buffer.hold_for_write(newer);
+            if core.buffer[newer].follows() == entry {
+                let lacks = core.buffer[entry].valid() & !core.buffer[newer].valid();
+                core.buffer.copy_sectors(entry, newer, lacks);
+                if lacks != 0 {
+                    let state = core.buffer[entry].is_state_dirty();
+                    core.buffer[newer].set_state(state);
                 }
-                let held = &mut self.buffer[newer];
-                held.dirty |= dirty;
-                held.written_at = held.written_at.max(written_at);
-                let mut waiting = self.buffer[entry].acknowledge.take();
-                let mut list = self.buffer[newer].acknowledge;
-                while let Some(slice) = waiting.pop(&mut shared.slices) {
-                    list.push_back(&mut shared.slices, slice);
-                }
-                self.buffer[newer].acknowledge = list;
-                if self.buffer[entry].flushing && !self.buffer[newer].flushing {
-                    (self.buffer[newer].flushing, self.buffer[entry].flushing) = (true, false);
-                }
-                self.dispatch(shared, newer);
             }
-            // Trimmed, but a power cut may still bring back what is older than the data that a command waits for.
-            None if self.is_cache() => self.acknowledge(shared, entry, None, Status::WriteFault),
-            None if !self.buffer[entry].acknowledge.is_empty()
-                && !matches!(self.translation.peek(lpn), Located::At(_)) =>
-            {
-                self.buffer.list(entry);
-                self.buffer[entry].again = true;
-                self.zero_awaited(shared, entry);
-                return self.release(shared, entry);
+            let mut waiting = core.buffer[entry].take_acknowledge();
+            let held = &mut core.buffer[newer];
+            held.take_over(dirty, written_at);
+            while let Some(slice) = waiting.pop(&mut shared.slices) {
+                held.await_program(&mut shared.slices, slice);
             }
-            // The newer one is on the media, or no command waits.
-            None => self.acknowledge(shared, entry, None, Status::Success),
+            core.buffer.pass_flush(entry, newer);
+            write::dispatch(core, shared, newer);
         }
-        self.flushed(entry);
-        self.unpin(entry);
-        self.release(shared, entry);
-    }
-
-    /// The old content of an entry that must be written cannot be read, so its new sectors cannot be stored either.
-    pub(crate) fn lose(&mut self, shared: &mut Shared, entry: u32) {
-        debug_assert!(!self.is_cache(), "the blocks of a cache are written whole");
-        self.buffer.busy(entry);
-        let waiting = self.buffer[entry].acknowledge;
-        let mut told = 0;
-        waiting.for_each(&mut shared.slices, |slice| told |= slice.mask());
-        let record = &mut self.buffer[entry];
-        // Sectors for which no write waits were acknowledged.
-        let acknowledged = record.dirty & !told != 0 && !record.dropped;
-        (record.dirty, record.wanted) = (0, false);
-        if acknowledged {
-            self.flushes.losses.note(record.written_at);
+        // Trimmed, but a power cut may still bring back what is older than the data that a command waits for.
+        None if core.is_cache() => programs::acknowledge(core, shared, entry, None, Status::WriteFault),
+        None if !core.buffer[entry].acknowledge().is_empty()
+            && !matches!(core.side.translation.peek(lpn), Located::At(_)) =>
+        {
+            core.buffer.list(entry);
+            core.buffer[entry].try_again();
+            trim::zero_awaited(core, shared, entry);
+            return read::release(core, shared, entry);
         }
-        record.valid = 0;
-        self.acknowledge(shared, entry, None, Status::WriteFault);
-        self.flush_failed(entry);
+        // The newer one is on the media, or no command waits.
+        None => programs::acknowledge(core, shared, entry, None, Status::Success),
     }
+    flush::flushed(core, entry);
+    cache::unpin(core, entry);
+    read::release(core, shared, entry);
+}
 
-    /// As [`BlockNamespace::give_up_writing`], if commands of the namespace wait.
-    pub fn give_up_if_stuck(&mut self, shared: &mut Shared) -> bool {
-        let own = |work: &Work| work.fetched && work.command.namespace == self.number;
-        if shared.works.iter().any(own) {
-            self.give_up_writing(shared);
-            // Reads that go on now may have to be looked up.
-            self.write_map(shared);
-        }
-        false
+/// The old content of an entry that must be written cannot be read, so its new sectors cannot be stored either.
+pub(super) fn lose(core: &mut Core, shared: &mut Shared, entry: u32) {
+    debug_assert!(!core.is_cache(), "the blocks of a cache are written whole");
+    core.buffer.busy(entry);
+    let waiting = core.buffer[entry].acknowledge();
+    let mut told = 0;
+    waiting.for_each(&mut shared.slices, |slice| told |= slice.mask());
+    let record = &mut core.buffer[entry];
+    // Sectors for which no write waits were acknowledged.
+    let acknowledged = record.dirty() & !told != 0 && !record.is_dropped();
+    record.lose();
+    if acknowledged {
+        core.flushes.note_loss(record.written_at());
     }
+    programs::acknowledge(core, shared, entry, None, Status::WriteFault);
+    flush::flush_failed(core, entry);
+}
 
-    /// Makes the namespace read-only when commands wait and nothing can happen any more: no space is left, and none can be reclaimed. Data
-    /// in the buffer stay there and can be read.
-    pub(crate) fn give_up_writing(&mut self, shared: &mut Shared) {
-        self.read_only = true;
-        self.writes.stalled = false;
-        for queue in self.writes.packer.queues() {
-            // These only: slices that get an entry below may pack others.
-            for entry in self.writes.packer.take_all(queue) {
-                self.writes.leaving -= 1;
-                let record = &mut self.buffer[entry];
-                (record.phase, record.wanted) = (Phase::Resting, false);
-                // Trimmed, or replaced by a newer one: no read will find it.
-                record.dirty &= if record.listed { u64::MAX } else { 0 };
-                record.users += 1;
-                self.acknowledge(shared, entry, None, Status::WriteFault);
-                self.flush_failed(entry);
-                if !self.buffer[entry].listed {
-                    self.unpin(entry);
-                }
-                self.release(shared, entry);
+/// As [`give_up_writing`], if commands of the namespace wait.
+pub(super) fn give_up_if_stuck(core: &mut Core, shared: &mut Shared) {
+    let number = core.side.number();
+    if shared.works.iter().any(|work: &Work| work.fetched && work.command.namespace == number) {
+        give_up_writing(core, shared);
+        // Reads that go on now may have to be looked up.
+        metadata::write_map(&mut core.side, shared);
+    }
+}
+
+/// Makes the namespace read-only when commands wait and nothing can happen any more: no space is left, and none can be reclaimed. Data
+/// in the buffer stay there and can be read.
+fn give_up_writing(core: &mut Core, shared: &mut Shared) {
+    core.side.end_writing();
+    core.queue.give_up_space();
+    for queue in core.queue.queues() {
+        // These only: slices that get an entry below may pack others.
+        for entry in core.queue.take_all(queue) {
+            core.queue.end_leaving();
+            let record = &mut core.buffer[entry];
+            record.give_up();
+            record.hold();
+            programs::acknowledge(core, shared, entry, None, Status::WriteFault);
+            flush::flush_failed(core, entry);
+            if !core.buffer[entry].is_listed() {
+                cache::unpin(core, entry);
             }
+            read::release(core, shared, entry);
         }
-        // Reads go on one after the other, whatever the buffer cannot get rid of; writes are refused in their turn.
-        if !self.starved.is_line_empty() && !self.make_vacancy() {
-            self.buffer.grow();
-        }
-        self.feed_starved(shared);
-        self.fail_flushes(shared);
-        self.writes.behind.wake_all();
-        self.let_behind_go_on(shared);
     }
+    // Reads go on one after the other, whatever the buffer cannot get rid of; writes are refused in their turn.
+    if !core.starved.is_line_empty() && !starved::make_vacancy(core) {
+        core.buffer.grow();
+    }
+    starved::feed_starved(core, shared);
+    flush::fail_flushes(core, shared);
+    core.behind.wake_all();
+    behind::let_behind_go_on(core, shared);
 }

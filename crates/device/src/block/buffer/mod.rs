@@ -14,6 +14,8 @@
 //! An entry is *held by a write* from the moment at which one takes it until it is clean and idle, or vacant. So the entries that
 //! are set aside for reads need no place of their own: they are those that writes leave.
 
+mod entry;
+
 use crate::config::DataBuffer;
 use pellucid_flash::slab::{List, NIL};
 use pellucid_flash::{Lpn, Ppa, SimTime};
@@ -45,50 +47,50 @@ pub(crate) enum Content {
 /// One mapping unit's worth of buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub lpn: Lpn,
+    lpn: Lpn,
     /// Sectors whose content is here.
-    pub valid: u64,
+    valid: u64,
     /// Sectors newer than on the media.
-    pub dirty: u64,
+    dirty: u64,
     /// Sectors filled with zeros, because its page has no place on the media.
-    pub blank: u64,
+    blank: u64,
     /// When the newest write of it was submitted.
-    pub written_at: SimTime,
+    written_at: SimTime,
     /// Host DMAs in progress or scheduled.
-    pub users: u32,
+    users: u32,
     /// Users that only read the entry; the content does not change for them while it is programmed.
-    pub readers: u32,
+    readers: u32,
     /// Writes of the drive that had arrived when it was packed.
-    pub packed_at: u64,
-    pub phase: Phase,
-    pub content: Content,
+    packed_at: u64,
+    phase: Phase,
+    content: Content,
     /// It must go to the media as soon as it can.
-    pub wanted: bool,
+    wanted: bool,
     /// Its program has failed before.
-    pub again: bool,
+    again: bool,
     /// It waits for the address of its page.
-    pub mapping: bool,
+    mapping: bool,
     /// Found by its logical page.
-    pub listed: bool,
+    listed: bool,
     /// The flush in progress waits for it.
-    pub flushing: bool,
+    flushing: bool,
     /// Trimmed while packed: its data are not needed.
-    pub dropped: bool,
+    dropped: bool,
     /// Its page keeps its slot of the table for it (cache).
-    pub pinned: bool,
+    pinned: bool,
     /// Its newest data are dirty (cache). An eviction while it is programmed does not change this: a power cut brings the old state back.
-    pub is_state_dirty: bool,
+    is_state_dirty: bool,
     /// First in, first out: the earlier entry of the page whose program this entry follows without copying any of its data.
-    pub follows: u32,
+    follows: u32,
     /// Placement handle of the newest write.
-    pub handle: u16,
+    handle: u16,
     /// The next entry that the same sense fills, and where its unit is.
-    pub beside: u32,
-    pub source: Ppa,
+    beside: u32,
+    source: Ppa,
     /// Slices that wait for the fill.
-    pub waiting: List,
+    waiting: List,
     /// Slices that are acknowledged when it is programmed.
-    pub acknowledge: List,
+    acknowledge: List,
     /// No page has it.
     vacant: bool,
     /// Held by a write.
@@ -157,35 +159,6 @@ pub(crate) struct Buffer {
     /// Entries that writes hold, and how many they may.
     written: u32,
     write_limit: u32,
-}
-
-impl Entry {
-    /// Returns whether the entry cannot go to the media now: its data are changing, or it is on its way already.
-    #[inline]
-    pub fn is_occupied(&self) -> bool {
-        self.users > self.readers || self.mapping || self.phase != Phase::Resting
-    }
-
-    /// Returns whether the sectors of `mask` are here.
-    #[inline]
-    pub fn has(&self, mask: u64) -> bool {
-        self.valid & mask == mask
-    }
-
-    /// Returns whether a flash read brings the missing sectors.
-    #[inline]
-    pub fn is_filling(&self) -> bool {
-        matches!(self.phase, Phase::Filling { .. })
-    }
-
-    /// Returns whether a command waits until the sectors of `mask` are on the media. A write must not join them then: writes that never
-    /// pause would keep them from the media.
-    #[inline]
-    pub fn is_awaited(&self, mask: u64) -> bool {
-        self.dirty & mask != 0
-            && self.phase != Phase::Programming
-            && (self.flushing || !self.acknowledge.is_empty())
-    }
 }
 
 impl Buffer {
@@ -435,10 +408,26 @@ impl Buffer {
         &mut self.images[start..start + sectors as usize * self.image_bytes]
     }
 
-    /// Copies the content of one entry to another.
+    /// Copies the content of one entry to another, which has the same sectors then.
     pub fn copy(&mut self, from: u32, to: u32) {
+        self.entries[to as usize].valid = self.entries[from as usize].valid;
         let from = from as usize * self.unit_images;
         self.images.copy_within(from..from + self.unit_images, to as usize * self.unit_images);
+    }
+
+    /// The sense that fills `head` also fills `entry`, whose unit lies at `source`.
+    pub fn fill_beside(&mut self, head: u32, entry: u32, source: Ppa) {
+        let beside = std::mem::replace(&mut self.entries[head as usize].beside, entry);
+        let entry = &mut self.entries[entry as usize];
+        (entry.beside, entry.source) = (beside, source);
+    }
+
+    /// The flush in progress that waits for `from` waits for `to` instead, if it does not do so already.
+    pub fn pass_flush(&mut self, from: u32, to: u32) {
+        if self.entries[from as usize].flushing && !self.entries[to as usize].flushing {
+            self.entries[from as usize].flushing = false;
+            self.entries[to as usize].flushing = true;
+        }
     }
 
     /// Copies these sectors from one entry to another, which has them then.

@@ -1,0 +1,395 @@
+//! An entry of the data buffer: what it tells, and every change of it.
+//!
+//! ```text
+//!            begin_fill ─► Filling ─► end_fill
+//!  Resting ─┤                                 ├─► Resting
+//!            pack ─► Packed ─► program ─► Programming ─► rest
+//! ```
+//! Its place in the table and in the order of use is its buffer's to change.
+
+use super::{Content, Entry, Phase};
+use crate::front::commands::Slice;
+use pellucid_flash::slab::{List, NIL, Slab};
+use pellucid_flash::{Lpn, Ppa, SimTime};
+
+// ---- what it tells
+
+impl Entry {
+    /// The page.
+    #[inline]
+    pub fn lpn(&self) -> Lpn {
+        self.lpn
+    }
+
+    /// Sectors whose content is here.
+    #[inline]
+    pub fn valid(&self) -> u64 {
+        self.valid
+    }
+
+    /// Sectors newer than on the media.
+    #[inline]
+    pub fn dirty(&self) -> u64 {
+        self.dirty
+    }
+
+    /// Sectors filled with zeros, because the page has no place on the media.
+    #[inline]
+    pub fn blank(&self) -> u64 {
+        self.blank
+    }
+
+    /// When the newest write of it was submitted.
+    #[inline]
+    pub fn written_at(&self) -> SimTime {
+        self.written_at
+    }
+
+    /// Placement handle of the newest write.
+    #[inline]
+    pub fn handle(&self) -> u16 {
+        self.handle
+    }
+
+    /// Writes of the drive that had arrived when it was packed.
+    #[inline]
+    pub fn packed_at(&self) -> u64 {
+        self.packed_at
+    }
+
+    /// State on the flash side.
+    #[inline]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// What the content is.
+    #[inline]
+    pub fn content(&self) -> Content {
+        self.content
+    }
+
+    /// Where the unit is that the sense of another entry brings.
+    #[inline]
+    pub fn source(&self) -> Ppa {
+        self.source
+    }
+
+    /// First in, first out: the earlier entry of the page whose program it follows.
+    #[inline]
+    pub fn follows(&self) -> u32 {
+        self.follows
+    }
+
+    /// Slices that wait for the fill.
+    #[inline]
+    pub fn waiting(&self) -> List {
+        self.waiting
+    }
+
+    /// Slices that are acknowledged when it is programmed.
+    #[inline]
+    pub fn acknowledge(&self) -> List {
+        self.acknowledge
+    }
+
+    /// Returns whether its newest data are dirty (cache).
+    #[inline]
+    pub fn is_state_dirty(&self) -> bool {
+        self.is_state_dirty
+    }
+
+    /// Returns whether it must go to the media as soon as it can.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// Returns whether its program has failed before.
+    #[inline]
+    pub fn is_again(&self) -> bool {
+        self.again
+    }
+
+    /// Returns whether requests for its page find it.
+    #[inline]
+    pub fn is_listed(&self) -> bool {
+        self.listed
+    }
+
+    /// Returns whether the flush in progress waits for it.
+    #[inline]
+    pub fn is_flushing(&self) -> bool {
+        self.flushing
+    }
+
+    /// Returns whether its data are not needed: trimmed while packed.
+    #[inline]
+    pub fn is_dropped(&self) -> bool {
+        self.dropped
+    }
+
+    /// Returns whether the entry cannot go to the media now: its data are changing, or it is on its way already.
+    #[inline]
+    pub fn is_occupied(&self) -> bool {
+        self.users > self.readers || self.mapping || self.phase != Phase::Resting
+    }
+
+    /// Returns whether the sectors of `mask` are here.
+    #[inline]
+    pub fn has(&self, mask: u64) -> bool {
+        self.valid & mask == mask
+    }
+
+    /// Returns whether a flash read brings the missing sectors.
+    #[inline]
+    pub fn is_filling(&self) -> bool {
+        matches!(self.phase, Phase::Filling { .. })
+    }
+
+    /// Returns whether a command waits until the sectors of `mask` are on the media. A write must not join them then: writes that never
+    /// pause would keep them from the media.
+    #[inline]
+    pub fn is_awaited(&self, mask: u64) -> bool {
+        self.dirty & mask != 0
+            && self.phase != Phase::Programming
+            && (self.flushing || !self.acknowledge.is_empty())
+    }
+}
+
+// ---- users and readers
+
+impl Entry {
+    /// Returns whether a host DMA is in progress or scheduled.
+    #[inline]
+    pub fn is_used(&self) -> bool {
+        self.users > 0
+    }
+
+    /// One user more.
+    #[inline]
+    pub fn hold(&mut self) {
+        self.users += 1;
+    }
+
+    /// One user less.
+    #[inline]
+    pub fn let_go(&mut self) {
+        assert!(self.users > self.readers, "an entry without users but {} readers is let go", self.readers);
+        self.users -= 1;
+    }
+
+    /// One user more, which only reads.
+    #[inline]
+    pub fn hold_for_read(&mut self) {
+        (self.users, self.readers) = (self.users + 1, self.readers + 1);
+    }
+
+    /// A user reads no more, and is to be [let go](Entry::let_go).
+    #[inline]
+    pub fn end_read(&mut self) {
+        self.readers -= 1;
+    }
+
+    /// A slice waits for the fill.
+    #[inline]
+    pub fn await_fill(&mut self, slices: &mut Slab<Slice>, slice: u32) {
+        self.waiting.push_back(slices, slice);
+    }
+
+    /// Slices that wait for the fill wait no longer.
+    #[inline]
+    pub fn take_waiting(&mut self) -> List {
+        self.waiting.take()
+    }
+
+    /// A slice waits until the entry is programmed.
+    #[inline]
+    pub fn await_program(&mut self, slices: &mut Slab<Slice>, slice: u32) {
+        self.acknowledge.push_back(slices, slice);
+    }
+
+    /// Slices that wait for the program wait no longer.
+    #[inline]
+    pub fn take_acknowledge(&mut self) -> List {
+        self.acknowledge.take()
+    }
+}
+
+// ---- the flash side
+
+impl Entry {
+    /// A flash read brings the missing sectors; `completing`: for a program.
+    #[inline]
+    pub fn begin_fill(&mut self, completing: bool) {
+        self.phase = Phase::Filling { completing };
+        self.content = if self.content == Content::Hollow { Content::Data } else { self.content };
+    }
+
+    /// The fill has ended; says whether it was for a program.
+    #[inline]
+    pub fn end_fill(&mut self) -> bool {
+        std::mem::replace(&mut self.phase, Phase::Resting) == (Phase::Filling { completing: true })
+    }
+
+    /// It waits for the address of its page, or no longer.
+    #[inline]
+    pub fn await_address(&mut self, waits: bool) {
+        self.mapping = waits;
+    }
+
+    /// It must go to the media as soon as it can.
+    #[inline]
+    pub fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// It waits for a superpage; `arrived` writes of the drive have.
+    #[inline]
+    pub fn pack(&mut self, arrived: u64) {
+        assert!(self.phase == Phase::Resting, "an entry is packed while {:?}", self.phase);
+        (self.phase, self.packed_at) = (Phase::Packed, arrived);
+    }
+
+    /// Its program is planned.
+    #[inline]
+    pub fn program(&mut self) {
+        assert!(self.phase == Phase::Packed, "an entry is programmed while {:?}", self.phase);
+        self.phase = Phase::Programming;
+    }
+
+    /// It waits for no superpage, or its program has ended.
+    #[inline]
+    pub fn rest(&mut self) {
+        self.phase = Phase::Resting;
+    }
+
+    /// Its data are on the media.
+    #[inline]
+    pub fn programmed(&mut self) {
+        (self.dirty, self.wanted, self.again) = (0, false, false);
+    }
+
+    /// Its program has failed.
+    pub fn try_again(&mut self) {
+        self.again = true;
+    }
+
+    /// It can no longer be written. If it was trimmed, or replaced by a newer one, no read will find its data.
+    pub fn give_up(&mut self) {
+        (self.phase, self.wanted) = (Phase::Resting, false);
+        self.dirty = if self.listed { self.dirty } else { 0 };
+    }
+
+    /// The flush in progress waits for it from now on; `false`: it holds nothing new, or one waits already.
+    pub fn begin_flush(&mut self) -> bool {
+        let begins = self.dirty != 0 && !self.dropped && !self.flushing;
+        self.flushing |= begins;
+        begins
+    }
+
+    /// The flush in progress waits for it no longer; `false`: none did.
+    #[inline]
+    pub fn end_flush(&mut self) -> bool {
+        std::mem::take(&mut self.flushing)
+    }
+
+    /// The next entry that the same sense fills, which fills it no longer.
+    #[inline]
+    pub fn take_beside(&mut self) -> u32 {
+        std::mem::replace(&mut self.beside, NIL)
+    }
+}
+
+// ---- content
+
+impl Entry {
+    /// A write has brought the sectors of `mask`.
+    #[inline]
+    pub fn store(&mut self, mask: u64, submitted: SimTime, handle: u16) {
+        self.valid |= mask;
+        self.dirty |= mask;
+        self.blank &= !mask;
+        self.written_at = self.written_at.max(submitted);
+        (self.content, self.handle) = (Content::Data, handle);
+    }
+
+    /// All sectors are here.
+    #[inline]
+    pub fn fill(&mut self, full: u64) {
+        self.valid = full;
+    }
+
+    /// The fill brought its data to hosts, and none to the entry.
+    #[inline]
+    pub fn fill_past(&mut self) {
+        self.content = Content::Hollow;
+    }
+
+    /// Missing sectors are zeros. With sectors that were written, the page is on its way to a place.
+    pub fn fill_blank(&mut self, full: u64) {
+        self.content = if self.valid == 0 { Content::Unmapped } else { Content::Data };
+        self.blank = full & !self.valid;
+        self.valid = full;
+    }
+
+    /// Everything that is here is written anew, and must go to the media.
+    pub fn rewrite(&mut self) {
+        (self.dirty, self.wanted, self.content) = (self.valid, true, Content::Data);
+    }
+
+    /// The page was trimmed.
+    pub fn unmap(&mut self) {
+        (self.dirty, self.wanted, self.content) = (0, false, Content::Unmapped);
+    }
+
+    /// The page has left the cache.
+    pub fn evict(&mut self) {
+        (self.dirty, self.wanted, self.valid, self.content) = (0, false, 0, Content::Data);
+    }
+
+    /// Its new sectors cannot be stored.
+    pub fn lose(&mut self) {
+        (self.dirty, self.wanted, self.valid) = (0, false, 0);
+    }
+
+    /// Its data, which wait for a superpage, are not needed.
+    pub fn drop_data(&mut self) {
+        assert!(self.phase == Phase::Packed, "data are dropped while {:?}", self.phase);
+        self.dropped = true;
+    }
+
+    /// Another entry of the page takes its new sectors over; gives them.
+    pub fn take_dirty(&mut self) -> u64 {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// Sectors of an older entry of the page are new here.
+    pub fn take_over(&mut self, dirty: u64, written_at: SimTime) {
+        self.dirty |= dirty;
+        self.written_at = self.written_at.max(written_at);
+    }
+
+    /// First in, first out: its program follows that of `old`, of which it copies nothing.
+    pub fn follow(&mut self, old: u32) {
+        self.follows = old;
+    }
+
+    /// Its newest data are dirty or clean (cache).
+    #[inline]
+    pub fn set_state(&mut self, dirty: bool) {
+        self.is_state_dirty = dirty;
+    }
+
+    /// Its page keeps its slot of the table for it (cache); `true`: it did so before.
+    #[inline]
+    pub fn pin(&mut self) -> bool {
+        std::mem::replace(&mut self.pinned, true)
+    }
+
+    /// Its page keeps its slot for it no longer; `false`: it did not.
+    #[inline]
+    pub fn unpin(&mut self) -> bool {
+        std::mem::take(&mut self.pinned)
+    }
+}
