@@ -9,10 +9,10 @@ use super::place::Place;
 use super::{SLICE, Settings, copies};
 use crate::drive::{Measured, Onlooker, RunError, Tap, Target};
 use crate::file_system::{FileServer, InPlaceServer, Placement};
-use pellucid_flash::{Pauses, SimTime};
+use pellucid_flash::{Interface, Pauses, SimTime};
 use pellucid_fs::{BLOCK_BYTES, CleanerPolicy, MountOptions};
 use pellucid_report::{ApplicationReport, GcPauses, PartFigure, RequestSink};
-use pellucid_workload::files::{FilesConfig, HostModel, Meter, Picks};
+use pellucid_workload::files::{FilesConfig, HostModel, Meter, Personality, Picks};
 use pellucid_workload::{AppJob, Backend, Cleaner, FileCount, FileSystem, FilesApp, Job, JobError};
 use std::collections::BTreeMap;
 
@@ -36,7 +36,12 @@ struct Plan {
 
 /// Bytes that a file system can have there.
 fn capacity_bytes(target: &impl Target, work: &FilesApp, place: &Place) -> u64 {
-    let bytes = place.interface.capacity_sectors() * u64::from(target.sector_bytes());
+    let sectors = match place.interface {
+        // Files have names; the virtual sectors are for metadata.
+        Interface::Nameless(names) => names.capacity_sectors,
+        other => other.capacity_sectors(),
+    };
+    let bytes = sectors * u64::from(target.sector_bytes());
     match place.backend {
         Backend::Function => (u128::from(bytes) * u128::from(100 - work.ops_percent) / 100) as u64,
         Backend::Block | Backend::Nameless => bytes,
@@ -64,6 +69,10 @@ pub(super) fn check(target: &impl Target, job: &Job, work: &FilesApp, place: &Pl
     }
     let most = capacity_bytes(target, work, place);
     let bytes = work.size.of(most);
+    if job.written.has("size") && place.backend == Backend::Nameless {
+        let allowed = "only on blocks or flash; beside names the file system has the whole namespace";
+        return refuse("size", work.size.to_string(), allowed.into());
+    }
     if bytes > most {
         return refuse(
             "size",
@@ -131,7 +140,7 @@ fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> 
     };
     let placement = Placement {
         namespace: place.namespace,
-        bytes,
+        bytes: if place.backend == Backend::Nameless { 0 } else { bytes },
         segment_bytes: work.segment_bytes.unwrap_or(0),
         ops_percent: work.ops_percent,
         mount,
@@ -159,6 +168,9 @@ impl Plan {
         settings.put("nfiles", config.files);
         settings.put("meanfilesize", config.file_bytes);
         settings.put("meanappendsize", config.append_bytes);
+        if work.personality == Personality::Webserver {
+            settings.put("log_size", config.log_bytes);
+        }
         settings.put("nthreads", config.threads);
         settings.put("page_cache", config.page_cache_bytes);
         settings.put("cores", host.cores);
@@ -173,6 +185,9 @@ impl Plan {
         if work.file_system == FileSystem::LogStructured {
             let cleaner: &str = work.cleaner.into();
             settings.put("cleaner", cleaner);
+            if let Some(bytes) = work.segment_bytes {
+                settings.put("segment", bytes);
+            }
         }
         if place.backend == Backend::Function {
             settings.put("ops", format!("{}%", work.ops_percent));
