@@ -115,7 +115,10 @@ fn a_file_system_is_run_by_its_own_command() {
     folder.write("drive.toml", DRIVE);
     folder.write(
         "layer.toml",
-        &format!("{DRIVE}{}[host]\nlayers = [\"host-ftl\"]\n", namespace("open-channel")),
+        &format!(
+            "{DRIVE}{}[host]\nlayers = [\"host-ftl\"]\n[host.ftl]\nover_provisioning = 0.4\n",
+            namespace("open-channel")
+        ),
     );
     let work = ["--meanfilesize", "8k", "--warm-up", "500", "--operations", "500", "--json"];
     let own = folder.run(&[&["fs", "run", "varmail", "--drive", "drive.toml"][..], &work].concat()).json();
