@@ -190,7 +190,7 @@ fn in_place(
     drive: Device,
     [warm_up, measured]: [u64; 2],
 ) -> Result<FileSystemReport, String> {
-    let mut server = InPlaceServer::new(config, drive, FILE_SYSTEM_BYTES)?;
+    let mut server = InPlaceServer::new(config, drive, 0, FILE_SYSTEM_BYTES)?;
     server.run(warm_up)?;
     server.run(measured)
 }
@@ -206,7 +206,13 @@ fn log_structured(
         ..MountOptions::default()
     };
     let ops_percent = (100.0 * STATIC / (1.0 + STATIC)).round() as u32;
-    let placement = Placement { bytes: FILE_SYSTEM_BYTES, segment_bytes: SEGMENT_BYTES, ops_percent, mount };
+    let placement = Placement {
+        namespace: 0,
+        bytes: FILE_SYSTEM_BYTES,
+        segment_bytes: SEGMENT_BYTES,
+        ops_percent,
+        mount,
+    };
     let mut server = FileServer::new(config, drive, &placement)?;
     server.run(warm_up)?;
     server.run(measured)

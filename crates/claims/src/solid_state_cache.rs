@@ -210,7 +210,7 @@ fn jobs_of(spec: &Spec, job: &str) -> Result<Vec<pellucid_workload::Job>, Reprod
 
 /// A cache in front of the disk, under work.
 fn cached(spec: &Spec, job: &str) -> Result<Report, ReproduceError> {
-    let mut tower = with_backing(spec)?;
+    let mut tower = with_backing(spec, &[])?;
     Ok(execute_on(&mut tower, spec, &jobs_of(spec, job)?, None, &|| 0.0, |_| {})?)
 }
 

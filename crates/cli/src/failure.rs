@@ -112,6 +112,8 @@ impl From<ExperimentError> for Failure {
             | ExperimentError::NoWork
             | ExperimentError::NoTrace
             | ExperimentError::Job { .. }
+            | ExperimentError::Application { .. }
+            | ExperimentError::Memory { .. }
             | ExperimentError::Format(_) => ASKED,
             ExperimentError::Run(
                 RunError::Device(_)

@@ -249,7 +249,9 @@ impl Subject {
         let run = &self.spec.run;
         let namespaces = &self.spec.drive.namespaces;
         let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
-        let is_raw = run.trace.is_none() && jobs.iter().any(|job| job.raw.is_some());
+        // Applications say for themselves which namespaces they can use.
+        let own_way = |job: &Job| job.raw.is_some() || job.app.is_some();
+        let is_raw = run.trace.is_none() && jobs.iter().any(own_way);
         let is_bare = !self.spec.has_host() && !is_raw;
         if is_bare && !namespaces.is_empty() && !namespaces.iter().any(is_block) {
             let message = "no block namespace to run a workload on; allowed: a drive with one, or with \

@@ -122,6 +122,16 @@ impl WorkloadOptions {
         self.keys.is_empty() && self.jobs.is_empty()
     }
 
+    /// The options for this application, which its command names.
+    pub fn with_app(mut self, app: String) -> Result<WorkloadOptions, Failure> {
+        if let Some((_, other)) = self.keys.iter().find(|(key, _)| *key == "app") {
+            let message = format!("--app {other}: not allowed beside {app}, which is the application");
+            return Err(Failure::asked(anyhow!(message)));
+        }
+        self.keys.insert(0, ("app", app));
+        Ok(self)
+    }
+
     /// Puts the options into the description: `--job`s replace its jobs; a key counts for every job, but a key
     /// of a `--job` itself takes precedence.
     fn apply(&self, spec: &mut Spec) -> Result<(), Failure> {

@@ -255,9 +255,7 @@ impl Namespace {
             Namespace::Block(n) => {
                 own.map(BlockId).for_each(|block| add((block, n.translation().block_view(block))));
             }
-            Namespace::Nameless(n) => {
-                own.map(BlockId).for_each(|block| add((block, n.machine.engine().block_view(block))));
-            }
+            Namespace::Nameless(n) => n.block_views().for_each(add),
             Namespace::Chunks(n) => n.chunks.block_views().for_each(add),
             Namespace::Zones(n) => n.zones.block_views().for_each(add),
         }

@@ -5,6 +5,7 @@
 //!            (or a prepared drive, forked)
 //! ```
 
+use crate::application;
 use crate::drive::{
     self, Ageing, BlockNamespace, FileWork, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle,
     Place as JobPlace, Places, RawSpaces, Run, RunError, Source, Target, Trace, Unwatched,
@@ -16,8 +17,9 @@ use pellucid_media::StoreKind;
 use pellucid_output::{OutputError, OutputFile};
 use pellucid_report::{HostCost, Report, RequestLog, RequestSink, Workload};
 use pellucid_spec::{BackingKind, Fill, Medium, Origin, Overwrite, Place, RawJob, RawPair, Spec};
+use pellucid_text::format::binary_bytes;
 use pellucid_workload::trace::{ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
-use pellucid_workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
+use pellucid_workload::{AppJob, Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -45,6 +47,31 @@ pub enum ExperimentError {
     Verify {
         /// Pattern of such a job.
         pattern: &'static str,
+    },
+    /// A key of `[run]` that an application has no use for.
+    #[error("{key}: allowed with app = {app}: {allowed}")]
+    Application {
+        /// The key.
+        key: &'static str,
+        /// The application.
+        app: &'static str,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// An application would write more data than this machine can hold.
+    #[error(
+        "app = {app}: its data will take {} of memory, of which the machine has {} available; allowed: a smaller size, or a smaller \
+         drive (media.blocks)",
+        binary_bytes(*.needed as f64),
+        binary_bytes(*.available as f64)
+    )]
+    Memory {
+        /// The application.
+        app: &'static str,
+        /// Bytes.
+        needed: u64,
+        /// Bytes.
+        available: u64,
     },
     /// `run.format` names no trace format.
     #[error("run.format: {0}")]
@@ -75,6 +102,7 @@ pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
         check_wait(&jobs, &job).map_err(|error| refused(&raw.place, error))?;
         jobs.push(job);
     }
+    application::of(&jobs).map_err(|error| placed(&jobs, error))?;
     Ok(expand(jobs))
 }
 
@@ -179,8 +207,9 @@ pub fn execute(
 ) -> Result<(Device, Report), ExperimentError> {
     // Refused before the drive is filled.
     let log = claim_log(spec)?;
+    check_memory(spec, jobs)?;
     let in_use = matches!(&spec.drive.media.store, StoreKind::File(path) if path.exists());
-    let mut device = Device::new(&config(spec)).map_err(RunError::Device)?;
+    let mut device = Device::new(&config(spec, jobs)).map_err(RunError::Device)?;
     check_verify(spec, jobs)?;
     if !spec.targets.is_empty() {
         return execute_on_targets(spec, device, in_use, jobs, log, clock, onlooker);
@@ -277,6 +306,13 @@ fn precondition_plain(
     oracle: Option<&mut Oracle>,
     onlooker: &mut dyn Onlooker,
 ) -> Result<(), ExperimentError> {
+    if jobs.iter().any(|job| job.app.is_some()) {
+        let nothing = spec.precondition.fill == Fill::Share(0.0);
+        if device.has_block_namespace() || !nothing {
+            drive::precondition(device, &spec.precondition, oracle, onlooker)?;
+        }
+        return Ok(());
+    }
     let raw = Places::of(device).used_raw(jobs).map_err(RunError::Job)?;
     if device.has_block_namespace() || raw.is_empty() {
         drive::precondition(device, &spec.precondition, oracle, onlooker)?;
@@ -324,7 +360,7 @@ pub fn execute_on_disk(
     onlooker: impl Onlooker,
 ) -> Result<Report, ExperimentError> {
     let log = claim_log(spec)?;
-    let mut disk = disk(spec)?;
+    let mut disk = disk(spec, jobs)?;
     if spec.host.is_empty() {
         check_jobs(&disk, spec, jobs)?;
         let oracle = oracle(spec, &disk, false);
@@ -344,23 +380,24 @@ pub fn execute_with_backing(
     onlooker: impl Onlooker,
 ) -> Result<Report, ExperimentError> {
     let log = claim_log(spec)?;
-    let mut tower = with_backing(spec)?;
+    check_memory(spec, jobs)?;
+    let mut tower = with_backing(spec, jobs)?;
     check_jobs(&tower, spec, jobs)?;
     let oracle = oracle(spec, &tower, false);
     measure(&mut tower, spec, jobs, oracle, log, clock, onlooker)
 }
 
 /// The drive of flash and the disk of a description, under its layers.
-pub fn with_backing(spec: &Spec) -> Result<Tower<Pair<Device, Disk>>, RunError> {
-    let device = Device::new(&config(spec)).map_err(RunError::Device)?;
+pub fn with_backing(spec: &Spec, jobs: &[Job]) -> Result<Tower<Pair<Device, Disk>>, RunError> {
+    let device = Device::new(&config(spec, jobs)).map_err(RunError::Device)?;
     let now = device.now();
-    let pair = Pair::new(device, disk(spec)?, now).map_err(RunError::Layers)?;
+    let pair = Pair::new(device, disk(spec, jobs)?, now).map_err(RunError::Layers)?;
     drive::put_on(&spec.host, pair).map_err(RunError::Layers)
 }
 
 /// The disk of a description. It keeps of a sector what the drive of flash beside it does.
-fn disk(spec: &Spec) -> Result<Disk, RunError> {
-    let drive = config(spec);
+fn disk(spec: &Spec, jobs: &[Job]) -> Result<Disk, RunError> {
+    let drive = config(spec, jobs);
     let store = match drive.media.store {
         StoreKind::None => DiskStore::Stamps,
         StoreKind::Unstamped => DiskStore::Nothing,
@@ -396,9 +433,12 @@ fn wanted(target: &impl Target, spec: &Spec) -> Result<Option<SectorSet>, Experi
 }
 
 /// The drive of a description as a run needs it: without stamps if nothing looks at them. (Layers of the host note things of their
-/// own on the media.)
-fn config(spec: &Spec) -> DeviceConfig {
+/// own on the media.) An application that reads back what it wrote has data.
+fn config(spec: &Spec, jobs: &[Job]) -> DeviceConfig {
     let mut config = spec.drive.clone();
+    if config.media.store == StoreKind::None && application::needs_data(jobs) {
+        config.media.store = StoreKind::Ram;
+    }
     if config.media.store == StoreKind::None && !spec.run.verify && !spec.has_host() {
         config.media.store = StoreKind::Unstamped;
     }
@@ -426,17 +466,25 @@ fn measure(
     clock: &dyn Fn() -> f64,
     mut onlooker: impl Onlooker,
 ) -> Result<Report, ExperimentError> {
-    let (source, summary) = source(device, spec, jobs)?;
+    let app = application_of(spec, jobs)?;
     let log = file.as_ref().map(log_on).transpose()?;
     let logs = log.into_iter().chain(onlooker.log()).collect();
     let began = clock();
-    let measured = Run::new(device, source, oracle, logs)
-        .until_steady(spec.run.steady.as_ref())
-        .run(onlooker)
-        .map_err(|error| match (error, &file) {
-            (RunError::Log(error), Some(file)) => ExperimentError::Output(file.failed(error)),
-            (error, _) => error.into(),
-        })?;
+    let (measured, summary) = match app {
+        Some(app) => {
+            check_jobs(device, spec, jobs)?;
+            (application::measure(device, app, logs, &mut onlooker), jobs_summary(jobs))
+        }
+        None => {
+            let (source, summary) = source(device, spec, jobs)?;
+            let run = Run::new(device, source, oracle, logs).until_steady(spec.run.steady.as_ref());
+            (run.run(onlooker), summary)
+        }
+    };
+    let measured = measured.map_err(|error| match (error, &file) {
+        (RunError::Log(error), Some(file)) => ExperimentError::Output(file.failed(error)),
+        (error, _) => error.into(),
+    })?;
     file.as_mut().map_or(Ok(()), OutputFile::commit)?;
     let cost = HostCost::new(measured.requests.requests, clock() - began, peak_memory_bytes());
     let seeds = seeds(spec, jobs);
@@ -449,6 +497,53 @@ fn measure(
     let mut report = drive::report(device, measured, &spec.drive_name, workload, seeds, Some(cost), fill);
     report.warnings.extend(steadiness::warning(spec, jobs, &report));
     Ok(report)
+}
+
+/// The application among the jobs of a description, if they are the work.
+fn application_of<'a>(
+    spec: &Spec,
+    jobs: &'a [Job],
+) -> Result<Option<(&'a Job, &'a AppJob)>, ExperimentError> {
+    if spec.run.trace.is_some() {
+        return Ok(None);
+    }
+    let found = application::of(jobs).map_err(|error| placed(jobs, error))?;
+    let Some((_, app)) = found else { return Ok(None) };
+    let alone = |key, allowed| Err(ExperimentError::Application { key, app: app.name(), allowed });
+    if spec.run.verify {
+        return alone("run.verify", "false: the application knows by itself what it wrote");
+    }
+    if spec.run.steady.is_some() {
+        return alone("run.steady_state", "off: its operations end it");
+    }
+    Ok(found)
+}
+
+/// Refuses an application whose data do not fit this machine's memory, before the drive that keeps them is made.
+fn check_memory(spec: &Spec, jobs: &[Job]) -> Result<(), ExperimentError> {
+    let Some((_, app)) = application_of(spec, jobs)? else { return Ok(()) };
+    let mut config = config(spec, jobs);
+    if !app.needs_data() || config.media.store != StoreKind::Ram || spec.medium == Medium::Disk {
+        return Ok(());
+    }
+    config.media.store = StoreKind::Unstamped;
+    let drive = Device::new(&config).map_err(RunError::Device)?;
+    let needed = application::data_bytes(&drive, app);
+    match available_memory_bytes().filter(|&available| available < needed) {
+        Some(available) => Err(ExperimentError::Memory { app: app.name(), needed, available }),
+        None => Ok(()),
+    }
+}
+
+/// An error of a key, with the place of that key in the first job that has one.
+fn placed(jobs: &[Job], error: JobError) -> ExperimentError {
+    let JobError::Value { key, .. } = &error else { return RunError::Job(error).into() };
+    let written = |job: &&Job| job.written.has(key) || job.written.place_of(key).is_some();
+    let place = jobs.iter().filter(written).max_by_key(|job| job.written.has(key));
+    match place.and_then(|job| job.written.place_of(key)) {
+        Some(place) => ExperimentError::Job { place: place.into(), error },
+        None => RunError::Job(error).into(),
+    }
 }
 
 /// State of the drive before the run, in a few words.
@@ -572,20 +667,15 @@ fn check_jobs(target: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(), Exp
     let queues = target.queues();
     let places = Places::of(target);
     for job in jobs {
-        let suits = match job.queue < queues {
-            true => Jobs::check(job, &places, target.sector_bytes()),
-            false => {
+        let suits = match (&job.app, job.queue < queues) {
+            (Some(app), _) => application::check(target, job, app),
+            (None, true) => Jobs::check(job, &places, target.sector_bytes()),
+            (None, false) => {
                 let allowed = format!("0 to {}", queues - 1);
                 Err(JobError::Value { key: "queue", value: job.queue.to_string(), allowed })
             }
         };
-        suits.map_err(|error| {
-            let JobError::Value { key, .. } = &error else { return RunError::Job(error).into() };
-            match job.written.place_of(key) {
-                Some(place) => ExperimentError::Job { place: place.into(), error },
-                None => RunError::Job(error).into(),
-            }
-        })?;
+        suits.map_err(|error| placed(std::slice::from_ref(job), error))?;
     }
     Ok(())
 }
@@ -625,6 +715,11 @@ pub fn jobs_summary(jobs: &[Job]) -> String {
             set.page_cache_bytes >> 20
         );
     }
+    if let [job] = jobs
+        && let Some(app) = &job.app
+    {
+        return application::summary(app);
+    }
     let one = |job: &Job| {
         let target = job.target.as_ref().map_or(String::new(), |name| format!(" on {name}"));
         format!("{} bs={} iodepth={}{target}", job.pattern_name(), job.block_words(), job.iodepth)
@@ -660,7 +755,7 @@ pub fn memory_bytes(spec: &Spec) -> Result<u64, RunError> {
     if share == 0.0 {
         return Ok(0);
     }
-    let device = Device::new(&config(spec)).map_err(RunError::Device)?;
+    let device = Device::new(&config(spec, &[])).map_err(RunError::Device)?;
     let layout = device.layout();
     let beside = device.memory_bytes().into_iter().filter(|(part, _)| *part != "media");
     let tables: u64 = beside.map(|(_, bytes)| bytes).sum();

@@ -4,8 +4,10 @@
 //! Spec (spec), jobs and traces (workload) ─► experiment ─► drive: Run ─► Report (report)
 //! ```
 //! [`experiment`] prepares what a description asks for and executes it, [`drive`] is the loop of virtual time with preconditioning and the
-//! oracle, [`image`] keeps an aged drive in a file, [`kv`] and [`file_system`] run applications on drives.
+//! oracle, [`image`] keeps an aged drive in a file, [`application`] carries out applications as jobs; [`kv`] and [`file_system`] are their
+//! clients and threads.
 
+pub mod application;
 pub mod drive;
 pub mod experiment;
 pub mod file_system;

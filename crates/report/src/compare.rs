@@ -2,7 +2,7 @@
 //! with the change from the first drive's number.
 
 use super::text::PARTIAL;
-use super::{Direction, JobResult, Latency, Report};
+use super::{ApplicationReport, Direction, JobResult, Latency, Report};
 use pellucid_text::format::{bytes, count, duration, quantity, signed_percent, significant, span};
 use std::fmt::Write;
 
@@ -216,6 +216,7 @@ pub(super) fn rows(reports: &[Report]) -> Vec<Row> {
         add("max", Unit::Nanoseconds, Less, |d| d.latency.max_ns.map(|ns| ns as f64));
         add("errors", Unit::Count, Less, |d| (d.errors > 0).then_some(d.errors as f64));
     }
+    rows.extend(application(reports));
     rows.extend(reads_by_mapping(reports));
     rows.extend(jobs(reports));
     rows.extend([
@@ -239,6 +240,27 @@ pub(super) fn rows(reports: &[Report]) -> Vec<Row> {
         row("host processor", Unit::Share, Less, &|r| r.host_layer.as_ref().map(|h| h.cpu_share)),
     ]);
     rows
+}
+
+/// What the operations of an application had, where there is one.
+fn application(reports: &[Report]) -> Vec<Row> {
+    if reports.iter().all(|report| report.application.is_none()) {
+        return Vec::new();
+    }
+    let row = |label: &str, unit, better, of: fn(&ApplicationReport) -> Option<f64>| {
+        let values = reports.iter().map(|report| report.application.as_ref().and_then(of)).collect();
+        Row { label: label.into(), unit, better, values }
+    };
+    vec![
+        row("operations", Unit::PerSecond, More, |a| Some(a.operations_per_second)),
+        row("operation mean", Unit::Nanoseconds, Less, |a| a.latency.mean_ns),
+        row("operation p99", Unit::Nanoseconds, Less, |a| a.latency.p99_ns.map(|ns| ns as f64)),
+        row("operations left out", Unit::Count, Less, |a| (a.left_out > 0).then_some(a.left_out as f64)),
+        row("copied by itself", Unit::Bytes, Less, |a| Some(a.copies.first()?.bytes as f64)),
+        row("copied by the drive", Unit::Bytes, Less, |a| Some(a.copied_by("drive")? as f64)),
+        row("programmed / written", Unit::Ratio, Less, |a| a.write_amplification),
+        row("cleaner pause p99", Unit::Nanoseconds, Less, |a| a.pauses.p99_ns.map(|ns| ns as f64)),
+    ]
 }
 
 /// Where some drive had no data for some reads: how many, and what the others took.

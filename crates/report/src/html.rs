@@ -15,7 +15,7 @@ pub use side_by_side::{compare_figures, render_compare_html, render_compare_svg}
 
 use super::plot::{Drawing, Unit, escape};
 use super::text::PARTIAL;
-use super::{Direction, MergesOfKind, Report, Requests, jobs};
+use super::{Direction, Latency, MergesOfKind, Report, Requests, jobs};
 use figures as figure;
 use pellucid_flash::Cause;
 use pellucid_text::format::{bytes, count, duration, optional, percent, quantity, significant, span};
@@ -36,6 +36,7 @@ fn page(report: &Report) -> Page {
     page.head(report);
     page.raw("<main>");
     page.tiles(&tiles(report));
+    page.section("Application", &application(report));
     page.section("Requests", &[Part::Wide(requests(report))]);
     page.section("Latency", &latency(report));
     page.section("Over time", &over_time(report));
@@ -236,6 +237,9 @@ fn ns(value: Option<u64>) -> String {
 
 fn tiles(report: &Report) -> Vec<(&'static str, String)> {
     let mut tiles = vec![("requests", count(report.requests)), ("simulated", span(report.simulated_seconds))];
+    if let Some(work) = &report.application {
+        tiles.insert(0, ("operations / s", quantity(work.operations_per_second)));
+    }
     if let Some(host) = &report.host {
         tiles.push(("real time", span(host.wall_seconds)));
         tiles.push(("requests / real second", quantity(host.requests_per_wall_second)));
@@ -288,6 +292,28 @@ fn requests(report: &Report) -> String {
         tables.push_str(&table(&format!("{title}, {}", time.words()), &head, &rows(part)));
     }
     tables
+}
+
+/// The application: its operations by kind, and what they cost the flash.
+fn application(report: &Report) -> Vec<Part> {
+    let Some(work) = &report.application else { return Vec::new() };
+    let head = ["", "operations", "per second", "mean", "min", "p50", "p95", "p99", "p99.9", "max"];
+    let row = |name: &str, rate: f64, l: &Latency| {
+        let mut row = vec![name.to_string(), count(l.count), quantity(rate), optional(l.mean_ns, duration)];
+        row.extend([l.min_ns, l.p50_ns, l.p95_ns, l.p99_ns, l.p99_9_ns, l.max_ns].map(ns));
+        row
+    };
+    let mut rows = vec![row("all", work.operations_per_second, &work.latency)];
+    rows.extend(work.by_operation.iter().map(|kind| row(&kind.operation, kind.per_second, &kind.latency)));
+    let mut parts = vec![Part::Wide(table(&work.name, &head, &rows))];
+    for (label, words) in work.words().into_iter().skip(2) {
+        let words: Vec<&str> = words.iter().map(|word| word.trim()).collect();
+        let text = words.join(", ");
+        if !text.is_empty() {
+            parts.push(Part::Half(format!("<h3>{}</h3><p>{}</p>", escape(&label), escape(&text))));
+        }
+    }
+    parts
 }
 
 /// The targets: what each is, and the latencies of its requests.

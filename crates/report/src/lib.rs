@@ -11,6 +11,7 @@
 
 pub mod plot;
 
+mod application;
 mod columns;
 mod compare;
 mod difference;
@@ -39,6 +40,7 @@ mod timeline;
 mod translation;
 mod wear;
 
+pub use application::{ApplicationReport, Copies};
 pub use columns::{Column, Named};
 pub use compare::render_compare;
 pub use difference::{Difference, differences, results};
@@ -152,6 +154,9 @@ pub struct Report {
     /// Figures of the threads of a file server; absent without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<FilesReport>,
+    /// Work of an application; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub application: Option<ApplicationReport>,
     /// Counters of a disk, and of layers of the host without a group of their own; absent without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartFigures>,

@@ -240,6 +240,7 @@ pub(crate) fn report() -> Report {
         host_layer: None,
         replay: None,
         files: None,
+        application: None,
         parts: Vec::new(),
         series,
         film: None,

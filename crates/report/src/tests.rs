@@ -89,7 +89,7 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
         let shown = match path {
             "directions" => "<direction>",
             "seeds" => "<name>",
-            "overrides" | "provenance.description" => "<key>",
+            "overrides" | "provenance.description" | "application.settings" => "<key>",
             "provenance.seeds" => "<name>",
             "series" | "utilisation" => name,
             "" | "namespaces[]" | "targets[]" => name,
@@ -113,6 +113,10 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
             "namespaces[].merges" => Some("merges"),
             "namespaces[].slc_cache" => Some("slc_cache"),
             "reads.mapped" | "reads.unmapped" => Some("directions.<direction>"),
+            "application.pauses" => Some("gc.pauses"),
+            "application.latency" | "application.by_operation[].latency" => {
+                Some("directions.<direction>.latency")
+            }
             "files.by_operation[].latency" => Some("directions.<direction>.latency"),
             _ => None,
         };
@@ -151,12 +155,20 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
         ..NamespaceResult::default()
     }];
     let files = Some(FilesReport { by_operation: vec![Default::default()], ..FilesReport::default() });
+    let application = Some(ApplicationReport {
+        settings: BTreeMap::from([("backend".into(), "block".into())]),
+        by_operation: vec![Default::default()],
+        copies: vec![Copies::default()],
+        figures: vec![Default::default()],
+        ..ApplicationReport::default()
+    });
     let parts = vec![PartFigures { figures: vec![Default::default()], ..PartFigures::default() }];
     let steady_state = Some(SteadyState::default());
     let report = Report {
         provenance,
         steady_state,
         files,
+        application,
         parts,
         host_layer,
         slc_cache,

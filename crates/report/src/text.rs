@@ -27,7 +27,7 @@ pub fn render_text(report: &Report, width: usize) -> String {
         labelled(&mut out, width, "partial", &words(PARTIAL));
     }
     labelled(&mut out, width, "trace", &report.replay.map_or(Vec::new(), |replay| replay.words()));
-    if report.requests == 0 {
+    if report.requests == 0 && report.application.is_none() {
         labelled(
             &mut out,
             width,
@@ -46,6 +46,11 @@ pub fn render_text(report: &Report, width: usize) -> String {
         }
     }
     files(&mut out, report, width);
+    if let Some(application) = &report.application {
+        for (label, words) in application.words() {
+            labelled(&mut out, width, &label, &words);
+        }
+    }
     labelled(&mut out, width, "where writes went", &amplification(report));
     labelled(&mut out, width, "gc", &gc(report));
     labelled(&mut out, width, "map cache", &map_cache(report));

@@ -4,6 +4,7 @@
 //! several keys say together. Every key of the table is honoured: what cannot be is in no table of ours, and
 //! fio's other keys are sorted out by `fio.rs`.
 
+use super::app::{AppKeys, FileKeys};
 use super::raw::{Action, RawKeys, USED_BY_RAW};
 use super::units::{Amount, Grammar, parse_amount, parse_bytes, parse_time};
 use super::values::{
@@ -89,7 +90,74 @@ const KEYS: &[KeyDoc] = &[
          work on files, as filebench's; chunk-read, chunk-randread, chunk-write, chunk-copy, chunk-reset, zone-read, zone-randread, \
          zone-write, zone-append, zone-reset: chunks or zones by their addresses",
     ),
-    key("nfiles", &[], "10000", "fileserver, webserver, varmail: files of the set (default: filebench's)"),
+    key(
+        "app",
+        &[],
+        "varmail",
+        "an application instead of a pattern: fileserver, webserver, varmail (filebench's threads on a file system). It is the only job, and \
+         its operations are measured",
+    ),
+    key(
+        "filesystem",
+        &[],
+        "in-place",
+        "app: log-structured, the file system of pellucid fs with its data (default); in-place, a model of one with a journal",
+    ),
+    key(
+        "backend",
+        &[],
+        "function",
+        "app: block, function (the flash library's, on an open-channel namespace or raw target), nameless (default: as the namespace is)",
+    ),
+    key(
+        "warm_up",
+        &[],
+        "96000",
+        "app: operations before the measurement (default: 24 for each file of the set)",
+    ),
+    key(
+        "operations",
+        &[],
+        "32000",
+        "app: operations that are measured (default: 8 for each file of the set)",
+    ),
+    key(
+        "filled",
+        &[],
+        "55%",
+        "app: share of the file system that the files of the set fill at the start, 1% to 95% (default 50%); instead of nfiles",
+    ),
+    key("meanappendsize", &[], "16k", "app: an append is uniform up to this (default: filebench's)"),
+    key(
+        "log_size",
+        &[],
+        "8m",
+        "app = webserver: the log is emptied when it is longer (default: a twenty-fourth of the file system)",
+    ),
+    key("cleaner", &[], "greedy", "app: which segment is cleaned: cost-benefit (default) or greedy"),
+    key(
+        "segment",
+        &[],
+        "256k",
+        "app: bytes of a segment on a block namespace (default: as pellucid fs format chooses)",
+    ),
+    key(
+        "ops",
+        &[],
+        "20%",
+        "app with backend = function: share of the flash that the library keeps as over-provisioning, 0% to 90% (default 20%)",
+    ),
+    key("cores", &[], "2", "app: cores of the host's processor, 1 to 1024 (default 2)"),
+    key("cpu_operation", &[], "10us", "app: processor time of an operation (default 10us)"),
+    key("cpu_page", &[], "1us", "app: processor time of each 4 KiB that an operation copies (default 1us)"),
+    key("cpu_request", &[], "15us", "app: processor time of a request to the drive or library (default 0)"),
+    key("cpu_kib", &[], "300ns", "app: processor time of each KiB of a request (default 0)"),
+    key(
+        "nfiles",
+        &[],
+        "10000",
+        "fileserver, webserver, varmail: files of the set (default: filebench's; of an app: what filled says)",
+    ),
     key(
         "meanfilesize",
         &[],
@@ -101,7 +169,7 @@ const KEYS: &[KeyDoc] = &[
         "page_cache",
         &[],
         "2g",
-        "fileserver, webserver, varmail: memory of the host for its page cache (default 2g)",
+        "fileserver, webserver, varmail: memory of the host for its page cache (default 2g; of an app: a twelfth of the file system)",
     ),
     key("bs", &["blocksize"], "4k", "block size (default 4k); also read,write,trim"),
     key(
@@ -126,7 +194,7 @@ const KEYS: &[KeyDoc] = &[
         "size",
         &[],
         "50%",
-        "length of the region worked on: bytes, or percent of the drive (default 100%). If nothing else ends the job, it ends after this many bytes",
+        "length of the region worked on: bytes, or percent of the drive (default 100%); of an app: size of the file system. If nothing else ends the job, it ends after this many bytes",
     ),
     key("offset", &["fileoffset"], "1g", "start of the region: bytes, or percent of the drive"),
     key("offset_increment", &[], "256m", "added to the offset for each clone of numjobs"),
@@ -253,19 +321,10 @@ pub struct JobBuilder {
     placement: Option<bool>,
     plids: Option<Vec<u16>>,
     file_keys: FileKeys,
+    app_keys: AppKeys,
     raw_keys: RawKeys,
     flow_weight: u32,
     flow_group: u32,
-}
-
-/// Keys of a file set, whatever `rw` is.
-#[derive(Clone, Copy, Debug, Default)]
-struct FileKeys {
-    personality: Option<Personality>,
-    files: Option<u32>,
-    file_bytes: Option<u64>,
-    threads: Option<u32>,
-    page_cache_bytes: Option<u64>,
 }
 
 impl JobBuilder {
@@ -311,11 +370,13 @@ impl JobBuilder {
             handle_select: HandleSelect::RoundRobin,
             written: Written::default(),
             files: None,
+            app: None,
             raw: None,
         };
         JobBuilder {
             job,
             file_keys: FileKeys::default(),
+            app_keys: AppKeys::default(),
             raw_keys: RawKeys::default(),
             flow_weight: 0,
             flow_group: 0,
@@ -373,6 +434,9 @@ impl JobBuilder {
     fn apply(&mut self, key: &str, value: &str) -> Parsed<()> {
         let base = self.grammar;
         let second = Nanos::from_secs(1);
+        if self.app_keys.take(key, value, base)? {
+            return Ok(());
+        }
         let job = &mut self.job;
         match key {
             "name" => job.name = text(value)?,
@@ -527,6 +591,10 @@ impl JobBuilder {
         if job.target.is_some() && job.namespace.is_some() {
             return refuse("namespace", "given", "not together with target");
         }
+        job.app = self.app_keys.build(&job, &self.file_keys)?;
+        if job.app.is_some() {
+            return Ok(job);
+        }
         self.build_raw(&mut job)?;
         job.written.no_effect = self.no_effect(&job, places);
         let FileKeys { personality, files, file_bytes, threads, page_cache_bytes } = self.file_keys;
@@ -545,7 +613,7 @@ impl JobBuilder {
                 ("page_cache", page_cache_bytes.is_some()),
             ];
             if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
-                return refuse(key, "given", "only with rw = fileserver, webserver or varmail");
+                return refuse(key, "given", "only with app or rw = fileserver, webserver or varmail");
             }
         } else if job.numjobs > 1 {
             return refuse(

@@ -72,6 +72,7 @@
 //! Invariants: a generator is plain data (a clone continues identically); it is a function of job, capacity
 //! and sector size; it never yields a sector outside the job's region; it allocates nothing per I/O.
 
+mod app;
 mod distribution;
 pub mod files;
 mod fio;
@@ -89,6 +90,7 @@ mod units;
 mod values;
 mod written;
 
+pub use app::{AppJob, AppWork, Backend, Cleaner, FileCount, FileSystem, FilesApp, Processor};
 pub(crate) use distribution::Sampler;
 pub use distribution::{Distribution, Zone};
 pub use fio::{FioError, FioFile, Notice, Severity, parse_fio};
@@ -390,6 +392,8 @@ pub struct Job {
     pub written: Written,
     /// `rw=fileserver`, `webserver`, `varmail`: threads that work on files, instead of a pattern.
     pub files: Option<FileJob>,
+    /// `app`: an application, instead of a pattern.
+    pub app: Option<AppJob>,
     /// `rw=chunk-write`, `zone-append` and so on: chunks or zones by their addresses, instead of a pattern of sectors.
     pub raw: Option<RawJob>,
 }

@@ -1,6 +1,7 @@
 //! `pellucid fs`: the log-structured file system on a file, a block device or a modelled drive.
 
 use super::fs_service::{self, InService, Wanted};
+use super::run::{AppRun, Run};
 use super::serving::{Oversight, parse_time};
 use crate::args::Global;
 use crate::failure::Failure;
@@ -31,6 +32,7 @@ Examples:
   pellucid fs check disk.img --repair
   pellucid fs format flash.media --drive cosmos-plus --set media.blocks=64
   pellucid fs mount flash.media mnt --drive cosmos-plus --set media.blocks=64
+  pellucid fs run varmail --drive cosmos-plus --set media.blocks=16 --filled 40%
 
 TARGET is a file or a block device; with --drive it is the file of the media of a modelled drive. A mount lasts until umount, Ctrl-C or SIGTERM; after a
 kill the next mount goes on from the last commit.";
@@ -61,6 +63,8 @@ enum FsCommand {
     },
     /// Mount it and serve the mount until it ends
     Mount(Mount),
+    /// Run a file server on a described drive in simulated time, as a job with app does
+    Run(Box<AppRun>),
     /// Read everything and name what is damaged
     Check {
         #[command(flatten)]
@@ -169,6 +173,14 @@ impl Mount {
 const MEMORY_MIN: usize = 4 << 20;
 
 impl Fs {
+    /// The run that it is, if it is one.
+    pub fn whole_run(self) -> Result<Option<Run>, Failure> {
+        match self.command {
+            FsCommand::Run(command) => command.whole().map(Some),
+            _ => Ok(None),
+        }
+    }
+
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let told = match self.command {
             FsCommand::Format { ground, size, force, no_data_checksums } => {
@@ -176,6 +188,7 @@ impl Fs {
                 ground.format(&Format { bytes, force, data_checksums: !no_data_checksums }, global)?
             }
             FsCommand::Mount(command) => return command.run(global),
+            FsCommand::Run(command) => return command.whole()?.run(global),
             FsCommand::Check { ground, repair } => {
                 let repaired = if repair { ground.repair(global)? } else { Vec::new() };
                 return check(&ground, &repaired, global);

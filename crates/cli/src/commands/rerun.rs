@@ -43,6 +43,11 @@ impl Rerun {
         check_program(&file, global)?;
         check_inputs(&file)?;
         let (command, asked) = args::again(&command).map_err(|why| file.refuse(&why))?;
+        let none = || file.refuse("its command is none of run, replay, compare and fs run");
+        let command = match command {
+            Command::Fs(fs) => Command::Run(fs.whole_run()?.ok_or_else(none)?),
+            other => other,
+        };
         let over_seeds = match &command {
             Command::Run(run) => run.is_over_seeds(),
             Command::Compare(compare) => compare.is_over_seeds(),
@@ -64,7 +69,7 @@ impl Rerun {
             Command::Run(run) => vec![run.again(&asked)?],
             Command::Replay(replay) => vec![replay.again(&asked)?],
             Command::Compare(compare) => compare.again(&asked)?,
-            _ => return Err(file.refuse("its command is none of run, replay and compare")),
+            _ => return Err(none()),
         };
         if reports.iter().any(|report| report.partial) {
             return Err(Failure::stopped("interrupted; only a whole run can be compared with the report"));

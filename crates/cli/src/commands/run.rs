@@ -61,6 +61,40 @@ pub struct Run {
     format: FormatOptions,
 }
 
+/// An application on a drive: a run whose job has `app`.
+#[derive(Debug, clap::Args)]
+pub struct AppRun {
+    /// The application, as in app of a job: fileserver, webserver, varmail
+    #[arg(value_name = "APP")]
+    application: String,
+    /// A preset, an experiment or description in TOML
+    #[arg(long, value_name = "DRIVE")]
+    drive: String,
+    #[command(flatten)]
+    workload: WorkloadOptions,
+    #[command(flatten)]
+    precondition: PreconditionOptions,
+    #[command(flatten)]
+    seeds: SeedOptions,
+    #[command(flatten)]
+    timeline: TimelineOptions,
+    #[command(flatten)]
+    watch: WatchOptions,
+    #[command(flatten)]
+    format: FormatOptions,
+}
+
+impl AppRun {
+    /// The run that it is.
+    pub fn whole(self) -> Result<Run, Failure> {
+        let AppRun { application, drive, workload, precondition, seeds, timeline, watch, format } = self;
+        let workload = workload.with_app(application)?;
+        let (drive, fio, image, target) = (Some(drive), None, None, None);
+        let steady = SteadyOptions::default();
+        Ok(Run { drive, fio, image, target, workload, precondition, seeds, steady, timeline, watch, format })
+    }
+}
+
 impl Run {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         if self.seeds.is_given() {

@@ -1,5 +1,6 @@
 //! The built command, as a shell sees it.
 
+mod applications;
 mod apps;
 mod cache;
 mod common;

@@ -207,7 +207,13 @@ fn the_files_of_the_papers_run() {
     for file in files {
         let name = file.file_name().unwrap().to_str().unwrap();
         assert!(index.contains(&format!("]({name})")), "{name} is in the index");
-        let report = run_in(&folder, &["run", name, "--runtime", "100ms", "--json"]).json();
+        let is_app = std::fs::read_to_string(&file).unwrap().contains("\napp = ");
+        let part: &[&str] = match is_app {
+            true => &["--warm-up", "2000", "--operations", "1000"],
+            false => &["--runtime", "100ms"],
+        };
+        let report = run_in(&folder, &[&["run", name, "--json"][..], part].concat()).json();
+        assert_eq!(report["application"].is_object(), is_app, "{name}");
         for job in report["jobs"].as_array().unwrap() {
             assert!(job["requests"].as_u64().unwrap() > 0, "{name}: {}", job["name"]);
         }

@@ -17,7 +17,8 @@ use crate::front::commands::{Place, Route};
 use crate::namespaces::erase_now;
 use crate::shared::Shared;
 use pellucid_flash::{
-    Command, Completion, Interface, Layout, Lba, Lpn, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status,
+    BlockId, BlockView, Command, Completion, Interface, Layout, Lba, Lpn, Nanos, Opcode, Ppa, SimTime, Stage,
+    StageTimes, Status,
 };
 use pellucid_ftl::{
     ChunkConfig, ChunkPlan, ChunkReset, Chunks, Management, NamelessConfig, NamelessMachine, WriteFailure,
@@ -44,6 +45,11 @@ pub(crate) struct NamelessNamespace {
 }
 
 impl NamelessNamespace {
+    /// Its blocks as they lie on the flash, as an observer sees them; without erase counts.
+    pub fn block_views(&self) -> impl Iterator<Item = (BlockId, BlockView)> + use<'_> {
+        self.chunks.chunks.block_views()
+    }
+
     /// The chunks of a namespace of these blocks of every die.
     pub fn chunks(blocks: Range<u32>) -> ChunkConfig {
         ChunkConfig {

@@ -12,10 +12,10 @@ use pellucid_flash::{
 use pellucid_ftl::{FtlCounters, MAP_ENTRY_BYTES, Map, MapCounters, MountReport};
 use pellucid_host::HostCounters;
 use pellucid_report::{
-    ByCause, Drive, DriveMemory, EraseCounts, FilesReport, FirmwareModules, GcPauses, GcSummary, GroupResult,
-    HostCost, HostLayer, JobResult, MapCache, MapPages, MediaHealth, Merges, Mount, NamespaceResult,
-    PartFigure, PartFigures, Replay, Report, RequestRecorder, Requests, Series, SlcCache, Span, SteadyState,
-    TargetResult, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
+    ApplicationReport, ByCause, Drive, DriveMemory, EraseCounts, FilesReport, FirmwareModules, GcPauses,
+    GcSummary, GroupResult, HostCost, HostLayer, JobResult, MapCache, MapPages, MediaHealth, Merges, Mount,
+    NamespaceResult, PartFigure, PartFigures, Replay, Report, RequestRecorder, Requests, Series, SlcCache,
+    Span, SteadyState, TargetResult, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
 };
 use pellucid_spec::Fill;
 use pellucid_text::format::{duration, percent};
@@ -58,6 +58,8 @@ pub struct Measured {
     pub replay: Option<Replay>,
     /// Figures of the threads of a file server.
     pub files: Option<FilesReport>,
+    /// Figures of an application.
+    pub application: Option<ApplicationReport>,
     /// Counters of layers and disk over the run.
     pub figures: Vec<PartFigures>,
     /// Blocks as they stood at the end; when the drive has come to rest they stand otherwise.
@@ -85,7 +87,7 @@ impl Measured {
             run.device.flash().map_or((0, 0), |device| (device.layout().channels, device.layout().dies));
         let (jobs, groups) = match &run.source {
             Source::Jobs(jobs) => by_job(jobs, &run.device.targets(), &run.recorders, run.measured_from),
-            Source::Trace(_) | Source::Files(_) => Default::default(),
+            Source::Trace(_) | Source::Files(_) | Source::Application => Default::default(),
         };
         let targets = by_target(&run, simulated);
         let measured = Measured {
@@ -110,16 +112,17 @@ impl Measured {
             firmware_busy: std::array::from_fn(|i| firmware[i] - run.busy_before.3[i]),
             replay: match &run.source {
                 Source::Trace(trace) => Some(trace.shaped().replay()),
-                Source::Jobs(_) | Source::Files(_) => None,
+                Source::Jobs(_) | Source::Files(_) | Source::Application => None,
             },
             ended_early: match &run.source {
                 Source::Jobs(jobs) => jobs.ended_early(),
-                Source::Trace(_) | Source::Files(_) => Vec::new(),
+                Source::Trace(_) | Source::Files(_) | Source::Application => Vec::new(),
             },
             files: match &run.source {
                 Source::Files(files) => Some(files.report(end)),
-                Source::Jobs(_) | Source::Trace(_) => None,
+                Source::Jobs(_) | Source::Trace(_) | Source::Application => None,
             },
+            application: None,
             figures: figures(run.device.figures(), &run.figures_before),
             wear: wear(run.device),
             slc_cache_blocks: run
@@ -198,7 +201,7 @@ fn by_target<T: Target>(run: &Run<'_, T>, simulated: Nanos) -> Vec<TargetResult>
     let one = |(target, before): (TargetPlace, &Option<HostUse>)| {
         let names = match &run.source {
             Source::Jobs(jobs) => jobs.results(),
-            Source::Trace(_) | Source::Files(_) => &[],
+            Source::Trace(_) | Source::Files(_) | Source::Application => &[],
         };
         let own: Vec<usize> = match names.is_empty() {
             true => (0..run.recorders.len()).filter(|_| first == Some(target.namespace)).collect(),
@@ -281,6 +284,7 @@ pub fn report(
         host_layer: measured.host.map(|host| host_layer(&host, measured.simulated)),
         replay: measured.replay,
         files: measured.files,
+        application: measured.application,
         parts: measured.figures,
         series: measured.series,
         ..report

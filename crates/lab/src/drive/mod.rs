@@ -18,6 +18,7 @@ mod precondition;
 mod raw;
 mod source;
 mod steady;
+mod tap;
 mod target;
 mod targets;
 mod timeline;
@@ -32,6 +33,7 @@ pub use precondition::{precondition, precondition_sectors};
 pub use raw::{RawSpaces, fill_raw_alone};
 use source::Ended;
 pub use source::{FileWork, JobName, Jobs, Next, Request, Source, Trace};
+pub use tap::Tap;
 pub use target::{Bottom, HostUse, Target, put_on};
 pub use targets::{TargetPlace, put_targets_on};
 pub use timeline::TimelinePart;
@@ -119,6 +121,9 @@ pub enum RunError {
     /// The onlooker ended the work before a request was measured.
     #[error("stopped while the drive was prepared")]
     Stopped,
+    /// An application cannot go on: its name, and why, a sentence.
+    #[error("{0}: {1}")]
+    Application(&'static str, String),
     /// The request log could not be written.
     #[error("request log: {0}")]
     Log(std::io::Error),
@@ -316,7 +321,7 @@ impl<'a, T: Target> Run<'a, T> {
         let (results, warming) = match &source {
             Source::Jobs(jobs) => (jobs.results().len(), true),
             Source::Trace(_) => (1, false),
-            Source::Files(_) => (1, true),
+            Source::Files(_) | Source::Application => (1, true),
         };
         Run {
             image_bytes: device.image_bytes(),
@@ -547,6 +552,7 @@ impl<'a, T: Target> Run<'a, T> {
                 Source::Jobs(jobs) => jobs.next(now),
                 Source::Trace(trace) => trace.next(now).map_err(RunError::Trace)?,
                 Source::Files(files) => files.next(now),
+                Source::Application => unreachable!("an application submits by itself"),
             };
             match next {
                 Next::Now(request) => {
@@ -699,7 +705,6 @@ impl<'a, T: Target> Run<'a, T> {
             let slot = &self.in_flight[tag];
             (slot.owner, slot.lba, slot.sectors)
         };
-        let bytes = u64::from(sectors) * self.sector_bytes;
         self.last_completion = completion.completed;
         let (counted, result) = match &mut self.source {
             Source::Jobs(jobs) => {
@@ -718,29 +723,49 @@ impl<'a, T: Target> Run<'a, T> {
                 files.completed(owner, completion.completed);
                 (completion.submitted >= files.measures_from(), 0)
             }
+            Source::Application => unreachable!("an application takes its completions by itself"),
         };
         if counted {
-            self.recorders[result as usize].record(completion, bytes);
-            let write = matches!(completion.opcode, Opcode::Write | Opcode::Append | Opcode::Copy);
-            if completion.status == Status::Success && (write || completion.opcode == Opcode::Read) {
-                let latency = completion.completed - completion.submitted;
-                let stall = completion.stages.get(Stage::Buffer);
-                self.series.complete(completion.completed, write, bytes, latency, stall);
-                self.written_bytes += if write { bytes } else { 0 };
-                if let Some(steady) = &mut self.steady {
-                    steady.complete(completion.completed, bytes, latency);
-                }
-            }
-            for log in &mut self.logs {
-                let name = if matches!(self.source, Source::Trace(_)) { owner } else { result + 1 };
-                log.write(lba, sectors, name, completion).map_err(RunError::Log)?;
-            }
+            let name = if matches!(self.source, Source::Trace(_)) { owner } else { result + 1 };
+            self.count(completion, lba, sectors, result, name)?;
         }
         if self.oracle.is_some() {
             self.verify(tag, completion)?;
         }
         self.idle_tags.push(tag as u32);
         self.pool.push(std::mem::take(&mut completion.data));
+        Ok(())
+    }
+
+    /// Counts a completion that is measured; `name`: what logs call its job.
+    #[inline]
+    fn count(
+        &mut self,
+        completion: &Completion,
+        lba: Lba,
+        sectors: u32,
+        result: u32,
+        name: u32,
+    ) -> Result<(), RunError> {
+        let bytes = u64::from(sectors) * self.sector_bytes;
+        self.recorders[result as usize].record(completion, bytes);
+        let write = matches!(
+            completion.opcode,
+            Opcode::Write | Opcode::Append | Opcode::Copy | Opcode::NamelessWrite
+        );
+        let read = matches!(completion.opcode, Opcode::Read | Opcode::PhysicalRead);
+        if completion.status == Status::Success && (write || read) {
+            let latency = completion.completed - completion.submitted;
+            let stall = completion.stages.get(Stage::Buffer);
+            self.series.complete(completion.completed, write, bytes, latency, stall);
+            self.written_bytes += if write { bytes } else { 0 };
+            if let Some(steady) = &mut self.steady {
+                steady.complete(completion.completed, bytes, latency);
+            }
+        }
+        for log in &mut self.logs {
+            log.write(lba, sectors, name, completion).map_err(RunError::Log)?;
+        }
         Ok(())
     }
 

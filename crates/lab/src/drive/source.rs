@@ -721,4 +721,6 @@ pub enum Source {
     Trace(Box<Trace>),
     /// Threads of a file server.
     Files(Box<FileWork>),
+    /// An application that submits by itself ([`Tap`](super::Tap)).
+    Application,
 }

@@ -1,15 +1,17 @@
 //! The file server on a file system that writes in place.
 
-use super::{FileSystemReport, report};
+use super::{FileSystemReport, counters, report};
+use crate::drive::Target;
 use pellucid_device::Device;
-use pellucid_flash::{Command, Lba, Opcode, SimTime, Status};
+use pellucid_flash::{Command, Interface, Lba, Opcode, SimTime, Status};
 use pellucid_workload::files::{BlockRequest, Files, FilesConfig, FilesNext, RequestKind};
 
-/// Threads on an in-place file system with a journal, on namespace 0 of a drive that keeps no data.
+/// Threads on an in-place file system with a journal, on a block namespace; what a drive keeps of it are no data.
 #[derive(Debug)]
-pub struct InPlaceServer {
+pub struct InPlaceServer<D: Target = Device> {
     files: Files,
-    drive: Device,
+    drive: D,
+    namespace: u16,
     /// Sectors of a block of the file system.
     sectors_each: u32,
     now: SimTime,
@@ -17,25 +19,55 @@ pub struct InPlaceServer {
     buffers: Vec<Vec<u8>>,
 }
 
-impl InPlaceServer {
-    /// Makes a file system of this many bytes (0: all there is), and its files. They are there from the first moment on.
+impl<D: Target> InPlaceServer<D> {
+    /// Makes a file system of this many bytes (0: all there is) on a block namespace, and its files. They are there from the first moment
+    /// on.
     ///
     /// The error is a sentence.
-    pub fn new(config: &FilesConfig, drive: Device, bytes: u64) -> Result<InPlaceServer, String> {
-        let most = drive.capacity_bytes();
+    pub fn new(
+        config: &FilesConfig,
+        drive: D,
+        namespace: u16,
+        bytes: u64,
+    ) -> Result<InPlaceServer<D>, String> {
+        let sector = drive.sector_bytes();
+        let sectors_each = (pellucid_workload::files::BLOCK_BYTES / u64::from(sector)) as u32;
+        if sectors_each == 0 {
+            let most = pellucid_workload::files::BLOCK_BYTES;
+            return Err(format!("sectors of {sector} B; allowed: at most {most} B"));
+        }
+        let Some(Interface::Block { sectors, .. }) = drive.interface(namespace) else {
+            return Err(format!(
+                "namespace {namespace} has no logical blocks, and this file system needs them"
+            ));
+        };
+        let most = sectors * u64::from(sector);
         let bytes = if bytes == 0 { most } else { most.min(bytes) };
         let files = Files::new(&FilesConfig { runtime: None, ..config.clone() }, bytes)?;
-        let sector = drive.layout().sector_bytes;
         let now = drive.now();
-        let sectors_each = (pellucid_workload::files::BLOCK_BYTES / u64::from(sector)) as u32;
-        Ok(InPlaceServer { files, drive, sectors_each, now, buffers: Vec::new() })
+        Ok(InPlaceServer { files, drive, namespace, sectors_each, now, buffers: Vec::new() })
     }
 
     /// Carries out this many operations, and says what was done.
     pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String> {
-        let (start, drive) = (self.now, self.drive.counters());
+        let (start, drive) = (self.now, counters(&self.drive));
         let before = self.files.report(self.now);
-        while self.files.operations() < before.operations + operations {
+        self.run_until(before.operations + operations)?;
+        let after = self.files.report(self.now);
+        let operations = after.operations - before.operations;
+        Ok(FileSystemReport {
+            operations,
+            operations_per_second: operations as f64 / self.now.since(start).as_secs_f64(),
+            refused: after.refused - before.refused,
+            ..report(&self.drive, &drive)
+        })
+    }
+
+    /// Carries out operations until so many count. However the way there is cut, the outcome is the same.
+    ///
+    /// The error is a sentence.
+    pub fn run_until(&mut self, operations: u64) -> Result<(), String> {
+        while self.files.operations() < operations {
             let next = match self.files.next(self.now) {
                 FilesNext::Now(request) => {
                     self.submit(&request);
@@ -58,14 +90,32 @@ impl InPlaceServer {
                 self.buffers.push(ended.data);
             }
         }
-        let after = self.files.report(self.now);
-        let operations = after.operations - before.operations;
-        Ok(FileSystemReport {
-            operations,
-            operations_per_second: operations as f64 / self.now.since(start).as_secs_f64(),
-            refused: after.refused - before.refused,
-            ..report(&self.drive, &drive)
-        })
+        Ok(())
+    }
+
+    /// The threads.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Lets operations count from now on.
+    pub fn begin(&mut self) {
+        self.files.begin();
+    }
+
+    /// Simulated time.
+    pub fn now(&self) -> SimTime {
+        self.now
+    }
+
+    /// The drive.
+    pub fn drive_mut(&mut self) -> &mut D {
+        &mut self.drive
+    }
+
+    /// The drive, without the file system.
+    pub fn into_drive(self) -> D {
+        self.drive
     }
 
     fn submit(&mut self, request: &BlockRequest) {
@@ -80,7 +130,7 @@ impl InPlaceServer {
         let bytes = if opcode == Opcode::Flush { 0 } else { sectors as usize * self.drive.image_bytes() };
         data.resize(bytes, 0);
         let command = Command::new(request.token.into(), opcode, lba, sectors, data);
-        self.drive.submit(self.now, command);
+        self.drive.submit(self.now, Command { namespace: self.namespace, ..command });
     }
 
     /// Panics where an invariant is broken.

@@ -12,14 +12,15 @@ mod in_place;
 
 pub use in_place::InPlaceServer;
 
+use crate::drive::Target;
 use pellucid_device::{Counters, Device};
 use pellucid_flash::{Cause, Nanos, Pauses, Rng, SimTime};
 use pellucid_fs::{
-    BLOCK_BYTES, Caller, Errno, FormatOptions, Fs, Ino, Job, MountOptions, SetAttributes, Step, SyncPoint,
-    Time, Volume,
+    BLOCK_BYTES, Caller, Errno, FormatOptions, Fs, FsCounters, Ino, Job, MountOptions, SetAttributes, Step,
+    SyncPoint, Time, Volume,
 };
 use pellucid_host::Stack;
-use pellucid_workload::files::{FilesConfig, Gamma, Operation, Personality};
+use pellucid_workload::files::{FilesConfig, Gamma, Meter, Operation, Personality};
 use std::collections::VecDeque;
 
 /// Jobs with the drive at a time.
@@ -49,6 +50,8 @@ pub struct FileSystemReport {
 /// Where a file system lies, and how it is mounted.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement {
+    /// Its namespace.
+    pub namespace: u16,
     /// Bytes of the file system; 0: all there is.
     pub bytes: u64,
     /// Bytes of a segment on a block drive; 0: what `fs format` chooses. On flash a segment is a flash block.
@@ -81,10 +84,10 @@ struct Thread {
 }
 
 /// Threads on a file system on a drive.
-pub struct FileServer {
+pub struct FileServer<D: Target = Device> {
     config: FilesConfig,
     fs: Fs,
-    stack: Stack<Volume, Device>,
+    stack: Stack<Volume, D>,
     files: Vec<File>,
     threads: Vec<Thread>,
     cores: Vec<SimTime>,
@@ -95,6 +98,9 @@ pub struct FileServer {
     buffer: Vec<u8>,
     operations: u64,
     refused: u64,
+    /// Operations of the measurement, and the file system's counters at its beginning.
+    meter: Meter,
+    before: FsCounters,
     /// A webserver's log has grown long, and is to be emptied.
     rotates: bool,
 }
@@ -103,12 +109,12 @@ fn time(now: SimTime) -> Time {
     Time(now.0 as i64)
 }
 
-impl FileServer {
-    /// Makes a file system on namespace 0 of a drive, and its files.
+impl<D: Target> FileServer<D> {
+    /// Makes a file system on a drive, and its files.
     ///
     /// The error is a sentence.
-    pub fn new(config: &FilesConfig, drive: Device, placement: &Placement) -> Result<FileServer, String> {
-        let volume = Volume::new(&drive, 0)?;
+    pub fn new(config: &FilesConfig, drive: D, placement: &Placement) -> Result<FileServer<D>, String> {
+        let volume = Volume::new(&drive, placement.namespace)?;
         let now = drive.now();
         let mut stack = Stack::start(volume, drive, now)?;
         stack.layer.set_ops(placement.ops_percent)?;
@@ -155,6 +161,8 @@ impl FileServer {
             buffer,
             operations: 0,
             refused: 0,
+            meter: Meter::new(),
+            before: FsCounters::default(),
             rotates: false,
         };
         server.populate()?;
@@ -185,7 +193,7 @@ impl FileServer {
     /// Repeats an operation until it is done.
     fn wait(
         &mut self,
-        mut operation: impl FnMut(&mut FileServer, Time) -> Result<Step<()>, Errno>,
+        mut operation: impl FnMut(&mut FileServer<D>, Time) -> Result<Step<()>, Errno>,
     ) -> Result<(), String> {
         loop {
             match operation(self, time(self.stack.now())) {
@@ -270,19 +278,8 @@ impl FileServer {
     /// Carries out this many operations, and says what was done.
     pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String> {
         let (start, before) = (self.stack.now(), (self.operations, self.refused));
-        let (fs, drive) = (self.fs.counters(), self.stack.drive.counters());
-        while self.operations < before.0 + operations {
-            let now = self.stack.now();
-            self.rotate(now)?;
-            let mut moved = true;
-            while std::mem::take(&mut moved) {
-                for thread in 0..self.threads.len() {
-                    moved |= self.threads[thread].due <= now && self.step(thread, now);
-                }
-            }
-            let due = self.threads.iter().map(|thread| thread.due).filter(|due| *due > now).min();
-            self.go_on(due.unwrap_or(SimTime::MAX))?;
-        }
+        let (fs, drive) = (self.fs.counters(), counters(&self.stack.drive));
+        self.run_until(before.0 + operations)?;
         let operations = self.operations - before.0;
         let moved = self.fs.counters().moved_blocks - fs.moved_blocks;
         Ok(FileSystemReport {
@@ -295,13 +292,69 @@ impl FileServer {
         })
     }
 
+    /// Carries out operations until there have been so many in all. However the way there is cut, the outcome is the same.
+    ///
+    /// The error is a sentence.
+    pub fn run_until(&mut self, operations: u64) -> Result<(), String> {
+        while self.operations < operations {
+            let now = self.stack.now();
+            self.rotate(now)?;
+            let mut moved = true;
+            while std::mem::take(&mut moved) {
+                for thread in 0..self.threads.len() {
+                    moved |= self.threads[thread].due <= now && self.step(thread, now);
+                }
+            }
+            let due = self.threads.iter().map(|thread| thread.due).filter(|due| *due > now).min();
+            self.go_on(due.unwrap_or(SimTime::MAX))?;
+        }
+        Ok(())
+    }
+
+    /// Lets operations count from now on.
+    pub fn begin(&mut self) {
+        self.meter = Meter::new();
+        self.before = self.fs.counters();
+    }
+
+    /// The file system's counters when operations began to count.
+    pub fn counted_from(&self) -> FsCounters {
+        self.before
+    }
+
+    /// The operations that count.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Operations since the file set was made.
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// Simulated time.
+    pub fn now(&self) -> SimTime {
+        self.stack.now()
+    }
+
+    /// The drive.
+    pub fn drive_mut(&mut self) -> &mut D {
+        &mut self.stack.drive
+    }
+
+    /// The drive, without the file system.
+    pub fn into_drive(self) -> D {
+        self.stack.drive
+    }
+
     /// A thread's operation; whether it was done.
     fn step(&mut self, number: usize, now: SimTime) -> bool {
         let loops = self.config.personality.operations();
         let operation = loops[self.threads[number].at % loops.len()];
         let Some(file) = self.file_of(number, operation) else {
             // There is no such file at the moment.
-            self.end(number, now, 0);
+            self.meter.refused += 1;
+            self.end(number, now, None, 0);
             return true;
         };
         let before = self.files[file].bytes;
@@ -333,7 +386,10 @@ impl FileServer {
         match done {
             Ok(Step::Wait) => return false,
             Ok(Step::Done(())) => {}
-            Err(_) => self.refused += 1,
+            Err(_) => {
+                self.refused += 1;
+                self.meter.refused += 1;
+            }
         }
         if operation == Operation::Delete {
             self.files[file] = File { exists: false, bytes: 0, ..self.files[file] };
@@ -349,7 +405,15 @@ impl FileServer {
             Operation::ReadWhole => before,
             _ => self.files[file].bytes.saturating_sub(before),
         };
-        self.end(number, now, bytes.div_ceil(BLOCK_BYTES as u64));
+        if done.is_ok() {
+            match operation {
+                Operation::ReadWhole => self.meter.read_bytes += before,
+                Operation::WriteWhole => self.meter.written_bytes += self.files[file].wanted_bytes,
+                Operation::Append | Operation::AppendLog => self.meter.written_bytes += append,
+                _ => {}
+            }
+        }
+        self.end(number, now, done.is_ok().then_some(operation), bytes.div_ceil(BLOCK_BYTES as u64));
         true
     }
 
@@ -369,12 +433,15 @@ impl FileServer {
     }
 
     /// The next operation, after the processor's time for this one.
-    fn end(&mut self, number: usize, now: SimTime, pages: u64) {
+    fn end(&mut self, number: usize, now: SimTime, done: Option<Operation>, pages: u64) {
         self.operations += 1;
         let host = &self.config.host;
         let due = self.computes(now, Nanos(host.operation.0 + host.page.0 * pages));
         let append = 1 + self.rng.below(self.config.append_bytes);
         let thread = &mut self.threads[number];
+        if let Some(operation) = done {
+            self.meter.record(operation, due - thread.due);
+        }
         (thread.due, thread.sync, thread.append) = (due, None, append);
         thread.at += 1;
     }
@@ -432,10 +499,15 @@ fn name(file: usize) -> String {
     format!("file {file:08}")
 }
 
+/// The counters of a drive's flash.
+fn counters(drive: &impl Target) -> Counters {
+    drive.flash().map_or_else(Counters::default, Device::counters)
+}
+
 /// Reports the work of a drive since `before`.
-fn report(drive: &Device, before: &Counters) -> FileSystemReport {
-    let counters = drive.counters().since(before);
-    let sector = u64::from(drive.layout().sector_bytes);
+fn report(drive: &impl Target, before: &Counters) -> FileSystemReport {
+    let counters = counters(drive).since(before);
+    let sector = u64::from(drive.sector_bytes());
     FileSystemReport {
         flash_copied_bytes: counters.programmed_sectors[Cause::Gc as usize] * sector,
         programmed_bytes: counters.programmed_sectors.iter().sum::<u64>() * sector,
@@ -491,7 +563,7 @@ retain = false
         (config.files, config.threads, config.log_bytes) = (((60 << 20) / mean) as u32, 8, 1 << 20);
         let mount =
             MountOptions { memory_bytes: 8 << 20, cleaner: CleanerPolicy::Greedy, ..MountOptions::default() };
-        let placement = Placement { bytes: 92 << 20, segment_bytes: 0, ops_percent: 0, mount };
+        let placement = Placement { namespace: 0, bytes: 92 << 20, segment_bytes: 0, ops_percent: 0, mount };
         let mut server = FileServer::new(&config, drive, &placement).unwrap();
         server.run(10_000).unwrap();
         let report = server.run(20_000).unwrap();
@@ -536,7 +608,7 @@ retain = false
         let mut config = FilesConfig::new(Personality::Fileserver);
         (config.files, config.threads) = (300, 8);
         let mount = MountOptions { memory_bytes: 8 << 20, ..MountOptions::default() };
-        let placement = Placement { bytes: 92 << 20, segment_bytes: 0, ops_percent: 0, mount };
+        let placement = Placement { namespace: 0, bytes: 92 << 20, segment_bytes: 0, ops_percent: 0, mount };
         let drive = Device::new(&spec.drive).unwrap();
         let mut server = FileServer::new(&config, drive, &placement).unwrap();
         let now = server.stack.now();
@@ -588,7 +660,7 @@ retain = false
         let mut config = FilesConfig::new(Personality::Fileserver);
         (config.files, config.threads, config.page_cache_bytes) = (560, 8, 8 << 20);
         let drive = Device::new(&spec.drive).unwrap();
-        let mut server = InPlaceServer::new(&config, drive, 92 << 20).unwrap();
+        let mut server = InPlaceServer::new(&config, drive, 0, 92 << 20).unwrap();
         server.run(10_000).unwrap();
         let report = server.run(20_000).unwrap();
         server.check();

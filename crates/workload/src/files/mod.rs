@@ -24,6 +24,7 @@ pub use laws::{Gamma, normal};
 pub use layout::{Extent, Layout, LayoutError};
 pub use page_cache::PageCache;
 pub use personality::{Operation, Personality};
+pub use report::Meter;
 pub use source::{BlockRequest, Files, FilesNext, RequestKind};
 
 use pellucid_flash::Nanos;

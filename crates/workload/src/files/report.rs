@@ -5,21 +5,34 @@ use pellucid_flash::Nanos;
 use pellucid_report::{FilesReport, LatencyRecorder, OperationReport};
 use strum::VariantArray;
 
-/// Collects a report.
+/// Collects the figures of a file server's threads.
 #[derive(Clone, Debug)]
-pub(super) struct Meter {
+pub struct Meter {
     kinds: Vec<LatencyRecorder>,
     sum_ns: u128,
     operations: u64,
-    pub read_pages: u64,
-    pub hit_pages: u64,
+    /// Pages that operations read.
+    pub(super) read_pages: u64,
+    /// Those of them that were in memory.
+    pub(super) hit_pages: u64,
+    /// Bytes that operations read.
     pub read_bytes: u64,
+    /// Bytes that operations wrote.
     pub written_bytes: u64,
-    pub commits: u64,
+    /// Commits of the journal.
+    pub(super) commits: u64,
+    /// Operations that were left out.
     pub refused: u64,
 }
 
+impl Default for Meter {
+    fn default() -> Meter {
+        Meter::new()
+    }
+}
+
 impl Meter {
+    /// One without figures.
     pub fn new() -> Meter {
         Meter {
             kinds: vec![LatencyRecorder::new(); Operation::VARIANTS.len()],
@@ -34,16 +47,27 @@ impl Meter {
         }
     }
 
+    /// Counts an operation that took so long.
     pub fn record(&mut self, operation: Operation, time: Nanos) {
         self.kinds[operation as usize].record(time);
         self.sum_ns += u128::from(time.0);
         self.operations += 1;
     }
 
+    /// Operations so far.
     pub fn operations(&self) -> u64 {
         self.operations
     }
 
+    /// The operations of all kinds together.
+    pub fn latency(&self) -> LatencyRecorder {
+        self.kinds.iter().fold(LatencyRecorder::new(), |mut all, kind| {
+            all.merge(kind);
+            all
+        })
+    }
+
+    /// The figures of a measurement of this length.
     pub fn report(&self, config: &FilesConfig, measured: Nanos) -> FilesReport {
         let seconds = measured.as_secs_f64();
         let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };

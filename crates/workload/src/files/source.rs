@@ -327,6 +327,16 @@ impl Files {
         self.meter.report(&self.config, end.min(self.deadline()).since(self.measures_from()))
     }
 
+    /// Lets operations count from now on.
+    pub fn begin(&mut self) {
+        self.meter = Meter::new();
+    }
+
+    /// The figures of its threads.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
     /// Operations that count so far.
     pub fn operations(&self) -> u64 {
         self.meter.operations()

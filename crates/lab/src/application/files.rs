@@ -1,0 +1,381 @@
+//! File servers: the threads of filebench on a file system, by operations.
+//!
+//! ```text
+//!   make files ─► warm_up operations ─► begin ─► operations ─► report
+//! ```
+//! What a job does not say follows from the size of the file system: how many files there are, the memory, the length of the log.
+
+use super::place::Place;
+use super::{SLICE, Settings, copies};
+use crate::drive::{Measured, Onlooker, RunError, Tap, Target};
+use crate::file_system::{FileServer, InPlaceServer, Placement};
+use pellucid_flash::{Interface, Pauses, SimTime};
+use pellucid_fs::{BLOCK_BYTES, CleanerPolicy, MountOptions};
+use pellucid_report::{ApplicationReport, GcPauses, PartFigure, RequestSink};
+use pellucid_workload::files::{FilesConfig, HostModel, Meter, Personality, Picks};
+use pellucid_workload::{AppJob, Backend, Cleaner, FileCount, FileSystem, FilesApp, Job, JobError};
+use std::collections::BTreeMap;
+
+/// Memory of a host that has to keep files: at least this.
+const MEMORY_BYTES_MIN: u64 = 4 << 20;
+/// Operations for each file of the set before the measurement, so that the log comes round, and in it.
+const WARM_UP_EACH: u64 = 24;
+const MEASURED_EACH: u64 = 8;
+/// Fewest files of a set.
+const FILES_MIN: u64 = 10;
+
+/// A file server as it is carried out.
+struct Plan {
+    config: FilesConfig,
+    /// Bytes of the file system.
+    bytes: u64,
+    placement: Placement,
+    warm_up: u64,
+    operations: u64,
+}
+
+/// Bytes that a file system can have there.
+fn capacity_bytes(target: &impl Target, work: &FilesApp, place: &Place) -> u64 {
+    let sectors = match place.interface {
+        // Files have names; the virtual sectors are for metadata.
+        Interface::Nameless(names) => names.capacity_sectors,
+        other => other.capacity_sectors(),
+    };
+    let bytes = sectors * u64::from(target.sector_bytes());
+    match place.backend {
+        Backend::Function => (u128::from(bytes) * u128::from(100 - work.ops_percent) / 100) as u64,
+        Backend::Block | Backend::Nameless => bytes,
+    }
+}
+
+/// Refuses a file server that the drive is too small for.
+pub(super) fn check(target: &impl Target, job: &Job, work: &FilesApp, place: &Place) -> Result<(), JobError> {
+    let refuse = |key, value: String, allowed: String| Err(JobError::Value { key, value, allowed });
+    if work.segment_bytes.is_some() && place.backend != Backend::Block {
+        let bytes = work.segment_bytes.unwrap_or_default().to_string();
+        return refuse(
+            "segment",
+            bytes,
+            "only on a block namespace; elsewhere a segment is a flash block".into(),
+        );
+    }
+    if job.written.has("ops") && place.backend != Backend::Function {
+        let percent = format!("{}%", work.ops_percent);
+        return refuse(
+            "ops",
+            percent,
+            "only with backend = function; a drive has its own over-provisioning".into(),
+        );
+    }
+    let most = capacity_bytes(target, work, place);
+    let bytes = work.size.of(most);
+    if job.written.has("size") && place.backend == Backend::Nameless {
+        let allowed = "only on blocks or flash; beside names the file system has the whole namespace";
+        return refuse("size", work.size.to_string(), allowed.into());
+    }
+    if bytes > most {
+        return refuse(
+            "size",
+            bytes.to_string(),
+            format!("at most {most} bytes, which the file system can have"),
+        );
+    }
+    let config = plan(target, (job, work), place).config;
+    if u64::from(config.files) < FILES_MIN {
+        let allowed = format!(
+            "a file system of more than {bytes} bytes, or smaller files: it would have {} of {} bytes, at least {FILES_MIN} are needed",
+            config.files, config.file_bytes
+        );
+        return refuse("app", work.personality.name().into(), allowed);
+    }
+    Ok(())
+}
+
+/// What is not given, from the size of the file system.
+fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> Plan {
+    let bytes = work.size.of(capacity_bytes(target, work, place));
+    let published = FilesConfig::new(work.personality);
+    let file_bytes = work.file_bytes.unwrap_or(published.file_bytes);
+    let files = match work.files {
+        FileCount::Number(number) => number,
+        FileCount::Percent(percent) => {
+            // The last block of a file is half full, and some files of the set do not exist.
+            let taken = u128::from(file_bytes + BLOCK_BYTES as u64 / 2);
+            let existing = u128::from(work.personality.existing_percent());
+            let files = u128::from(bytes) * u128::from(percent) / taken / existing;
+            u32::try_from(files).unwrap_or(u32::MAX)
+        }
+    };
+    let memory_bytes = work.memory_bytes.unwrap_or((bytes / 12).max(MEMORY_BYTES_MIN));
+    let (own, usual) = (work.processor, HostModel::default());
+    let host = HostModel {
+        cores: own.cores.unwrap_or(usual.cores),
+        operation: own.operation.unwrap_or(usual.operation),
+        page: own.page.unwrap_or(usual.page),
+        request: own.request.unwrap_or(usual.request),
+        request_kib: own.request_kib.unwrap_or(usual.request_kib),
+        // As the threads of the log-structured file system.
+        picks: Picks::Apart,
+        ..usual
+    };
+    let config = FilesConfig {
+        files,
+        file_bytes,
+        threads: work.threads.unwrap_or(published.threads),
+        page_cache_bytes: memory_bytes,
+        append_bytes: work.append_bytes.unwrap_or(published.append_bytes),
+        log_bytes: work.log_bytes.unwrap_or(bytes / 24),
+        seed: job.seed,
+        runtime: None,
+        host,
+        ..published
+    };
+    let mount = MountOptions {
+        memory_bytes: memory_bytes as usize,
+        cleaner: match work.cleaner {
+            Cleaner::CostBenefit => CleanerPolicy::CostBenefit,
+            Cleaner::Greedy => CleanerPolicy::Greedy,
+        },
+        ..MountOptions::default()
+    };
+    let placement = Placement {
+        namespace: place.namespace,
+        bytes: if place.backend == Backend::Nameless { 0 } else { bytes },
+        segment_bytes: work.segment_bytes.unwrap_or(0),
+        ops_percent: work.ops_percent,
+        mount,
+    };
+    Plan { config, bytes, placement, warm_up: 0, operations: 0 }
+}
+
+impl Plan {
+    fn lasting(self, app: &AppJob) -> Plan {
+        let files = u64::from(self.config.files);
+        Plan {
+            warm_up: app.warm_up.unwrap_or(files * WARM_UP_EACH),
+            operations: app.operations.unwrap_or(files * MEASURED_EACH),
+            ..self
+        }
+    }
+
+    /// The settings by their keys.
+    fn settings(&self, work: &FilesApp, place: &Place) -> BTreeMap<String, String> {
+        let mut settings = Settings(BTreeMap::new());
+        let (config, host) = (&self.config, &self.config.host);
+        settings.put("filesystem", work.file_system.name());
+        settings.put("backend", place.backend.name());
+        settings.put("size", self.bytes);
+        settings.put("nfiles", config.files);
+        settings.put("meanfilesize", config.file_bytes);
+        settings.put("meanappendsize", config.append_bytes);
+        if work.personality == Personality::Webserver {
+            settings.put("log_size", config.log_bytes);
+        }
+        settings.put("nthreads", config.threads);
+        settings.put("page_cache", config.page_cache_bytes);
+        settings.put("cores", host.cores);
+        for (key, time) in [
+            ("cpu_operation", host.operation),
+            ("cpu_page", host.page),
+            ("cpu_request", host.request),
+            ("cpu_kib", host.request_kib),
+        ] {
+            settings.put(key, format!("{}ns", time.0));
+        }
+        if work.file_system == FileSystem::LogStructured {
+            let cleaner: &str = work.cleaner.into();
+            settings.put("cleaner", cleaner);
+            if let Some(bytes) = work.segment_bytes {
+                settings.put("segment", bytes);
+            }
+        }
+        if place.backend == Backend::Function {
+            settings.put("ops", format!("{}%", work.ops_percent));
+        }
+        settings.0
+    }
+}
+
+/// A file system under threads.
+trait Server<'a, T: Target + 'a> {
+    /// Name of the part that cleans.
+    const CLEANER: &'static str;
+    /// Operations so far, by which [`Server::run_until`] goes.
+    fn operations(&self) -> u64;
+    /// Goes on until there were so many; the error is a sentence.
+    fn run_until(&mut self, operations: u64) -> Result<(), String>;
+    /// Operations count from now on.
+    fn begin(&mut self);
+    fn now(&self) -> SimTime;
+    fn meter(&self) -> &Meter;
+    fn tap(&mut self) -> &mut Tap<'a, T>;
+    fn into_tap(self) -> Tap<'a, T>;
+    /// Bytes that its cleaner has copied since [`Server::begin`], its pauses, and further counters.
+    fn cleaned(&self) -> (u64, Pauses, Vec<PartFigure>);
+}
+
+impl<'a, T: Target> Server<'a, T> for FileServer<Tap<'a, T>> {
+    const CLEANER: &'static str = "file system";
+
+    fn operations(&self) -> u64 {
+        FileServer::operations(self)
+    }
+
+    fn run_until(&mut self, operations: u64) -> Result<(), String> {
+        FileServer::run_until(self, operations)
+    }
+
+    fn begin(&mut self) {
+        FileServer::begin(self);
+    }
+
+    fn now(&self) -> SimTime {
+        FileServer::now(self)
+    }
+
+    fn meter(&self) -> &Meter {
+        FileServer::meter(self)
+    }
+
+    fn tap(&mut self) -> &mut Tap<'a, T> {
+        self.drive_mut()
+    }
+
+    fn into_tap(self) -> Tap<'a, T> {
+        self.into_drive()
+    }
+
+    fn cleaned(&self) -> (u64, Pauses, Vec<PartFigure>) {
+        let (now, before) = (self.fs().counters(), self.counted_from());
+        let figure = |name: &str, value| PartFigure { name: name.into(), value };
+        let figures = vec![
+            figure("data_blocks", now.data_blocks - before.data_blocks),
+            figure("moved_blocks", now.moved_blocks - before.moved_blocks),
+            figure("node_blocks", now.node_blocks - before.node_blocks),
+            figure("record_blocks", now.record_blocks - before.record_blocks),
+            figure("read_blocks", now.read_blocks - before.read_blocks),
+            figure("commits", now.commits - before.commits),
+            figure("checkpoints", now.checkpoints - before.checkpoints),
+            figure("segments_cleaned", now.cleaned - before.cleaned),
+            figure("write_failures", now.write_failures - before.write_failures),
+        ];
+        let moved = (now.moved_blocks - before.moved_blocks) * BLOCK_BYTES as u64;
+        (moved, now.pauses.since(&before.pauses), figures)
+    }
+}
+
+impl<'a, T: Target> Server<'a, T> for InPlaceServer<Tap<'a, T>> {
+    const CLEANER: &'static str = "file system";
+
+    fn operations(&self) -> u64 {
+        self.files().operations()
+    }
+
+    fn run_until(&mut self, operations: u64) -> Result<(), String> {
+        InPlaceServer::run_until(self, operations)
+    }
+
+    fn begin(&mut self) {
+        InPlaceServer::begin(self);
+    }
+
+    fn now(&self) -> SimTime {
+        InPlaceServer::now(self)
+    }
+
+    fn meter(&self) -> &Meter {
+        self.files().meter()
+    }
+
+    fn tap(&mut self) -> &mut Tap<'a, T> {
+        self.drive_mut()
+    }
+
+    fn into_tap(self) -> Tap<'a, T> {
+        self.into_drive()
+    }
+
+    /// It writes in place, so there is nothing to clean.
+    fn cleaned(&self) -> (u64, Pauses, Vec<PartFigure>) {
+        (0, Pauses::default(), Vec::new())
+    }
+}
+
+/// Carries out a file server and measures it.
+pub(super) fn measure<T: Target>(
+    target: &mut T,
+    (job, app, work): (&Job, &AppJob, &FilesApp),
+    place: &Place,
+    logs: Vec<Box<dyn RequestSink>>,
+    onlooker: &mut dyn Onlooker,
+) -> Result<Measured, RunError> {
+    let plan = plan(target, (job, work), place).lasting(app);
+    let report = ApplicationReport {
+        name: app.name().into(),
+        settings: plan.settings(work, place),
+        warm_up: plan.warm_up,
+        ..ApplicationReport::default()
+    };
+    let failed = |why| RunError::Application(app.name(), why);
+    let tap = Tap::new(target, logs, onlooker);
+    match work.file_system {
+        FileSystem::LogStructured => {
+            let server = FileServer::new(&plan.config, tap, &plan.placement).map_err(failed)?;
+            carry_out(server, &plan, report)
+        }
+        FileSystem::InPlace => {
+            let server =
+                InPlaceServer::new(&plan.config, tap, place.namespace, plan.bytes).map_err(failed)?;
+            carry_out(server, &plan, report)
+        }
+    }
+}
+
+fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
+    mut server: S,
+    plan: &Plan,
+    report: ApplicationReport,
+) -> Result<Measured, RunError> {
+    let failed = |why| RunError::Application(plan.config.personality.name(), why);
+    let go_on = |server: &mut S, until: u64| -> Result<(), RunError> {
+        while server.operations() < until && !server.tap().is_stopped() {
+            let next = until.min(server.operations() + SLICE);
+            server.run_until(next).map_err(failed)?;
+        }
+        Ok(())
+    };
+    go_on(&mut server, plan.warm_up)?;
+    server.begin();
+    server.tap().begin();
+    let (began, first) = (server.now(), server.operations());
+    go_on(&mut server, first + plan.operations)?;
+    let (end, operations) = (server.now(), server.operations() - first);
+    let (copied, pauses, figures) = server.cleaned();
+    let meter = server.meter().clone();
+    let tap = server.into_tap();
+    let sector_bytes = tap.sector_bytes().into();
+    let mut measured = tap.finish(end)?;
+    let simulated = end.since(began);
+    let rate = |count: u64| if simulated.0 == 0 { 0.0 } else { count as f64 / simulated.as_secs_f64() };
+    let counters = &measured.counters;
+    let programmed_bytes = counters.programmed_sectors.iter().sum::<u64>() * sector_bytes;
+    let application = ApplicationReport {
+        operations,
+        operations_per_second: rate(operations),
+        left_out: meter.refused,
+        latency: meter.latency().summary(),
+        by_operation: meter.report(&plan.config, simulated).by_operation,
+        written_bytes: meter.written_bytes,
+        read_bytes: meter.read_bytes,
+        copies: copies(S::CLEANER, copied, &measured, sector_bytes),
+        programmed_bytes,
+        erases: counters.erases.iter().sum(),
+        write_amplification: (meter.written_bytes > 0)
+            .then(|| programmed_bytes as f64 / meter.written_bytes as f64),
+        pauses: GcPauses::new(&pauses),
+        figures,
+        ..report
+    };
+    measured.application = Some(application);
+    Ok(measured)
+}

@@ -1,0 +1,100 @@
+//! Applications as work: carried out in virtual time on whatever a description has, and measured as jobs are.
+//!
+//! ```text
+//!   Job (app = ...) ─► place ─► application on a Tap ─► warm-up ─► measurement ─► Measured, with an ApplicationReport
+//! ```
+//! An application is the only job of its run.
+
+mod files;
+mod place;
+
+use crate::drive::{HostUse, Measured, Onlooker, RunError, Target};
+use pellucid_device::Device;
+use pellucid_flash::{Cause, Drive};
+use pellucid_report::{Copies, RequestSink};
+use pellucid_workload::{AppJob, AppWork, Job, JobError};
+use place::Place;
+use std::collections::BTreeMap;
+
+/// Operations between two looks at whether the user has ended the run.
+const SLICE: u64 = 1 << 10;
+
+/// Reports whether the work of these jobs reads back what it wrote, so that the drive has to keep data.
+pub fn needs_data(jobs: &[Job]) -> bool {
+    jobs.iter().filter_map(|job| job.app.as_ref()).any(AppJob::needs_data)
+}
+
+/// The application among jobs.
+///
+/// # Errors
+/// It is not alone.
+pub(crate) fn of(jobs: &[Job]) -> Result<Option<(&Job, &AppJob)>, JobError> {
+    let Some(found) = jobs.iter().find_map(|job| Some((job, job.app.as_ref()?))) else { return Ok(None) };
+    if jobs.len() == 1 {
+        return Ok(Some(found));
+    }
+    let allowed = "an application alone, without other jobs".into();
+    Err(JobError::Value { key: "app", value: found.1.name().into(), allowed })
+}
+
+/// Refuses an application that the target cannot carry.
+pub(crate) fn check(target: &impl Target, job: &Job, app: &AppJob) -> Result<(), JobError> {
+    let place = Place::of(target, job, app)?;
+    match &app.work {
+        AppWork::Files(work) => files::check(target, job, work, &place),
+    }
+}
+
+/// Bytes of data that an application comes to keep on a drive, at most: as the log of its file system comes round, all of that holds data.
+pub(crate) fn data_bytes(drive: &Device, app: &AppJob) -> u64 {
+    let interfaces = (0..drive.namespaces()).filter_map(|number| Drive::interface(drive, number));
+    let sectors: u64 = interfaces.map(|interface| interface.capacity_sectors()).sum();
+    match &app.work {
+        AppWork::Files(work) => work.size.of(sectors * u64::from(drive.layout().sector_bytes)),
+    }
+}
+
+/// Carries out an application on a target that is at rest, and measures it.
+pub(crate) fn measure<T: Target>(
+    target: &mut T,
+    (job, app): (&Job, &AppJob),
+    logs: Vec<Box<dyn RequestSink>>,
+    onlooker: &mut dyn Onlooker,
+) -> Result<Measured, RunError> {
+    let place = Place::of(target, job, app).map_err(RunError::Job)?;
+    match &app.work {
+        AppWork::Files(work) => files::measure(target, (job, app, work), &place, logs, onlooker),
+    }
+}
+
+/// An application in one line.
+pub fn summary(app: &AppJob) -> String {
+    match &app.work {
+        AppWork::Files(work) => {
+            let backend =
+                work.backend.map_or(String::new(), |backend| format!(", backend {}", backend.name()));
+            format!("{}, filesystem {}{backend}", app.name(), work.file_system.name())
+        }
+    }
+}
+
+/// Puts down what became of the settings.
+struct Settings(BTreeMap<String, String>);
+
+impl Settings {
+    fn put(&mut self, key: &str, value: impl ToString) {
+        self.0.insert(key.into(), value.to_string());
+    }
+}
+
+/// Copies by part: what the application copied by itself, then the host's layers, then the drive.
+fn copies(own: &str, own_bytes: u64, measured: &Measured, sector_bytes: u64) -> Vec<Copies> {
+    let sectors = |sectors: &[u64; Cause::COUNT]| sectors[Cause::Gc as usize] * sector_bytes;
+    let layers = measured.host.map(|HostUse { layer, counters, .. }| Copies {
+        by: layer.into(),
+        bytes: sectors(&counters.programmed_sectors),
+    });
+    let drive = Copies { by: "drive".into(), bytes: sectors(&measured.counters.programmed_sectors) };
+    let own = Copies { by: own.into(), bytes: own_bytes };
+    std::iter::once(own).chain(layers).chain([drive]).collect()
+}

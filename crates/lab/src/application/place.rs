@@ -1,0 +1,123 @@
+//! The namespace of an application: its target's, the one it names, or the first that its back end can use.
+
+use crate::drive::Target;
+use pellucid_flash::Interface;
+use pellucid_workload::{AppJob, AppWork, Backend, FileSystem, Job, JobError};
+
+/// A namespace, and how it is used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub namespace: u16,
+    pub interface: Interface,
+    pub backend: Backend,
+}
+
+fn refuse<T>(key: &'static str, value: impl ToString, allowed: impl Into<String>) -> Result<T, JobError> {
+    Err(JobError::Value { key, value: value.to_string(), allowed: allowed.into() })
+}
+
+/// The back end that uses an interface.
+fn backend_of(interface: &Interface) -> Option<Backend> {
+    match interface {
+        Interface::Block { .. } => Some(Backend::Block),
+        Interface::OpenChannel(_) => Some(Backend::Function),
+        Interface::Nameless(_) => Some(Backend::Nameless),
+        Interface::Zoned(_) | Interface::Cache(_) => None,
+    }
+}
+
+/// Words for what a back end needs.
+fn needs(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Block => "a block namespace or target, or [host] layers above chunks or zones",
+        Backend::Function => {
+            "drive.namespace = [{ interface = \"open-channel\" }] without layers, or a raw target"
+        }
+        Backend::Nameless => "drive.namespace = [{ interface = \"nameless\" }] without layers",
+    }
+}
+
+impl Place {
+    /// The place of an application on a target.
+    pub fn of(target: &impl Target, job: &Job, app: &AppJob) -> Result<Place, JobError> {
+        let (wanted, uses): (Option<Backend>, &[Backend]) = match &app.work {
+            AppWork::Files(files) if files.file_system == FileSystem::InPlace => {
+                (Some(Backend::Block), &[Backend::Block])
+            }
+            AppWork::Files(files) => (files.backend, &[Backend::Block, Backend::Function, Backend::Nameless]),
+        };
+        let all = usable(target);
+        let named = named(target, job)?;
+        let suits = |place: &&Place| {
+            named.is_none_or(|number| place.namespace == number)
+                && wanted.map_or(uses.contains(&place.backend), |wanted| place.backend == wanted)
+        };
+        if let Some(place) = all.iter().find(suits) {
+            return Ok(*place);
+        }
+        let there: Vec<String> = all
+            .iter()
+            .filter(|place| named.is_none_or(|number| place.namespace == number))
+            .map(|place| {
+                format!(
+                    "{} (namespace {} is {})",
+                    place.backend.name(),
+                    place.namespace,
+                    place.interface.name()
+                )
+            })
+            .collect();
+        let there = if there.is_empty() { "none on this drive".into() } else { there.join(", ") };
+        match wanted {
+            Some(Backend::Block)
+                if job.written.place_of("backend").is_none() || !job.written.has("backend") =>
+            {
+                refuse("filesystem", FileSystem::InPlace.name(), format!("with {}", needs(Backend::Block)))
+            }
+            Some(wanted) => refuse(
+                "backend",
+                wanted.name(),
+                format!("{there}; {} needs {}", wanted.name(), needs(wanted)),
+            ),
+            None => refuse("app", app.name(), "on a block, open-channel or nameless namespace"),
+        }
+    }
+}
+
+/// All namespaces that an application could use.
+fn usable(target: &impl Target) -> Vec<Place> {
+    let targets = target.targets();
+    let numbers: Vec<u16> = match targets.is_empty() {
+        true => (0..target.namespaces()).collect(),
+        false => targets.iter().map(|target| target.namespace).collect(),
+    };
+    let place = |namespace| {
+        let interface = target.interface(namespace)?;
+        Some(Place { namespace, interface, backend: backend_of(&interface)? })
+    };
+    numbers.into_iter().filter_map(place).collect()
+}
+
+/// The namespace that a job names.
+fn named(target: &impl Target, job: &Job) -> Result<Option<u16>, JobError> {
+    let targets = target.targets();
+    match (&job.target, job.namespace) {
+        (Some(name), _) => match targets.iter().find(|target| target.name == *name) {
+            Some(found) => Ok(Some(found.namespace)),
+            None if targets.is_empty() => refuse("target", name, "none: the description has no [[target]]"),
+            None => {
+                let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+                refuse("target", name, format!("{}: targets of the description", names.join(", ")))
+            }
+        },
+        (None, Some(number)) if !targets.is_empty() => {
+            refuse("namespace", number, "not beside targets; target names one of them instead")
+        }
+        (None, Some(number)) if target.interface(number).is_none() => {
+            let there = (0..target.namespaces()).filter(|&number| target.interface(number).is_some());
+            let there: Vec<String> = there.map(|number| number.to_string()).collect();
+            refuse("namespace", number, format!("{}: namespaces of the drive", there.join(", ")))
+        }
+        (None, number) => Ok(number),
+    }
+}

@@ -1,0 +1,228 @@
+//! A drive that an application uses by itself, measured as a run measures one that it supplies with requests.
+//!
+//! ```text
+//!   application ─► Tap ─► drive, or layers on it
+//!                   └─► recorder, series, logs, film, timeline        from [`Tap::begin`] on
+//! ```
+//! The application sees the drive as it is: its commands and their times are the same with and without the tap.
+
+use super::{BlockNamespace, HostUse};
+use super::{LOOK_ROUNDS, Measured, NEVER, Onlooker, Progress, Run, RunError, Source, Target, TargetPlace};
+use pellucid_device::{Device, Disk};
+use pellucid_film::Clock;
+use pellucid_flash::{Command, Completion, Drive, Figure, Interface, Lba, Notice, SimTime, Tag};
+use pellucid_report::{RequestRecorder, RequestSink};
+use std::collections::BTreeMap;
+
+/// A drive under an application.
+pub struct Tap<'a, T: Target> {
+    run: Run<'a, T>,
+    onlooker: &'a mut dyn Onlooker,
+    /// First address and sectors of the commands under way.
+    in_flight: BTreeMap<Tag, (Lba, u32)>,
+    rounds: u32,
+    stopped: bool,
+    /// The first log that failed.
+    failed: Option<RunError>,
+}
+
+impl<'a, T: Target> Tap<'a, T> {
+    /// Puts a tap on a drive. Nothing is measured yet.
+    pub fn new(
+        device: &'a mut T,
+        logs: Vec<Box<dyn RequestSink>>,
+        onlooker: &'a mut dyn Onlooker,
+    ) -> Tap<'a, T> {
+        if onlooker.watches()
+            && let Some(device) = device.flash_mut()
+        {
+            device.watch();
+        }
+        let mut run = Run::new(device, Source::Application, None, logs);
+        run.timeline = onlooker.timeline();
+        run.films = run.device.flash().is_some()
+            && onlooker.film().is_some_and(|film| film.clock() == Clock::SimulatedNs);
+        Tap { run, onlooker, in_flight: BTreeMap::new(), rounds: 0, stopped: false, failed: None }
+    }
+
+    /// Begins the measurement: everything up to now was a warm-up.
+    pub fn begin(&mut self) {
+        let now = Target::now(&*self.run.device);
+        self.run.measure_from(now);
+    }
+
+    /// Returns whether the onlooker wants the application to end.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Ends the measurement at `end`, up to which the drive has been advanced, and lets the drive come to rest.
+    ///
+    /// # Errors
+    /// A log could not be written.
+    pub fn finish(mut self, end: SimTime) -> Result<Measured, RunError> {
+        if let Some(failed) = self.failed {
+            return Err(failed);
+        }
+        self.run.sample(end);
+        if let Some(film) = self.onlooker.film().filter(|_| self.run.films) {
+            self.run.film(end, film);
+        }
+        if let Some(timeline) = self.run.device.flash_mut().and_then(Device::take_timeline) {
+            self.onlooker.keep_timeline(timeline);
+        }
+        Measured::take(self.run, end)
+    }
+
+    /// Takes the samples that are due by `now`, at their moments.
+    #[inline]
+    fn sample_by(&mut self, now: SimTime) {
+        while !self.run.warming && self.run.sample_due() <= now && self.run.sample_due() != NEVER {
+            let due = self.run.sample_due();
+            self.run.device.advance(due);
+            self.run.sample_until(due, self.onlooker.film());
+        }
+    }
+
+    fn sample_due(&self) -> SimTime {
+        if self.run.warming { NEVER } else { self.run.sample_due() }
+    }
+
+    fn look(&mut self, now: SimTime) {
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.rounds.is_multiple_of(LOOK_ROUNDS) {
+            let requests = self.run.recorders.iter().map(RequestRecorder::requests).sum();
+            let progress = Progress { requests, simulated: SimTime(now.since(self.run.start).0) };
+            self.stopped |= self.onlooker.look(self.run.device.flash(), progress).is_break();
+        }
+    }
+
+    fn count(&mut self, completion: &Completion) {
+        let (lba, sectors) = self.in_flight.remove(&completion.tag).unwrap_or_default();
+        self.run.last_completion = completion.completed;
+        if self.run.warming || completion.submitted < self.run.measured_from {
+            return;
+        }
+        if let Err(error) = self.run.count(completion, lba, sectors, 0, 1) {
+            self.failed.get_or_insert(error);
+        }
+    }
+}
+
+impl<T: Target> Drive for Tap<'_, T> {
+    fn namespaces(&self) -> u16 {
+        self.run.device.namespaces()
+    }
+
+    fn interface(&self, namespace: u16) -> Option<Interface> {
+        self.run.device.interface(namespace)
+    }
+
+    fn image_bytes(&self) -> usize {
+        self.run.device.image_bytes()
+    }
+
+    fn submit(&mut self, now: SimTime, command: Command) {
+        self.sample_by(now);
+        self.in_flight.insert(command.tag, (command.lba, command.sectors));
+        self.run.submitted += 1;
+        self.run.device.submit(now, command);
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        self.sample_by(now);
+        self.run.device.advance(now);
+        self.look(now);
+    }
+
+    fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
+        let mut now = now;
+        self.look(now);
+        loop {
+            self.sample_by(now);
+            let stop = limit.min(self.sample_due());
+            now = self.run.device.advance_to_completion(now, stop);
+            match self.run.device.next_event() {
+                // Only a sample was in the way.
+                Some(next) if self.run.device.completed() == 0 && stop <= next && next < limit => now = next,
+                _ => return now,
+            }
+        }
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        self.run.device.next_event()
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        let completion = self.run.device.pop()?;
+        self.count(&completion);
+        Some(completion)
+    }
+
+    fn outstanding(&self) -> usize {
+        self.run.device.outstanding()
+    }
+
+    fn completed(&self) -> usize {
+        self.run.device.completed()
+    }
+
+    fn pop_notice(&mut self) -> Option<(u16, Notice)> {
+        self.run.device.pop_notice()
+    }
+}
+
+impl<T: Target> Target for Tap<'_, T> {
+    fn flash(&self) -> Option<&Device> {
+        self.run.device.flash()
+    }
+
+    fn flash_mut(&mut self) -> Option<&mut Device> {
+        self.run.device.flash_mut()
+    }
+
+    fn disk(&self) -> Option<&Disk> {
+        self.run.device.disk()
+    }
+
+    fn now(&self) -> SimTime {
+        Target::now(&*self.run.device)
+    }
+
+    fn block_namespaces(&self) -> Vec<BlockNamespace> {
+        self.run.device.block_namespaces()
+    }
+
+    fn raw_namespaces(&self) -> Vec<(u16, Interface)> {
+        self.run.device.raw_namespaces()
+    }
+
+    fn targets(&self) -> Vec<TargetPlace> {
+        self.run.device.targets()
+    }
+
+    fn host_of(&self, namespace: u16) -> Option<HostUse> {
+        self.run.device.host_of(namespace)
+    }
+
+    fn prefetch(&self, namespace: u16, lba: Lba) {
+        self.run.device.prefetch(namespace, lba);
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.run.device.is_read_only()
+    }
+
+    fn host(&self) -> Option<HostUse> {
+        self.run.device.host()
+    }
+
+    fn reshapes_writes(&self) -> bool {
+        self.run.device.reshapes_writes()
+    }
+
+    fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
+        self.run.device.figures()
+    }
+}

@@ -1,0 +1,122 @@
+//! Work of an application in a report.
+
+use crate::{GcPauses, Latency, OperationReport, PartFigure};
+use pellucid_text::format::{binary_bytes, count, duration, optional, significant};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Work of an application on the drive, as it saw it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ApplicationReport {
+    /// The application, as in `app`.
+    pub name: String,
+    /// Its settings as they came to be, by the key of a job.
+    pub settings: BTreeMap<String, String>,
+    /// Operations of the warm-up, which no other figure counts.
+    pub warm_up: u64,
+    /// Operations of the measurement.
+    pub operations: u64,
+    /// `operations` per simulated second.
+    pub operations_per_second: f64,
+    /// Operations of them that were left out, for want of a file or of room.
+    pub left_out: u64,
+    /// How long operations took.
+    pub latency: Latency,
+    /// By kind, those that happened.
+    pub by_operation: Vec<OperationReport>,
+    /// Bytes that operations wrote.
+    pub written_bytes: u64,
+    /// Bytes that operations read.
+    pub read_bytes: u64,
+    /// Bytes of valid data that were copied to free space, by who did.
+    pub copies: Vec<Copies>,
+    /// Bytes that were programmed, for whatever reason.
+    pub programmed_bytes: u64,
+    /// Blocks erased.
+    pub erases: u64,
+    /// `programmed_bytes` for each of `written_bytes`; absent where operations wrote nothing.
+    pub write_amplification: Option<f64>,
+    /// Victims of its own cleaner, or of its library, by the time from their choice.
+    pub pauses: GcPauses,
+    /// Further counters.
+    pub figures: Vec<PartFigure>,
+}
+
+/// Bytes that one part copied to free space.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Copies {
+    /// The part: the file system, the host's layers, the drive.
+    pub by: String,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl ApplicationReport {
+    /// The bytes that a part copied; `None`: there is no such part.
+    pub fn copied_by(&self, part: &str) -> Option<u64> {
+        self.copies.iter().find(|copies| copies.by == part).map(|copies| copies.bytes)
+    }
+
+    /// A counter by its name.
+    pub fn figure(&self, name: &str) -> Option<u64> {
+        self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+    }
+
+    /// Lines of a report in text: a label, and words that go on lines together.
+    pub(crate) fn words(&self) -> Vec<(String, Vec<String>)> {
+        let ns = |ns: Option<u64>| optional(ns, |ns| duration(ns as f64));
+        let latency = &self.latency;
+        let mut all = vec![
+            format!(
+                "{} operations, {}/s   ",
+                count(self.operations),
+                significant(self.operations_per_second)
+            ),
+            format!(
+                "mean {}, p50 {}, p99 {}, p99.9 {}, max {}   ",
+                optional(latency.mean_ns, duration),
+                ns(latency.p50_ns),
+                ns(latency.p99_ns),
+                ns(latency.p99_9_ns),
+                ns(latency.max_ns)
+            ),
+            format!("after a warm-up of {}   ", count(self.warm_up)),
+        ];
+        all.extend(
+            (self.left_out > 0)
+                .then(|| format!("{} left out for want of files or room   ", count(self.left_out))),
+        );
+        let kind = |kind: &OperationReport| {
+            let (mean, p99) = (optional(kind.latency.mean_ns, duration), ns(kind.latency.p99_ns));
+            format!("{} {}/s of mean {mean}, p99 {p99}   ", kind.operation, significant(kind.per_second))
+        };
+        let size = |bytes: u64| binary_bytes(bytes as f64);
+        let times = self.write_amplification.map(|times| format!(", {} times", significant(times)));
+        let written = vec![
+            format!("{} written by operations   ", size(self.written_bytes)),
+            format!("{} read by operations   ", size(self.read_bytes)),
+            format!("{} programmed{}   ", size(self.programmed_bytes), times.unwrap_or_default()),
+            format!("{} blocks erased   ", count(self.erases)),
+        ];
+        let copy = |copies: &Copies| format!("{} by the {}   ", size(copies.bytes), copies.by);
+        let mut lines = vec![
+            (self.name.clone(), all),
+            ("operations".into(), self.by_operation.iter().map(kind).collect()),
+            ("bytes".into(), written),
+            ("copied".into(), self.copies.iter().map(copy).collect()),
+        ];
+        let pauses = &self.pauses;
+        if pauses.count > 0 {
+            let (mean, p99) = (optional(pauses.mean_ns, duration), ns(pauses.p99_ns));
+            let words =
+                format!("{} of mean {mean}, p99 {p99}, max {}", count(pauses.count), ns(pauses.max_ns));
+            lines.push(("cleaner pauses".into(), vec![words]));
+        }
+        let figures = self.figures.iter().filter(|figure| figure.value > 0);
+        let figures = figures.map(|figure| format!("{} {}   ", figure.name, count(figure.value))).collect();
+        lines.push(("counted".into(), figures));
+        let settings = self.settings.iter().map(|(key, value)| format!("{key}={value}   ")).collect();
+        lines.push(("settings".into(), settings));
+        lines
+    }
+}
