@@ -126,7 +126,7 @@ impl Namespace {
         }
     }
 
-    /// What waits in the namespace for everything else to be done goes on. `true`: something did, and all is to be asked again.
+    /// Lets go on what waits in the namespace until everything else is done. `true`: something did, and all is to be asked again.
     #[inline(always)]
     pub fn go_on(&mut self, shared: &mut Shared) -> bool {
         match self {

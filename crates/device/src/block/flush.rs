@@ -1,4 +1,4 @@
-//! Flush and trim: what must be on the media, and what need not be any more.
+//! Flush: acknowledged data go to the media.
 //!
 //! Flushes are served one after the other. A flush marks every entry that holds acknowledged data not on the media, sends
 //! them there, waits until the marked ones are programmed, then until the trims before it are on the media:

@@ -1,4 +1,4 @@
-//! GC carried out: the copies that translation wants are read and programmed, empty blocks erased.
+//! GC carried out: the copies that translation wants are read and programmed.
 //!
 //! ```text
 //!  pump(die) ─► read valid units ─► still current? ─► packed per die ─► superpage full or victim read ─► program

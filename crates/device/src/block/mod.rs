@@ -392,7 +392,7 @@ impl BlockNamespace {
 // ---- views
 
 impl BlockNamespace {
-    /// The translation, which tells what lies where.
+    /// The translation, which knows the place of every page.
     #[inline]
     pub fn translation(&self) -> &Translation {
         &self.core.side.translation

@@ -44,7 +44,7 @@ impl Default for Senses {
 }
 
 impl Senses {
-    /// What else of the command lies where `op` reads may join it.
+    /// Other units of the command that lie where `op` reads may join it.
     #[inline]
     fn gather(&mut self, op: u32, work: u32) {
         self.gathering = (op, work);

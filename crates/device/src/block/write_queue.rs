@@ -211,3 +211,61 @@ impl WriteQueue {
         self.stalled = false;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two units make a superpage.
+    fn queue() -> WriteQueue {
+        WriteQueue::new(1, 2)
+    }
+
+    #[test]
+    fn an_entry_is_packed_then_in_a_program_then_gone() {
+        let mut queue = queue();
+        queue.pack(Stream::Host, 4);
+        let host = queue.pack(Stream::Host, 5);
+        assert_eq!((queue.packed(), queue.programming()), (2, 0));
+        queue.unpack(4);
+        assert!(!queue.has_superpage(host, false) && queue.has_superpage(host, true));
+        assert_eq!(queue.take(host), 5);
+        assert_eq!((queue.packed(), queue.programming()), (0, 1));
+        queue.end_leaving();
+        assert_eq!(queue.programming(), 0);
+    }
+
+    /// What may still fill a superpage: slices to come, and entries that are being filled.
+    #[test]
+    fn more_comes_until_all_that_may_join_has_come() {
+        let mut queue = queue();
+        queue.expect(2);
+        queue.expect_less(1);
+        queue.begin_fill();
+        queue.arrive();
+        assert!(queue.more_comes() && queue.arrived() == 1);
+        queue.end_fill();
+        assert!(!queue.more_comes());
+    }
+
+    /// A log block that found no space has no superpage to plan until some has come.
+    #[test]
+    fn a_stalled_log_block_waits_for_space() {
+        let mut queue = queue();
+        queue.pack(Stream::Log(3), 1);
+        let log = queue.pack(Stream::Log(3), 2);
+        queue.stall(log);
+        assert!(!queue.has_superpage(log, false) && queue.has_stalled() && !queue.waits_for_space());
+        assert!(queue.resume() && queue.has_superpage(log, false));
+        assert!(!queue.resume(), "nothing waits any more");
+    }
+
+    #[test]
+    #[should_panic = "an entry left that was not on its way"]
+    fn an_entry_leaves_once() {
+        let mut queue = queue();
+        queue.pack(Stream::Host, 4);
+        queue.unpack(4);
+        queue.end_leaving();
+    }
+}

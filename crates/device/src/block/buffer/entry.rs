@@ -63,7 +63,7 @@ impl Entry {
         self.phase
     }
 
-    /// What the content is.
+    /// Kind of its content.
     #[inline]
     pub fn content(&self) -> Content {
         self.content
@@ -391,5 +391,51 @@ impl Entry {
     #[inline]
     pub fn unpin(&mut self) -> bool {
         std::mem::take(&mut self.pinned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::VACANT;
+    use super::*;
+
+    /// Sectors that a fill made up are blank until a write brings them; those that were written are not.
+    #[test]
+    fn blank_sectors_are_those_that_no_write_brought() {
+        let mut entry = VACANT;
+        entry.store(0b0001, SimTime::ZERO, 0);
+        entry.fill_blank(0b1111);
+        assert_eq!((entry.valid(), entry.blank(), entry.content()), (0b1111, 0b1110, Content::Data));
+        entry.store(0b0110, SimTime::ZERO, 0);
+        assert_eq!((entry.dirty(), entry.blank()), (0b0111, 0b1000));
+        let mut unwritten = VACANT;
+        unwritten.fill_blank(0b1111);
+        assert_eq!(unwritten.content(), Content::Unmapped);
+    }
+
+    /// A flush counts an entry once, and one without new data not at all.
+    #[test]
+    fn a_flush_waits_once_for_an_entry() {
+        let mut entry = VACANT;
+        assert!(!entry.begin_flush());
+        entry.store(1, SimTime::ZERO, 0);
+        assert!(entry.begin_flush() && !entry.begin_flush());
+        assert!(entry.end_flush() && !entry.end_flush());
+    }
+
+    #[test]
+    #[should_panic = "an entry is packed while Packed"]
+    fn an_entry_is_packed_once() {
+        let mut entry = VACANT;
+        entry.pack(0);
+        entry.pack(0);
+    }
+
+    #[test]
+    #[should_panic = "an entry without users but 1 readers is let go"]
+    fn a_reader_ends_before_it_lets_go() {
+        let mut entry = VACANT;
+        entry.hold_for_read();
+        entry.let_go();
     }
 }
