@@ -1,6 +1,7 @@
 //! Work of an application in a report.
 
 use crate::{GcPauses, Latency, OperationReport, PartFigure};
+use pellucid_flash::Cause;
 use pellucid_text::format::{binary_bytes, count, duration, optional, significant};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -52,6 +53,19 @@ pub struct Copies {
 }
 
 impl ApplicationReport {
+    /// The report with what was programmed by cause, and erased by cause.
+    #[must_use]
+    pub fn with_flash(self, sectors: &[u64; Cause::COUNT], sector_bytes: u64, erases: &[u64]) -> Self {
+        let programmed_bytes = sectors.iter().sum::<u64>() * sector_bytes;
+        let written = self.written_bytes;
+        ApplicationReport {
+            programmed_bytes,
+            erases: erases.iter().sum(),
+            write_amplification: (written > 0).then(|| programmed_bytes as f64 / written as f64),
+            ..self
+        }
+    }
+
     /// The bytes that a part copied; `None`: there is no such part.
     pub fn copied_by(&self, part: &str) -> Option<u64> {
         self.copies.iter().find(|copies| copies.by == part).map(|copies| copies.bytes)

@@ -357,8 +357,6 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
     let mut measured = tap.finish(end)?;
     let simulated = end.since(began);
     let rate = |count: u64| if simulated.0 == 0 { 0.0 } else { count as f64 / simulated.as_secs_f64() };
-    let counters = &measured.counters;
-    let programmed_bytes = counters.programmed_sectors.iter().sum::<u64>() * sector_bytes;
     let application = ApplicationReport {
         operations,
         operations_per_second: rate(operations),
@@ -368,14 +366,12 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
         written_bytes: meter.written_bytes,
         read_bytes: meter.read_bytes,
         copies: copies(S::CLEANER, copied, &measured, sector_bytes),
-        programmed_bytes,
-        erases: counters.erases.iter().sum(),
-        write_amplification: (meter.written_bytes > 0)
-            .then(|| programmed_bytes as f64 / meter.written_bytes as f64),
         pauses: GcPauses::new(&pauses),
         figures,
         ..report
     };
+    let counters = &measured.counters;
+    let application = application.with_flash(&counters.programmed_sectors, sector_bytes, &counters.erases);
     measured.application = Some(application);
     Ok(measured)
 }
