@@ -55,7 +55,7 @@ pub enum ExperimentError {
         key: &'static str,
         /// The application.
         app: &'static str,
-        /// What is allowed.
+        /// Allowed value, and why.
         allowed: &'static str,
     },
     /// An application would write more data than this machine can hold.

@@ -233,7 +233,7 @@ const USED_BY_KV: &[&str] = &[
     "kb_base",
 ];
 
-/// Those of them that no file server asks for.
+/// Keys among these that no file server asks for.
 const ONLY_KV: &[&str] = &["clients", "think", "nkeys", "set_share", "popularity", "value_size", "on_miss"];
 
 /// Other keys that say something of threads that work on files.
@@ -268,7 +268,7 @@ pub(super) struct AppKeys {
     operations: Option<u64>,
 }
 
-/// What `app` names.
+/// Application named by `app`.
 #[derive(Clone, Copy, Debug)]
 enum AppName {
     Files(Personality),

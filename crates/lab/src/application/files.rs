@@ -3,7 +3,7 @@
 //! ```text
 //!   make files ─► warm_up operations ─► begin ─► operations ─► report
 //! ```
-//! What a job does not say follows from the size of the file system: how many files there are, the memory, the length of the log.
+//! Settings that a job does not give follow from the size of the file system: how many files there are, the memory, the length of the log.
 
 use super::place::Place;
 use super::{SLICE, Settings, copies};
@@ -91,7 +91,7 @@ pub(super) fn check(target: &impl Target, job: &Job, work: &FilesApp, place: &Pl
     Ok(())
 }
 
-/// What is not given, from the size of the file system.
+/// The file server of a job; settings that it does not give follow from the size of the file system.
 fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> Plan {
     let bytes = work.size.of(capacity_bytes(target, work, place));
     let published = FilesConfig::new(work.personality);

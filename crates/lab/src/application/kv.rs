@@ -157,7 +157,7 @@ pub(super) fn measure<T: Target>(
     Ok(measured)
 }
 
-/// What clients and cache counted.
+/// Counters of the clients and of the cache.
 fn reported(summary: KvSummary, cache: CacheWork) -> ApplicationReport {
     let operations = summary.operations;
     let kinds = [
@@ -177,7 +177,7 @@ fn reported(summary: KvSummary, cache: CacheWork) -> ApplicationReport {
             .map(|(name, latency)| OperationReport {
                 operation: name.into(),
                 per_second: rate(latency.count),
-                latency: latency.clone(),
+                latency: *latency,
             })
             .collect(),
         written_bytes: cache.set_bytes,
