@@ -22,6 +22,8 @@ use std::rc::Rc;
 
 /// Fewest keys.
 const KEYS_MIN: u64 = 10;
+/// Keys have up to 250 bytes, as memcached has it, and items a header.
+const KEY_AND_HEADER_BYTES: u64 = 320;
 /// Keys whose sizes the mean is taken of.
 const SAMPLED: u64 = 10_000;
 
@@ -42,6 +44,18 @@ pub(super) fn check(target: &impl Target, app: &AppJob, config: &KvConfig) -> Re
         config.engine.name()
     );
     Err(JobError::Value { key: "app", value: app.name().into(), allowed })
+}
+
+/// Bytes that the cache keeps at most, on a drive of so many: all of it, or what all requests could set.
+pub(super) fn data_bytes(drive_bytes: u64, app: &AppJob, work: &KvApp) -> u64 {
+    let Some(keys) = work.keys else { return drive_bytes };
+    let value = match work.value_size {
+        ValueSize::Fixed(bytes) => bytes,
+        ValueSize::Etc { max } | ValueSize::EtcTail { max } => max,
+    };
+    let requests =
+        keys.saturating_add(app.warm_up.unwrap_or(keys)).saturating_add(app.operations.unwrap_or(keys));
+    drive_bytes.min(requests.saturating_mul(u64::from(value) + KEY_AND_HEADER_BYTES))
 }
 
 /// Requests until the user ends the run.

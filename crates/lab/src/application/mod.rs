@@ -58,7 +58,7 @@ pub(crate) fn data_bytes(drive: &Device, app: &AppJob) -> u64 {
     let sectors: u64 = interfaces.map(|interface| interface.capacity_sectors()).sum();
     match &app.work {
         AppWork::Files(work) => work.size.of(sectors * u64::from(drive.layout().sector_bytes)),
-        AppWork::Kv(_) => sectors * u64::from(drive.layout().sector_bytes),
+        AppWork::Kv(work) => kv::data_bytes(sectors * u64::from(drive.layout().sector_bytes), app, work),
     }
 }
 
