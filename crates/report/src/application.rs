@@ -27,7 +27,7 @@ pub struct ApplicationReport {
     pub by_operation: Vec<OperationReport>,
     /// Bytes that operations wrote.
     pub written_bytes: u64,
-    /// Bytes that operations read.
+    /// Bytes that operations of a file system read; 0 for a cache, which does not count what hits returned.
     pub read_bytes: u64,
     /// Bytes of valid data that were copied to free space, by who did.
     pub copies: Vec<Copies>,
@@ -106,12 +106,14 @@ impl ApplicationReport {
         };
         let size = |bytes: u64| binary_bytes(bytes as f64);
         let times = self.write_amplification.map(|times| format!(", {} times", significant(times)));
-        let written = vec![
-            format!("{} written by operations   ", size(self.written_bytes)),
-            format!("{} read by operations   ", size(self.read_bytes)),
+        let mut written = vec![format!("{} written by operations   ", size(self.written_bytes))];
+        written.extend(
+            (self.read_bytes > 0).then(|| format!("{} read by operations   ", size(self.read_bytes))),
+        );
+        written.extend([
             format!("{} programmed{}   ", size(self.programmed_bytes), times.unwrap_or_default()),
             format!("{} blocks erased   ", count(self.erases)),
-        ];
+        ]);
         let copy = |copies: &Copies| format!("{} by the {}   ", size(copies.bytes), copies.by);
         let mut lines = vec![
             (self.name.clone(), all),
