@@ -299,6 +299,8 @@ pub(super) fn collection(bench: &Bench) -> Result<Outcome, ReproduceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pellucid_lab::drive::Unwatched;
+    use pellucid_lab::experiment::{execute_described, jobs, set_in_jobs};
 
     /// How much more ULFS-Prism does than ULFS-SSD with varmail, on flash with these overrides.
     fn varmail(sets: &[&str]) -> f64 {
@@ -306,6 +308,37 @@ mod tests {
         let run = |&system: &System| serve(&bench, system, Personality::Varmail, Block::Commercial);
         let rates = bench.map(&[System::Prism, System::Ssd], run).unwrap();
         rates[0].operations_per_second / rates[1].operations_per_second
+    }
+
+    /// The files of the figure are this claim: the same operations in the same time, to the last bit.
+    #[test]
+    fn the_files_of_figure_8_are_this_claim() {
+        let files = [
+            (System::Prism, include_str!("../../../examples/papers/prism-fig8.toml")),
+            (System::Ssd, include_str!("../../../examples/papers/prism-fig8-ssd.toml")),
+        ];
+        let shorter = 16;
+        let bench = Bench::of_test(shorter, Vec::new());
+        for (system, text) in files {
+            let mut spec = pellucid_spec::from_str(text, "prism-fig8.toml", &[]).unwrap();
+            for (key, operations) in [("warm_up", WARM_UP), ("operations", MEASURED)] {
+                let operations = operations / u64::from(shorter);
+                set_in_jobs(&mut spec, key, &operations.to_string());
+            }
+            let jobs = jobs(&spec).unwrap();
+            let (_, report) = execute_described(&spec, &jobs, &|| 0.0, Unwatched).unwrap();
+            let file = report.application.unwrap();
+            let claim = serve(&bench, system, Personality::Varmail, Block::Commercial).unwrap();
+            assert_eq!(file.operations, claim.operations, "{system:?}");
+            assert_eq!(file.operations_per_second, claim.operations_per_second, "{system:?}");
+            assert_eq!(file.copied_by("file system"), Some(claim.file_copied_bytes), "{system:?}");
+            assert_eq!(file.copied_by("drive"), Some(claim.flash_copied_bytes), "{system:?}");
+            assert_eq!(
+                (file.programmed_bytes, file.erases),
+                (claim.programmed_bytes, claim.erases),
+                "{system:?}"
+            );
+        }
     }
 
     /// U1: with as many LUNs on one channel, one segment of new data is open, and commits wait for each other. The drive uses all LUNs.

@@ -55,7 +55,7 @@ pub enum ExperimentError {
         key: &'static str,
         /// The application.
         app: &'static str,
-        /// What is allowed.
+        /// Allowed value, and why.
         allowed: &'static str,
     },
     /// An application would write more data than this machine can hold.
@@ -473,7 +473,7 @@ fn measure(
     let (measured, summary) = match app {
         Some(app) => {
             check_jobs(device, spec, jobs)?;
-            (application::measure(device, app, logs, &mut onlooker), jobs_summary(jobs))
+            (application::measure(device, app, &spec.kv, logs, &mut onlooker), jobs_summary(jobs))
         }
         None => {
             let (source, summary) = source(device, spec, jobs)?;
@@ -668,7 +668,7 @@ fn check_jobs(target: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(), Exp
     let places = Places::of(target);
     for job in jobs {
         let suits = match (&job.app, job.queue < queues) {
-            (Some(app), _) => application::check(target, job, app),
+            (Some(app), _) => application::check(target, job, app, &spec.kv),
             (None, true) => Jobs::check(job, &places, target.sector_bytes()),
             (None, false) => {
                 let allowed = format!("0 to {}", queues - 1);

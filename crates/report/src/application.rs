@@ -1,6 +1,7 @@
 //! Work of an application in a report.
 
 use crate::{GcPauses, Latency, OperationReport, PartFigure};
+use pellucid_flash::Cause;
 use pellucid_text::format::{binary_bytes, count, duration, optional, significant};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ pub struct ApplicationReport {
     pub by_operation: Vec<OperationReport>,
     /// Bytes that operations wrote.
     pub written_bytes: u64,
-    /// Bytes that operations read.
+    /// Bytes that operations of a file system read; 0 for a cache, which does not count what hits returned.
     pub read_bytes: u64,
     /// Bytes of valid data that were copied to free space, by who did.
     pub copies: Vec<Copies>,
@@ -52,6 +53,19 @@ pub struct Copies {
 }
 
 impl ApplicationReport {
+    /// The report with what was programmed by cause, and erased by cause.
+    #[must_use]
+    pub fn with_flash(self, sectors: &[u64; Cause::COUNT], sector_bytes: u64, erases: &[u64]) -> Self {
+        let programmed_bytes = sectors.iter().sum::<u64>() * sector_bytes;
+        let written = self.written_bytes;
+        ApplicationReport {
+            programmed_bytes,
+            erases: erases.iter().sum(),
+            write_amplification: (written > 0).then(|| programmed_bytes as f64 / written as f64),
+            ..self
+        }
+    }
+
     /// The bytes that a part copied; `None`: there is no such part.
     pub fn copied_by(&self, part: &str) -> Option<u64> {
         self.copies.iter().find(|copies| copies.by == part).map(|copies| copies.bytes)
@@ -92,12 +106,14 @@ impl ApplicationReport {
         };
         let size = |bytes: u64| binary_bytes(bytes as f64);
         let times = self.write_amplification.map(|times| format!(", {} times", significant(times)));
-        let written = vec![
-            format!("{} written by operations   ", size(self.written_bytes)),
-            format!("{} read by operations   ", size(self.read_bytes)),
+        let mut written = vec![format!("{} written by operations   ", size(self.written_bytes))];
+        written.extend(
+            (self.read_bytes > 0).then(|| format!("{} read by operations   ", size(self.read_bytes))),
+        );
+        written.extend([
             format!("{} programmed{}   ", size(self.programmed_bytes), times.unwrap_or_default()),
             format!("{} blocks erased   ", count(self.erases)),
-        ];
+        ]);
         let copy = |copies: &Copies| format!("{} by the {}   ", size(copies.bytes), copies.by);
         let mut lines = vec![
             (self.name.clone(), all),

@@ -242,7 +242,7 @@ pub(super) fn rows(reports: &[Report]) -> Vec<Row> {
     rows
 }
 
-/// What the operations of an application had, where there is one.
+/// Rows of the operations of applications, where there are any.
 fn application(reports: &[Report]) -> Vec<Row> {
     if reports.iter().all(|report| report.application.is_none()) {
         return Vec::new();

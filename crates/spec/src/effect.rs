@@ -268,9 +268,13 @@ const RULES: &[Rule] = &[
         |spec| spec.is_on("drive.media.retry.enabled") || spec.is_on("drive.media.bit_errors.enabled"),
     ),
     Rule {
-        uses: &[Use::Work, Use::Age, Use::Serve],
+        uses: &[Use::Age, Use::Serve],
         ..rule(&["kv."], "pellucid kv, which puts a cache on the drive", |_| false)
     },
+    of_work(&["kv."], "app = kv, or pellucid kv, which puts a cache on the drive", |spec| {
+        let pairs = spec.jobs.iter().flat_map(|job| &job.pairs);
+        pairs.filter(|pair| pair.key == "app").any(|pair| pair.value == "kv")
+    }),
     Rule {
         uses: &[Use::Age, Use::Kv, Use::ServeKv],
         ..rule(&["target"], "pellucid run, replay, compare and serve", |_| false)

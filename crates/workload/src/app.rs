@@ -5,10 +5,11 @@
 //! ```
 //! A key that an application does not ask for is refused, with its place.
 
-use super::units::{Amount, Grammar, parse_amount, parse_time};
-use super::values::{Allowed, Parsed, allowed, bytes_from, count};
+use super::units::{Amount, Grammar, parse_amount, parse_bytes, parse_time};
+use super::values::{Allowed, Parsed, allowed, bytes_from, count, percent};
 use super::{Job, JobBuilder, JobError};
 use crate::files::Personality;
+use crate::kv::laws::{Popularity, ValueSize};
 use pellucid_flash::Nanos;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
@@ -28,6 +29,27 @@ pub struct AppJob {
 pub enum AppWork {
     /// Threads of a file server.
     Files(FilesApp),
+    /// Clients of a key-value cache.
+    Kv(KvApp),
+}
+
+/// Settings of the clients of a key-value cache, and of their requests; the cache has those of `[kv]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KvApp {
+    /// `clients`: each has one request at a time.
+    pub clients: u32,
+    /// `think`: pause of a client between an answer and its next request.
+    pub think: Nanos,
+    /// `nkeys`; `None`: as many as fill half of the flash.
+    pub keys: Option<u64>,
+    /// `set_share`: share of the requests that set.
+    pub set_share: f64,
+    /// `popularity`.
+    pub popularity: Popularity,
+    /// `value_size`.
+    pub value_size: ValueSize,
+    /// `on_miss`: a get that misses is followed by a set.
+    pub fills: bool,
 }
 
 impl AppJob {
@@ -35,6 +57,7 @@ impl AppJob {
     pub fn name(&self) -> &'static str {
         match &self.work {
             AppWork::Files(files) => files.personality.name(),
+            AppWork::Kv(_) => KV,
         }
     }
 
@@ -42,6 +65,7 @@ impl AppJob {
     pub fn needs_data(&self) -> bool {
         match &self.work {
             AppWork::Files(files) => files.file_system == FileSystem::LogStructured,
+            AppWork::Kv(_) => true,
         }
     }
 }
@@ -151,6 +175,15 @@ pub struct Processor {
     pub request_kib: Option<Nanos>,
 }
 
+/// Name of the key-value cache.
+const KV: &str = "kv";
+/// Values of the ETC pool are cut off behind this: longer ones are one in twenty, and need slabs of their own.
+const ETC_VALUE_MAX: u32 = 4096;
+/// Skew of requests where none is given: that of YCSB.
+const ZIPF: f64 = 0.99;
+/// Share of sets where none is given: YCSB's workload B has 5 %, A has 50 %.
+const SET_SHARE: f64 = 0.05;
+
 /// Percent of the file system that files fill at the start.
 const FILLED_PERCENT: u8 = 50;
 /// `Flash_SetOPS`: the example of the Prism-SSD paper, section IV-A, keeps 25 % beside what it uses.
@@ -172,9 +205,36 @@ const OWN: &[&str] = &[
     "cpu_page",
     "cpu_request",
     "cpu_kib",
+    "clients",
+    "think",
+    "nkeys",
+    "set_share",
+    "popularity",
+    "value_size",
+    "on_miss",
     "warm_up",
     "operations",
 ];
+
+/// Keys of clients of a key-value cache.
+const USED_BY_KV: &[&str] = &[
+    "name",
+    "app",
+    "clients",
+    "think",
+    "nkeys",
+    "set_share",
+    "popularity",
+    "value_size",
+    "on_miss",
+    "warm_up",
+    "operations",
+    "randseed",
+    "kb_base",
+];
+
+/// Keys among these that no file server asks for.
+const ONLY_KV: &[&str] = &["clients", "think", "nkeys", "set_share", "popularity", "value_size", "on_miss"];
 
 /// Other keys that say something of threads that work on files.
 const USED_BY_FILES: &[&str] = &[
@@ -193,7 +253,8 @@ const USED_BY_FILES: &[&str] = &[
 /// Keys of applications, whatever `app` is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AppKeys {
-    personality: Option<Personality>,
+    app: Option<AppName>,
+    kv: KvKeys,
     file_system: FileSystem,
     backend: Option<Backend>,
     filled: Option<u8>,
@@ -205,6 +266,96 @@ pub(super) struct AppKeys {
     processor: Processor,
     warm_up: Option<u64>,
     operations: Option<u64>,
+}
+
+/// Application named by `app`.
+#[derive(Clone, Copy, Debug)]
+enum AppName {
+    Files(Personality),
+    Kv,
+}
+
+impl AppName {
+    fn of(value: &str) -> Option<AppName> {
+        let files = Personality::ALL.into_iter().find(|personality| personality.name() == value);
+        files.map(AppName::Files).or((value == KV).then_some(AppName::Kv))
+    }
+}
+
+/// Keys of clients of a key-value cache.
+#[derive(Clone, Copy, Debug, Default)]
+struct KvKeys {
+    clients: Option<u32>,
+    think: Nanos,
+    keys: Option<u64>,
+    set_percent: Option<u8>,
+    popularity: Option<Popularity>,
+    value_size: Option<ValueSize>,
+    fills: Option<bool>,
+}
+
+impl KvKeys {
+    fn take(&mut self, key: &str, value: &str, base: Grammar) -> Parsed<bool> {
+        match key {
+            "clients" => self.clients = Some(count(value, base, 1, 65_536)? as u32),
+            "think" => self.think = parse_time(value, Nanos::from_us(1), base)?,
+            "nkeys" => self.keys = Some(count(value, base, 10, 1 << 40)?),
+            "set_share" => self.set_percent = Some(percent(value)?),
+            "popularity" => self.popularity = Some(popularity(value)?),
+            "value_size" if value == "etc" => self.value_size = Some(ValueSize::Etc { max: ETC_VALUE_MAX }),
+            "value_size" => match parse_bytes(value, base) {
+                Ok(bytes @ 1..=0x10_0000) => self.value_size = Some(ValueSize::Fixed(bytes as u32)),
+                _ => return allowed("etc, or 1 byte to 1m"),
+            },
+            "on_miss" => {
+                self.fills = match value {
+                    "store" => Some(true),
+                    "nothing" => Some(false),
+                    _ => return allowed("store, nothing"),
+                }
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn build(&self) -> KvApp {
+        KvApp {
+            clients: self.clients.unwrap_or(16),
+            think: self.think,
+            keys: self.keys,
+            set_share: self.set_percent.map_or(SET_SHARE, |percent| f64::from(percent) / 100.0),
+            popularity: self.popularity.unwrap_or(Popularity::Zipf(ZIPF)),
+            value_size: self.value_size.unwrap_or(ValueSize::Etc { max: ETC_VALUE_MAX }),
+            fills: self.fills.unwrap_or(true),
+        }
+    }
+}
+
+/// `uniform`, `zipf:THETA`, `normal:PERCENT`, `pareto:SCALE:SHAPE`.
+fn popularity(value: &str) -> Parsed<Popularity> {
+    let number = |text: &str, most: f64| text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n <= most);
+    let parts: Vec<&str> = value.split(':').collect();
+    let law = match parts[..] {
+        ["uniform"] => Some(Popularity::Uniform),
+        ["zipf", theta] => number(theta, 4.0).filter(|theta| *theta != 1.0).map(Popularity::Zipf),
+        ["normal", share] => {
+            number(share.trim_end_matches('%'), 100.0).map(|n| Popularity::Normal(n / 100.0))
+        }
+        ["pareto", scale, shape] => number(scale, 1.0)
+            .zip(number(shape, 4.0))
+            .map(|(scale, shape)| Popularity::Pareto { scale, shape }),
+        _ => None,
+    };
+    law.map_or_else(
+        || {
+            allowed(
+                "uniform, zipf:THETA (above 0, to 4, not 1), normal:DEVIATION% of the keys, pareto:SCALE:SHAPE \
+                 (scale a share of the keys, to 1; shape above 0, to 4)",
+            )
+        },
+        Ok,
+    )
 }
 
 /// Keys of a file set that other jobs have, too.
@@ -223,20 +374,22 @@ fn named<T: std::str::FromStr + VariantNames>(value: &str) -> Parsed<T> {
 
 /// Names of all applications, for messages.
 pub(super) fn names() -> String {
-    Personality::ALL.map(Personality::name).join(", ")
+    format!("{}, {KV}", Personality::ALL.map(Personality::name).join(", "))
 }
 
 impl AppKeys {
     /// Takes one key; returns whether it is one of an application.
     pub fn take(&mut self, key: &str, value: &str, base: Grammar) -> Parsed<bool> {
+        if self.kv.take(key, value, base)? {
+            return Ok(true);
+        }
         let time = |value: &str| parse_time(value, Nanos(1), base).map(Some);
         match key {
             "app" => {
-                let found = Personality::ALL.into_iter().find(|personality| personality.name() == value);
-                self.personality = match found {
-                    Some(found) => Some(found),
-                    None => return allowed(names()),
-                };
+                self.app = AppName::of(value);
+                if self.app.is_none() {
+                    return allowed(names());
+                }
             }
             "filesystem" => self.file_system = named(value)?,
             "backend" => self.backend = Some(named(value)?),
@@ -271,18 +424,33 @@ impl AppKeys {
     /// The application of a job; `None`: it has none.
     pub fn build(&self, job: &Job, files: &FileKeys) -> Result<Option<AppJob>, JobError> {
         let given = |key: &str| job.written.has(key);
-        let Some(personality) = self.personality else {
+        let Some(app) = self.app else {
             let unused = OWN.iter().copied().find(|key| given(key));
             return unused.map_or(Ok(None), |key| refuse(key, "given", "only with an app"));
         };
-        let used = |key: &str| OWN.contains(&key) || USED_BY_FILES.contains(&key);
-        let name = personality.name();
+        let (name, used): (_, &dyn Fn(&str) -> bool) = match app {
+            AppName::Kv => (KV, &|key| USED_BY_KV.contains(&key)),
+            AppName::Files(personality) => (personality.name(), &|key| {
+                (OWN.contains(&key) && !ONLY_KV.contains(&key)) || USED_BY_FILES.contains(&key)
+            }),
+        };
         if let Some(key) = JobBuilder::keys().iter().map(|doc| doc.name).find(|key| given(key) && !used(key))
         {
             return refuse(key, "given", &format!("not with app = {name}"));
         }
+        let (warm_up, operations) = (self.warm_up, self.operations);
+        let work = match app {
+            AppName::Kv => AppWork::Kv(self.kv.build()),
+            AppName::Files(personality) => AppWork::Files(self.files(personality, job, files)?),
+        };
+        Ok(Some(AppJob { work, warm_up, operations }))
+    }
+
+    /// The file server of a job.
+    fn files(&self, personality: Personality, job: &Job, files: &FileKeys) -> Result<FilesApp, JobError> {
+        let given = |key: &str| job.written.has(key);
         self.check_files(personality, &given)?;
-        let files_app = FilesApp {
+        Ok(FilesApp {
             personality,
             file_system: self.file_system,
             backend: self.backend,
@@ -300,9 +468,7 @@ impl AppKeys {
             segment_bytes: self.segment_bytes,
             ops_percent: self.ops_percent.unwrap_or(OPS_PERCENT),
             processor: self.processor,
-        };
-        let (warm_up, operations) = (self.warm_up, self.operations);
-        Ok(Some(AppJob { work: AppWork::Files(files_app), warm_up, operations }))
+        })
     }
 
     /// Refuses keys that this file server does not ask for.

@@ -94,7 +94,7 @@ const KEYS: &[KeyDoc] = &[
         "app",
         &[],
         "varmail",
-        "an application instead of a pattern: fileserver, webserver, varmail (filebench's threads on a file system). It is the only job, and \
+        "an application instead of a pattern: fileserver, webserver, varmail (filebench's threads on a file system), kv (clients of a cache with the settings of [kv]). It is the only job, and \
          its operations are measured",
     ),
     key(
@@ -113,13 +113,13 @@ const KEYS: &[KeyDoc] = &[
         "warm_up",
         &[],
         "96000",
-        "app: operations before the measurement (default: 24 for each file of the set)",
+        "app: operations before the measurement (default: 24 for each file of the set; of kv 1 for each key, behind one set of each)",
     ),
     key(
         "operations",
         &[],
         "32000",
-        "app: operations that are measured (default: 8 for each file of the set)",
+        "app: operations that are measured (default: 8 for each file of the set; of kv 1 for each key)",
     ),
     key(
         "filled",
@@ -147,6 +147,33 @@ const KEYS: &[KeyDoc] = &[
         "20%",
         "app with backend = function: share of the flash that the library keeps as over-provisioning, 0% to 90% (default 20%)",
     ),
+    key("clients", &[], "32", "app = kv: clients, each with one request at a time, 1 to 65536 (default 16)"),
+    key(
+        "think",
+        &[],
+        "50us",
+        "app = kv: pause of a client between an answer and its next request (default 0)",
+    ),
+    key(
+        "nkeys",
+        &[],
+        "100000",
+        "app = kv: keys that there are, from 10 on (default: as many as fill half of the flash)",
+    ),
+    key("set_share", &[], "30%", "app = kv: percent of the requests that set, the others get (default 5)"),
+    key(
+        "popularity",
+        &[],
+        "zipf:0.99",
+        "app = kv: law of the keys: uniform, zipf:THETA, normal:DEVIATION%, pareto:SCALE:SHAPE (default zipf:0.99)",
+    ),
+    key(
+        "value_size",
+        &[],
+        "etc",
+        "app = kv: etc, the law of Facebook's ETC pool cut off at 4 KiB (default), or bytes that all values have, up to 1m",
+    ),
+    key("on_miss", &[], "store", "app = kv: store what a get missed (default), or nothing"),
     key("cores", &[], "2", "app: cores of the host's processor, 1 to 1024 (default 2)"),
     key("cpu_operation", &[], "10us", "app: processor time of an operation (default 10us)"),
     key("cpu_page", &[], "1us", "app: processor time of each 4 KiB that an operation copies (default 1us)"),

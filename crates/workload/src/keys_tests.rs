@@ -45,7 +45,9 @@ fn names_are_unique() {
 fn an_unknown_key_names_its_neighbour_and_the_allowed_ones() {
     let text = error("iodpeth", "4");
     assert!(
-        text.starts_with("iodpeth: unknown key (did you mean iodepth?); allowed: name, rw, nfiles, meanfilesize, nthreads, page_cache, bs, "),
+        text.starts_with(
+            "iodpeth: unknown key (did you mean iodepth?); allowed: name, rw, app, filesystem, backend, "
+        ),
         "{text}"
     );
     assert!(text.ends_with(", plids, plid_select, kb_base"), "{text}");
@@ -235,4 +237,48 @@ fn jobs_on_chunks_and_zones_have_keys_of_their_own() {
     let flow = built(&[("flow", "4"), ("flow_id", "2")]).unwrap().flow;
     assert_eq!(flow, Some(Flow { weight: 4, group: 2 }));
     assert_eq!(built(&[("flow", "0")]).unwrap().flow, None);
+}
+
+/// Applications: what follows from their keys, and what each does not ask.
+#[test]
+fn applications_are_jobs_with_keys_of_their_own() {
+    use crate::{AppWork, FileCount, FileSystem};
+    let made = |pairs: &[(&str, &str)]| {
+        let mut builder = JobBuilder::new(Dialect::Native);
+        for (key, value) in pairs {
+            builder.set_at("here", key, value)?;
+        }
+        builder.build()
+    };
+    let app = made(&[("app", "varmail"), ("filled", "55%"), ("warm_up", "7"), ("ops", "10%")])
+        .unwrap()
+        .app
+        .unwrap();
+    assert_eq!((app.name(), app.warm_up, app.operations, app.needs_data()), ("varmail", Some(7), None, true));
+    let AppWork::Files(files) = app.work else { panic!("{app:?}") };
+    assert_eq!((files.files, files.ops_percent), (FileCount::Percent(55), 10));
+    assert_eq!(files.file_system, FileSystem::LogStructured);
+    let place =
+        made(&[("app", "fileserver"), ("filesystem", "in-place"), ("nfiles", "99")]).unwrap().app.unwrap();
+    assert!(!place.needs_data());
+    let clients = made(&[("app", "kv"), ("popularity", "pareto:0.03:0.1"), ("set_share", "30%")]).unwrap();
+    assert!(matches!(clients.app.unwrap().work, AppWork::Kv(kv) if (kv.set_share - 0.3).abs() < 1e-12));
+    for (pairs, allowed) in [
+        (&[("app", "kv"), ("filled", "55%")][..], "not with app = kv"),
+        (&[("app", "varmail"), ("clients", "3")], "not with app = varmail"),
+        (&[("app", "varmail"), ("bs", "4k")], "not with app = varmail"),
+        (&[("app", "varmail"), ("filled", "5%"), ("nfiles", "99")], "not together with nfiles"),
+        (
+            &[("app", "varmail"), ("filesystem", "in-place"), ("cleaner", "greedy")],
+            "only with filesystem = log-structured",
+        ),
+        (
+            &[("app", "varmail"), ("filesystem", "in-place"), ("backend", "function")],
+            "block with filesystem = in-place",
+        ),
+        (&[("filled", "5%")], "only with an app"),
+    ] {
+        let error = made(pairs).unwrap_err().to_string();
+        assert!(error.contains(allowed), "{pairs:?}: {error}");
+    }
 }

@@ -90,7 +90,7 @@ mod units;
 mod values;
 mod written;
 
-pub use app::{AppJob, AppWork, Backend, Cleaner, FileCount, FileSystem, FilesApp, Processor};
+pub use app::{AppJob, AppWork, Backend, Cleaner, FileCount, FileSystem, FilesApp, KvApp, Processor};
 pub(crate) use distribution::Sampler;
 pub use distribution::{Distribution, Zone};
 pub use fio::{FioError, FioFile, Notice, Severity, parse_fio};

@@ -32,7 +32,7 @@ Examples:
   pellucid fs check disk.img --repair
   pellucid fs format flash.media --drive cosmos-plus --set media.blocks=64
   pellucid fs mount flash.media mnt --drive cosmos-plus --set media.blocks=64
-  pellucid fs run varmail --drive cosmos-plus --set media.blocks=16 --filled 40%
+  pellucid fs run varmail --drive jasmine --set media.blocks=64 --size 64m
 
 TARGET is a file or a block device; with --drive it is the file of the media of a modelled drive. A mount lasts until umount, Ctrl-C or SIGTERM; after a
 kill the next mount goes on from the last commit.";

@@ -239,3 +239,69 @@ fn every_setting_of_an_application_has_its_effect() {
         |ops: &str| settings("flash.toml", &["--ops", ops])["settings"]["size"].as_str().unwrap().to_string();
     assert_eq!([size("50%"), size("20%")], ["20971520", "33554432"]);
 }
+
+/// A cache on each kind of drive, with the engines of `[kv]`.
+#[test]
+fn a_key_value_cache_is_a_job_on_every_engine() {
+    let folder = files();
+    folder.write("plain.toml", DRIVE);
+    folder.write("open.toml", &format!("{DRIVE}{}", namespace("open-channel")));
+    let work = [
+        "--app",
+        "kv",
+        "--clients",
+        "8",
+        "--think",
+        "20us",
+        "--set-share",
+        "30%",
+        "--value-size",
+        "400",
+        "--on-miss",
+        "store",
+    ];
+    let run = |drive: &str, engine: &str| {
+        let engine = format!("kv.engine={engine}");
+        let options = ["--set", &engine, "--set", "kv.memory=1MiB", "--json", "--popularity", "zipf:0.8"];
+        folder.run(&[&["run", drive][..], &work, &options].concat()).json()
+    };
+    for engine in ["original", "policy", "function", "raw", "direct"] {
+        let report = run(if engine == "original" { "plain.toml" } else { "open.toml" }, engine);
+        let app = &report["application"];
+        assert_eq!((&app["name"], &app["settings"]["kv.engine"]), (&json!("kv"), &json!(engine)));
+        let keys: u64 = app["settings"]["nkeys"].as_str().unwrap().parse().unwrap();
+        assert_eq!((&app["operations"], &app["warm_up"]), (&json!(keys), &json!(2 * keys)), "{engine}");
+        let figure = |name: &str| {
+            let all = app["figures"].as_array().unwrap();
+            all.iter().find(|figure| figure["name"] == name).unwrap()["value"].as_u64().unwrap()
+        };
+        let sets = figure("sets") as f64 / keys as f64;
+        assert!(
+            (0.25..0.6).contains(&sets) && figure("hits") > keys / 3,
+            "{engine}: {sets}, {}",
+            figure("hits")
+        );
+        assert!(app["programmed_bytes"].as_u64().unwrap() > 1 << 20, "{engine}");
+        assert!(app["latency"]["p99_ns"].as_u64().unwrap() > 0, "{engine}");
+        assert!(report["requests"].as_u64().unwrap() > 100, "{engine}");
+    }
+    assert_eq!(repeatable(run("open.toml", "raw")), repeatable(run("open.toml", "raw")));
+    let refused = |drive: &str, options: &[&str], expected: &str| {
+        let done = folder.run(&[&["run", drive, "--app", "kv"][..], options].concat());
+        assert!(done.status == 2 && done.stderr.contains(expected), "{options:?}: {}", done.stderr);
+    };
+    refused("open.toml", &[], "kv.engine is \"original\"");
+    refused("plain.toml", &["--set", "kv.engine=raw"], "kv.engine is \"raw\"");
+    refused("plain.toml", &["--filled", "10%"], "filled = given: allowed: not with app = kv");
+    refused("plain.toml", &["--popularity", "zipf:1"], "pareto:SCALE:SHAPE");
+    refused("plain.toml", &["--nkeys", "3"], "a whole number from 10");
+    let file = folder.run(&["run", "plain.toml", "--app", "varmail", "--clients", "3"]);
+    assert!(
+        file.status == 2 && file.stderr.contains("clients = given: allowed: not with app = varmail"),
+        "{}",
+        file.stderr
+    );
+    let other =
+        folder.run(&["run", "plain.toml", "--rw", "read", "--number-ios", "9", "--set", "kv.memory=1MiB"]);
+    assert!(other.status == 2 && other.stderr.contains("app = kv, or pellucid kv"), "{}", other.stderr);
+}

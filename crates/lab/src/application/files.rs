@@ -3,7 +3,7 @@
 //! ```text
 //!   make files ─► warm_up operations ─► begin ─► operations ─► report
 //! ```
-//! What a job does not say follows from the size of the file system: how many files there are, the memory, the length of the log.
+//! Settings that a job does not give follow from the size of the file system: how many files there are, the memory, the length of the log.
 
 use super::place::Place;
 use super::{SLICE, Settings, copies};
@@ -91,7 +91,7 @@ pub(super) fn check(target: &impl Target, job: &Job, work: &FilesApp, place: &Pl
     Ok(())
 }
 
-/// What is not given, from the size of the file system.
+/// The file server of a job; settings that it does not give follow from the size of the file system.
 fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> Plan {
     let bytes = work.size.of(capacity_bytes(target, work, place));
     let published = FilesConfig::new(work.personality);
@@ -357,8 +357,6 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
     let mut measured = tap.finish(end)?;
     let simulated = end.since(began);
     let rate = |count: u64| if simulated.0 == 0 { 0.0 } else { count as f64 / simulated.as_secs_f64() };
-    let counters = &measured.counters;
-    let programmed_bytes = counters.programmed_sectors.iter().sum::<u64>() * sector_bytes;
     let application = ApplicationReport {
         operations,
         operations_per_second: rate(operations),
@@ -368,14 +366,12 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
         written_bytes: meter.written_bytes,
         read_bytes: meter.read_bytes,
         copies: copies(S::CLEANER, copied, &measured, sector_bytes),
-        programmed_bytes,
-        erases: counters.erases.iter().sum(),
-        write_amplification: (meter.written_bytes > 0)
-            .then(|| programmed_bytes as f64 / meter.written_bytes as f64),
         pauses: GcPauses::new(&pauses),
         figures,
         ..report
     };
+    let counters = &measured.counters;
+    let application = application.with_flash(&counters.programmed_sectors, sector_bytes, &counters.erases);
     measured.application = Some(application);
     Ok(measured)
 }

@@ -6,11 +6,13 @@
 //! An application is the only job of its run.
 
 mod files;
+mod kv;
 mod place;
 
 use crate::drive::{HostUse, Measured, Onlooker, RunError, Target};
 use pellucid_device::Device;
 use pellucid_flash::{Cause, Drive};
+use pellucid_kv::KvConfig;
 use pellucid_report::{Copies, RequestSink};
 use pellucid_workload::{AppJob, AppWork, Job, JobError};
 use place::Place;
@@ -38,10 +40,15 @@ pub(crate) fn of(jobs: &[Job]) -> Result<Option<(&Job, &AppJob)>, JobError> {
 }
 
 /// Refuses an application that the target cannot carry.
-pub(crate) fn check(target: &impl Target, job: &Job, app: &AppJob) -> Result<(), JobError> {
-    let place = Place::of(target, job, app)?;
+pub(crate) fn check(
+    target: &impl Target,
+    job: &Job,
+    app: &AppJob,
+    config: &KvConfig,
+) -> Result<(), JobError> {
     match &app.work {
-        AppWork::Files(work) => files::check(target, job, work, &place),
+        AppWork::Files(work) => files::check(target, job, work, &Place::of(target, job, work)?),
+        AppWork::Kv(_) => kv::check(target, app, config),
     }
 }
 
@@ -51,25 +58,31 @@ pub(crate) fn data_bytes(drive: &Device, app: &AppJob) -> u64 {
     let sectors: u64 = interfaces.map(|interface| interface.capacity_sectors()).sum();
     match &app.work {
         AppWork::Files(work) => work.size.of(sectors * u64::from(drive.layout().sector_bytes)),
+        AppWork::Kv(work) => kv::data_bytes(sectors * u64::from(drive.layout().sector_bytes), app, work),
     }
 }
 
-/// Carries out an application on a target that is at rest, and measures it.
+/// Carries out an application on a target that is at rest, and measures it. `config`: settings of a key-value cache.
 pub(crate) fn measure<T: Target>(
     target: &mut T,
     (job, app): (&Job, &AppJob),
+    config: &KvConfig,
     logs: Vec<Box<dyn RequestSink>>,
     onlooker: &mut dyn Onlooker,
 ) -> Result<Measured, RunError> {
-    let place = Place::of(target, job, app).map_err(RunError::Job)?;
     match &app.work {
-        AppWork::Files(work) => files::measure(target, (job, app, work), &place, logs, onlooker),
+        AppWork::Files(work) => {
+            let place = Place::of(target, job, work).map_err(RunError::Job)?;
+            files::measure(target, (job, app, work), &place, logs, onlooker)
+        }
+        AppWork::Kv(work) => kv::measure(target, (job, app, work), config, logs, onlooker),
     }
 }
 
 /// An application in one line.
 pub fn summary(app: &AppJob) -> String {
     match &app.work {
+        AppWork::Kv(work) => format!("{}, {} clients", app.name(), work.clients),
         AppWork::Files(work) => {
             let backend =
                 work.backend.map_or(String::new(), |backend| format!(", backend {}", backend.name()));

@@ -2,7 +2,7 @@
 
 use crate::drive::Target;
 use pellucid_flash::Interface;
-use pellucid_workload::{AppJob, AppWork, Backend, FileSystem, Job, JobError};
+use pellucid_workload::{Backend, FileSystem, FilesApp, Job, JobError};
 
 /// A namespace, and how it is used.
 #[derive(Clone, Copy, Debug)]
@@ -39,18 +39,14 @@ fn needs(backend: Backend) -> &'static str {
 
 impl Place {
     /// The place of an application on a target.
-    pub fn of(target: &impl Target, job: &Job, app: &AppJob) -> Result<Place, JobError> {
-        let (wanted, uses): (Option<Backend>, &[Backend]) = match &app.work {
-            AppWork::Files(files) if files.file_system == FileSystem::InPlace => {
-                (Some(Backend::Block), &[Backend::Block])
-            }
-            AppWork::Files(files) => (files.backend, &[Backend::Block, Backend::Function, Backend::Nameless]),
-        };
+    pub fn of(target: &impl Target, job: &Job, work: &FilesApp) -> Result<Place, JobError> {
+        let in_place = work.file_system == FileSystem::InPlace;
+        let wanted = if in_place { Some(Backend::Block) } else { work.backend };
         let all = usable(target);
         let named = named(target, job)?;
         let suits = |place: &&Place| {
             named.is_none_or(|number| place.namespace == number)
-                && wanted.map_or(uses.contains(&place.backend), |wanted| place.backend == wanted)
+                && wanted.is_none_or(|wanted| place.backend == wanted)
         };
         if let Some(place) = all.iter().find(suits) {
             return Ok(*place);
@@ -79,7 +75,7 @@ impl Place {
                 wanted.name(),
                 format!("{there}; {} needs {}", wanted.name(), needs(wanted)),
             ),
-            None => refuse("app", app.name(), "on a block, open-channel or nameless namespace"),
+            None => refuse("app", work.personality.name(), "on a block, open-channel or nameless namespace"),
         }
     }
 }

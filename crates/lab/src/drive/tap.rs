@@ -12,7 +12,9 @@ use pellucid_device::{Device, Disk};
 use pellucid_film::Clock;
 use pellucid_flash::{Command, Completion, Drive, Figure, Interface, Lba, Notice, SimTime, Tag};
 use pellucid_report::{RequestRecorder, RequestSink};
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A drive under an application.
 pub struct Tap<'a, T: Target> {
@@ -21,7 +23,7 @@ pub struct Tap<'a, T: Target> {
     /// First address and sectors of the commands under way.
     in_flight: BTreeMap<Tag, (Lba, u32)>,
     rounds: u32,
-    stopped: bool,
+    stopped: Rc<Cell<bool>>,
     /// The first log that failed.
     failed: Option<RunError>,
 }
@@ -42,7 +44,7 @@ impl<'a, T: Target> Tap<'a, T> {
         run.timeline = onlooker.timeline();
         run.films = run.device.flash().is_some()
             && onlooker.film().is_some_and(|film| film.clock() == Clock::SimulatedNs);
-        Tap { run, onlooker, in_flight: BTreeMap::new(), rounds: 0, stopped: false, failed: None }
+        Tap { run, onlooker, in_flight: BTreeMap::new(), rounds: 0, stopped: Rc::default(), failed: None }
     }
 
     /// Begins the measurement: everything up to now was a warm-up.
@@ -53,7 +55,12 @@ impl<'a, T: Target> Tap<'a, T> {
 
     /// Returns whether the onlooker wants the application to end.
     pub fn is_stopped(&self) -> bool {
-        self.stopped
+        self.stopped.get()
+    }
+
+    /// The answer of [`Tap::is_stopped`], for one that has no tap at hand.
+    pub fn stopped(&self) -> Rc<Cell<bool>> {
+        self.stopped.clone()
     }
 
     /// Ends the measurement at `end`, up to which the drive has been advanced, and lets the drive come to rest.
@@ -93,7 +100,9 @@ impl<'a, T: Target> Tap<'a, T> {
         if self.rounds.is_multiple_of(LOOK_ROUNDS) {
             let requests = self.run.recorders.iter().map(RequestRecorder::requests).sum();
             let progress = Progress { requests, simulated: SimTime(now.since(self.run.start).0) };
-            self.stopped |= self.onlooker.look(self.run.device.flash(), progress).is_break();
+            if self.onlooker.look(self.run.device.flash(), progress).is_break() {
+                self.stopped.set(true);
+            }
         }
     }
 

@@ -130,7 +130,7 @@ pub struct CacheWork {
 }
 
 impl CacheWork {
-    fn new(now: &KvStatistics, before: &KvStatistics) -> CacheWork {
+    pub(crate) fn new(now: &KvStatistics, before: &KvStatistics) -> CacheWork {
         let sets = now.sets - before.sets;
         let written_bytes = now.flash_written_bytes - before.flash_written_bytes;
         CacheWork {

@@ -102,11 +102,14 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
         ("ecc.chunk=512", "allowed: with drive.ecc.code = \"bch\""),
         ("host.block_layer.plug=1", "allowed: with host.layers with \"block-layer\""),
         ("run.address=fold", "allowed: with a trace"),
-        ("kv.slab=1MiB", "allowed: with pellucid kv, which puts a cache on the drive"),
+        ("kv.slab=1MiB", "allowed: with app = kv, or pellucid kv, which puts a cache on the drive"),
     ] {
         let message = refused(SMALL, &[set], Use::Work);
         assert!(message.ends_with(said), "{message}");
     }
+    let clients = format!("{SMALL}[[job]]\napp = \"kv\"\n");
+    let spec = from_str(&clients, "my.toml", &["kv.slab=1MiB".into()]).unwrap();
+    assert!(spec.check_effect(Use::Work).is_ok(), "clients have a cache");
     for (set, used, said) in [
         ("kv.slab=1MiB", Use::Serve, "allowed: with pellucid kv, which puts a cache on the drive"),
         (

@@ -13,7 +13,7 @@ pub struct Meter {
     operations: u64,
     /// Pages that operations read.
     pub(super) read_pages: u64,
-    /// Those of them that were in memory.
+    /// Pages among these that were in memory.
     pub(super) hit_pages: u64,
     /// Bytes that operations read.
     pub read_bytes: u64,

@@ -1,0 +1,217 @@
+//! Clients of a key-value cache, by requests of published laws.
+//!
+//! ```text
+//!   set every key once ─► warm_up requests ─► begin ─► operations ─► report
+//! ```
+//! The cache stands on the drive as `[kv]` says; `pellucid kv replay` replays traces on the same cache with the same clients.
+
+use super::{Settings, copies};
+use crate::drive::{Measured, Onlooker, RunError, Tap, Target};
+use crate::kv::{CacheWork, Clients, ClientsConfig, KvSummary, OnMiss};
+use pellucid_flash::Interface;
+use pellucid_kv::{EngineKind, KvConfig, build};
+use pellucid_report::{ApplicationReport, OperationReport, PartFigure, RequestSink};
+use pellucid_workload::kv::laws::{KeySize, Popularity, ValueSize};
+use pellucid_workload::kv::{Requests, Workload, WorkloadConfig};
+use pellucid_workload::trace::TraceError;
+use pellucid_workload::trace::kv::KvRecord;
+use pellucid_workload::{AppJob, Job, JobError, KvApp};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Fewest keys.
+const KEYS_MIN: u64 = 10;
+/// Keys have up to 250 bytes, as memcached has it, and items a header.
+const KEY_AND_HEADER_BYTES: u64 = 320;
+/// Keys whose sizes the mean is taken of.
+const SAMPLED: u64 = 10_000;
+
+/// Refuses a drive on which the engine cannot stand.
+pub(super) fn check(target: &impl Target, app: &AppJob, config: &KvConfig) -> Result<(), JobError> {
+    let blocks = matches!(config.engine, EngineKind::Original);
+    let suits = match target.interface(0) {
+        Some(Interface::Block { .. }) => blocks,
+        Some(Interface::OpenChannel(_)) => !blocks,
+        _ => false,
+    };
+    if suits && target.targets().is_empty() {
+        return Ok(());
+    }
+    let allowed = format!(
+        "with kv.engine = \"original\" on a block namespace, with policy, function, raw or direct on an open-channel one without layers and \
+         targets; kv.engine is \"{}\"",
+        config.engine.name()
+    );
+    Err(JobError::Value { key: "app", value: app.name().into(), allowed })
+}
+
+/// Bytes that the cache keeps at most, on a drive of so many: all of it, or what all requests could set.
+pub(super) fn data_bytes(drive_bytes: u64, app: &AppJob, work: &KvApp) -> u64 {
+    let Some(keys) = work.keys else { return drive_bytes };
+    let value = match work.value_size {
+        ValueSize::Fixed(bytes) => bytes,
+        ValueSize::Etc { max } | ValueSize::EtcTail { max } => max,
+    };
+    let requests =
+        keys.saturating_add(app.warm_up.unwrap_or(keys)).saturating_add(app.operations.unwrap_or(keys));
+    drive_bytes.min(requests.saturating_mul(u64::from(value) + KEY_AND_HEADER_BYTES))
+}
+
+/// Requests until the user ends the run.
+struct UntilStopped {
+    requests: Workload,
+    stopped: Rc<Cell<bool>>,
+}
+
+impl Requests for UntilStopped {
+    fn next_into(&mut self, record: &mut KvRecord) -> Result<u64, TraceError> {
+        if self.stopped.get() { Ok(0) } else { self.requests.next_into(record) }
+    }
+}
+
+/// The requests, and how many keys there are.
+fn requests(bytes: u64, job: &Job, work: &KvApp) -> Result<(Workload, u64), RunError> {
+    let config = WorkloadConfig {
+        keys: KEYS_MIN,
+        popularity: work.popularity,
+        key_size: KeySize::Etc,
+        value_size: work.value_size,
+        set_share: work.set_share,
+        seed: job.seed,
+    };
+    let refused = |allowed: String| {
+        RunError::Job(JobError::Value { key: "popularity", value: popularity(work.popularity), allowed })
+    };
+    let keys = match work.keys {
+        Some(keys) => keys,
+        None => {
+            let mean = Workload::new(config).map_err(refused)?.mean_bytes(SAMPLED);
+            ((bytes / 2) as f64 / mean).max(KEYS_MIN as f64) as u64
+        }
+    };
+    let made = Workload::new(WorkloadConfig { keys, ..config }).map_err(refused)?;
+    Ok((made.loading(0..keys), keys))
+}
+
+/// The law as the key has it.
+fn popularity(law: Popularity) -> String {
+    match law {
+        Popularity::Uniform => "uniform".into(),
+        Popularity::Zipf(theta) => format!("zipf:{theta}"),
+        Popularity::Normal(share) => format!("normal:{}%", 100.0 * share),
+        Popularity::Pareto { scale, shape } => format!("pareto:{scale}:{shape}"),
+    }
+}
+
+fn settings(work: &KvApp, config: &KvConfig, keys: u64) -> BTreeMap<String, String> {
+    let mut settings = Settings(BTreeMap::new());
+    settings.put("kv.engine", config.engine.name());
+    settings.put("clients", work.clients);
+    settings.put("think", format!("{}ns", work.think.0));
+    settings.put("nkeys", keys);
+    settings.put("set_share", format!("{}%", 100.0 * work.set_share));
+    settings.put("popularity", popularity(work.popularity));
+    match work.value_size {
+        ValueSize::Fixed(bytes) => settings.put("value_size", bytes),
+        ValueSize::Etc { .. } | ValueSize::EtcTail { .. } => settings.put("value_size", "etc"),
+    }
+    settings.put("on_miss", if work.fills { "store" } else { "nothing" });
+    settings.0
+}
+
+/// Carries out the clients and measures them.
+pub(super) fn measure<T: Target>(
+    target: &mut T,
+    (job, app, work): (&Job, &AppJob, &KvApp),
+    config: &KvConfig,
+    logs: Vec<Box<dyn RequestSink>>,
+    onlooker: &mut dyn Onlooker,
+) -> Result<Measured, RunError> {
+    let failed = |why| RunError::Application(app.name(), why);
+    let (now, sector_bytes) = (Target::now(target), u64::from(target.sector_bytes()));
+    let all = target.interface(0).map_or(0, |interface| interface.capacity_sectors()) * sector_bytes;
+    let bytes = if config.capacity_bytes == 0 { all } else { config.capacity_bytes.min(all) };
+    let (made, keys) = requests(bytes, job, work)?;
+    let tap = Tap::new(target, logs, onlooker);
+    let mut requests = UntilStopped { requests: made, stopped: tap.stopped() };
+    let mut cache = build(tap, config, now)
+        .map_err(|why| failed(format!("kv.engine = {}: {why}", config.engine.name())))?;
+    let on_miss = if work.fills { OnMiss::Store } else { OnMiss::Nothing };
+    let clients = ClientsConfig { count: work.clients, think: work.think, on_miss, seed: job.seed };
+    let mut clients = Clients::new(clients, cache.now());
+    let warm_up = app.warm_up.unwrap_or(keys);
+    let mut run = |cache: &mut _, count| -> Result<KvSummary, RunError> {
+        let summary = clients.run(cache, &mut requests, count);
+        let summary = summary.map_err(|why| failed(why.to_string()))?;
+        match summary.wrong_values {
+            0 => Ok(summary),
+            wrong => {
+                Err(failed(format!("{wrong} gets returned a value that was never stored under their key")))
+            }
+        }
+    };
+    run(&mut cache, keys + warm_up)?;
+    cache.drive_mut().begin();
+    let before = cache.statistics();
+    let summary = run(&mut cache, app.operations.unwrap_or(keys))?;
+    let end = clients.now();
+    let work_done = CacheWork::new(&cache.statistics(), &before);
+    let mut measured = cache.into_drive().finish(end)?;
+    let report = ApplicationReport {
+        name: app.name().into(),
+        settings: settings(work, config, keys),
+        warm_up: keys + warm_up,
+        copies: copies("cache", work_done.copied_bytes, &measured, sector_bytes),
+        ..reported(summary, work_done)
+    };
+    let counters = &measured.counters;
+    let report = report.with_flash(&counters.programmed_sectors, sector_bytes, &counters.erases);
+    measured.application = Some(report);
+    Ok(measured)
+}
+
+/// Counters of the clients and of the cache.
+fn reported(summary: KvSummary, cache: CacheWork) -> ApplicationReport {
+    let operations = summary.operations;
+    let kinds = [
+        ("hit", &operations.hit),
+        ("miss", &operations.miss),
+        ("store", &operations.store),
+        ("fill", &operations.fill),
+    ];
+    let kinds = kinds.into_iter().filter(|(_, latency)| latency.count > 0);
+    let rate = |count: u64| if summary.seconds > 0.0 { count as f64 / summary.seconds } else { 0.0 };
+    let figure = |name: &str, value| PartFigure { name: name.into(), value };
+    ApplicationReport {
+        operations: summary.requests,
+        operations_per_second: summary.requests_per_second,
+        left_out: summary.failed,
+        by_operation: kinds
+            .map(|(name, latency)| OperationReport {
+                operation: name.into(),
+                per_second: rate(latency.count),
+                latency: *latency,
+            })
+            .collect(),
+        written_bytes: cache.set_bytes,
+        figures: vec![
+            figure("hits", operations.hit.count),
+            figure("misses", operations.miss.count),
+            figure("sets", cache.sets),
+            figure("copied_items", cache.copied),
+            figure("evicted_items", cache.evicted),
+            figure("slabs_written", cache.slabs_written),
+            figure("slabs_evicted", cache.slabs_evicted),
+            figure("flash_written_bytes", cache.written_bytes),
+            figure("flash_read_bytes", cache.read_bytes),
+            figure("waits", cache.waits),
+            figure("items", cache.items),
+            figure("item_bytes", cache.item_bytes),
+            figure("index_bytes", cache.index_bytes),
+        ],
+        latency: operations.request,
+        pauses: cache.gc_pauses,
+        ..ApplicationReport::default()
+    }
+}
