@@ -138,14 +138,15 @@ test-docs: prerequisites
 test-crates: build-tests
 	$(RUN_NEXTEST) $(TLS)
 
-# For the inner loop: formatting, dependency rules, and all tests but the slowest, which .config/nextest.toml names. Compiled apart from the rest
-# and incrementally: a change takes seconds instead of minutes, but code is slower and its first build takes as long as any.
+# For the inner loop: formatting, dependency rules, and all tests but the slowest, those marked #[cfg_attr(quick, ignore = "slow")]. Compiled
+# apart from the rest and incrementally: a change takes seconds instead of minutes, but code is slower and its first build takes as long as any.
 quick: export CARGO_INCREMENTAL := 1
+quick: export RUSTFLAGS := $(RUSTFLAGS) --cfg quick
 quick: export CARGO_TARGET_DIR := $(CURDIR)/target/quick
 quick: prerequisites $(NEXTEST)
 	cargo fmt --all --check
 	python3 tools/check_dependencies.py
-	$(RUN_NEXTEST) $(TLS) --profile quick
+	$(RUN_NEXTEST) $(TLS)
 
 build-tests: prerequisites $(NEXTEST)
 	@[ -n '$(TLS)' ] || echo 'TLS under NVMe/TCP: not tested, OpenSSL is missing (Debian: apt install libssl-dev pkg-config)'

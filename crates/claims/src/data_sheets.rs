@@ -229,6 +229,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(quick, ignore = "slow")]
     fn a_wrong_model_misses() {
         let reads = |point: &Point| point.what == "random reads, depth 256";
         assert_eq!(missed("media.independent_plane_reads=false", reads), ["random reads, depth 256"]);

@@ -343,6 +343,7 @@ mod tests {
 
     /// U1: with as many LUNs on one channel, one segment of new data is open, and commits wait for each other. The drive uses all LUNs.
     #[test]
+    #[cfg_attr(quick, ignore = "slow")]
     fn a_file_system_that_sees_one_channel_misses() {
         let (right, wrong) = (varmail(&[]), varmail(&["media.channels=1", "media.ways=12"]));
         // As the claim: 21.5 %, within 10 points.

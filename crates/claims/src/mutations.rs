@@ -359,6 +359,7 @@ const WITHOUT: &[&str] = &["S1", "S2", "S3", "S4"];
 
 /// They are run all the same: a description that is refused would be found by nobody else.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn claims_without_a_wrong_model_run() {
     // Blocks are shorter as well, and need more spare space.
     let bench = Bench::of_test(8, vec!["ftl.over_provisioning=0.5".into()]);
@@ -428,37 +429,63 @@ macro_rules! a_wrong_model_misses {
 }
 
 a_wrong_model_misses! {
+    #[cfg_attr(quick, ignore = "slow")]
     c1_to_c5_miss_wrong_models: "C1", "C2", "C3", "C4", "C5";
+    #[cfg_attr(quick, ignore = "slow")]
     c6_and_c7_miss_a_wrong_model: "C6", "C7";
+    #[cfg_attr(quick, ignore = "slow")]
     c8_misses_a_wrong_model: "C8";
+    #[cfg_attr(quick, ignore = "slow")]
     c9_misses_a_wrong_model: "C9";
+    #[cfg_attr(quick, ignore = "slow")]
     c10_misses_a_wrong_model: "C10";
+    #[cfg_attr(quick, ignore = "slow")]
     c11_misses_a_wrong_model: "C11";
     c12_misses_a_wrong_model: "C12";
+    #[cfg_attr(quick, ignore = "slow")]
     c13_and_c14_miss_wrong_models: "C13", "C14";
+    #[cfg_attr(quick, ignore = "slow")]
     l1_misses_a_wrong_model: "L1";
+    #[cfg_attr(quick, ignore = "slow")]
     b1_misses_a_wrong_model: "B1";
+    #[cfg_attr(quick, ignore = "slow")]
     b2_misses_a_wrong_model: "B2";
+    #[cfg_attr(quick, ignore = "slow")]
     b6_misses_a_wrong_model: "B6";
+    #[cfg_attr(quick, ignore = "slow")]
     b8_misses_a_wrong_model: "B8";
+    #[cfg_attr(quick, ignore = "slow")]
     b4_misses_a_wrong_model: "B4";
+    #[cfg_attr(quick, ignore = "slow")]
     p1_and_p2_miss_a_wrong_model: "P1", "P2";
+    #[cfg_attr(quick, ignore = "slow")]
     p3_and_p4_miss_wrong_models: "P3", "P4";
+    #[cfg_attr(quick, ignore = "slow")]
     p5_misses_a_wrong_model: "P5";
+    #[cfg_attr(quick, ignore = "slow")]
     u2_misses_a_wrong_model: "U2";
+    #[cfg_attr(quick, ignore = "slow")]
     g1_misses_a_wrong_model: "G1";
+    #[cfg_attr(quick, ignore = "slow")]
     j1_misses_a_wrong_model: "J1";
+    #[cfg_attr(quick, ignore = "slow")]
     j2_misses_a_wrong_model: "J2";
     j3_misses_a_wrong_model: "J3";
+    #[cfg_attr(quick, ignore = "slow")]
     n1_misses_a_wrong_model: "N1";
+    #[cfg_attr(quick, ignore = "slow")]
     n2_misses_a_wrong_model: "N2";
+    #[cfg_attr(quick, ignore = "slow")]
     f1_misses_a_wrong_model: "F1";
+    #[cfg_attr(quick, ignore = "slow")]
     f2_misses_a_wrong_model: "F2";
     #[ignore = "a minute"]
     f3_misses_a_wrong_model: "F3";
+    #[cfg_attr(quick, ignore = "slow")]
     f4_misses_a_wrong_model: "F4";
     #[ignore = "half a minute"]
     f5_misses_a_wrong_model: "F5";
+    #[cfg_attr(quick, ignore = "slow")]
     f6_misses_a_wrong_model: "F6";
     #[ignore = "minutes: with smaller blocks the range is another one"]
     b3_misses_a_wrong_model: "B3";

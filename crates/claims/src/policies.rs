@@ -219,6 +219,7 @@ mod tests {
 
     /// A drive that ignores its policy, as ours did while hosts were not throttled, misses.
     #[test]
+    #[cfg_attr(quick, ignore = "slow")]
     fn a_drive_that_is_greedy_whatever_it_is_told_misses() {
         let bench = Bench::new(2, 1, Vec::new());
         let cases = [

@@ -147,6 +147,7 @@ fn a_known_miss_is_told_from_news_and_from_one_that_is_over() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_cheap_claim_runs_the_same_on_any_number_of_threads() {
     let claim = select(&["C11".into()]).unwrap()[0];
     let [one, three] = [1, 3].map(|threads| claim.run(&Bench::new(threads, 7, Vec::new())).unwrap());
@@ -158,6 +159,7 @@ fn a_cheap_claim_runs_the_same_on_any_number_of_threads() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn the_scrambler_holds_and_draws_its_six_patterns() {
     let claim = select(&["C10".into()]).unwrap()[0];
     let outcome = claim.run(&Bench::new(2, 1, Vec::new())).unwrap();

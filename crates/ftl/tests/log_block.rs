@@ -101,6 +101,7 @@ fn the_least_blocks_that_are_allowed_suffice() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn failed_programs_and_erases_lose_nothing() {
     for scheme in SCHEMES {
         for seed in 0..6 {

@@ -63,6 +63,7 @@ fn cut_everywhere(mut drive: Drive, commands: u32) -> u32 {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_cut_at_every_operation_loses_nothing_flushed() {
     for map in MAPS {
         for (units, seed) in [(1, 1), (2, 2), (4, 3)] {
@@ -74,6 +75,7 @@ fn a_cut_at_every_operation_loses_nothing_flushed() {
 
 /// Power is cut again and again, soon after each mount of the same drive.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn one_cut_after_the_other_leaves_room_to_work() {
     for map in MAPS {
         for seed in 10..14 {
@@ -95,6 +97,7 @@ fn one_cut_after_the_other_leaves_room_to_work() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn failures_and_cuts_together_lose_nothing_flushed() {
     for map in MAPS {
         for seed in 20..28 {

@@ -135,6 +135,7 @@ impl Die {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn the_host_writes_while_a_block_is_collected() {
     for (separation, victim) in [
         (Separation::GcCopies, Victim::Greedy),

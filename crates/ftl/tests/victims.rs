@@ -217,6 +217,7 @@ fn config(victim: Victim, separation: Separation, gc_low_blocks: u32, over_provi
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn no_die_acts_against_its_policy() {
     for &victim in Victim::ALL {
         for separation in [Separation::Off, Separation::GcCopies, Separation::Frequency] {

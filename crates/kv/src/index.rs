@@ -347,6 +347,7 @@ mod tests {
 
     /// Beside a plain map. Few distinct upper halves, so that runs are long and hashes with the same upper half meet.
     #[test]
+    #[cfg_attr(quick, ignore = "slow")]
     fn agrees_with_a_plain_map() {
         for seed in 0..20 {
             let mut rng = Rng::new(seed);
@@ -380,6 +381,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(quick, ignore = "slow")]
     fn an_entry_takes_little_memory_while_the_index_grows_and_when_it_has_shrunk() {
         let mut index = Index::new(1 << 20);
         let mut rng = Rng::new(1);

@@ -63,6 +63,7 @@ fn what_was_closed_is_found_again() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn an_image_has_one_user_or_many_that_look() {
     let folder = Folder::new("users");
     let image = folder.path("image");

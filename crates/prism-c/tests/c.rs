@@ -119,11 +119,13 @@ fn in_process_in_virtual_time() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn in_process_in_real_time() {
     levels(&[SMALL, "all", "real"]);
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn on_a_file_whose_data_are_found_again() {
     let path = scratch("file").join("flash.img");
     let _ = std::fs::remove_file(&path);
@@ -133,6 +135,7 @@ fn on_a_file_whose_data_are_found_again() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn on_a_block_drive_in_process() {
     let drive =
         "cosmos-plus,drive.media.channels=2,drive.media.ways=2,drive.media.blocks=64,drive.media.pages=32";
@@ -172,6 +175,7 @@ fn served(name: &str, sets: &[&str], run: impl FnOnce(&str)) {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn on_a_remote_open_channel_drive_whose_data_are_found_again() {
     let (name, sets) = SMALL.split_once(',').expect("settings");
     let sets: Vec<&str> = sets.split(',').chain(["drive.media.store=ram"]).collect();

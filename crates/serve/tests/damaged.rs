@@ -212,6 +212,7 @@ fn try_all(kept: &Kept, seed: u64, writes: bool) {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_journalled_block_drive() {
     let image = Image::new("block");
     let mut described = config(StoreKind::File(image.0.clone()));
@@ -233,6 +234,7 @@ fn a_journalled_block_drive() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn an_open_channel_drive() {
     let image = Image::new("chunks");
     let mut described = config(StoreKind::File(image.0.clone()));
@@ -255,6 +257,7 @@ fn an_open_channel_drive() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_zoned_drive() {
     let image = Image::new("zones");
     let mut described = config(StoreKind::File(image.0.clone()));

@@ -193,6 +193,7 @@ fn a_peer_that_never_reads_is_bounded_and_alone() {
 /// So many peers never read that they fill the whole budget for answers. Others then get one answer at a
 /// time, and their full share again once these peers are gone.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn peers_that_never_read_do_not_keep_the_room_of_others() {
     let served = served("deaf-crowd");
     let mut other = Client::tcp(&served, "one");

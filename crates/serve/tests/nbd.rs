@@ -201,6 +201,7 @@ impl Readers {
 /// directly, answers larger than a socket's buffer, and pauses around the time of falling asleep, no
 /// connection may be forgotten. The server has no tick that would find a forgotten one.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn connections_that_are_busy_now_and_idle_then_lose_nothing() {
     let serve = |name: &str, poll| {
         let drives = vec![("one".into(), drive(StoreKind::Ram))];

@@ -303,6 +303,7 @@ fn discovery_names_the_address_that_the_host_has_reached() {
 /// If the server was busy, a host's input is still in its socket: it is read before the host counts as
 /// silent.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_host_that_spoke_while_the_server_was_busy_is_not_given_up() {
     let welcome: Welcome = |target, local| {
         if SLOW.load(Ordering::Acquire) {
@@ -337,6 +338,7 @@ static SLOW: AtomicBool = AtomicBool::new(false);
 /// Commands before the end of a controller are executed, later ones are not: the host may use another path by
 /// then.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_controller_that_is_given_up_takes_no_more_commands() {
     let welcome: Welcome = |target, local| Ok(Box::new(Connection::new(target, local)));
     // The server closes the refused connection after this time, which the host does not; the queue does not wait as long again.
@@ -358,6 +360,7 @@ fn a_controller_that_is_given_up_takes_no_more_commands() {
 /// A reset ends when no earlier command is left in the drive; otherwise an old write could overwrite a new
 /// one. This holds whether or not the host has closed the queue before.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_reset_ends_when_the_drive_has_nothing_from_before_it() {
     for closes in [false, true] {
         // A forced write takes seconds.

@@ -162,6 +162,7 @@ fn check(client: &mut Client, round: u64) {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn targets_are_made_used_side_by_side_and_taken_away() {
     for (name, time) in [("instant", Time::Instant), ("paced", Time::Paced { dilation: 0.1 })] {
         let server = serve(&format!("targets-{name}"), Targets::default(), chunks, time);

@@ -35,6 +35,7 @@ fn at_work(device: &mut Device, share: f64, seed: u64) -> f64 {
 
 /// A die whose programs take many units.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_drive_that_was_aged_is_as_steady_as_one_that_was_worked_in() {
     let sets = [
         "media.channels=1",
@@ -53,6 +54,7 @@ fn a_drive_that_was_aged_is_as_steady_as_one_that_was_worked_in() {
 
 /// Drives whose spare blocks are hardly more than those that GC keeps free: whether GC runs ahead of the host decides everything there.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_drive_with_little_spare_space_ages_as_it_works() {
     let two_by_two = ["media.channels=2", "media.ways=2", "media.blocks=64"];
     let with = |sets: &[&'static str]| [&two_by_two[..], sets].concat();
@@ -100,6 +102,7 @@ fn ages_as_it_works(preset: &str, sets: &[&str], share: f64) {
 
 /// Log blocks, on drives that write each command through by itself: what a superpage gathers decides how soon log blocks are full.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_drive_that_writes_through_ages_as_it_works() {
     for preset in ["netbook-ssd-3", "netbook-ssd-1"] {
         ages_as_it_works(preset, &["media.blocks=96", "ftl.over_provisioning=0.2", "media.pages=32"], 0.08);

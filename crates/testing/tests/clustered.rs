@@ -26,17 +26,20 @@ fn all_clean(seeds: Range<u64>, run: impl Fn(u64)) {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn random_buffers_never_return_a_wrong_sector() {
     all_clean(seeds(150), |seed| swarm::run_clustered_seed(seed, 1500));
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn on_damaged_drives_neither() {
     all_clean(seeds(100), |seed| swarm::run_harder_clustered_seed(seed, 1500));
 }
 
 /// In both modes: `strict` loses nothing that was flushed, `paper` only what the buffer held.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_cut_at_every_event_loses_no_more_than_is_stated() {
     let (mut cuts, mut strict, mut lost) = (0, 0, 0);
     for seed in seeds(24) {

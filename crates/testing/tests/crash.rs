@@ -11,6 +11,7 @@ fn cut_everywhere(sets: &[&str], seed: u64, commands: u32, depth: u32) -> u32 {
 const SMALL: &str = "media.blocks=10";
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn write_back_survives_a_cut_at_every_event() {
     let cuts = cut_everywhere(
         &[
@@ -28,6 +29,7 @@ fn write_back_survives_a_cut_at_every_event() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn write_through_survives_a_cut_at_every_event() {
     let cuts = cut_everywhere(
         &[
@@ -45,6 +47,7 @@ fn write_through_survives_a_cut_at_every_event() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn packed_superpages_and_separate_streams_survive_a_cut_at_every_event() {
     let sets = [
         "media.channels=1",
@@ -63,6 +66,7 @@ fn packed_superpages_and_separate_streams_survive_a_cut_at_every_event() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn faults_and_cuts_together_lose_nothing_durable() {
     let sets = [
         "media.blocks=40",

@@ -20,6 +20,7 @@ fn cut_everywhere(sets: &[&str], seed: u64, commands: u32, depth: u32) -> u32 {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_cached_table_survives_a_cut_at_every_event() {
     for (seed, sets) in (21..).zip([
         ["media.blocks=16", "ftl.map_cache=64", "buffer.write=write-back", "buffer.entries=8"],
@@ -31,6 +32,7 @@ fn a_cached_table_survives_a_cut_at_every_event() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn random_drives_with_cached_tables_never_return_a_wrong_sector() {
     let run = |&seed: &u64| {
         let cache = ["ftl.map_cache=16", "ftl.map_cache=100", "ftl.map_cache=4000"][seed as usize % 3];

@@ -33,6 +33,7 @@ fn two_runs_give_the_same_report() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_clone_continues_like_its_original() {
     for seed in 0..40 {
         let mut rng = Rng::stream(seed, "drive");

@@ -142,6 +142,7 @@ fn a_chunk_that_stays_open_over_thousands_of_mounts_is_written_on() {
 
 /// The swarm's drives without any fault and power cut: none of them may be given up, those least that once were (10, 18, 73, 90).
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn drives_without_faults_are_not_given_up() {
     for seed in (0..40).chain([73, 90]) {
         let mut sets = sets_of(seed);

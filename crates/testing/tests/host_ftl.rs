@@ -186,6 +186,7 @@ fn flushed_data_survive_power_cuts_on_zones() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn flushed_data_survive_power_cuts_on_zones_with_a_protected_buffer() {
     let zones = r#"drive.namespace=[{ interface = "zoned", dies_per_zone = 2, spare_blocks = 2, buffer = "protected", active_max = 8 }]"#;
     survive_power_cuts(&spec(&on_zones(&[zones])));
@@ -266,6 +267,7 @@ fn short(host: &str, over_provisioning: f64) -> Spec {
 
 /// The least over-provisioning that is accepted is enough for whatever is written; less is refused.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn what_is_accepted_can_be_written_for_ever() {
     let refused = |spec: &Spec| {
         let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));

@@ -18,6 +18,7 @@ const LIKE_JASMINE: [&str; 7] = [
 ];
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_controller_in_order_never_returns_a_wrong_sector() {
     for placement in ["ftl.placement=address", "ftl.placement=channel-first"] {
         let sets: Vec<&str> = LIKE_JASMINE.into_iter().chain([placement]).collect();
@@ -27,6 +28,7 @@ fn a_controller_in_order_never_returns_a_wrong_sector() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn no_write_waits_for_ever_behind_one_that_nothing_sends_to_the_media() {
     for placement in ["ftl.placement=address", "ftl.placement=channel-first"] {
         let sets: Vec<&str> = LIKE_JASMINE.into_iter().chain([placement]).collect();

@@ -16,6 +16,7 @@ fn cut_everywhere(sets: &[&str], seed: u64, commands: u32, depth: u32) -> u32 {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn log_blocks_survive_a_cut_at_every_event() {
     for map in MAPS {
         for (seed, buffer) in [
@@ -31,6 +32,7 @@ fn log_blocks_survive_a_cut_at_every_event() {
 
 /// Superpages of several units: streams of log blocks share the queues of the packer.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn superpages_of_several_units_survive_a_cut_at_every_event() {
     for map in MAPS {
         let sets = [
@@ -52,6 +54,7 @@ fn superpages_of_several_units_survive_a_cut_at_every_event() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn failures_and_cuts_together_lose_nothing_durable() {
     for map in MAPS {
         let sets = [
@@ -70,6 +73,7 @@ fn failures_and_cuts_together_lose_nothing_durable() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn random_drives_with_log_blocks_never_return_a_wrong_sector() {
     for map in MAPS {
         let run = |&seed: &u64| {

@@ -183,6 +183,7 @@ fn takes_everything(seed: u64, pacing: bool) -> bool {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn no_drive_gives_up_because_it_is_paced() {
     let gives_up = |&seed: &u64| !takes_everything(seed, true) && takes_everything(seed, false);
     let gave_up: Vec<u64> = (0..seeds()).filter(gives_up).collect();

@@ -186,6 +186,7 @@ fn reads_of_other_planes_do_not_keep_a_program_out() {
 
 /// The swarm draws such drives too; here all of its drives are, damage and power cuts included.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn drives_with_independent_planes_keep_their_data() {
     let own = [
         "firmware.model=tasks",

@@ -34,6 +34,7 @@ fn read(device: &mut Device, lba: u64) -> Vec<u8> {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn erase_units_are_found() {
     let drives = [
         ("netbook-ssd-1", 128, 2 << 20),
@@ -66,6 +67,7 @@ fn erase_units_are_found() {
 
 /// A page map has no boundary worth that name.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_page_map_has_none() {
     let mut device = device("netbook-ssd", &["media.blocks=512"]);
     let now = device.now();

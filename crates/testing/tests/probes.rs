@@ -57,6 +57,7 @@ fn presets() -> [Spec; 2] {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_watched_drive_gives_the_same_report_bit_for_bit() {
     for (i, spec) in (0..30).map(tiny).chain(presets()).enumerate() {
         let ((plain, report), (watched, other)) = (run(&spec, false), run(&spec, true));
@@ -72,6 +73,7 @@ fn a_watched_drive_gives_the_same_report_bit_for_bit() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn taps_agree_with_counters_and_report() {
     let mut suspensions = 0;
     for (i, spec) in (0..30).map(tiny).chain(presets()).enumerate() {
@@ -91,6 +93,7 @@ fn taps_agree_with_counters_and_report() {
 
 /// Counters count from when the drive was made; monitors take one that falls for a drive made anew.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_power_cut_takes_nothing_off_the_counters() {
     let mut moved = 0;
     for (i, spec) in (0..10).map(tiny).chain(presets()).enumerate() {

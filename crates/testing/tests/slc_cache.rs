@@ -193,6 +193,7 @@ const SWARM: [&str; 16] = [
 ];
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn random_drives_with_a_cache_never_return_a_wrong_sector() {
     let tried = (0..150).filter(|&seed| swarm::run_harder_seed_with(seed, &SWARM, 500)).count();
     assert!(tried > 70, "{tried} drives");

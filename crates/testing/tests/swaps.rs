@@ -224,6 +224,7 @@ fn chance_of_more(bits: usize, p: f64, most: u32) -> f64 {
 /// Each code loses as many pages as the binomial law says of its length and its strength: a stronger one fewer, and a longer one
 /// of the same parity fewer too, because errors even out in it.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn another_code_loses_as_many_pages_as_its_strength_and_chunk_say() {
     let fresh = PageState {
         cell: Cell::Slc,

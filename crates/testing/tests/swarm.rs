@@ -34,18 +34,21 @@ fn seeds() -> Range<u64> {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn random_drives_never_return_a_wrong_sector() {
     all_clean(seeds(), swarm::run_seed, swarm::sets_of);
 }
 
 /// Runs harder drives, whose dies die and whose operations fail while they work.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn damaged_drives_never_return_a_wrong_sector() {
     all_clean(seeds(), swarm::run_harder_seed, swarm::harder_sets_of);
 }
 
 /// Host FTLs on random open-channel drives: power cuts, failing flash, sectors that the drive holds back.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn host_translation_never_returns_a_wrong_sector() {
     let refused = std::cell::Cell::new(0);
     let seeds = seeds();
@@ -71,6 +74,7 @@ fn all_clean(seeds: Range<u64>, run: fn(u64, u32), sets: fn(u64) -> Vec<String>)
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn seeds_that_found_bugs_stay_clean() {
     assert_eq!(failing(REGRESSIONS, swarm::run_seed), [0; 0], "seeds that failed");
     assert_eq!(failing(HARDER_REGRESSIONS, swarm::run_harder_seed), [0; 0], "harder seeds that failed");

@@ -88,6 +88,7 @@ fn assert_close(over_provisioning: f64, measured: f64) {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn greedy_write_amplification_is_that_of_theory() {
     for over_provisioning in [0.07, 0.10, 0.14, 0.28, 0.30] {
         let mut rng = Rng::new(1);
@@ -103,6 +104,7 @@ fn greedy_write_amplification_is_that_of_theory() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn commands_give_the_same_write_amplification() {
     let mut rng = Rng::new(2);
     let (mut device, _) = worn_in(0.28, 3, &mut rng);

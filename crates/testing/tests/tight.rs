@@ -131,6 +131,7 @@ fn failing(seeds: impl IntoIterator<Item = u64>, run: fn(Device, u64)) -> Vec<u6
 
 /// 1691 has a die of stale blocks only, beside others that hold nothing else than valid data.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn the_fullest_drives_take_writes_for_ever() {
     assert_eq!(
         failing(seeds(60).chain([1691]), |device, seed| use_up(device, seed, 3_000)),
@@ -140,12 +141,14 @@ fn the_fullest_drives_take_writes_for_ever() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn the_fullest_drives_outlive_power_cuts() {
     assert_eq!(failing(seeds(40), |device, seed| cut_off(device, seed, 300)), [0; 0], "seeds that failed");
 }
 
 /// One or two dies have to make good all that a cut tears: with 20 % to spare such drives were lost to some hundred cuts.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn small_full_drives_outlive_thousands_of_power_cuts() {
     for channels in ["media.channels=1", "media.channels=2"] {
         for separation in ["ftl.separation=off", "ftl.separation=collected"] {

@@ -81,6 +81,7 @@ fn presets() -> [Spec; 3] {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_recorded_drive_gives_the_same_report_bit_for_bit() {
     for (i, spec) in (0..30).map(tiny).chain(presets()).enumerate() {
         let ((plain, report, none), (recorded, other, timeline)) = (run(&spec, None), run(&spec, Some(ALL)));
@@ -106,6 +107,7 @@ fn sum(spans: &[&TimelineSpan]) -> f64 {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn nothing_overlaps_and_busy_times_are_those_of_the_report() {
     for (i, spec) in (0..30).map(tiny).chain(presets()).enumerate() {
         let (report, timeline) = recorded(&spec, ALL);
@@ -154,6 +156,7 @@ fn times_of_operations(timeline: &Timeline) -> Vec<(SimTime, SimTime)> {
 /// An operation for the host serves requests that were submitted before it began. (One that goes on when the run ends has told nobody
 /// yet; a program that is repeated after a failure is not told what it programs.)
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn operations_know_their_requests() {
     let mut served = [0; 2];
     for (i, spec) in (0..30).map(tiny).chain(presets()).enumerate() {
@@ -180,6 +183,7 @@ fn operations_know_their_requests() {
 
 /// A read that waited for the media reaches the operations that brought its data, which were over before it was.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn reads_reach_their_operations() {
     let job = "rw = \"randread\"\nbs = \"64k\"\niodepth = 32\nsize = \"64m\"\nnumber_ios = 3000\n[precondition]\nfill = 1.0";
     let planes = ["media.independent_plane_reads=true"];

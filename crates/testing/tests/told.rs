@@ -135,6 +135,7 @@ verify = true
 "#;
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn nothing_comes_back_as_zeros_where_a_program_was_given_up() {
     for seed in 1..9 {
         let sets = [format!("run.seed={seed}"), format!("media.seed={seed}")];

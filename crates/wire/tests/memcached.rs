@@ -89,6 +89,7 @@ proptest! {
 
     /// A get is longer than any line is kept: key by key, in whatever pieces.
     #[test]
+    #[cfg_attr(quick, ignore = "slow")]
     fn long_gets_do_not_need_memory(count in 4_000..6_000usize, piece in 1..5_000usize) {
         let mut line = b"get".to_vec();
         (0..count).for_each(|key| line.extend_from_slice(format!(" key{key}").as_bytes()));

@@ -267,6 +267,7 @@ fn a_full_backing_store_refuses_writes_that_go_through() {
 
 /// The disk of the cache drive's media file runs full: the client learns of it, and the process ends when it is asked to, and says so.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_full_disk_below_the_cache_drive_does_not_hold_up_the_end() {
     let ssc = "jasmine-ssc --set media.store=file --set media.path=media.img --set media.blocks=64 --set ftl.over_provisioning=0.3";
     for drive in ["kept.toml", ssc] {

@@ -153,6 +153,7 @@ fn mistakes_are_named() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn damage_in_a_kept_work_directory_is_named_and_gives_no_result() {
     let folder = Folder::new();
     let line = |at: u32| format!("{} {}\n", at * 7 % 30_011, at * at % 29_989);

@@ -280,6 +280,7 @@ fn is_newest(client: &mut UnixStream, versions: &Versions, key: u64) -> bool {
 
 /// Killed or stopped, and started again: a value is never another or an older one, and after a good stop everything is there.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn kills_and_stops_under_load_bring_no_older_value_back() {
     let folder = Folder::new();
     folder.write("cache.toml", FLASH);
@@ -385,6 +386,7 @@ fn stop(folder: &Folder, server: &mut Serving) {
 
 /// The plainest back end: every engine on a file of 16 MiB, filled three times over, stopped, and found again.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn every_engine_stands_on_a_plain_file() {
     for engine in ["original", "policy", "function", "raw", "direct"] {
         let folder = Folder::new();
@@ -401,6 +403,7 @@ fn every_engine_stands_on_a_plain_file() {
 
 /// The library's levels over NVMe/TCP, on chunks and on zones.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_cache_stands_on_a_remote_drive() {
     for (interface, engine) in [("open-channel", "raw"), ("open-channel", "direct"), ("zoned", "function")] {
         let folder = Folder::new();

@@ -236,6 +236,7 @@ fn a_job_that_does_not_suit_the_drive_is_named_with_its_line_at_once() {
 
 /// Reading what was never written takes no time on a drive whose controller takes none.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_runtime_that_would_never_be_over_is_refused() {
     let folder = Folder::with_drive();
     let words = ["run", "tiny.toml", "--set", "precondition.fill=0.0", "--rw", "randread", "--runtime", "1s"];

@@ -20,6 +20,7 @@ fn options(folder: &Folder, command: &str) -> BTreeSet<String> {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_command_refuses_the_options_of_others_and_names_their_commands() {
     let folder = Folder::new();
     let each: BTreeMap<&str, BTreeSet<String>> =
@@ -93,6 +94,7 @@ fn trace() -> String {
 
 /// With the option the command does something else than without.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
     let work = ["--rw", "randrw", "--bs", "8k", "--number-ios", "200", "--iodepth", "4"];
     let run: Vec<&str> = [&["run", "tiny.toml"], &work[..]].concat();

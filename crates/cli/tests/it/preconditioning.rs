@@ -193,6 +193,7 @@ fn jobs_have_rows_and_names_of_their_own() {
 
 /// All sectors without data are counted, whether firmware or controller completes the command.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn every_preset_counts_all_reads_without_data() {
     let folder = Folder::new();
     for preset in [

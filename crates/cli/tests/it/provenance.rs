@@ -219,6 +219,7 @@ fn a_key_is_explained_with_its_value_and_source() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn the_demo_shows_what_a_flush_keeps() {
     let folder = Folder::new();
     let text = folder.run(&["demo", "--report", "out", "--no-pause", "-q"]).answer();

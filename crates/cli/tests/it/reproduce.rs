@@ -4,6 +4,7 @@ use crate::common::Folder;
 use serde_json::Value;
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_claim_that_holds_is_a_row_and_status_0() {
     let folder = Folder::new();
     let answer = folder.run(&["reproduce", "c11", "--report", "claims"]).answer();
@@ -24,6 +25,7 @@ fn a_claim_that_holds_is_a_row_and_status_0() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_claim_that_misses_unexpectedly_is_named_and_status_1() {
     let folder = Folder::new();
     // A key-equation solver too slow to be shared.
@@ -37,6 +39,7 @@ fn a_claim_that_misses_unexpectedly_is_named_and_status_1() {
 
 /// C6 misses, as is known: its reasons stand below it, and scripts need not stop for it.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_miss_that_is_known_has_its_reason_and_status_0() {
     let folder = Folder::new();
     // Quiet: on a slow machine it would say what it does.
@@ -55,6 +58,7 @@ fn a_miss_that_is_known_has_its_reason_and_status_0() {
 
 /// The refusal alone, without the head of a table.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn an_override_that_no_drive_takes_is_refused_before_anything_is_printed() {
     let folder = Folder::new();
     for (set, part) in [
@@ -95,6 +99,7 @@ fn options_that_the_conformance_suite_ignores_are_refused() {
 
 /// Keys that define an experiment cannot be overridden without a word.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn keys_that_an_experiment_owns_are_refused_by_name() {
     let folder = Folder::new();
     for (claim, set, own) in [
@@ -113,6 +118,7 @@ fn keys_that_an_experiment_owns_are_refused_by_name() {
 
 /// A key that changes nothing in an experiment is not taken in silence.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn keys_without_an_effect_on_a_claim_are_refused_by_name() {
     let folder = Folder::new();
     for (set, with) in [

@@ -12,6 +12,7 @@ fn measure<'a>(answer: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn the_values_of_run_are_those_of_single_seeds() {
     let folder = Folder::with_drive();
     let answer = folder.run(&[&["run", "tiny.toml", "--seeds", "3", "--json"], &WORK[..]].concat()).json();
@@ -41,6 +42,7 @@ fn the_values_of_run_are_those_of_single_seeds() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn compare_tells_a_difference_from_chance() {
     let folder = Folder::with_drive();
     let words =
@@ -95,6 +97,7 @@ fn what_cannot_be_repeated_over_seeds_is_refused() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn numbers_over_seeds_are_kept_with_every_run() {
     let folder = Folder::with_drive();
     let kept =

@@ -11,6 +11,7 @@ use std::time::Duration;
 /// A server without free file descriptors cannot accept a client, and the system does not say when it can again: the server tries again and
 /// again, and logs it once.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_server_without_descriptors_says_so_once() {
     let folder = Folder::with_drive();
     let script = "ulimit -n 24; exec \"$0\" serve tiny.toml --set media.store=ram --nbd unix:nbd";
@@ -283,6 +284,7 @@ fn an_unfinished_media_file_and_one_that_others_read_are_logged() {
 
 /// Standard error that is full, and that nobody reads, stops no server: it starts, answers, and ends when it is asked to.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_log_that_nobody_reads_stops_no_server() {
     for command in [
         "serve tiny.toml --set media.store=ram --time instant --nbd unix:front",

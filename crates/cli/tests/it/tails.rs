@@ -52,6 +52,7 @@ fn reads_of_a_drive_at_rest_differ_by_page_layer_and_block() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn writes_wait_for_the_processor_that_gc_and_journal_use() {
     let steady = ["precondition.overwrite=1.0"];
     let first = report("randwrite", "30000", &steady);
@@ -63,6 +64,7 @@ fn writes_wait_for_the_processor_that_gc_and_journal_use() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn retries_grow_with_wear_time_and_reads_and_take_time() {
     let of = |sets: &[&str]| report("randread", "2000", sets);
     let fresh = of(&["media.cycles=1500"]);

@@ -198,6 +198,7 @@ fn a_description_has_targets_for_its_jobs() {
 
 /// The files of the papers run as they are, in a part of their time.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn the_files_of_the_papers_run() {
     let folder = project().join("examples/papers");
     let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -264,6 +264,7 @@ fn nothing_overlaps_and_times_sum_to_those_of_the_report() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_timeline_changes_nothing_and_drives_stand_side_by_side() {
     let folder = Folder::with_drive();
     let results = |text: String| text.split("\nwhere ").skip(1).collect::<Vec<_>>().join("\n");

@@ -68,6 +68,7 @@ enum Asked {
 
 /// Random commands, many at a time, with flushes, forced writes and power cuts, beside what a host knows.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn it_is_a_disk_as_a_host_knows_one() {
     for seed in 0..12 {
         let cache = [0, 16 << 10, 64 << 10][seed as usize % 3];

@@ -73,6 +73,7 @@ fn run(shape: &Shape) -> Met {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_swarm_of_caches_is_never_stale_and_keeps_what_is_dirty() {
     let (mut failed, mut all) = (Vec::new(), Met::default());
     let seeds = seeds(24);
@@ -101,6 +102,7 @@ fn a_swarm_of_caches_is_never_stale_and_keeps_what_is_dirty() {
 
 /// Programs, erases and reads fail, and in the end there is nowhere left to write: what is read is never stale, and every command ends.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_swarm_of_failing_caches_is_never_stale() {
     let fails = |&seed: &u64| catch_unwind(AssertUnwindSafe(|| run(&Shape::failing(seed)))).is_err();
     let failed: Vec<u64> = seeds(400).filter(fails).collect();
@@ -108,6 +110,7 @@ fn a_swarm_of_failing_caches_is_never_stale() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn the_power_may_be_cut_at_every_event() {
     for (guarantee, eviction, shape) in [
         (Guarantee::Flush, Eviction::SeUtil, Shape::small()),

@@ -19,6 +19,7 @@ fn drive(shape: &Shape, migration: Migration) -> DeviceConfig {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn random_commands_agree_with_the_model() {
     let mut moves = 0;
     for seed in 0..12 {
@@ -45,6 +46,7 @@ fn random_commands_agree_with_the_model() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn the_power_may_be_cut_at_every_event() {
     for keeps_data in [true, false] {
         let shape = Shape { keeps_data, ..Shape::small() };

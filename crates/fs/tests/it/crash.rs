@@ -69,6 +69,7 @@ fn random_operations(seed: u64, steps: u64, on: On) -> u64 {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn it_does_what_the_model_does() {
     for seed in 0..8 {
         random_operations(seed, 500, On::Block);
@@ -76,6 +77,7 @@ fn it_does_what_the_model_does() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn on_flash_it_does_what_the_model_does() {
     for seed in 0..8 {
         random_operations(seed, 500, On::Flash);
@@ -83,6 +85,7 @@ fn on_flash_it_does_what_the_model_does() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn on_names_it_does_what_the_model_does() {
     let moves: u64 = (0..8).map(|seed| random_operations(seed, 1000, On::Names)).sum();
     assert!(moves > 20, "the drive moved {moves} blocks");
@@ -90,6 +93,7 @@ fn on_names_it_does_what_the_model_does() {
 
 /// The smallest file systems, nearly full most of the time: what is promised can be written, and what is there can be deleted.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn nearly_full_it_keeps_its_promises() {
     let mut refused = 0;
     for seed in 0..12 {
@@ -129,6 +133,7 @@ fn cuts(seed: u64, rounds: u64, most_jobs: u64, on: On) {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_cut_leaves_a_state_since_the_last_sync() {
     for seed in 0..8 {
         cuts(seed, 12, 150, On::Block);
@@ -136,6 +141,7 @@ fn a_cut_leaves_a_state_since_the_last_sync() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn on_flash_a_cut_leaves_a_state_since_the_last_sync() {
     for seed in 0..8 {
         cuts(seed, 12, 150, On::Flash);
@@ -143,6 +149,7 @@ fn on_flash_a_cut_leaves_a_state_since_the_last_sync() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn on_names_a_cut_leaves_a_state_since_the_last_sync() {
     for seed in 0..8 {
         cuts(seed, 12, 150, On::Names);
@@ -150,16 +157,19 @@ fn on_names_a_cut_leaves_a_state_since_the_last_sync() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_cut_at_every_job() {
     cut_at_every_job(400, On::Block);
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn on_flash_a_cut_at_every_job() {
     cut_at_every_job(250, On::Flash);
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn on_names_a_cut_at_every_job() {
     cut_at_every_job(250, On::Names);
 }

@@ -170,6 +170,7 @@ fn any_block(data_checksums: bool) {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn damage_to_any_block_after_a_kill_is_named_or_harmless() {
     any_block(true);
 }

@@ -60,6 +60,7 @@ fn run(seed: u64, faults: Faults, steps: u32) -> World<Blocks> {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_translation_above_matches_a_plain_map() {
     for seed in 0..12 {
         let world = run(seed, Faults::default(), 1200);
@@ -70,6 +71,7 @@ fn a_translation_above_matches_a_plain_map() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn failed_writes_and_reads_lose_nothing() {
     let mut failures = 0;
     for seed in 100..110 {
@@ -80,6 +82,7 @@ fn failed_writes_and_reads_lose_nothing() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn what_was_promised_survives_a_power_cut_at_any_event() {
     for (seed, warm) in (0..6).zip([0, 500].into_iter().cycle()) {
         let (chunks, reference) = drive(seed);
@@ -233,6 +236,7 @@ fn ask(blocks: &mut Blocks, command: Command) -> Completion {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn chunks_match_a_plain_model_cut_at_every_event() {
     let mut prefixes = 0;
     for seed in 0..12 {

@@ -382,6 +382,7 @@ fn commands_that_fail_lose_nothing() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_cut_at_every_event_loses_what_is_stated_at_most() {
     let (mut cuts, mut lost) = (0, 0);
     for seed in 400..424 {
@@ -412,6 +413,7 @@ fn journalling(seed: u64, usage: JournalUse) -> World {
 /// Checks that a cut at any event, and another at any event of the following start, lose no flushed data
 /// while the ring wraps many times.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_journal_loses_nothing_that_was_flushed() {
     let (mut records, mut replayed, mut cuts, mut failures) = (0, 0, 0, 0);
     // Seeds 634 and 714: a group took two records, and the first one no longer named the data that only the

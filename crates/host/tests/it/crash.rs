@@ -42,6 +42,7 @@ pub fn cut<D: Below>(seed: u64, mut config: HostFtlConfig, drive: D, warm: u32, 
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn what_was_promised_survives_a_power_cut_at_any_event() {
     for seed in 0..6 {
         cut_everywhere(seed, Faults::default(), 600, 150);
@@ -49,6 +50,7 @@ fn what_was_promised_survives_a_power_cut_at_any_event() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn also_from_the_first_command_on() {
     for seed in 10..14 {
         cut_everywhere(seed, Faults::default(), 0, 150);
@@ -56,6 +58,7 @@ fn also_from_the_first_command_on() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn also_with_failing_writes() {
     // Seed 37 cuts the power while a line is reset whose first translation page has lost its chunk.
     for seed in (20..24).chain([37]) {
@@ -64,6 +67,7 @@ fn also_with_failing_writes() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn also_where_the_drive_holds_sectors_back() {
     for (seed, write) in (50..58).zip([0.0, 0.003].into_iter().cycle()) {
         let (mut config, mut reference) = (config(seed), drive(seed));
@@ -75,6 +79,7 @@ fn also_where_the_drive_holds_sectors_back() {
 
 /// Checks that a start pads unreadable sectors, and that a line whose padding fails takes no more data.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn also_where_padding_fails() {
     for seed in [1014, 1038, 1194, 1206] {
         let (mut config, mut reference) = (config(seed), drive(seed));
@@ -85,6 +90,7 @@ fn also_where_padding_fails() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn also_where_the_drive_limits_open_chunks() {
     for (seed, write) in (70..78).zip([0.0, 0.003].into_iter().cycle()) {
         let (config, mut reference) = (config(seed), drive(seed));
@@ -170,6 +176,7 @@ fn stop_cut_everywhere(seed: u64, faults: Faults) -> bool {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_clean_stop_replays_nothing_and_can_be_cut_at_any_event() {
     let clean = (30..38).filter(|&seed| stop_cut_everywhere(seed, Faults::default())).count();
     assert!(clean >= 6, "{clean} of 8 starts replayed nothing");

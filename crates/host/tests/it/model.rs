@@ -84,6 +84,7 @@ pub fn exercise<D: Below>(mut world: World<D>, steps: u32) -> World<D> {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn random_commands_match_a_plain_map() {
     for seed in 0..24 {
         let world = run(seed, Faults::default(), 1500);
@@ -95,6 +96,7 @@ fn random_commands_match_a_plain_map() {
 /// Checks a target on some chunks of each parallel unit, as many as a separate drive has; the other chunks
 /// stay unchanged.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_range_of_chunks_is_like_a_drive_of_its_own() {
     for seed in 40..52 {
         let mut wide = drive(seed);
@@ -123,6 +125,7 @@ fn a_range_of_chunks_is_like_a_drive_of_its_own() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn failed_writes_and_resets_lose_nothing() {
     let faults = Faults { write: 0.004, reset: 0.002, read: 0.02 };
     let mut failures = 0;
@@ -151,6 +154,7 @@ fn the_same_seed_gives_the_same_run_and_a_clone_the_same_future() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn sectors_that_the_drive_holds_back_come_from_the_ring() {
     for (seed, write) in (200..224).zip([0.0, 0.004].into_iter().cycle()) {
         let (mut config, mut reference) = (config(seed), drive(seed));
@@ -234,6 +238,7 @@ pub fn limit(config: &HostFtlConfig, reference: &mut Reference) {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn no_more_chunks_are_open_than_the_drive_allows() {
     for (seed, write) in (300..324).zip([0.0, 0.004].into_iter().cycle()) {
         let config = HostFtlConfig { over_provisioning: 2.5, ..config(seed) };

@@ -516,6 +516,7 @@ fn run(seed: u64, migration: Migration, faults: Faults, steps: u32) -> World {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn random_commands_match_a_plain_model() {
     for seed in 0..16 {
         for migration in [Migration::Acknowledged, Migration::Prototype] {
@@ -530,6 +531,7 @@ fn random_commands_match_a_plain_model() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn failed_writes_and_resets_lose_nothing() {
     let mut failures = 0;
     for seed in 100..112 {
@@ -569,6 +571,7 @@ fn cut_everywhere(seed: u64, migration: Migration, faults: Faults, warm: u32, ev
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn what_was_promised_survives_a_power_cut_at_any_event() {
     for seed in 0..8 {
         let lost =
@@ -589,6 +592,7 @@ fn also_from_the_first_command_on() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn also_with_failing_writes() {
     for seed in 30..36 {
         let faults = Faults { write: 0.003, reset: 0.0, read: 0.0 };
@@ -599,6 +603,7 @@ fn also_with_failing_writes() {
 /// Checks the race that the paper admits: a power cut loses the sectors moved since the last flush, and
 /// nothing else ([`World::crash`] checks).
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn the_prototype_loses_what_it_moved_since_the_last_flush() {
     let lost: u32 =
         (0..6).map(|seed| cut_everywhere(seed, Migration::Prototype, Faults::default(), 400, 120)).sum();

@@ -67,6 +67,7 @@ fn run(seed: u64, faults: Faults, steps: u32) -> World<Zones> {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn random_commands_match_a_plain_map() {
     for seed in 0..16 {
         let world = run(seed, Faults::default(), 1500);
@@ -78,6 +79,7 @@ fn random_commands_match_a_plain_map() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn failed_writes_and_resets_lose_nothing() {
     let faults = Faults { write: 0.01, reset: 0.003, read: 0.02 };
     let (mut failures, mut finished) = (0, 0);
@@ -90,6 +92,7 @@ fn failed_writes_and_resets_lose_nothing() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn what_was_promised_survives_a_power_cut_at_any_event() {
     for seed in 0..4 {
         let (config, reference) = drive(seed);
@@ -98,6 +101,7 @@ fn what_was_promised_survives_a_power_cut_at_any_event() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn also_from_the_first_command_on() {
     for seed in 10..13 {
         let (config, reference) = drive(seed);
@@ -106,6 +110,7 @@ fn also_from_the_first_command_on() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn also_with_failing_writes() {
     for seed in 20..23 {
         let (config, mut reference) = drive(seed);

@@ -403,6 +403,7 @@ const STEP: Nanos = Nanos(1_000_000);
 
 /// Trouble of the flash that has an end: stores are taken again, without a new start.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn stores_are_taken_again_after_a_short_trouble() {
     let all = |program| Faults { program, ..Faults::default() };
     let troubles = [

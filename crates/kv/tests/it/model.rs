@@ -320,6 +320,7 @@ fn each_seed(count: u64, run: impl Fn(EngineKind, u64) + std::panic::RefUnwindSa
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn gets_answer_the_newest_value_or_miss() {
     each_seed(12, |engine, seed| {
         let config = config(engine, &mut Rng::new(seed));
@@ -335,6 +336,7 @@ fn gets_answer_the_newest_value_or_miss() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn failing_flash_costs_items_and_never_gives_a_wrong_value() {
     each_seed(12, |engine, seed| {
         let mut rng = Rng::stream(seed, "faults");
@@ -366,6 +368,7 @@ fn failing_flash_costs_items_and_never_gives_a_wrong_value() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_clean_stop_keeps_everything_and_a_crash_nothing_old() {
     each_seed(12, |engine, seed| {
         let mut rng = Rng::stream(seed, "restarts");

@@ -581,6 +581,7 @@ retain = false
 
     /// Equal work takes equal time every time; below the function level nothing is copied.
     #[test]
+    #[cfg_attr(quick, ignore = "slow")]
     fn a_file_server_runs_on_both_back_ends() {
         let personality = Personality::Fileserver;
         let (block, flash) = (run(personality, false), run(personality, true));
@@ -593,6 +594,7 @@ retain = false
 
     /// Its log is long enough to be emptied several times; nothing is refused.
     #[test]
+    #[cfg_attr(quick, ignore = "slow")]
     fn a_log_does_not_fill_the_file_system() {
         for flash in [false, true] {
             let report = run(Personality::Webserver, flash);

@@ -184,6 +184,7 @@ mod tests {
 
     /// Pieces, more than a chunk of them, keep what is put into them, and so does a copy.
     #[test]
+    #[cfg_attr(quick, ignore = "slow")]
     fn pieces_are_apart() {
         for (pieces, piece_bytes) in [(7, 1000), (50, 3 << 20), (3, 40 << 20)] {
             let mut arena = Arena::new(pieces, piece_bytes);

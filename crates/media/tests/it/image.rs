@@ -155,6 +155,7 @@ fn another_length_of_metadata_is_explained() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn any_damaged_bit_of_the_header_is_refused() {
     let file = TempPath::new("header");
     let image = made(&file);

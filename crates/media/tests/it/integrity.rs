@@ -143,6 +143,7 @@ fn die_filled(config: &MediaConfig) -> Media {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn errors_grow_with_wear_time_and_reads_and_shrink_with_retries() {
     let bits = |media: &mut Media, attempt: u32| {
         let mut sum = 0;
@@ -325,6 +326,7 @@ fn codes_that_do_not_fit_are_refused_by_key() {
 
 /// Without a scrambler the errors depend on the data: the worst pattern of Kwak et al., section 7.3, against random data.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn without_a_scrambler_the_pattern_decides() {
     let bits = |scrambler: bool, lsb: u8, msb: u8, seed: u64| {
         let mut config = guarded(EccData::Drawn, 10.0);

@@ -237,6 +237,7 @@ fn stores_agree_with_the_model_under_faults_and_power_cuts() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn an_image_reopened_at_any_moment_holds_what_had_ended() {
     for sync in [SyncTo::Process, SyncTo::Machine] {
         let file = TempPath::new(&format!("reopen-{sync:?}"));
@@ -261,6 +262,7 @@ fn an_image_reopened_at_any_moment_holds_what_had_ended() {
 
 /// A copy of the file, taken while the drive is in use, shows the state that a killed process leaves behind.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_killed_process_leaves_what_had_ended() {
     let (file, copy) = (TempPath::new("alive"), TempPath::new("killed"));
     let config = file.config();

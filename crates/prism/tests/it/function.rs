@@ -330,6 +330,7 @@ fn cut_everywhere(seed: u64, faults: Faults, warm: u32, events: u32) -> u32 {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn acknowledged_data_survive_a_power_cut_at_any_event() {
     let cuts: u32 = (0..8).map(|seed| cut_everywhere(seed, Faults::default(), 300, 150)).sum();
     assert!(cuts > 100, "{cuts} cuts while wear was levelled");

@@ -76,6 +76,7 @@ fn fifo(alpha: f64) -> f64 {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn fifo_costs_what_theory_says_and_greedy_less() {
     let (measured, alpha) = of_pages(Gc::Fifo);
     let theory = fifo(alpha);

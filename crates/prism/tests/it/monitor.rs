@@ -367,6 +367,7 @@ fn random_commands_match_a_plain_model() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn what_was_acknowledged_survives_a_cut_at_every_event() {
     let mut swapping = 0;
     for seed in 10..16 {

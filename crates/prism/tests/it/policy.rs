@@ -153,6 +153,7 @@ fn survives_cuts(config: impl Fn(u64) -> Config, seeds: Range<u64>, faults: Faul
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn ranges_of_pages_match_a_plain_map() {
     let [lines] = matches_a_plain_map(pages, ["erased_lines"]);
     assert!(lines > 100, "{lines} lines were erased");
@@ -164,6 +165,7 @@ fn ranges_of_pages_lose_nothing_on_failing_flash() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn ranges_of_pages_survive_a_power_cut_at_any_event() {
     survives_cuts(pages, 20..24, Faults::default(), 600, 80);
     survives_cuts(pages, 24..26, Faults::default(), 0, 80);
@@ -186,6 +188,7 @@ fn ranges_of_blocks_lose_nothing_on_failing_flash() {
 /// Flash on which so many writes fail that no chunk is free any more, also after a start: then writes are refused, and nothing goes round for
 /// ever.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn ranges_of_blocks_end_when_no_chunk_is_left() {
     let mut refused = 0;
     for seed in 0..40 {
@@ -207,6 +210,7 @@ fn ranges_of_blocks_end_when_no_chunk_is_left() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn ranges_of_blocks_survive_a_power_cut_at_any_event() {
     survives_cuts(blocks, 30..36, Faults::default(), 300, 100);
     survives_cuts(blocks, 36..38, Faults::default(), 0, 100);
@@ -214,6 +218,7 @@ fn ranges_of_blocks_survive_a_power_cut_at_any_event() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn ranges_of_both_kinds_share_the_flash() {
     let [lines, erases] = matches_a_plain_map(both, ["erased_lines", "block_map_erases"]);
     assert!(lines > 50 && erases > 1000, "{lines} lines, {erases} blocks");

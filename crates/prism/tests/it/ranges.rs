@@ -118,6 +118,7 @@ fn a_removed_range_leaves_its_flash_to_another() {
 
 /// At every event of a removal: the range is there with all its data, or it is gone and leaves nothing behind.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_removal_survives_a_power_cut_at_any_event() {
     let (mut kept, mut gone) = (0, 0);
     for (seed, (mapping, second, next)) in (0..).zip(cases()) {

@@ -174,6 +174,7 @@ enum Expected {
 
 /// An error on one connection is reported there, in the protocol's own words, and the connection continues.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn bad_requests_get_their_line_and_cost_nothing_else() {
     let served = Served::new(1);
     let mut client = served.connect();
@@ -203,6 +204,7 @@ fn bad_requests_get_their_line_and_cost_nothing_else() {
 
 /// A client of the binary protocol is told at once that it is not supported.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn the_binary_protocol_is_refused() {
     let served = Served::new(2);
     let mut client = served.connect();
@@ -303,6 +305,7 @@ fn a_slow_reader_and_a_slow_writer_cost_nobody_else_anything() {
 /// Clients that request much and read nothing fill only their own share of memory: others get large values as
 /// if alone.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn many_that_read_nothing_cost_nobody_else_anything() {
     let served = Served::new(6);
     let mut client = served.connect();
@@ -329,6 +332,7 @@ fn many_that_read_nothing_cost_nobody_else_anything() {
 
 /// Values of which only the beginning arrives hold no memory that others need.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn many_half_sent_values_cost_nobody_else_anything() {
     let served = Served::new(8);
     let mut halves: Vec<Client> = (0..600).map(|_| served.connect()).collect();

@@ -82,6 +82,7 @@ fn undisturbed(host: &Running, times: usize, mut disturb: impl FnMut()) {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_cut_connection_loses_nothing() {
     let drive = serve("remote-cut", 0, Time::Paced { dilation: 1.0 }, || chunks().into());
     let proxy = Proxy::new(drive.nvme);
@@ -93,6 +94,7 @@ fn a_cut_connection_loses_nothing() {
 
 /// Like chunks, zones have write pointers, which settle commands in flight.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_cut_connection_to_a_zoned_drive_loses_nothing() {
     let drive = serve("remote-zones", 0, Time::Paced { dilation: 1.0 }, || zoned().into());
     let proxy = Proxy::new(drive.nvme);
@@ -106,6 +108,7 @@ fn a_cut_connection_to_a_zoned_drive_loses_nothing() {
 /// A host that misses the completion of a reset does not know whether it was executed. Until the chunk is
 /// written again, the drive owes none of its data.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_reset_whose_end_was_not_heard_is_no_loss() {
     let drive = serve("remote-reset", 0, Time::Paced { dilation: 1.0 }, || {
         let mut config = chunk_config();
@@ -139,6 +142,7 @@ fn a_reset_whose_end_was_not_heard_is_no_loss() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn power_cuts_of_the_remote_drive_lose_nothing() {
     let drive = serve("remote-power", 0, Time::Paced { dilation: 1.0 }, || chunks().into());
     let host = host("remote-power-host", drive.nvme, false);

@@ -180,6 +180,7 @@ impl Model {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn data_go_through_two_servers_and_are_found_by_a_third() {
     let drive = serve("remote-data", 0, Time::Instant, || chunks().into());
     let mut model = Model::default();
@@ -448,6 +449,7 @@ fn secrets(host: u8, controller: Option<u8>) -> HostSecrets {
 
 /// Every group, with several queues that authenticate separately.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_host_with_the_right_secret_works_on_several_queues() {
     let groups = [(DhGroup::Null, 1), (DhGroup::Ffdhe2048, 3), (DhGroup::Ffdhe8192, 2)];
     for (group, queues) in groups {

@@ -41,6 +41,7 @@ fn values(key: &KeyInfo) -> Vec<String> {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn every_key_over_every_preset_takes_effect_or_is_refused() {
     let mut swallowed = Vec::new();
     for preset in presets() {

@@ -234,16 +234,19 @@ const SHARED: &str =
     "[[drive.namespace]]\ninterface = \"open-channel\"\nmanagement = \"shared\"\nspare_blocks = 2\n";
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn chunks_survive_a_cut_at_every_event() {
     cut_chunks_everywhere(ChunkHost::new(CHUNKS, &[], 1), 5, 300);
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn remapped_chunks_survive_a_cut_at_every_event() {
     cut_chunks_everywhere(ChunkHost::new(SHARED, &[], 2), 5, 300);
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn chunks_that_are_being_refreshed_survive_a_cut_at_every_event() {
     let host = cut_chunks_everywhere(ChunkHost::erring(SHARED, 3), 3, 500);
     let counters = host.bench.drive.counters();

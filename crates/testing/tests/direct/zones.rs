@@ -330,22 +330,26 @@ fn cut_everywhere(mut host: ZoneHost, commands: u32) {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn zones_survive_a_cut_at_every_event() {
     cut_zones_everywhere(false, &["drive.buffer.write=\"write-back\""], 1, 500);
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn zones_written_through_survive_a_cut_at_every_event() {
     cut_zones_everywhere(false, &["drive.buffer.write=\"write-through\""], 2, 500);
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn zones_with_a_protected_buffer_survive_a_cut_at_every_event() {
     cut_zones_everywhere(true, &["drive.buffer.write=\"write-back\""], 3, 500);
 }
 
 /// The end of the process is a power cut of the drive: with a protected buffer it takes nothing that was acknowledged, whenever it comes.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn zones_with_a_protected_buffer_survive_the_end_of_the_process_at_every_event() {
     cut_everywhere(ZoneHost::saving(&["drive.buffer.write=\"write-back\""], 4), 500);
     for seed in 0..4 {
@@ -361,6 +365,7 @@ fn zones_with_a_protected_buffer_survive_the_end_of_the_process_at_every_event()
 /// Power cuts of the drive and ends of the process in turn: what one has put into the log the other must not bring back too early, and
 /// the other way round.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn power_cuts_and_ends_of_the_process_take_turns() {
     for seed in seeds(20) {
         let mut host = ZoneHost::saving(&["drive.buffer.write=\"write-back\""], seed);
@@ -378,6 +383,7 @@ fn power_cuts_and_ends_of_the_process_take_turns() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn zones_survive_cuts_on_failing_media() {
     for seed in 0..6 {
         let faults = [
@@ -392,6 +398,7 @@ fn zones_survive_cuts_on_failing_media() {
 /// Media that fail until zones become read-only: what was durable stays, what was taken out of use stays out, and a zone that a cut
 /// finds read-only is so after every later one, unless others leave the log no room to say so; it keeps its data even then.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn zones_that_fail_keep_what_was_durable() {
     let mut let_down = 0;
     // Commands that waited for good. 86: a flush, for a finish with nothing in its superpage and no block left. 161: a write behind a

@@ -153,6 +153,7 @@ fn drive(config: &FilesConfig) -> (Files, Vec<(u64, u32, u32)>) {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_page_cache_is_never_old() {
     for personality in Personality::ALL {
         for picks in [Picks::Together, Picks::Apart, Picks::Random] {
@@ -190,6 +191,7 @@ fn threads_share_a_rotation() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn a_seed_decides_everything() {
     let config = small(Personality::Fileserver);
     let (one, other) = (drive(&config), drive(&config));
@@ -201,6 +203,7 @@ fn a_seed_decides_everything() {
 
 /// The published mixes: of a round each operation comes as often as in filebench's loop, and varmail syncs twice.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn operations_are_mixed_as_published() {
     for (personality, operation, in_a_round) in [
         (Personality::Fileserver, "create", 1.0),

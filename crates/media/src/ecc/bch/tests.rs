@@ -73,6 +73,7 @@ fn the_default_code_has_the_parameters_of_the_paper() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn up_to_t_random_errors_are_corrected() {
     let code = Bch::new(256, 13).expect("fits");
     correct_random_patterns(&code, 200_000, 1);
@@ -87,6 +88,7 @@ fn up_to_t_random_errors_are_corrected_ten_million_times() {
 }
 
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn codes_of_other_shapes_correct_their_strength() {
     for (chunk_bytes, strength) in [
         (1, 1),
@@ -153,6 +155,7 @@ fn padding_bits_are_ignored_and_cleared() {
 /// Beyond t errors a word is mistaken for another when it lies within t bits of it. Random words do so with
 /// the share of the space that the spheres fill, sum over i <= t of C(n, i), over 2^parity_bits.
 #[test]
+#[cfg_attr(quick, ignore = "slow")]
 fn miscorrections_beyond_t_are_as_rare_as_the_theory_says() {
     for (chunk_bytes, strength, patterns) in [(16, 2, 200_000u64), (64, 3, 200_000)] {
         let code = Bch::new(chunk_bytes, strength).expect("fits");

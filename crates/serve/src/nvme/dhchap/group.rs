@@ -123,6 +123,7 @@ mod tests {
 
     /// In these groups 2 has order (p - 1) / 2; a wrong digit would break this.
     #[test]
+    #[cfg_attr(quick, ignore = "slow")]
     fn moduli_are_those_of_the_groups() {
         for group in GROUPS {
             let field = Field::of(group).expect("a group");
