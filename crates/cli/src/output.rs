@@ -92,6 +92,14 @@ impl FormatOptions {
         }
     }
 
+    /// Refuses fio's shape for an application, of which fio's tools know nothing.
+    pub fn check_jobs(self, jobs: &[Job]) -> Result<(), Failure> {
+        match jobs.iter().find_map(|job| job.app.as_ref()) {
+            Some(app) => self.check_absent(&format!("app = {}", app.name())),
+            None => Ok(()),
+        }
+    }
+
     /// The report in fio's shape, if that is asked for; `options`: of each job.
     fn render(self, report: &Report, jobs: &[Job]) -> Option<String> {
         let bins = match self.output_format {

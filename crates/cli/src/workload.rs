@@ -124,8 +124,10 @@ impl WorkloadOptions {
 
     /// The options for this application, which its command names.
     pub fn with_app(mut self, app: String) -> Result<WorkloadOptions, Failure> {
-        if let Some((_, other)) = self.keys.iter().find(|(key, _)| *key == "app") {
-            let message = format!("--app {other}: not allowed beside {app}, which is the application");
+        let of_jobs: Vec<String> = self.jobs.iter().filter_map(|text| app_of(text)).collect();
+        let named = self.keys.iter().filter(|(key, _)| *key == "app").map(|(_, value)| value);
+        if let Some(other) = named.chain(&of_jobs).next() {
+            let message = format!("app = {other}: not allowed beside {app}, which is the application");
             return Err(Failure::asked(anyhow!(message)));
         }
         self.keys.insert(0, ("app", app));
@@ -189,6 +191,12 @@ impl WorkloadOptions {
         }
         Ok(file.jobs)
     }
+}
+
+/// The application that a `--job` names.
+fn app_of(text: &str) -> Option<String> {
+    let pairs = experiment::parse_job(text, "job").pairs;
+    pairs.into_iter().find(|pair| pair.key == "app").map(|pair| pair.value)
 }
 
 /// Other work takes the place of a trace.

@@ -59,7 +59,8 @@ pub(super) fn count(value: &str, grammar: Grammar, min: u64, max: u64) -> Parsed
     // Plain numbers first: seeds have 64 bits.
     match value.trim().parse().or_else(|_| parse_bytes(value, grammar)) {
         Ok(count) if (min..=max).contains(&count) => Ok(count),
-        _ if max == u64::MAX => allowed("a whole number below 2^64"),
+        _ if max == u64::MAX && min == 0 => allowed("a whole number below 2^64"),
+        _ if max == u64::MAX => allowed(format!("a whole number from {min}, below 2^64")),
         _ => allowed(format!("a whole number from {min} to {max}")),
     }
 }

@@ -20,6 +20,7 @@ use pellucid_report::{
     Report, compare_figures, figures_json, render_compare, render_compare_html, render_compare_svg,
     render_film_html,
 };
+use pellucid_spec::{RawJob, Spec};
 use pellucid_workload::{HandleList, Job};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ Examples:
   pellucid compare cosmos-plus jasmine --trace examples/cloudphysics.csv.zst
   pellucid compare small.toml small.toml,ftl.victim=fifo --precondition steady --rw randwrite --bs 4k --number-ios 500000
   pellucid compare small.toml small.toml,ftl.victim=fifo --precondition steady --rw randwrite --bs 4k --number-ios 500000 --seeds 5
+  pellucid compare examples/papers/prism-fig8.toml examples/papers/prism-fig8-ssd.toml --own-jobs
   pellucid compare aged.pellucid aged.pellucid,scheduler.order=read-first --rw randrw --bs 4k --number-ios 100000";
 
 /// Do the same work on several drives and put the results side by side
@@ -44,6 +46,9 @@ pub struct Compare {
     /// Run this fio job file on each drive
     #[arg(long, value_name = "FILE", conflicts_with = "trace")]
     fio: Option<PathBuf>,
+    /// Let each drive do the jobs of its own description, and not those of the first
+    #[arg(long, conflicts_with_all = ["trace", "fio"])]
+    own_jobs: bool,
     /// Start each drive from this image's media (made by `pellucid age`)
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
@@ -187,6 +192,11 @@ impl Compare {
     /// The drives, each with its work; what cannot be is refused before the first is run.
     fn prepared(&self, global: &Global) -> Result<Vec<Prepared>, Failure> {
         let global = &self.steady.apply(global)?;
+        if self.own_jobs && !self.workload.is_empty() {
+            let message =
+                "--own-jobs and options of jobs do not go together; allowed: the jobs of the descriptions";
+            return Err(Failure::asked(anyhow!(message)));
+        }
         let mut subjects = self.subjects(global)?;
         self.check_files(&subjects)?;
         let names = columns::names(&subjects.iter().map(|subject| &subject.spec).collect::<Vec<_>>());
@@ -205,7 +215,10 @@ impl Compare {
         for ((mut subject, folder), drive) in subjects.into_iter().zip(folders).zip(&self.drives) {
             let overrides = subject.spec.provenance.overrides();
             // Every drive does the work of the first description, with the same seed, unless options say otherwise.
-            subject.spec.jobs.clone_from(&first_jobs);
+            if !self.own_jobs {
+                self.tell_left_aside(&subject.spec, &first_jobs, drive, global);
+                subject.spec.jobs.clone_from(&first_jobs);
+            }
             subject.spec.run.clone_from(&run);
             let mut jobs = match &self.trace {
                 Some(trace) => {
@@ -243,6 +256,23 @@ impl Compare {
             prepared.push(Prepared { subject, jobs, overrides, folder });
         }
         Ok(prepared)
+    }
+
+    /// Tells of jobs of a description that are not done, as every drive does those of the first.
+    fn tell_left_aside(&self, spec: &Spec, first: &[RawJob], drive: &str, global: &Global) {
+        let keys = |jobs: &[RawJob]| -> Vec<Vec<(String, String)>> {
+            let of_job =
+                |job: &RawJob| job.pairs.iter().map(|pair| (pair.key.clone(), pair.value.clone())).collect();
+            jobs.iter().map(of_job).collect()
+        };
+        let replaced = self.trace.is_some() || self.fio.is_some() || !self.workload.is_empty();
+        if !replaced && !spec.jobs.is_empty() && keys(&spec.jobs) != keys(first) {
+            let message = format!(
+                "warning: {drive}: its own jobs are left aside, as every drive does those of {}; with --own-jobs each does its own",
+                self.drives[0]
+            );
+            output::notice(global, &message);
+        }
     }
 
     /// Drives whose media are in one file would not be told the same work: each would find what those before it have written.

@@ -102,6 +102,7 @@ impl Run {
         }
         let global = &self.format.apply(global);
         let (mut subject, jobs) = self.prepared(global)?;
+        self.format.check_jobs(&jobs)?;
         let work = match &subject.spec.run.trace {
             Some(trace) => trace.display().to_string(),
             None => jobs_summary(&jobs),

@@ -171,6 +171,45 @@ fn what_an_application_does_not_ask_is_refused_with_its_place() {
     assert!(large.status == 2 && large.stderr.contains("its data will take"), "{}", large.stderr);
 }
 
+/// Jobs of a description that are not done are told, and can be done.
+#[test]
+fn drives_beside_each_other_do_the_work_of_the_first_or_their_own() {
+    let folder = files();
+    let pair = ["compare", "block.toml", "flash.toml"];
+    let first = folder.run(&pair);
+    assert!(
+        first.status == 0 && first.stderr.contains("flash.toml: its own jobs are left aside"),
+        "{}",
+        first.stderr
+    );
+    let own = folder.run(&[&pair[..], &["--own-jobs", "--json"]].concat()).json();
+    let backend = |at: usize| own[at]["application"]["settings"]["backend"].clone();
+    assert_eq!([backend(0), backend(1)], [json!("block"), json!("function")], "{}", own[0]);
+    for more in [&["--trace", "x.csv"][..], &["--rw", "read"]] {
+        let done = folder.run(&[&pair[..], &["--own-jobs"], more].concat());
+        assert!(done.status == 2 && done.stderr.contains("--own-jobs"), "{more:?}: {}", done.stderr);
+    }
+    let same = folder.run(&["compare", "block.toml", "block.toml,ftl.victim=fifo"]);
+    assert!(!same.stderr.contains("left aside"), "{}", same.stderr);
+}
+
+#[test]
+fn an_application_has_one_name_and_no_shape_of_fio() {
+    let folder = files();
+    let done = folder.run(&["fs", "run", "varmail", "--drive", "block.toml", "--job", "app=webserver"]);
+    assert!(
+        done.status == 2 && done.stderr.contains("app = webserver: not allowed beside varmail"),
+        "{}",
+        done.stderr
+    );
+    let done = folder.run(&["run", "block.toml", "--output-format", "json"]);
+    assert!(
+        done.status == 2 && done.stderr.contains("app = fileserver do not go together"),
+        "{}",
+        done.stderr
+    );
+}
+
 /// Each key is in the report with its value, given as an option.
 #[test]
 fn every_setting_of_an_application_has_its_effect() {
