@@ -232,7 +232,7 @@ fn explained(path: &Path, problem: ImageProblem) -> ImageError {
     ImageError { path: path.into(), problem: problem.into() }
 }
 
-/// Returns whether the checksum at the end of a file, as far as it can be read, does not fit what stands before.
+/// Returns whether the checksum at the end of a file, as far as it can be read, does not fit the bytes before it.
 fn is_damaged(path: &Path) -> bool {
     let checked = || -> io::Result<bool> {
         let file = File::open(path)?;

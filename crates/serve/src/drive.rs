@@ -49,10 +49,10 @@ pub enum NoCache {
     Failed(String),
 }
 
-/// What a drive came back with after a power cut.
+/// State of a drive after a power cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CutReport {
-    /// What its mount found.
+    /// Findings of its mount.
     pub mount: MountReport,
     /// Sectors whose newest acknowledged data only layers of the host held; what they held before is back.
     pub undone_host_sectors: u64,

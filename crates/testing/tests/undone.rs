@@ -1,4 +1,4 @@
-//! What a power cut undoes, as the layers of the host count it beforehand, is what reads find old afterwards.
+//! Layers of the host count beforehand what a power cut undoes: the sectors that reads find old afterwards.
 
 use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, Status};

@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(queue.programming(), 0);
     }
 
-    /// What may still fill a superpage: slices to come, and entries that are being filled.
+    /// Slices to come, and entries that are being filled, may still fill a superpage.
     #[test]
     fn more_comes_until_all_that_may_join_has_come() {
         let mut queue = queue();

@@ -66,7 +66,7 @@ pub struct DiskConfig {
 pub struct DiskFault {
     /// Settings that contradict each other, as the keys of `[backing]` name them.
     pub settings: &'static [&'static str],
-    /// What must hold, in a sentence.
+    /// The rule that they break, in a sentence.
     pub sentence: &'static str,
 }
 

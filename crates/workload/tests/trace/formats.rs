@@ -235,7 +235,7 @@ fn blkparse_falls_back_to_issue_then_completion() {
     assert_eq!(only(without(&["Q", "D", "C"])), 0);
 }
 
-/// A request of no sectors is counted as empty by whoever replays it.
+/// A request of no sectors is counted as empty in a replay.
 #[test]
 fn blkparse_of_no_sectors() {
     let lines = "8,0 3 1 0.0 697 Q R 8 + 0 [x]\n8,0 3 2 0.1 697 Q W 16 [x]\n8,0 3 3 0.2 697 Q N 0 [x]\n";
