@@ -77,20 +77,32 @@ impl<D: Target> InPlaceServer<D> {
                 FilesNext::Blocked => None,
                 FilesNext::End => return Err("the work ended by itself".to_string()),
             };
+            // A request may have ended as it was submitted.
+            if self.take_answers()? {
+                continue;
+            }
             let Some(next) = [next, self.drive.next_event()].into_iter().flatten().min() else {
                 return Err("the file system waits for nothing".to_string());
             };
             self.now = self.now.max(next);
             self.drive.advance(self.now);
-            while let Some(ended) = self.drive.pop() {
-                if ended.status != Status::Success {
-                    return Err(format!("the drive answers {}", ended.status.name()));
-                }
-                self.files.completed(ended.tag as u32, self.now);
-                self.buffers.push(ended.data);
-            }
+            self.take_answers()?;
         }
         Ok(())
+    }
+
+    /// Hands the drive's answers to the threads; whether there were any.
+    fn take_answers(&mut self) -> Result<bool, String> {
+        let mut any = false;
+        while let Some(ended) = self.drive.pop() {
+            if ended.status != Status::Success {
+                return Err(format!("the drive answers {}", ended.status.name()));
+            }
+            self.files.completed(ended.tag as u32, self.now);
+            self.buffers.push(ended.data);
+            any = true;
+        }
+        Ok(any)
     }
 
     /// The threads.

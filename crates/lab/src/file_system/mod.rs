@@ -671,4 +671,18 @@ retain = false
         assert_eq!(report.file_copied_bytes, 0);
         assert!(report.programmed_bytes > written / 2, "{} of {written}", report.programmed_bytes);
     }
+
+    /// A flush that has nothing to write ends as it is submitted, and its threads go on at once.
+    #[test]
+    fn a_flush_that_takes_no_time_wakes_its_threads() {
+        let mut spec = pellucid_spec::from_str(DRIVE, "the drive of the test", &[]).unwrap();
+        spec.drive.media.store = pellucid_media::StoreKind::None;
+        let mut config = FilesConfig::new(Personality::Varmail);
+        (config.files, config.threads) = (560, 1);
+        let drive = Device::new(&spec.drive).unwrap();
+        let mut server = InPlaceServer::new(&config, drive, 0, 92 << 20).unwrap();
+        let report = server.run(1_300).unwrap();
+        // Two in thirteen operations sync, each with fewer than ten requests of less than a millisecond, one after the other.
+        assert!(report.operations_per_second > 500.0, "{report:?}");
+    }
 }
