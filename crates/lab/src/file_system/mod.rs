@@ -139,14 +139,12 @@ impl<D: Target> FileServer<D> {
         };
         // The log of a webserver is one file more.
         let files: Vec<File> = (0..=config.files).map(|_| file(&mut rng)).collect();
-        let most = files.iter().map(|file| file.wanted_bytes).max().unwrap_or(0) as usize;
         let thread = |rng: &mut Rng| {
             let rotor = rng.below(config.files.into()) as usize;
             Thread { at: 0, file: None, rotor, append: 0, sync: None, due: SimTime::ZERO }
         };
         let threads = (0..config.threads).map(|_| thread(&mut rng)).collect();
         let cores = vec![SimTime::ZERO; config.host.cores.max(1) as usize];
-        let data = (0..most.max(1 << 16)).map(|n| (n / 7) as u8).collect();
         let (config, buffer) = (config.clone(), Vec::new());
         let mut server = FileServer {
             config,
@@ -157,7 +155,7 @@ impl<D: Target> FileServer<D> {
             cores,
             building: VecDeque::new(),
             rng,
-            data,
+            data: Vec::new(),
             buffer,
             operations: 0,
             refused: 0,
@@ -174,13 +172,42 @@ impl<D: Target> FileServer<D> {
         &self.fs
     }
 
+    /// Refuses files that have no room, before there is memory for their data.
+    fn check_room(&mut self, existing: &[usize]) -> Result<(), String> {
+        let mut free = 0;
+        self.wait(|server, now| match server.fs.statfs(now)? {
+            Step::Done(found) => {
+                free = found.blocks_free;
+                Ok(Step::Done(()))
+            }
+            Step::Wait => Ok(Step::Wait),
+        })?;
+        let blocks = |&number: &usize| self.files[number].wanted_bytes.div_ceil(BLOCK_BYTES as u64);
+        let needed = existing.iter().map(blocks).fold(0, u64::saturating_add);
+        if needed <= free {
+            return Ok(());
+        }
+        let mib = |blocks: u64| blocks / ((1 << 20) / BLOCK_BYTES as u64);
+        Err(format!(
+            "{} files of {} KiB need about {} MiB; allowed: fewer or smaller files, or a file system with more room than {} MiB",
+            self.config.files,
+            self.config.file_bytes >> 10,
+            mib(needed).max(mib(free) + 1),
+            mib(free)
+        ))
+    }
+
     fn populate(&mut self) -> Result<(), String> {
         let last = self.files.len() - 1;
-        for number in 0..self.files.len() {
-            let percent = self.config.personality.existing_percent();
-            if number < last && self.rng.below(100) >= percent.into() {
-                continue;
-            }
+        let percent = u64::from(self.config.personality.existing_percent());
+        let existing: Vec<usize> =
+            (0..=last).filter(|&number| number == last || self.rng.below(100) < percent).collect();
+        self.check_room(&existing)?;
+        // As much as one operation writes.
+        let longest = self.files.iter().map(|file| file.wanted_bytes).max().unwrap_or(0);
+        let longest = longest.max(self.config.append_bytes).max(1 << 16);
+        self.data = (0..longest).map(|n| (n / 7) as u8).collect();
+        for number in existing {
             self.wait(|server, now| server.create(now, number))?;
             let bytes = self.files[number].wanted_bytes;
             self.wait(|server, now| server.write(now, number, 0, bytes))?;
@@ -684,5 +711,34 @@ retain = false
         let report = server.run(1_300).unwrap();
         // Two in thirteen operations sync, each with fewer than ten requests of less than a millisecond, one after the other.
         assert!(report.operations_per_second > 500.0, "{report:?}");
+    }
+
+    fn log_structured(config: &FilesConfig) -> Result<FileServer, String> {
+        let spec = pellucid_spec::from_str(DRIVE, "the drive of the test", &[]).unwrap();
+        let mount = MountOptions { memory_bytes: 8 << 20, ..MountOptions::default() };
+        let placement = Placement { namespace: 0, bytes: 92 << 20, segment_bytes: 0, ops_percent: 0, mount };
+        FileServer::new(config, Device::new(&spec.drive).unwrap(), &placement)
+    }
+
+    #[test]
+    fn appends_are_as_long_as_they_are_asked_for() {
+        let mut config = FilesConfig::new(Personality::Varmail);
+        (config.files, config.threads, config.append_bytes) = (100, 4, 300 << 10);
+        let mut server = log_structured(&config).unwrap();
+        server.run(3_000).unwrap();
+        // Two of thirteen operations append half of it in the mean.
+        assert!(server.meter().written_bytes > 300 * (150 << 10), "{}", server.meter().written_bytes);
+        server.fs.check();
+    }
+
+    /// However large they are: there is no memory for their data.
+    #[test]
+    fn files_that_do_not_fit_are_refused_before_they_are_made() {
+        for bytes in [2 << 20, 100 << 30] {
+            let mut config = FilesConfig::new(Personality::Varmail);
+            (config.files, config.file_bytes) = (100, bytes);
+            let why = log_structured(&config).err().expect("it is refused");
+            assert!(why.starts_with(&format!("100 files of {} KiB need about", bytes >> 10)), "{why}");
+        }
     }
 }
