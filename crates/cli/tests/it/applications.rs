@@ -166,6 +166,11 @@ fn what_an_application_does_not_ask_is_refused_with_its_place() {
     refused(&["--job", "app=varmial"], "did you mean varmail?");
     refused(&["--job", "app=varmail", "--job", "rw=read"], "app = varmail: allowed: an application alone");
     refused(&["--job", "rw=read,cleaner=greedy"], "cleaner = given: allowed: only with an app");
+    for place in ["in-place", "log-structured"] {
+        let job = |more: &str| format!("app=varmail,filesystem={place},{more}");
+        refused(&["--job", &job("nfiles=100,meanfilesize=100g")], "nfiles = 100: allowed: at most 0 files");
+        refused(&["--job", &job("meanappendsize=1t")], "meanappendsize = 1099511627776: allowed: at most 3");
+    }
     refused(&["--verify"], "run.verify: allowed with app = fileserver: false");
     let large = folder.run(&["run", "memblaze", "--app", "varmail"]);
     assert!(large.status == 2 && large.stderr.contains("its data will take"), "{}", large.stderr);
