@@ -51,14 +51,15 @@ impl<D: Target> InPlaceServer<D> {
     /// Carries out this many operations, and says what was done.
     pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String> {
         let (start, drive) = (self.now, counters(&self.drive));
-        let before = self.files.report(self.now);
-        self.run_until(before.operations + operations)?;
-        let after = self.files.report(self.now);
-        let operations = after.operations - before.operations;
+        let (done, refused) = (self.files.meter().operations(), self.files.meter().refused);
+        self.run_until(done + refused + operations)?;
+        let meter = self.files.meter();
+        let done = meter.operations() - done;
+        let refused = meter.refused - refused;
         Ok(FileSystemReport {
-            operations,
-            operations_per_second: operations as f64 / self.now.since(start).as_secs_f64(),
-            refused: after.refused - before.refused,
+            operations: done + refused,
+            operations_per_second: done as f64 / self.now.since(start).as_secs_f64(),
+            refused,
             ..report(&self.drive, &drive)
         })
     }

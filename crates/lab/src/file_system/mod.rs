@@ -741,4 +741,23 @@ retain = false
             assert!(why.starts_with(&format!("100 files of {} KiB need about", bytes >> 10)), "{why}");
         }
     }
+
+    /// Files grow by appends until there is no room, in place.
+    #[test]
+    fn what_is_left_out_in_place_is_in_no_figure() {
+        let mut spec = pellucid_spec::from_str(DRIVE, "the drive of the test", &[]).unwrap();
+        spec.drive.media.store = pellucid_media::StoreKind::None;
+        let mut config = FilesConfig::new(Personality::Fileserver);
+        (config.files, config.threads, config.append_bytes) = (200, 4, 64 << 20);
+        let drive = Device::new(&spec.drive).unwrap();
+        let mut server = InPlaceServer::new(&config, drive, 0, 92 << 20).unwrap();
+        let report = server.run(11_000).unwrap();
+        let meter = server.files().meter();
+        assert!(report.refused > 300 && meter.refused == report.refused, "{} are refused", report.refused);
+        assert_eq!(meter.operations() + meter.refused, report.operations);
+        assert_eq!(meter.latency().summary().count, meter.operations());
+        // One in eleven appends, 32 MiB in the mean; only few have room.
+        let appended = report.operations / 11 * (32 << 20);
+        assert!(meter.written_bytes < appended / 2, "{} of {appended}", meter.written_bytes);
+    }
 }

@@ -352,9 +352,9 @@ impl Files {
         &self.meter
     }
 
-    /// Operations that count so far.
+    /// Operations that count so far, those that were left out among them.
     pub fn operations(&self) -> u64 {
-        self.meter.operations()
+        self.meter.operations() + self.meter.refused
     }
 
     /// The next request at `now`.
