@@ -64,10 +64,11 @@ impl<D: Target> InPlaceServer<D> {
         })
     }
 
-    /// Carries out operations until so many count. However the way there is cut, the outcome is the same.
+    /// Carries out operations until so many count, and not one more. However the way there is cut, the outcome is the same.
     ///
     /// The error is a sentence.
     pub fn run_until(&mut self, operations: u64) -> Result<(), String> {
+        self.files.pause_at(operations);
         while self.files.operations() < operations {
             let next = match self.files.next(self.now) {
                 FilesNext::Now(request) => {
@@ -76,6 +77,7 @@ impl<D: Target> InPlaceServer<D> {
                 }
                 FilesNext::At(at) => Some(at),
                 FilesNext::Blocked => None,
+                FilesNext::End if self.files.operations() >= operations => return Ok(()),
                 FilesNext::End => return Err("the work ended by itself".to_string()),
             };
             // A request may have ended as it was submitted.

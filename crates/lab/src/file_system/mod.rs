@@ -31,7 +31,7 @@ const JOBS_MAX: usize = 128;
 pub struct FileSystemReport {
     /// Operations.
     pub operations: u64,
-    /// Operations a second.
+    /// Operations a second; those that were left out, for want of a file or of room, are not among them.
     pub operations_per_second: f64,
     /// Operations that found no space.
     pub refused: u64,
@@ -103,6 +103,17 @@ pub struct FileServer<D: Target = Device> {
     before: FsCounters,
     /// A webserver's log has grown long, and is to be emptied.
     rotates: bool,
+    /// How far the threads are at this moment; `None`: time is to pass first.
+    turn: Option<Turn>,
+}
+
+/// A pass over all threads, which is repeated until none can go on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    /// The thread that is next.
+    thread: usize,
+    /// A thread before it has gone on.
+    moved: bool,
 }
 
 fn time(now: SimTime) -> Time {
@@ -162,6 +173,7 @@ impl<D: Target> FileServer<D> {
             meter: Meter::new(),
             before: FsCounters::default(),
             rotates: false,
+            turn: None,
         };
         server.populate()?;
         Ok(server)
@@ -305,13 +317,15 @@ impl<D: Target> FileServer<D> {
     /// Carries out this many operations, and says what was done.
     pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String> {
         let (start, before) = (self.stack.now(), (self.operations, self.refused));
+        let left_out = self.meter.refused;
         let (fs, drive) = (self.fs.counters(), counters(&self.stack.drive));
         self.run_until(before.0 + operations)?;
         let operations = self.operations - before.0;
+        let done = operations - (self.meter.refused - left_out);
         let moved = self.fs.counters().moved_blocks - fs.moved_blocks;
         Ok(FileSystemReport {
             operations,
-            operations_per_second: operations as f64 / self.stack.now().since(start).as_secs_f64(),
+            operations_per_second: done as f64 / self.stack.now().since(start).as_secs_f64(),
             refused: self.refused - before.1,
             file_copied_bytes: moved * BLOCK_BYTES as u64,
             cleaner_pauses: self.fs.counters().pauses.since(&fs.pauses),
@@ -319,18 +333,32 @@ impl<D: Target> FileServer<D> {
         })
     }
 
-    /// Carries out operations until there have been so many in all. However the way there is cut, the outcome is the same.
+    /// Carries out operations until there have been so many in all, and not one more. However the way there is cut, the outcome is the same.
     ///
     /// The error is a sentence.
     pub fn run_until(&mut self, operations: u64) -> Result<(), String> {
         while self.operations < operations {
             let now = self.stack.now();
-            self.rotate(now)?;
-            let mut moved = true;
-            while std::mem::take(&mut moved) {
-                for thread in 0..self.threads.len() {
-                    moved |= self.threads[thread].due <= now && self.step(thread, now);
+            let mut turn = match self.turn.take() {
+                Some(turn) => turn,
+                None => {
+                    self.rotate(now)?;
+                    Turn::default()
                 }
+            };
+            loop {
+                while turn.thread < self.threads.len() {
+                    if self.operations >= operations {
+                        self.turn = Some(turn);
+                        return Ok(());
+                    }
+                    turn.moved |= self.threads[turn.thread].due <= now && self.step(turn.thread, now);
+                    turn.thread += 1;
+                }
+                if !turn.moved {
+                    break;
+                }
+                turn = Turn::default();
             }
             let due = self.threads.iter().map(|thread| thread.due).filter(|due| *due > now).min();
             self.go_on(due.unwrap_or(SimTime::MAX))?;
@@ -759,5 +787,32 @@ retain = false
         // One in eleven appends, 32 MiB in the mean; only few have room.
         let appended = report.operations / 11 * (32 << 20);
         assert!(meter.written_bytes < appended / 2, "{} of {appended}", meter.written_bytes);
+    }
+
+    /// Also where operations take no time at all, and time stands still.
+    #[test]
+    fn exactly_the_operations_that_were_asked_for_are_carried_out() {
+        for host_time in [0, 10_000] {
+            let mut config = FilesConfig::new(Personality::Webserver);
+            (config.files, config.threads) = (300, 16);
+            (config.host.operation, config.host.page) = (Nanos(host_time), Nanos(host_time / 10));
+            let mut server = log_structured(&config).unwrap();
+            for operations in [700, 701, 3_000] {
+                server.run_until(operations).unwrap();
+                assert_eq!(server.operations(), operations, "log-structured, {host_time} ns each");
+            }
+            let cut = server.now();
+            let mut server = log_structured(&config).unwrap();
+            server.run_until(3_000).unwrap();
+            assert_eq!(server.now(), cut);
+            let mut spec = pellucid_spec::from_str(DRIVE, "the drive of the test", &[]).unwrap();
+            spec.drive.media.store = pellucid_media::StoreKind::None;
+            let drive = Device::new(&spec.drive).unwrap();
+            let mut server = InPlaceServer::new(&config, drive, 0, 92 << 20).unwrap();
+            for operations in [700, 701, 3_000] {
+                server.run_until(operations).unwrap();
+                assert_eq!(server.files().operations(), operations, "in place, {host_time} ns each");
+            }
+        }
     }
 }

@@ -57,7 +57,7 @@ pub enum FilesNext {
     At(SimTime),
     /// No request before a completion.
     Blocked,
-    /// The time is over.
+    /// The time is over, or there were as many operations as [`Files::pause_at`] says.
     End,
 }
 
@@ -195,6 +195,8 @@ pub struct Files {
     free_rotor: u32,
     scratch: Vec<Extent>,
     meter: Meter,
+    /// Operations after which there are no more for now.
+    pause_at: u64,
     #[cfg(test)]
     pub(super) newest: BTreeMap<u32, u32>,
 }
@@ -303,6 +305,7 @@ impl Files {
             free_rotor: 0,
             scratch: Vec::new(),
             meter: Meter::new(),
+            pause_at: u64::MAX,
             #[cfg(test)]
             newest: BTreeMap::new(),
             config: config.clone(),
@@ -357,6 +360,11 @@ impl Files {
         self.meter.operations() + self.meter.refused
     }
 
+    /// No operation ends once this many count, until more are allowed. What happens then is as if there had been no pause.
+    pub fn pause_at(&mut self, operations: u64) {
+        self.pause_at = operations;
+    }
+
     /// The next request at `now`.
     pub fn next(&mut self, now: SimTime) -> FilesNext {
         self.now = self.now.max(now);
@@ -372,7 +380,7 @@ impl Files {
             if let Some(request) = self.ready.pop_front() {
                 return FilesNext::Now(request);
             }
-            if now >= self.deadline() {
+            if now >= self.deadline() || self.operations() >= self.pause_at {
                 return FilesNext::End;
             }
             if let Some(thread) = self.woken.pop_front() {
