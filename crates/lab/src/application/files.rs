@@ -6,7 +6,7 @@
 //! Settings that a job does not give follow from the size of the file system: how many files there are, the memory, the length of the log.
 
 use super::place::Place;
-use super::{SLICE, Settings, copies};
+use super::{SLICE, Settings, carried_out, copies};
 use crate::drive::{Measured, Onlooker, RunError, Tap, Target};
 use crate::file_system::{FileServer, InPlaceServer, Placement};
 use pellucid_flash::{Interface, Pauses, SimTime};
@@ -379,6 +379,7 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
     let (end, operations) = (server.now(), server.operations() - first);
     let (copied, pauses, figures) = server.cleaned();
     let meter = server.meter().clone();
+    let done = carried_out(operations, meter.refused).map_err(failed)?;
     let tap = server.into_tap();
     let sector_bytes = tap.sector_bytes().into();
     let mut measured = tap.finish(end)?;
@@ -386,7 +387,7 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
     let rate = |count: u64| if simulated.0 == 0 { 0.0 } else { count as f64 / simulated.as_secs_f64() };
     let application = ApplicationReport {
         operations,
-        operations_per_second: rate(operations),
+        operations_per_second: rate(done),
         left_out: meter.refused,
         latency: meter.latency().summary(),
         by_operation: meter.report(&plan.config, simulated).by_operation,
