@@ -17,11 +17,11 @@ pub struct ApplicationReport {
     pub warm_up: u64,
     /// Operations of the measurement.
     pub operations: u64,
-    /// `operations` per simulated second.
+    /// Operations per simulated second, without those that were left out.
     pub operations_per_second: f64,
     /// Operations of them that were left out, for want of a file or of room.
     pub left_out: u64,
-    /// How long operations took.
+    /// How long operations took; those that were left out are not among them.
     pub latency: Latency,
     /// By kind, those that happened.
     pub by_operation: Vec<OperationReport>,

@@ -6,7 +6,7 @@
 //! Settings that a job does not give follow from the size of the file system: how many files there are, the memory, the length of the log.
 
 use super::place::Place;
-use super::{SLICE, Settings, copies};
+use super::{SLICE, Settings, carried_out, copies};
 use crate::drive::{Measured, Onlooker, RunError, Tap, Target};
 use crate::file_system::{FileServer, InPlaceServer, Placement};
 use pellucid_flash::{Interface, Pauses, SimTime};
@@ -81,6 +81,7 @@ pub(super) fn check(target: &impl Target, job: &Job, work: &FilesApp, place: &Pl
         );
     }
     let config = plan(target, (job, work), place).config;
+    check_room(work, &config, bytes)?;
     if u64::from(config.files) < FILES_MIN {
         let allowed = format!(
             "a file system of more than {bytes} bytes, or smaller files: it would have {} of {} bytes, at least {FILES_MIN} are needed",
@@ -91,6 +92,32 @@ pub(super) fn check(target: &impl Target, job: &Job, work: &FilesApp, place: &Pl
     Ok(())
 }
 
+/// Refuses files and appends that the file system has no room for, before there is memory for them.
+fn check_room(work: &FilesApp, config: &FilesConfig, bytes: u64) -> Result<(), JobError> {
+    let refuse = |key, value: u64, allowed| Err(JobError::Value { key, value: value.to_string(), allowed });
+    if config.append_bytes > bytes {
+        let allowed = format!("at most {bytes} bytes, which the file system has");
+        return refuse("meanappendsize", config.append_bytes, allowed);
+    }
+    let existing = u64::from(work.personality.existing_percent());
+    let most = u128::from(bytes) * 100 / u128::from(taken_bytes(config.file_bytes)) / u128::from(existing);
+    match work.files {
+        FileCount::Number(files) if u128::from(files) > most => {
+            let allowed = format!(
+                "at most {most} files of {} bytes in a file system of {bytes} bytes",
+                config.file_bytes
+            );
+            refuse("nfiles", files.into(), allowed)
+        }
+        FileCount::Number(_) | FileCount::Percent(_) => Ok(()),
+    }
+}
+
+/// Bytes that a file takes in the mean: its last block is half full.
+fn taken_bytes(file_bytes: u64) -> u64 {
+    file_bytes.saturating_add(BLOCK_BYTES as u64 / 2)
+}
+
 /// The file server of a job; settings that it does not give follow from the size of the file system.
 fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> Plan {
     let bytes = work.size.of(capacity_bytes(target, work, place));
@@ -99,8 +126,8 @@ fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> 
     let files = match work.files {
         FileCount::Number(number) => number,
         FileCount::Percent(percent) => {
-            // The last block of a file is half full, and some files of the set do not exist.
-            let taken = u128::from(file_bytes + BLOCK_BYTES as u64 / 2);
+            // Some files of the set do not exist.
+            let taken = u128::from(taken_bytes(file_bytes));
             let existing = u128::from(work.personality.existing_percent());
             let files = u128::from(bytes) * u128::from(percent) / taken / existing;
             u32::try_from(files).unwrap_or(u32::MAX)
@@ -352,6 +379,7 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
     let (end, operations) = (server.now(), server.operations() - first);
     let (copied, pauses, figures) = server.cleaned();
     let meter = server.meter().clone();
+    let done = carried_out(operations, meter.refused).map_err(failed)?;
     let tap = server.into_tap();
     let sector_bytes = tap.sector_bytes().into();
     let mut measured = tap.finish(end)?;
@@ -359,7 +387,7 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
     let rate = |count: u64| if simulated.0 == 0 { 0.0 } else { count as f64 / simulated.as_secs_f64() };
     let application = ApplicationReport {
         operations,
-        operations_per_second: rate(operations),
+        operations_per_second: rate(done),
         left_out: meter.refused,
         latency: meter.latency().summary(),
         by_operation: meter.report(&plan.config, simulated).by_operation,

@@ -91,6 +91,20 @@ pub fn summary(app: &AppJob) -> String {
     }
 }
 
+/// Operations that were carried out, those that were left out taken away.
+///
+/// # Errors
+/// All were left out: a sentence.
+fn carried_out(operations: u64, left_out: u64) -> Result<u64, String> {
+    match operations.saturating_sub(left_out) {
+        0 if operations > 0 => Err(format!(
+            "all {operations} operations of the measurement were left out, for want of files or room; allowed: fewer or smaller files, \
+             shorter appends, or a larger drive"
+        )),
+        done => Ok(done),
+    }
+}
+
 /// Puts down what became of the settings.
 struct Settings(BTreeMap<String, String>);
 

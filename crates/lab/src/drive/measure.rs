@@ -363,6 +363,9 @@ fn figures(
 /// From this share of the reads on, those that found no data are warned of.
 const UNMAPPED_SHARE_WARNED: f64 = 0.03;
 
+/// From this share of the operations of an application on, those that were left out are warned of. A file server finds no file at times.
+const LEFT_OUT_SHARE_WARNED: f64 = 0.001;
+
 /// Why numbers of the report may not mean what they seem to; `fill`: what was written before.
 fn warnings(measured: &Measured, fill: Fill) -> Vec<String> {
     let mut warnings = measured.ended_early.clone();
@@ -382,6 +385,11 @@ fn warnings(measured: &Measured, fill: Fill) -> Vec<String> {
              read{mapped}{instead}",
             percent(share)
         ));
+    }
+    let left_out = measured.application.as_ref().map(|app| app.left_out as f64 / app.operations as f64);
+    if let Some(share) = left_out.filter(|&share| share >= LEFT_OUT_SHARE_WARNED) {
+        warnings
+            .push(format!("{} of the operations were left out, for want of files or room", percent(share)));
     }
     warnings
 }

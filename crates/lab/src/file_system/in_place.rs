@@ -51,22 +51,24 @@ impl<D: Target> InPlaceServer<D> {
     /// Carries out this many operations, and says what was done.
     pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String> {
         let (start, drive) = (self.now, counters(&self.drive));
-        let before = self.files.report(self.now);
-        self.run_until(before.operations + operations)?;
-        let after = self.files.report(self.now);
-        let operations = after.operations - before.operations;
+        let (done, refused) = (self.files.meter().operations(), self.files.meter().refused);
+        self.run_until(done + refused + operations)?;
+        let meter = self.files.meter();
+        let done = meter.operations() - done;
+        let refused = meter.refused - refused;
         Ok(FileSystemReport {
-            operations,
-            operations_per_second: operations as f64 / self.now.since(start).as_secs_f64(),
-            refused: after.refused - before.refused,
+            operations: done + refused,
+            operations_per_second: done as f64 / self.now.since(start).as_secs_f64(),
+            refused,
             ..report(&self.drive, &drive)
         })
     }
 
-    /// Carries out operations until so many count. However the way there is cut, the outcome is the same.
+    /// Carries out operations until so many count, and not one more. However the way there is cut, the outcome is the same.
     ///
     /// The error is a sentence.
     pub fn run_until(&mut self, operations: u64) -> Result<(), String> {
+        self.files.pause_at(operations);
         while self.files.operations() < operations {
             let next = match self.files.next(self.now) {
                 FilesNext::Now(request) => {
@@ -75,22 +77,35 @@ impl<D: Target> InPlaceServer<D> {
                 }
                 FilesNext::At(at) => Some(at),
                 FilesNext::Blocked => None,
+                FilesNext::End if self.files.operations() >= operations => return Ok(()),
                 FilesNext::End => return Err("the work ended by itself".to_string()),
             };
+            // A request may have ended as it was submitted.
+            if self.take_answers()? {
+                continue;
+            }
             let Some(next) = [next, self.drive.next_event()].into_iter().flatten().min() else {
                 return Err("the file system waits for nothing".to_string());
             };
             self.now = self.now.max(next);
             self.drive.advance(self.now);
-            while let Some(ended) = self.drive.pop() {
-                if ended.status != Status::Success {
-                    return Err(format!("the drive answers {}", ended.status.name()));
-                }
-                self.files.completed(ended.tag as u32, self.now);
-                self.buffers.push(ended.data);
-            }
+            self.take_answers()?;
         }
         Ok(())
+    }
+
+    /// Hands the drive's answers to the threads; whether there were any.
+    fn take_answers(&mut self) -> Result<bool, String> {
+        let mut any = false;
+        while let Some(ended) = self.drive.pop() {
+            if ended.status != Status::Success {
+                return Err(format!("the drive answers {}", ended.status.name()));
+            }
+            self.files.completed(ended.tag as u32, self.now);
+            self.buffers.push(ended.data);
+            any = true;
+        }
+        Ok(any)
     }
 
     /// The threads.

@@ -31,7 +31,7 @@ const JOBS_MAX: usize = 128;
 pub struct FileSystemReport {
     /// Operations.
     pub operations: u64,
-    /// Operations a second.
+    /// Operations a second; those that were left out, for want of a file or of room, are not among them.
     pub operations_per_second: f64,
     /// Operations that found no space.
     pub refused: u64,
@@ -103,6 +103,17 @@ pub struct FileServer<D: Target = Device> {
     before: FsCounters,
     /// A webserver's log has grown long, and is to be emptied.
     rotates: bool,
+    /// How far the threads are at this moment; `None`: time is to pass first.
+    turn: Option<Turn>,
+}
+
+/// A pass over all threads, which is repeated until none can go on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    /// The thread that is next.
+    thread: usize,
+    /// A thread before it has gone on.
+    moved: bool,
 }
 
 fn time(now: SimTime) -> Time {
@@ -139,14 +150,12 @@ impl<D: Target> FileServer<D> {
         };
         // The log of a webserver is one file more.
         let files: Vec<File> = (0..=config.files).map(|_| file(&mut rng)).collect();
-        let most = files.iter().map(|file| file.wanted_bytes).max().unwrap_or(0) as usize;
         let thread = |rng: &mut Rng| {
             let rotor = rng.below(config.files.into()) as usize;
             Thread { at: 0, file: None, rotor, append: 0, sync: None, due: SimTime::ZERO }
         };
         let threads = (0..config.threads).map(|_| thread(&mut rng)).collect();
         let cores = vec![SimTime::ZERO; config.host.cores.max(1) as usize];
-        let data = (0..most.max(1 << 16)).map(|n| (n / 7) as u8).collect();
         let (config, buffer) = (config.clone(), Vec::new());
         let mut server = FileServer {
             config,
@@ -157,13 +166,14 @@ impl<D: Target> FileServer<D> {
             cores,
             building: VecDeque::new(),
             rng,
-            data,
+            data: Vec::new(),
             buffer,
             operations: 0,
             refused: 0,
             meter: Meter::new(),
             before: FsCounters::default(),
             rotates: false,
+            turn: None,
         };
         server.populate()?;
         Ok(server)
@@ -174,13 +184,42 @@ impl<D: Target> FileServer<D> {
         &self.fs
     }
 
+    /// Refuses files that have no room, before there is memory for their data.
+    fn check_room(&mut self, existing: &[usize]) -> Result<(), String> {
+        let mut free = 0;
+        self.wait(|server, now| match server.fs.statfs(now)? {
+            Step::Done(found) => {
+                free = found.blocks_free;
+                Ok(Step::Done(()))
+            }
+            Step::Wait => Ok(Step::Wait),
+        })?;
+        let blocks = |&number: &usize| self.files[number].wanted_bytes.div_ceil(BLOCK_BYTES as u64);
+        let needed = existing.iter().map(blocks).fold(0, u64::saturating_add);
+        if needed <= free {
+            return Ok(());
+        }
+        let mib = |blocks: u64| blocks / ((1 << 20) / BLOCK_BYTES as u64);
+        Err(format!(
+            "{} files of {} KiB need about {} MiB; allowed: fewer or smaller files, or a file system with more room than {} MiB",
+            self.config.files,
+            self.config.file_bytes >> 10,
+            mib(needed).max(mib(free) + 1),
+            mib(free)
+        ))
+    }
+
     fn populate(&mut self) -> Result<(), String> {
         let last = self.files.len() - 1;
-        for number in 0..self.files.len() {
-            let percent = self.config.personality.existing_percent();
-            if number < last && self.rng.below(100) >= percent.into() {
-                continue;
-            }
+        let percent = u64::from(self.config.personality.existing_percent());
+        let existing: Vec<usize> =
+            (0..=last).filter(|&number| number == last || self.rng.below(100) < percent).collect();
+        self.check_room(&existing)?;
+        // As much as one operation writes.
+        let longest = self.files.iter().map(|file| file.wanted_bytes).max().unwrap_or(0);
+        let longest = longest.max(self.config.append_bytes).max(1 << 16);
+        self.data = (0..longest).map(|n| (n / 7) as u8).collect();
+        for number in existing {
             self.wait(|server, now| server.create(now, number))?;
             let bytes = self.files[number].wanted_bytes;
             self.wait(|server, now| server.write(now, number, 0, bytes))?;
@@ -278,13 +317,15 @@ impl<D: Target> FileServer<D> {
     /// Carries out this many operations, and says what was done.
     pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String> {
         let (start, before) = (self.stack.now(), (self.operations, self.refused));
+        let left_out = self.meter.refused;
         let (fs, drive) = (self.fs.counters(), counters(&self.stack.drive));
         self.run_until(before.0 + operations)?;
         let operations = self.operations - before.0;
+        let done = operations - (self.meter.refused - left_out);
         let moved = self.fs.counters().moved_blocks - fs.moved_blocks;
         Ok(FileSystemReport {
             operations,
-            operations_per_second: operations as f64 / self.stack.now().since(start).as_secs_f64(),
+            operations_per_second: done as f64 / self.stack.now().since(start).as_secs_f64(),
             refused: self.refused - before.1,
             file_copied_bytes: moved * BLOCK_BYTES as u64,
             cleaner_pauses: self.fs.counters().pauses.since(&fs.pauses),
@@ -292,18 +333,32 @@ impl<D: Target> FileServer<D> {
         })
     }
 
-    /// Carries out operations until there have been so many in all. However the way there is cut, the outcome is the same.
+    /// Carries out operations until there have been so many in all, and not one more. However the way there is cut, the outcome is the same.
     ///
     /// The error is a sentence.
     pub fn run_until(&mut self, operations: u64) -> Result<(), String> {
         while self.operations < operations {
             let now = self.stack.now();
-            self.rotate(now)?;
-            let mut moved = true;
-            while std::mem::take(&mut moved) {
-                for thread in 0..self.threads.len() {
-                    moved |= self.threads[thread].due <= now && self.step(thread, now);
+            let mut turn = match self.turn.take() {
+                Some(turn) => turn,
+                None => {
+                    self.rotate(now)?;
+                    Turn::default()
                 }
+            };
+            loop {
+                while turn.thread < self.threads.len() {
+                    if self.operations >= operations {
+                        self.turn = Some(turn);
+                        return Ok(());
+                    }
+                    turn.moved |= self.threads[turn.thread].due <= now && self.step(turn.thread, now);
+                    turn.thread += 1;
+                }
+                if !turn.moved {
+                    break;
+                }
+                turn = Turn::default();
             }
             let due = self.threads.iter().map(|thread| thread.due).filter(|due| *due > now).min();
             self.go_on(due.unwrap_or(SimTime::MAX))?;
@@ -672,5 +727,94 @@ retain = false
         assert!(1000 * report.refused < report.operations, "{} are refused", report.refused);
         assert_eq!(report.file_copied_bytes, 0);
         assert!(report.programmed_bytes > written / 2, "{} of {written}", report.programmed_bytes);
+    }
+
+    /// A flush that has nothing to write ends as it is submitted, and its threads go on at once.
+    #[test]
+    fn a_flush_that_takes_no_time_wakes_its_threads() {
+        let mut spec = pellucid_spec::from_str(DRIVE, "the drive of the test", &[]).unwrap();
+        spec.drive.media.store = pellucid_media::StoreKind::None;
+        let mut config = FilesConfig::new(Personality::Varmail);
+        (config.files, config.threads) = (560, 1);
+        let drive = Device::new(&spec.drive).unwrap();
+        let mut server = InPlaceServer::new(&config, drive, 0, 92 << 20).unwrap();
+        let report = server.run(1_300).unwrap();
+        // Two in thirteen operations sync, each with fewer than ten requests of less than a millisecond, one after the other.
+        assert!(report.operations_per_second > 500.0, "{report:?}");
+    }
+
+    fn log_structured(config: &FilesConfig) -> Result<FileServer, String> {
+        let spec = pellucid_spec::from_str(DRIVE, "the drive of the test", &[]).unwrap();
+        let mount = MountOptions { memory_bytes: 8 << 20, ..MountOptions::default() };
+        let placement = Placement { namespace: 0, bytes: 92 << 20, segment_bytes: 0, ops_percent: 0, mount };
+        FileServer::new(config, Device::new(&spec.drive).unwrap(), &placement)
+    }
+
+    #[test]
+    fn appends_are_as_long_as_they_are_asked_for() {
+        let mut config = FilesConfig::new(Personality::Varmail);
+        (config.files, config.threads, config.append_bytes) = (100, 4, 300 << 10);
+        let mut server = log_structured(&config).unwrap();
+        server.run(3_000).unwrap();
+        // Two of thirteen operations append half of it in the mean.
+        assert!(server.meter().written_bytes > 300 * (150 << 10), "{}", server.meter().written_bytes);
+        server.fs.check();
+    }
+
+    /// However large they are: there is no memory for their data.
+    #[test]
+    fn files_that_do_not_fit_are_refused_before_they_are_made() {
+        for bytes in [2 << 20, 100 << 30] {
+            let mut config = FilesConfig::new(Personality::Varmail);
+            (config.files, config.file_bytes) = (100, bytes);
+            let why = log_structured(&config).err().expect("it is refused");
+            assert!(why.starts_with(&format!("100 files of {} KiB need about", bytes >> 10)), "{why}");
+        }
+    }
+
+    /// Files grow by appends until there is no room, in place.
+    #[test]
+    fn what_is_left_out_in_place_is_in_no_figure() {
+        let mut spec = pellucid_spec::from_str(DRIVE, "the drive of the test", &[]).unwrap();
+        spec.drive.media.store = pellucid_media::StoreKind::None;
+        let mut config = FilesConfig::new(Personality::Fileserver);
+        (config.files, config.threads, config.append_bytes) = (200, 4, 64 << 20);
+        let drive = Device::new(&spec.drive).unwrap();
+        let mut server = InPlaceServer::new(&config, drive, 0, 92 << 20).unwrap();
+        let report = server.run(11_000).unwrap();
+        let meter = server.files().meter();
+        assert!(report.refused > 300 && meter.refused == report.refused, "{} are refused", report.refused);
+        assert_eq!(meter.operations() + meter.refused, report.operations);
+        assert_eq!(meter.latency().summary().count, meter.operations());
+        // One in eleven appends, 32 MiB in the mean; only few have room.
+        let appended = report.operations / 11 * (32 << 20);
+        assert!(meter.written_bytes < appended / 2, "{} of {appended}", meter.written_bytes);
+    }
+
+    /// Also where operations take no time at all, and time stands still.
+    #[test]
+    fn exactly_the_operations_that_were_asked_for_are_carried_out() {
+        for host_time in [0, 10_000] {
+            let mut config = FilesConfig::new(Personality::Webserver);
+            (config.files, config.threads) = (300, 16);
+            (config.host.operation, config.host.page) = (Nanos(host_time), Nanos(host_time / 10));
+            let mut server = log_structured(&config).unwrap();
+            for operations in [700, 701, 3_000] {
+                server.run_until(operations).unwrap();
+                assert_eq!(server.operations(), operations, "log-structured, {host_time} ns each");
+            }
+            let cut = server.now();
+            let mut server = log_structured(&config).unwrap();
+            server.run_until(3_000).unwrap();
+            assert_eq!(server.now(), cut);
+            let mut spec = pellucid_spec::from_str(DRIVE, "the drive of the test", &[]).unwrap();
+            spec.drive.media.store = pellucid_media::StoreKind::None;
+            let drive = Device::new(&spec.drive).unwrap();
+            let mut server = InPlaceServer::new(&config, drive, 0, 92 << 20).unwrap();
+            for operations in [700, 701, 3_000] {
+                server.run_until(operations).unwrap();
+                assert_eq!(server.files().operations(), operations, "in place, {host_time} ns each");
+            }
+        }
     }
 }

@@ -17,11 +17,11 @@ pub struct Meter {
     pub(super) hit_pages: u64,
     /// Bytes that operations read.
     pub read_bytes: u64,
-    /// Bytes that operations wrote.
+    /// Bytes that operations wrote. What was left out is in none of these figures.
     pub written_bytes: u64,
     /// Commits of the journal.
     pub(super) commits: u64,
-    /// Operations that were left out.
+    /// Operations that were left out, for want of a file or of room.
     pub refused: u64,
 }
 
@@ -54,7 +54,7 @@ impl Meter {
         self.operations += 1;
     }
 
-    /// Operations so far.
+    /// Operations so far that were carried out.
     pub fn operations(&self) -> u64 {
         self.operations
     }

@@ -57,7 +57,7 @@ pub enum FilesNext {
     At(SimTime),
     /// No request before a completion.
     Blocked,
-    /// The time is over.
+    /// The time is over, or there were as many operations as [`Files::pause_at`] says.
     End,
 }
 
@@ -195,6 +195,8 @@ pub struct Files {
     free_rotor: u32,
     scratch: Vec<Extent>,
     meter: Meter,
+    /// Operations after which there are no more for now.
+    pause_at: u64,
     #[cfg(test)]
     pub(super) newest: BTreeMap<u32, u32>,
 }
@@ -207,17 +209,16 @@ impl Files {
         let mut rng = Rng::stream(config.seed, "files");
         // The log of a webserver is one file more.
         let all = config.files + 1;
-        let full = |_: LayoutError| {
-            let mib = |bytes: u64| bytes >> 20;
+        let directories = |_: LayoutError| {
             format!(
-                "{} files of {} KiB need about {} MiB; allowed: fewer or smaller files, or more than {} MiB of drive",
+                "the inodes and directories of {} files, up to {} in each, do not fit into groups of 128 MiB of {} MiB; allowed: fewer files, \
+                 or a larger drive",
                 config.files,
-                config.file_bytes >> 10,
-                mib(u64::from(config.files) * config.file_bytes * 5 / 4) + 64,
-                mib(capacity_bytes)
+                personality.directory_width().min(config.files),
+                capacity_bytes >> 20
             )
         };
-        let mut layout = Layout::new(blocks, all, personality.directory_width()).map_err(full)?;
+        let mut layout = Layout::new(blocks, all, personality.directory_width()).map_err(directories)?;
         let gamma = Gamma::with_mean(config.file_bytes as f64, personality.shape());
         let mut files: Vec<FileState> = (0..all)
             .map(|_| FileState { wanted_bytes: gamma.draw(&mut rng).max(1.0) as u64, ..FileState::default() })
@@ -229,6 +230,22 @@ impl Files {
         // Allocated in random order, as filebench populates a set.
         for at in (1..exists.len()).rev() {
             exists.swap(at, rng.below(at as u64 + 1) as usize);
+        }
+        let needed: u64 =
+            exists.iter().map(|&file| files[file as usize].wanted_bytes.div_ceil(BLOCK_BYTES)).sum();
+        let free = layout.free_blocks();
+        let full = |_: LayoutError| {
+            let mib = |blocks: u64| blocks / ((1 << 20) / BLOCK_BYTES);
+            format!(
+                "{} files of {} KiB need about {} MiB; allowed: fewer or smaller files, or a drive with more room for them than {} MiB",
+                config.files,
+                config.file_bytes >> 10,
+                mib(needed).max(mib(free) + 1),
+                mib(free)
+            )
+        };
+        if needed > free {
+            return Err(full(LayoutError));
         }
         for &file in &exists {
             let state = &mut files[file as usize];
@@ -288,6 +305,7 @@ impl Files {
             free_rotor: 0,
             scratch: Vec::new(),
             meter: Meter::new(),
+            pause_at: u64::MAX,
             #[cfg(test)]
             newest: BTreeMap::new(),
             config: config.clone(),
@@ -337,9 +355,14 @@ impl Files {
         &self.meter
     }
 
-    /// Operations that count so far.
+    /// Operations that count so far, those that were left out among them.
     pub fn operations(&self) -> u64 {
-        self.meter.operations()
+        self.meter.operations() + self.meter.refused
+    }
+
+    /// No operation ends once this many count, until more are allowed. What happens then is as if there had been no pause.
+    pub fn pause_at(&mut self, operations: u64) {
+        self.pause_at = operations;
     }
 
     /// The next request at `now`.
@@ -357,7 +380,7 @@ impl Files {
             if let Some(request) = self.ready.pop_front() {
                 return FilesNext::Now(request);
             }
-            if now >= self.deadline() {
+            if now >= self.deadline() || self.operations() >= self.pause_at {
                 return FilesNext::End;
             }
             if let Some(thread) = self.woken.pop_front() {

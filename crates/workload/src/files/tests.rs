@@ -241,4 +241,13 @@ fn what_does_not_fit_is_refused() {
         FilesConfig { files: 10_000, file_bytes: 128 << 10, ..FilesConfig::new(Personality::Fileserver) };
     let error = Files::new(&config, 256 << 20).unwrap_err();
     assert!(error.contains("10000 files of 128 KiB"), "{error}");
+    // It needs more than there is.
+    let numbers: Vec<u64> = error.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [_, _, needed, there] = numbers[..] else { panic!("{error}") };
+    assert!((900..1100).contains(&needed) && (200..256).contains(&there), "{error}");
+    // Room for data is not room for all inodes of one directory.
+    let config =
+        FilesConfig { files: 1 << 20, file_bytes: 1 << 10, ..FilesConfig::new(Personality::Varmail) };
+    let error = Files::new(&config, 64 << 30).unwrap_err();
+    assert!(error.contains("directories of 1048576 files"), "{error}");
 }

@@ -1,9 +1,10 @@
 //! The threads: what an operation needs, what it waits for, and what it does to files and pages.
 
 use super::{Event, Files, METADATA, Purpose, RequestKind, Step, Until};
-use crate::files::layout::Extent;
+use crate::files::layout::{Extent, LayoutError};
 use crate::files::personality::{Operation, Personality};
 use crate::files::{BLOCK_BYTES, Picks};
+use pellucid_flash::SimTime;
 
 impl Files {
     pub(super) fn operation(&self, thread: u32) -> Operation {
@@ -32,19 +33,37 @@ impl Files {
         if self.operation(thread) == Operation::Fsync {
             return self.sync(thread);
         }
-        self.effect(thread);
-        self.end(thread);
+        match self.effect(thread) {
+            Ok(()) => self.end(thread),
+            Err(LayoutError) => self.leave_out(thread),
+        }
     }
 
     /// The operation has ended; the thread goes on with its next.
     pub(super) fn end(&mut self, thread: u32) {
-        let operation = self.operation(thread);
-        let (from, until) = (self.measures_from(), self.deadline());
+        let began = self.threads[thread as usize].began;
+        if self.counts(began) {
+            self.meter.record(self.operation(thread), self.now - began);
+        }
+        self.go_on(thread);
+    }
+
+    /// The operation finds no file, or no room; the thread goes on with its next.
+    fn leave_out(&mut self, thread: u32) {
+        if self.counts(self.threads[thread as usize].began) {
+            self.meter.refused += 1;
+        }
+        self.go_on(thread);
+    }
+
+    /// Returns whether an operation that began then and ends now is one of the measurement.
+    fn counts(&self, began: SimTime) -> bool {
+        began >= self.measures_from() && self.now <= self.deadline()
+    }
+
+    fn go_on(&mut self, thread: u32) {
         let count = self.config.personality.operations().len();
         let record = &mut self.threads[thread as usize];
-        if record.began >= from && self.now <= until {
-            self.meter.record(operation, self.now - record.began);
-        }
         record.at = (record.at + 1) % count;
         self.schedule(self.now, Event::Begin(thread));
     }
@@ -72,8 +91,7 @@ impl Files {
             _ => self.threads[thread as usize].file,
         };
         let Some(file) = file else {
-            self.meter.refused += 1;
-            self.end(thread);
+            self.leave_out(thread);
             return false;
         };
         if matches!(operation, Operation::Create | Operation::Open | Operation::Delete) {
@@ -208,8 +226,8 @@ impl Files {
         }
     }
 
-    /// Carries out an operation whose blocks are at hand.
-    fn effect(&mut self, thread: u32) {
+    /// Carries out an operation whose blocks are at hand. A write that does not fit writes nothing.
+    fn effect(&mut self, thread: u32) -> Result<(), LayoutError> {
         let operation = self.operation(thread);
         let file = match operation {
             Operation::AppendLog => self.config.files,
@@ -225,18 +243,19 @@ impl Files {
             }
             Operation::WriteWhole => {
                 let wanted = self.files[file as usize].wanted_bytes;
-                self.extend(file, wanted);
+                self.extend(file, wanted)?;
                 self.written(wanted);
             }
             Operation::Append | Operation::AppendLog => {
                 let bytes = 1 + self.rng.below(self.config.append_bytes);
                 let size = self.files[file as usize].bytes + bytes;
-                self.extend(file, size);
-                self.written(bytes);
+                let extended = self.extend(file, size);
                 if operation == Operation::AppendLog && size > self.config.log_bytes {
                     // A log is rotated some time; what it held is dropped.
                     self.empty(file);
                 }
+                extended?;
+                self.written(bytes);
             }
             Operation::ReadWhole if self.is_measured() => {
                 self.meter.read_bytes += self.files[file as usize].bytes;
@@ -252,6 +271,7 @@ impl Files {
             Operation::ReadWhole | Operation::Open | Operation::Stat | Operation::Fsync => {}
         }
         self.write_back();
+        Ok(())
     }
 
     fn written(&mut self, bytes: u64) {
@@ -271,16 +291,16 @@ impl Files {
         self.change(self.layout.inode_block(file));
     }
 
-    /// A file comes to have `bytes` bytes: its last page and all new ones are written.
-    pub(super) fn extend(&mut self, file: u32, bytes: u64) {
+    /// A file comes to have `bytes` bytes: its last page and all new ones are written. Nothing has changed where they do not fit.
+    fn extend(&mut self, file: u32, bytes: u64) -> Result<(), LayoutError> {
         let before = self.files[file as usize].bytes;
-        let (have, want) = (self.layout.blocks_of(file), bytes.div_ceil(BLOCK_BYTES) as u32);
+        let have = self.layout.blocks_of(file);
+        let want = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).map_err(|_| LayoutError)?;
         let last = self.layout.extents(file).last().map(|extent| extent.block + extent.count - 1);
         let mut new = std::mem::take(&mut self.scratch);
-        if self.layout.grow(file, want.saturating_sub(have), &mut new).is_err() {
-            self.meter.refused += 1;
+        if let Err(full) = self.layout.grow(file, want.saturating_sub(have), &mut new) {
             self.scratch = new;
-            return;
+            return Err(full);
         }
         if !std::mem::replace(&mut self.files[file as usize].listed, true) {
             self.order.push_back(file);
@@ -297,6 +317,7 @@ impl Files {
         self.scratch = new;
         self.files[file as usize].bytes = bytes;
         self.change_inode(file);
+        Ok(())
     }
 
     /// A file loses its blocks. None of them is under way.
