@@ -340,7 +340,6 @@ pub(super) fn measure<T: Target>(
     let report = ApplicationReport {
         name: app.name().into(),
         settings: plan.settings(work, place),
-        warm_up: plan.warm_up,
         ..ApplicationReport::default()
     };
     let failed = |why| RunError::Application(app.name(), why);
@@ -386,6 +385,8 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
     let simulated = end.since(began);
     let rate = |count: u64| if simulated.0 == 0 { 0.0 } else { count as f64 / simulated.as_secs_f64() };
     let application = ApplicationReport {
+        // An interrupt may have ended it early.
+        warm_up: first,
         operations,
         operations_per_second: rate(done),
         left_out: meter.refused,

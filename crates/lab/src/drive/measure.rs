@@ -377,7 +377,11 @@ fn warnings(measured: &Measured, fill: Fill) -> Vec<String> {
         };
         let instead = match fill {
             Fill::Share(1.0) => "",
-            Fill::Share(_) => "; to give the drive data first: --precondition trace, fill or steady",
+            // Only a trace says by itself which data there were.
+            Fill::Share(_) if measured.replay.is_some() => {
+                "; to give the drive data first: --precondition trace, fill or steady"
+            }
+            Fill::Share(_) => "; to give the drive data first: --precondition fill or steady",
             Fill::Trace => "; to give the drive data first: --precondition fill or steady",
         };
         warnings.push(format!(
