@@ -123,7 +123,7 @@ fn keys_without_an_effect_on_a_claim_are_refused_by_name() {
     let folder = Folder::new();
     for (set, with) in [
         ("ftl.map_cache=1MiB", "drive.ftl.map = \"demand\""),
-        ("kv.slab=1MiB", "pellucid kv, which puts a cache on the drive"),
+        ("kv.slab=1MiB", "app = kv, or pellucid kv, which puts a cache on the drive"),
         ("run.verify=true", "pellucid run, replay and compare"),
     ] {
         let done = folder.run(&["reproduce", "C11", "--set", set, "-q"]);
