@@ -131,7 +131,8 @@ impl Compare {
         if global.json {
             output::print(&json)?;
         } else {
-            output::header(global, "compare", &self.drives.join("  "), &reports[0].workload.summary)?;
+            let work = self.work(reports[0].workload.summary.clone());
+            output::header(global, "compare", &self.drives.join("  "), &work)?;
             output::print(&render_compare(&reports))?;
         }
         if let Some(directory) = directory.filter(|_| !global.json && written.is_ok()) {
@@ -159,7 +160,7 @@ impl Compare {
         seeds::check_effect(&prepared[0].jobs, &others[0].jobs)?;
         let directory = output::claim(prepared[0].subject.spec.run.report.as_deref(), global)?;
         let folders: Vec<String> = prepared.iter().map(|one| one.folder.clone()).collect();
-        let work = jobs_summary(&prepared[0].jobs);
+        let work = self.work(jobs_summary(&prepared[0].jobs));
         output::header(global, "compare", &self.drives.join("  "), &work)?;
         let mut reports = vec![Vec::new(); prepared.len()];
         drop((prepared, others));
@@ -256,6 +257,11 @@ impl Compare {
             prepared.push(Prepared { subject, jobs, overrides, folder });
         }
         Ok(prepared)
+    }
+
+    /// The work in one line; `first`: that of the first drive.
+    fn work(&self, first: String) -> String {
+        if self.own_jobs { "the jobs of each description".into() } else { first }
     }
 
     /// Tells of jobs of a description that are not done, as every drive does those of the first.
