@@ -72,9 +72,14 @@ pub fn check_effect(jobs: &[Job], others: &[Job]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The options of runs over seeds, of which a part is of no use.
+pub fn whole_runs(global: &Global) -> Global {
+    Global { whole_only: true, ..global.clone() }
+}
+
 /// The options with which the work of a seed is prepared: notices have come with the first preparation.
 pub fn prepared_with(global: &Global, seed: u64) -> Global {
-    Global { seed_of_run: Some(seed), whole_only: true, quiet: true, ..global.clone() }
+    Global { seed_of_run: Some(seed), quiet: true, ..global.clone() }
 }
 
 /// Takes the report of a seed. An interrupt ends the work: intervals are over whole runs.

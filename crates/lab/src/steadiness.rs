@@ -8,7 +8,6 @@
 
 use pellucid_flash::Cause;
 use pellucid_ftl::FtlConfig;
-use pellucid_host::LayerConfig;
 use pellucid_report::{Report, Series};
 use pellucid_spec::{Overwrite, Spec};
 use pellucid_text::format::significant;
@@ -41,15 +40,14 @@ pub(crate) fn warning(spec: &Spec, jobs: &[Job], report: &Report) -> Option<Stri
     if replay && report.write_amplification.programmed_bytes[Cause::Gc] == 0 {
         return None;
     }
-    let is_cache = spec.host.iter().any(|layer| matches!(layer, LayerConfig::Cache(_)));
     let fill = spec.precondition.fill.share();
-    let data = match is_cache {
+    let data = match spec.is_cached() {
         // The capacity is that of the disk behind it.
         true => report.drive.media_bytes as f64,
         false => report.drive.capacity_bytes as f64 * if fill > 0.0 { fill } else { 1.0 },
     };
     let overwritten = written / data;
-    if is_cache {
+    if spec.is_cached() {
         return (overwritten < OVERWRITES_STEADY).then(|| {
             format!(
                 "write amplification is not steady: the flash of the cache was written {} times; for a steady value run until it was \

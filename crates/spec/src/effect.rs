@@ -326,7 +326,8 @@ impl Spec {
         self.host.iter().any(is)
     }
 
-    fn is_cached(&self) -> bool {
+    /// Reports whether a cache manager is among the host's layers.
+    pub fn is_cached(&self) -> bool {
         self.value("host.layers").is_some_and(|layers| layers.contains("\"cache\""))
     }
 

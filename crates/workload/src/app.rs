@@ -189,13 +189,23 @@ const FILLED_PERCENT: u8 = 50;
 /// `Flash_SetOPS`: the example of the Prism-SSD paper, section IV-A, keeps 25 % beside what it uses.
 const OPS_PERCENT: u32 = 20;
 
-/// Keys of applications alone.
-const OWN: &[&str] = &[
-    "app",
+/// Keys that every application asks for.
+const OF_ANY: &[&str] = &["name", "app", "warm_up", "operations", "randseed", "kb_base"];
+
+/// Keys that clients of a key-value cache ask for.
+const OF_KV: &[&str] = &["clients", "think", "nkeys", "set_share", "popularity", "value_size", "on_miss"];
+
+/// Keys that file servers ask for.
+const OF_FILES: &[&str] = &[
     "filesystem",
     "backend",
+    "size",
+    "nfiles",
     "filled",
+    "meanfilesize",
     "meanappendsize",
+    "nthreads",
+    "page_cache",
     "log_size",
     "cleaner",
     "segment",
@@ -205,49 +215,22 @@ const OWN: &[&str] = &[
     "cpu_page",
     "cpu_request",
     "cpu_kib",
-    "clients",
-    "think",
-    "nkeys",
-    "set_share",
-    "popularity",
-    "value_size",
-    "on_miss",
-    "warm_up",
-    "operations",
+    "namespace",
+    "target",
 ];
 
-/// Keys of clients of a key-value cache.
-const USED_BY_KV: &[&str] = &[
+/// Keys among these that other jobs have, too.
+const SHARED: &[&str] = &[
     "name",
-    "app",
-    "clients",
-    "think",
-    "nkeys",
-    "set_share",
-    "popularity",
-    "value_size",
-    "on_miss",
-    "warm_up",
-    "operations",
     "randseed",
     "kb_base",
-];
-
-/// Keys among these that no file server asks for.
-const ONLY_KV: &[&str] = &["clients", "think", "nkeys", "set_share", "popularity", "value_size", "on_miss"];
-
-/// Other keys that say something of threads that work on files.
-const USED_BY_FILES: &[&str] = &[
-    "name",
     "size",
     "nfiles",
     "meanfilesize",
     "nthreads",
     "page_cache",
-    "randseed",
     "namespace",
     "target",
-    "kb_base",
 ];
 
 /// Keys of applications, whatever `app` is.
@@ -425,16 +408,17 @@ impl AppKeys {
     pub fn build(&self, job: &Job, files: &FileKeys) -> Result<Option<AppJob>, JobError> {
         let given = |key: &str| job.written.has(key);
         let Some(app) = self.app else {
-            let unused = OWN.iter().copied().find(|key| given(key));
+            let own = [OF_ANY, OF_FILES, OF_KV].concat();
+            let unused = own.into_iter().find(|key| given(key) && !SHARED.contains(key));
             return unused.map_or(Ok(None), |key| refuse(key, "given", "only with an app"));
         };
-        let (name, used): (_, &dyn Fn(&str) -> bool) = match app {
-            AppName::Kv => (KV, &|key| USED_BY_KV.contains(&key)),
-            AppName::Files(personality) => (personality.name(), &|key| {
-                (OWN.contains(&key) && !ONLY_KV.contains(&key)) || USED_BY_FILES.contains(&key)
-            }),
+        let (name, asked) = match app {
+            AppName::Kv => (KV, OF_KV),
+            AppName::Files(personality) => (personality.name(), OF_FILES),
         };
-        if let Some(key) = JobBuilder::keys().iter().map(|doc| doc.name).find(|key| given(key) && !used(key))
+        let is_used = |key: &str| OF_ANY.contains(&key) || asked.contains(&key);
+        if let Some(key) =
+            JobBuilder::keys().iter().map(|doc| doc.name).find(|key| given(key) && !is_used(key))
         {
             return refuse(key, "given", &format!("not with app = {name}"));
         }

@@ -150,6 +150,7 @@ impl Compare {
 
     /// The runs once for each seed.
     fn over_seeds(&self, global: &Global) -> Result<(), Failure> {
+        let global = &seeds::whole_runs(global);
         film::check_absent("--seeds", global)?;
         self.timeline.check_absent("--seeds")?;
         let fio = self.fio.as_deref().and_then(Path::to_str);

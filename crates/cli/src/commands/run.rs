@@ -120,6 +120,7 @@ impl Run {
 
     /// The run once for each seed.
     fn over_seeds(&self, global: &Global) -> Result<(), Failure> {
+        let global = &seeds::whole_runs(global);
         self.watch.check_absent("--seeds")?;
         film::check_absent("--seeds", global)?;
         self.timeline.check_absent("--seeds")?;

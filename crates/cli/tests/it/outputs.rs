@@ -121,6 +121,39 @@ fn an_interrupt_leaves_a_partial_report() {
     assert_eq!(whole["partial"], false);
 }
 
+/// Counts near 2^64 mean "until it is ended", and the warm-up is told as it was.
+#[test]
+fn an_interrupt_ends_an_application_without_end() {
+    let folder = Folder::with_drive();
+    let most = u64::MAX.to_string();
+    for count in ["--operations", "--warm-up"] {
+        let words =
+            ["run", "tiny.toml", "--app", "varmail", "--filesystem", "in-place", "--meanfilesize", "4k"];
+        let outputs = ["--log", "log.csv", "--report", "out"];
+        let run = spawn(&folder, &[&words[..], &[count, &most], &outputs].concat());
+        // The warm-up has no log: what an interrupt does is installed once the run looks.
+        let part = folder.path("log.csv.part");
+        match count {
+            "--operations" => {
+                eventually("requests", || std::fs::metadata(&part).is_ok_and(|file| file.len() > 1 << 20))
+            }
+            _ => eventually("the run begins", || part.exists()),
+        }
+        signal(&run, "INT");
+        let done = run.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(130), "{count}: {stderr}");
+        let report = std::fs::read_to_string(folder.path("out/report.json"));
+        assert!(report.is_ok() || count == "--warm-up", "{stderr}");
+        if let Ok(text) = report {
+            let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert!(report["application"]["warm_up"].as_u64().unwrap() < 1 << 40, "{count}: {report}");
+        }
+        let _ = std::fs::remove_dir_all(folder.path("out"));
+        let _ = std::fs::remove_file(folder.path("log.csv"));
+    }
+}
+
 #[test]
 fn an_interrupt_of_a_comparison_leaves_what_was_done() {
     let folder = Folder::with_drive();

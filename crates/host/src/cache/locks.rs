@@ -208,7 +208,7 @@ impl Locks {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        let entries = self.near.len() + self.far.len() + self.freed.len();
+        let entries = self.near.len() + self.far.len();
         (entries * size_of::<Entry>() + self.keys.len() * size_of::<Option<Key>>()) as u64
     }
 }

@@ -30,8 +30,6 @@ struct Plan {
     /// Bytes of the file system.
     bytes: u64,
     placement: Placement,
-    warm_up: u64,
-    operations: u64,
 }
 
 /// Bytes that a file system can have there.
@@ -172,19 +170,10 @@ fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> 
         ops_percent: work.ops_percent,
         mount,
     };
-    Plan { config, bytes, placement, warm_up: 0, operations: 0 }
+    Plan { config, bytes, placement }
 }
 
 impl Plan {
-    fn lasting(self, app: &AppJob) -> Plan {
-        let files = u64::from(self.config.files);
-        Plan {
-            warm_up: app.warm_up.unwrap_or(files * WARM_UP_EACH),
-            operations: app.operations.unwrap_or(files * MEASURED_EACH),
-            ..self
-        }
-    }
-
     /// The settings by their keys.
     fn settings(&self, work: &FilesApp, place: &Place) -> BTreeMap<String, String> {
         let mut settings = Settings(BTreeMap::new());
@@ -336,7 +325,7 @@ pub(super) fn measure<T: Target>(
     logs: Vec<Box<dyn RequestSink>>,
     onlooker: &mut dyn Onlooker,
 ) -> Result<Measured, RunError> {
-    let plan = plan(target, (job, work), place).lasting(app);
+    let plan = plan(target, (job, work), place);
     let report = ApplicationReport {
         name: app.name().into(),
         settings: plan.settings(work, place),
@@ -347,12 +336,12 @@ pub(super) fn measure<T: Target>(
     match work.file_system {
         FileSystem::LogStructured => {
             let server = FileServer::new(&plan.config, tap, &plan.placement).map_err(failed)?;
-            carry_out(server, &plan, report)
+            carry_out(server, &plan, app, report)
         }
         FileSystem::InPlace => {
             let server =
                 InPlaceServer::new(&plan.config, tap, place.namespace, plan.bytes).map_err(failed)?;
-            carry_out(server, &plan, report)
+            carry_out(server, &plan, app, report)
         }
     }
 }
@@ -360,6 +349,7 @@ pub(super) fn measure<T: Target>(
 fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
     mut server: S,
     plan: &Plan,
+    app: &AppJob,
     report: ApplicationReport,
 ) -> Result<Measured, RunError> {
     let failed = |why| RunError::Application(plan.config.personality.name(), why);
@@ -370,11 +360,13 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
         }
         Ok(())
     };
-    go_on(&mut server, plan.warm_up)?;
+    let files = u64::from(plan.config.files);
+    go_on(&mut server, app.warm_up.unwrap_or(files * WARM_UP_EACH))?;
     server.begin();
     server.tap().begin();
     let (began, first) = (server.now(), server.operations());
-    go_on(&mut server, first + plan.operations)?;
+    let measured = app.operations.unwrap_or(files * MEASURED_EACH);
+    go_on(&mut server, first.saturating_add(measured))?;
     let (end, operations) = (server.now(), server.operations() - first);
     let (copied, pauses, figures) = server.cleaned();
     let meter = server.meter().clone();

@@ -151,7 +151,8 @@ pub(super) fn measure<T: Target>(
             }
         }
     };
-    run(&mut cache, keys + warm_up)?;
+    // An interrupt may end it early.
+    let warmed_up = run(&mut cache, keys.saturating_add(warm_up))?.requests;
     cache.drive_mut().begin();
     let before = cache.statistics();
     let summary = run(&mut cache, app.operations.unwrap_or(keys))?;
@@ -161,7 +162,7 @@ pub(super) fn measure<T: Target>(
     let report = ApplicationReport {
         name: app.name().into(),
         settings: settings(work, config, keys),
-        warm_up: keys + warm_up,
+        warm_up: warmed_up,
         copies: copies("cache", work_done.copied_bytes, &measured, sector_bytes),
         ..reported(summary, work_done)
     };

@@ -65,9 +65,8 @@ impl Place {
             .collect();
         let there = if there.is_empty() { "none on this drive".into() } else { there.join(", ") };
         match wanted {
-            Some(Backend::Block)
-                if job.written.place_of("backend").is_none() || !job.written.has("backend") =>
-            {
+            // It follows from the file system.
+            Some(Backend::Block) if !job.written.has("backend") => {
                 refuse("filesystem", FileSystem::InPlace.name(), format!("with {}", needs(Backend::Block)))
             }
             Some(wanted) => refuse(
