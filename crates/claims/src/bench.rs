@@ -170,6 +170,8 @@ pub struct Bench {
     last: Vec<String>,
     /// Every measurement is this many times shorter; 1 but in tests.
     shorter: u32,
+    /// Settings that papers do not give are varied where a number is beyond its limit; not in tests, which compare single numbers.
+    varies: bool,
     throughput: OnceLock<ThroughputStudy>,
     latency: OnceLock<LatencyStudy>,
     pblk: OnceLock<PblkStudy>,
@@ -186,7 +188,7 @@ impl Bench {
         let (throughput, latency, pblk) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (sizes, server) = (OnceLock::new(), OnceLock::new());
         let (caches, fire) = (<[OnceLock<CacheStudy>; 3]>::default(), OnceLock::new());
-        let (last, shorter) = (Vec::new(), 1);
+        let (last, shorter, varies) = (Vec::new(), 1, true);
         Bench {
             threads: threads.max(1),
             seed,
@@ -194,6 +196,7 @@ impl Bench {
             effects: Mutex::default(),
             last,
             shorter,
+            varies,
             throughput,
             latency,
             pblk,
@@ -207,12 +210,17 @@ impl Bench {
     /// A bench of the tests: measurements that are `shorter` this many times, of drives with `last` behind all other overrides.
     #[cfg(test)]
     pub(super) fn of_test(shorter: u32, last: Vec<String>) -> Bench {
-        Bench { last, shorter, ..Bench::new(2, 1, Vec::new()) }
+        Bench { last, shorter, varies: false, ..Bench::new(2, 1, Vec::new()) }
     }
 
     /// How many times shorter measurements are.
     pub(super) fn shorter(&self) -> u32 {
         self.shorter
+    }
+
+    /// Returns whether settings that a paper does not give are varied.
+    pub(super) fn varies(&self) -> bool {
+        self.varies
     }
 
     /// A job in fio's words with this many requests, or fewer.
@@ -404,7 +412,7 @@ fn parts(set: &str) -> (&str, &str) {
 }
 
 /// `get_or_init` for work that can fail.
-fn once<T>(
+pub(super) fn once<T>(
     cell: &OnceLock<T>,
     make: impl FnOnce() -> Result<T, ReproduceError>,
 ) -> Result<&T, ReproduceError> {

@@ -1,5 +1,6 @@
 //! A measured number beside its limit, and the verdict.
 
+use super::bench::{Bench, ReproduceError};
 use pellucid_report::plot::Unit;
 
 /// Verdict on a check or a claim, from good to bad.
@@ -7,10 +8,14 @@ use pellucid_report::plot::Unit;
 pub enum Verdict {
     /// Within the limit.
     Holds,
+    /// Beyond the limit at the settings argued for, but within what the settings that the paper does not give can make of it.
+    LiesWithin,
     /// The model has no such part.
     NotModelled,
-    /// Beyond the limit.
+    /// Beyond the limit; no setting was varied.
     Misses,
+    /// Beyond the limit at every plausible setting of what the paper does not give, and on one side of the published number.
+    Contradicts,
 }
 
 impl Verdict {
@@ -18,8 +23,10 @@ impl Verdict {
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
+            Verdict::LiesWithin => "lies within",
             Verdict::NotModelled => "not modelled",
             Verdict::Misses => "misses",
+            Verdict::Contradicts => "contradicts",
         }
     }
 }
@@ -43,6 +50,23 @@ pub enum Limit {
     Shown,
 }
 
+/// A setting that the paper does not give, varied over what is plausible, and what is measured with each value. The others stay as they are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Range {
+    /// The setting, and what bounds its values.
+    pub unknown: &'static str,
+    /// Values, and the number measured with each; the first is the one argued for.
+    pub points: Vec<(String, f64)>,
+}
+
+impl Range {
+    /// The least and the greatest number.
+    pub fn ends(&self) -> (f64, f64) {
+        let numbers = || self.points.iter().map(|point| point.1);
+        (numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max))
+    }
+}
+
 /// One number beside its limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
@@ -58,6 +82,8 @@ pub struct Check {
     pub unit: Unit,
     /// Limit that `measured` has to keep.
     pub limit: Limit,
+    /// Values that a number beyond the limit takes where the paper leaves a setting open; each setting is varied alone.
+    pub ranges: Vec<Range>,
 }
 
 impl Check {
@@ -80,7 +106,15 @@ impl Check {
 
     /// An order or a shape, as a number and its bound.
     pub fn bound(what: impl Into<String>, unit: Unit, measured: f64, limit: Limit) -> Check {
-        Check { what: what.into(), published: None, derived: false, measured, unit, limit }
+        Check {
+            what: what.into(),
+            published: None,
+            derived: false,
+            measured,
+            unit,
+            limit,
+            ranges: Vec::new(),
+        }
     }
 
     /// A number that decides nothing.
@@ -104,13 +138,27 @@ impl Check {
             Limit::NotModelled => Verdict::NotModelled,
             Limit::Shown => Verdict::Holds,
             _ if self.strain() <= 1.0 => Verdict::Holds,
-            _ => Verdict::Misses,
+            _ if self.ranges.is_empty() => Verdict::Misses,
+            _ if self.ranges.iter().any(|range| self.lies_within(range)) => Verdict::LiesWithin,
+            _ => Verdict::Contradicts,
         }
+    }
+
+    /// Returns whether a value in the range keeps the limit, or the published number lies between two.
+    fn lies_within(&self, range: &Range) -> bool {
+        let keeps = |&(_, measured): &(String, f64)| self.strain_of(measured) <= 1.0;
+        let (least, most) = range.ends();
+        let spans = self.published.is_some_and(|published| (least..=most).contains(&published));
+        spans || range.points.iter().any(keeps)
     }
 
     /// How much of the limit is used: 1 at the limit, more beyond.
     pub fn strain(&self) -> f64 {
-        let (measured, published) = (self.measured, self.published.unwrap_or(f64::NAN));
+        self.strain_of(self.measured)
+    }
+
+    fn strain_of(&self, measured: f64) -> f64 {
+        let published = self.published.unwrap_or(f64::NAN);
         let strain = match self.limit {
             Limit::Within(share) => (measured / published - 1.0).abs() / share,
             Limit::Points(points) => (measured - published).abs() / points,
@@ -124,4 +172,38 @@ impl Check {
         };
         if strain.is_nan() { f64::INFINITY } else { strain }
     }
+}
+
+/// Varies a setting that the paper does not give: `again` measures the checks of a claim with each of the `settings`, and every check that is beyond
+/// its limit gets the range of its number. Nothing is measured where all checks keep their limits.
+///
+/// # Errors
+/// A measurement fails.
+pub(super) fn vary<S>(
+    bench: &Bench,
+    checks: &mut [Check],
+    (unknown, now): (&'static str, &str),
+    settings: &[(&str, S)],
+    again: impl Fn(&S) -> Result<Vec<Check>, ReproduceError>,
+) -> Result<(), ReproduceError> {
+    let is_open = |check: &Check| !matches!(check.verdict(), Verdict::Holds | Verdict::NotModelled);
+    if !bench.varies() || !checks.iter().any(is_open) {
+        return Ok(());
+    }
+    let varied: Vec<(&str, Vec<Check>)> = settings
+        .iter()
+        .map(|(name, setting)| Ok((*name, again(setting)?)))
+        .collect::<Result<_, ReproduceError>>()?;
+    for check in checks.iter_mut().filter(|check| is_open(check)) {
+        let of = |(name, checks): &(&str, Vec<Check>)| {
+            let same = checks.iter().find(|other| other.what == check.what);
+            same.map(|other| ((*name).to_string(), other.measured))
+        };
+        let mut points: Vec<(String, f64)> = varied.iter().filter_map(of).collect();
+        if !points.is_empty() {
+            points.insert(0, (now.to_string(), check.measured));
+            check.ranges.push(Range { unknown, points });
+        }
+    }
+    Ok(())
 }

@@ -47,11 +47,12 @@ mod wear;
 mod zones;
 
 pub use bench::{Bench, ReproduceError};
-pub use check::{Check, Limit, Verdict};
+use check::vary;
+pub use check::{Check, Limit, Range, Verdict};
 pub use known::{KNOWN_MISSES, KnownMiss, Standing, standing};
 pub use show::{
-    render_details, render_json, render_known, render_list, render_page, render_row, render_rows_head,
-    render_total,
+    render_details, render_json, render_known, render_list, render_page, render_ranges, render_row,
+    render_rows_head, render_total,
 };
 
 use table::CLAIMS;

@@ -1,14 +1,14 @@
 //! Outcomes for people (rows of text, one HTML page) and for scripts (JSON).
 
-use super::{Check, Claim, KnownMiss, Limit, Outcome, Verdict, claims, standing};
+use super::{Check, Claim, KnownMiss, Limit, Outcome, Range, Verdict, claims, standing};
 use pellucid_report::Shell;
-use pellucid_report::plot::{Unit, escape};
+use pellucid_report::plot::{Axis, BarChart, Bars, Unit, escape};
 use pellucid_text::format::significant;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Widths of the columns before the last one, in characters; the second one is as wide as the longest place of all claims.
-const WIDTHS: [usize; 6] = [5, 0, 17, 13, 8, 15];
+const WIDTHS: [usize; 6] = [5, 0, 17, 13, 8, 20];
 /// The words of the columns; the last one is as wide as it needs.
 const COLUMNS: [&str; 7] = ["id", "where", "published", "measured", "ratio", "verdict", "what"];
 
@@ -50,6 +50,23 @@ pub fn render_details(outcome: &Outcome, all: bool) -> String {
     wanted.map(line).collect()
 }
 
+/// Range that a setting gives a number beyond its limit, a line for each.
+pub fn render_ranges(outcome: &Outcome) -> String {
+    let ranges = outcome.checks.iter().flat_map(|check| check.ranges.iter().map(move |range| (check, range)));
+    ranges
+        .map(|(check, range)| format!("{:5}range: {}: {}\n", "", check.what, in_words(check, range)))
+        .collect()
+}
+
+fn in_words(check: &Check, range: &Range) -> String {
+    let points: Vec<String> = range
+        .points
+        .iter()
+        .map(|(setting, measured)| format!("{} with {setting}", show(check.unit, *measured)))
+        .collect();
+    format!("{}: {}", range.unknown, points.join(", "))
+}
+
 /// Why what misses is known to, a line for each reason; and what is known to miss and does not.
 pub fn render_known(claim: &Claim, outcome: &Outcome) -> String {
     let standing = standing(claim, outcome);
@@ -65,14 +82,20 @@ pub fn render_known(claim: &Claim, outcome: &Outcome) -> String {
 pub fn render_total(outcomes: &[(&Claim, Outcome)]) -> String {
     let checks = outcomes.iter().flat_map(|(_, outcome)| &outcome.checks);
     let deciding: Vec<&Check> = checks.filter(|check| check.limit != Limit::Shown).collect();
-    let hold = deciding.iter().filter(|check| check.verdict() == Verdict::Holds).count();
+    let of = |verdict| deciding.iter().filter(|check| check.verdict() == verdict).count();
+    let (hold, within) = (of(Verdict::Holds), of(Verdict::LiesWithin));
+    let within = match within {
+        0 => String::new(),
+        1 => "; 1 published number lies within what is unknown".into(),
+        checks => format!("; {checks} published numbers lie within what is unknown"),
+    };
     let known = outcomes.iter().map(|(claim, outcome)| standing(claim, outcome).known.len()).sum();
     let known = match known {
         0 => String::new(),
         1 => "; 1 miss is known".into(),
         misses => format!("; {misses} misses are known"),
     };
-    format!("{hold} of {} checks hold{known}\n", deciding.len())
+    format!("{hold} of {} checks hold{within}{known}\n", deciding.len())
 }
 
 fn place_width() -> usize {
@@ -193,8 +216,14 @@ fn check_json(check: &Check) -> Value {
         "measured": check.measured.is_finite().then_some(check.measured),
         "ratio": check.ratio(),
         "limit": { "kind": limit, "values": values },
+        "ranges": check.ranges.iter().map(range_json).collect::<Value>(),
         "verdict": word(check),
     })
+}
+
+fn range_json(range: &Range) -> Value {
+    let point = |(setting, measured): &(String, f64)| json!({ "setting": setting, "measured": measured });
+    json!({ "unknown": range.unknown, "points": range.points.iter().map(point).collect::<Value>() })
 }
 
 /// Columns of words: they wrap, so that a page of 1,280 pixels shows every column up to the verdict.
@@ -251,6 +280,13 @@ fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {
         let _ =
             write!(out, "<figure class=\"card\">{}<figcaption>{caption}</figcaption></figure>", figure.svg);
     }
+    for check in &outcome.checks {
+        for range in &check.ranges {
+            let caption = format!("{}, over what the paper does not give: {}.", check.what, range.unknown);
+            let (svg, caption) = (range_svg(check, range), escape(&caption));
+            let _ = write!(out, "<figure class=\"card\">{svg}<figcaption>{caption}</figcaption></figure>");
+        }
+    }
     let head = ["check", "published or limit", "tolerance", "measured", "ratio", "verdict"];
     let rows = outcome.checks.iter().map(|check| {
         let [published, measured, ratio, what] = cells(check);
@@ -258,6 +294,20 @@ fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {
         [escape(&what), escape(&published), tolerance, measured, ratio, verdict]
     });
     let _ = write!(out, "<div class=\"card scroll wide\">{}</div></div></section>", table(&head, rows));
+}
+
+/// The number with each value of the setting, beside the published one.
+fn range_svg(check: &Check, range: &Range) -> String {
+    let published = check.published.map(|published| ("published".to_string(), published));
+    let names = range.points.iter().chain(&published).map(|point| point.0.clone());
+    let here = range.points.iter().map(|point| point.1).chain(published.iter().map(|_| f64::NAN));
+    let chart = BarChart::new("Range of what is unknown", Bars::Grouped)
+        .value_axis(Axis::linear("measured", check.unit))
+        .categories(names)
+        .series("here", here.collect());
+    let paper = range.points.iter().map(|_| f64::NAN).chain(published.iter().map(|point| point.1));
+    let chart = if published.is_some() { chart.series("published", paper.collect()) } else { chart };
+    chart.to_svg()
 }
 
 /// A table of cells that are HTML already.

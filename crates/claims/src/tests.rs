@@ -84,6 +84,59 @@ fn a_check_holds_up_to_its_limit_and_not_beyond() {
     assert_eq!(check(1.0, Limit::NotModelled), Verdict::NotModelled);
 }
 
+/// A number beyond its limit lies within where a value of an unknown keeps the limit or the published number lies between two, and
+/// contradicts where all are on one side of it.
+#[test]
+fn what_is_unknown_decides_between_lies_within_and_contradicts() {
+    let range = |numbers: &[f64]| Range {
+        unknown: "u",
+        points: numbers.iter().map(|&number| (number.to_string(), number)).collect(),
+    };
+    let check = |measured, limit, ranges| Check {
+        published: Some(100.0),
+        ranges,
+        ..Check::bound("x", Unit::Plain, measured, limit)
+    };
+    let (near, spans, below) = (range(&[50.0, 96.0]), range(&[50.0, 150.0]), range(&[50.0, 94.0]));
+    let verdict = |ranges: &[&Range]| {
+        check(50.0, Limit::Within(0.05), ranges.iter().map(|&range| range.clone()).collect()).verdict()
+    };
+    assert_eq!(verdict(&[]), Verdict::Misses);
+    assert_eq!(verdict(&[&near]), Verdict::LiesWithin);
+    assert_eq!(verdict(&[&spans]), Verdict::LiesWithin);
+    assert_eq!(verdict(&[&below]), Verdict::Contradicts);
+    assert_eq!(verdict(&[&below, &near]), Verdict::LiesWithin);
+    // Two unknowns that lie on two sides of the number show nothing: each is varied alone.
+    assert_eq!(verdict(&[&below, &range(&[106.0, 150.0])]), Verdict::Contradicts);
+    assert_eq!(check(99.0, Limit::Within(0.05), vec![below.clone()]).verdict(), Verdict::Holds);
+    let order = |ranges| Check { published: None, ..check(1.1, Limit::AtMost(1.0), ranges) }.verdict();
+    assert_eq!(order(vec![range(&[1.1, 0.9])]), Verdict::LiesWithin);
+    assert_eq!(order(vec![range(&[1.1, 1.05])]), Verdict::Contradicts);
+}
+
+/// Only what is beyond its limit is varied, and nothing is measured where all holds.
+#[test]
+fn settings_are_varied_for_checks_beyond_their_limits_alone() {
+    let bench = Bench::new(1, 1, Vec::new());
+    let checks = |b: f64| {
+        vec![
+            Check::within("a", Unit::Plain, 1.0, 1.0, 0.1),
+            Check::within("b", Unit::Plain, 1.0, b, 0.1),
+            Check::shown("c", Unit::Plain, None, b),
+        ]
+    };
+    let unknown = ("u", "1.5");
+    let mut open = checks(1.5);
+    vary(&bench, &mut open, unknown, &[("0.5", 0.5), ("2", 2.0)], |&b| Ok(checks(b))).unwrap();
+    assert_eq!([&open[0], &open[2]].map(|check| check.ranges.len()), [0, 0]);
+    let points = vec![("1.5".to_string(), 1.5), ("0.5".to_string(), 0.5), ("2".to_string(), 2.0)];
+    assert_eq!(open[1].ranges, [Range { unknown: "u", points }]);
+    assert_eq!(open[1].verdict(), Verdict::LiesWithin);
+    vary(&bench, &mut checks(1.0), unknown, &[("2", 2.0)], |_| panic!("all holds")).unwrap();
+    let words = render_ranges(&Outcome { checks: open, figures: Vec::new() });
+    assert_eq!(words, "     range: b: u: 1.500 with 1.5, 0.500 with 0.5, 2.000 with 2\n");
+}
+
 #[test]
 fn a_claim_is_as_good_as_its_worst_check() {
     let good = Check::within("a", Unit::Plain, 1.0, 1.0, 0.1);

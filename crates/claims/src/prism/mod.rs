@@ -37,7 +37,7 @@
 //! | memory for write buffers | 1.5 MiB | **chosen by outcome**: at this scale it is 2.4 % of the flash, and what it absorbs is not copied |
 //! | cost of a command | the kernel's block stack 10 + 5 us, a user-level library 2 + 1 us, without the library 0.2 us less | **chosen by outcome** |
 //! | cost of a request, of a KiB moved | 3 us; 100 ns, 300 ns through the kernel | **chosen by outcome** |
-//! | LUNs | one of each channel: 12 | **chosen by outcome**: the paper does not say how many its 30 GB had |
+//! | LUNs | one of each channel: 12 | **chosen by outcome**: the paper does not say how many its 30 GB had; P3 to P5 vary them |
 //! | cores of the server | one | fatcache is one thread |
 //! | clients | 8 that get, 32 that set, 50 us between two requests | **chosen by outcome** |
 //! | requests before a measurement and in it | 1.6 and 0.9 (P1, P2), 0.6 and 0.6 (P3, P4) for each item that fits | **chosen by outcome** |
@@ -60,10 +60,9 @@ use pellucid_prism::MonitorConfig;
 use pellucid_workload::kv::laws::{KeySize, Popularity, ValueSize};
 use pellucid_workload::kv::{Workload, WorkloadConfig};
 
-/// Channels, and LUNs of each.
+/// Channels, one LUN of each, and blocks of all.
 pub(super) const CHANNELS: u32 = 12;
-/// Blocks of each LUN.
-pub(super) const BLOCKS: u32 = 167;
+const BLOCKS: u32 = 2004;
 pub(super) const BLOCK_BYTES: u64 = 32 << 10;
 /// Static over-provisioning of Original and Policy, as a share of what it is taken from or added to.
 pub(super) const STATIC: f64 = 0.25;
@@ -123,14 +122,44 @@ fn name(engine: EngineKind) -> &'static str {
     }
 }
 
-/// Blocks of a LUN in a measurement that is `shorter` this many times.
-fn blocks(bench: &Bench) -> u32 {
-    (BLOCKS / bench.shorter()).max(24)
+/// LUNs that a cache's flash lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Luns {
+    channels: u32,
+    each: u32,
 }
 
-/// Bytes of flash in a measurement.
-fn flash_bytes(bench: &Bench) -> f64 {
-    f64::from(CHANNELS * blocks(bench)) * BLOCK_BYTES as f64
+/// One of each channel.
+const LUNS: Luns = Luns { channels: CHANNELS, each: 1 };
+/// The setting that the paper does not give, and what bounds it. A LUN has 8.25 GB by section V (24 chips of 66 GB, 192 LUNs), so that the monitor, which gives out whole
+/// LUNs, gives 4 for 30 GB; with the LUNs of 1 GB of section IV-A's example they are 30, and six more are over-provisioning.
+const UNKNOWN_LUNS: (&str, &str) = (
+    "LUNs of the cache's flash, from 4 (whole LUNs of section V) to 36 (LUNs of 1 GB and six more, section IV-A)",
+    "12 LUNs",
+);
+const VARIED_LUNS: [(&str, Luns); 6] = [
+    ("4", Luns { channels: 4, each: 1 }),
+    ("6", Luns { channels: 6, each: 1 }),
+    ("8", Luns { channels: 8, each: 1 }),
+    ("10", Luns { channels: 10, each: 1 }),
+    ("24", Luns { channels: CHANNELS, each: 2 }),
+    ("36", Luns { channels: CHANNELS, each: 3 }),
+];
+
+impl Luns {
+    fn count(self) -> u32 {
+        self.channels * self.each
+    }
+
+    /// Blocks of each in a measurement.
+    fn blocks(self, bench: &Bench) -> u32 {
+        (BLOCKS / self.count() / bench.shorter()).max(24)
+    }
+
+    /// Bytes of flash in a measurement.
+    fn bytes(self, bench: &Bench) -> f64 {
+        f64::from(self.count() * self.blocks(bench)) * BLOCK_BYTES as f64
+    }
 }
 
 /// Meaning of the size of the flash.
@@ -145,8 +174,8 @@ enum Size {
 }
 
 /// The blocks of each LUN, and over-provisioning.
-fn flash_of(bench: &Bench, engine: EngineKind, size: Size) -> Vec<String> {
-    let available = f64::from(blocks(bench));
+fn flash_of(bench: &Bench, engine: EngineKind, size: Size, luns: Luns) -> Vec<String> {
+    let available = f64::from(luns.blocks(bench));
     let static_share = match size {
         Size::Flash => STATIC / (1.0 - STATIC),
         Size::Available => STATIC,
@@ -159,7 +188,11 @@ fn flash_of(bench: &Bench, engine: EngineKind, size: Size) -> Vec<String> {
         }
         _ => available,
     };
-    let mut sets = vec![format!("media.blocks={all}")];
+    let mut sets = vec![
+        format!("media.channels={}", luns.channels),
+        format!("media.ways={}", luns.each),
+        format!("media.blocks={all}"),
+    ];
     match engine {
         EngineKind::Original => {
             sets.push(format!("ftl.over_provisioning={static_share}"));
@@ -171,7 +204,7 @@ fn flash_of(bench: &Bench, engine: EngineKind, size: Size) -> Vec<String> {
         }
         EngineKind::Policy => {
             // What the library keeps for itself is a part of the over-provisioning.
-            let seen = all - f64::from(MonitorConfig::default().hidden_blocks(all as u32, CHANNELS));
+            let seen = all - f64::from(MonitorConfig::default().hidden_blocks(all as u32, luns.count()));
             let cached = if size == Size::Flash { available * (1.0 - STATIC) } else { available };
             sets.push(format!("kv.over_provisioning={}", 1.0 - cached / seen));
         }
@@ -185,10 +218,11 @@ fn experiment(
     bench: &Bench,
     engine: EngineKind,
     size: Size,
+    luns: Luns,
     clients: ClientsConfig,
 ) -> Result<Experiment, ReproduceError> {
     let mut sets = vec![format!("kv.engine={}", engine.name())];
-    sets.extend(flash_of(bench, engine, size));
+    sets.extend(flash_of(bench, engine, size, luns));
     if engine != EngineKind::Original {
         sets.push("drive.namespace=[{ interface = \"open-channel\" }]".into());
     }

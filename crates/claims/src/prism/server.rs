@@ -1,9 +1,12 @@
 //! P3 and P4: the cache server alone, over the share of sets.
 
 use super::super::bench::Bench;
-use super::super::{Check, Figure, Limit, Outcome, ReproduceError};
+use super::super::{Check, Figure, Limit, Outcome, ReproduceError, vary};
 use super::tables::{DEVIATION, SETTERS};
-use super::{ITEM_BYTES, STORED_BYTES, Size, clients, experiment, flash_bytes, name, over, workload};
+use super::{
+    ITEM_BYTES, LUNS, Luns, STORED_BYTES, Size, UNKNOWN_LUNS, VARIED_LUNS, clients, experiment, name, over,
+    workload,
+};
 use pellucid_kv::EngineKind;
 use pellucid_lab::kv::OnMiss;
 use pellucid_report::plot::{Axis, Plot, Unit};
@@ -25,11 +28,20 @@ pub(crate) struct ServerStudy {
 
 impl ServerStudy {
     pub fn run(bench: &Bench) -> Result<ServerStudy, ReproduceError> {
-        let points: Vec<(EngineKind, f64)> =
-            EngineKind::ALL.into_iter().flat_map(|engine| SHARES.map(|share| (engine, share))).collect();
-        let measured = bench.map(&points, |&(engine, share)| serve(bench, engine, share))?;
+        ServerStudy::on(bench, LUNS, &SHARES)
+    }
+
+    /// Sets only, on other LUNs.
+    fn varied(bench: &Bench, luns: Luns) -> Result<ServerStudy, ReproduceError> {
+        ServerStudy::on(bench, luns, &SHARES[..1])
+    }
+
+    fn on(bench: &Bench, luns: Luns, shares: &[f64]) -> Result<ServerStudy, ReproduceError> {
+        let of = |engine| shares.iter().map(move |&share| (engine, share));
+        let points: Vec<(EngineKind, f64)> = EngineKind::ALL.into_iter().flat_map(of).collect();
+        let measured = bench.map(&points, |&(engine, share)| serve(bench, engine, share, luns))?;
         let rows = |of: fn(&(f64, f64)) -> f64| {
-            measured.chunks(SHARES.len()).map(|row| row.iter().map(of).collect()).collect()
+            measured.chunks(shares.len()).map(|row| row.iter().map(of).collect()).collect()
         };
         Ok(ServerStudy { throughput: rows(|point| point.0), latency_ns: rows(|point| point.1) })
     }
@@ -49,10 +61,11 @@ impl ServerStudy {
 }
 
 /// Requests a second and their mean latency.
-fn serve(bench: &Bench, engine: EngineKind, share: f64) -> Result<(f64, f64), ReproduceError> {
-    let items = flash_bytes(bench) / ITEM_BYTES;
-    let keys = (flash_bytes(bench) / STORED_BYTES * LOADED) as u64;
-    let mut cache = experiment(bench, engine, Size::Available, clients(bench, SETTERS, OnMiss::Nothing))?;
+fn serve(bench: &Bench, engine: EngineKind, share: f64, luns: Luns) -> Result<(f64, f64), ReproduceError> {
+    let items = luns.bytes(bench) / ITEM_BYTES;
+    let keys = (luns.bytes(bench) / STORED_BYTES * LOADED) as u64;
+    let clients = clients(bench, SETTERS, OnMiss::Nothing);
+    let mut cache = experiment(bench, engine, Size::Available, luns, clients)?;
     let mut requests = workload(bench, keys, Popularity::Normal(DEVIATION), share).loading(0..keys);
     cache.run(&mut requests, keys + (SETTLE * items) as u64)?;
     let report = cache.run(&mut requests, (MEASURE * items) as u64)?;
@@ -63,38 +76,15 @@ fn serve(bench: &Bench, engine: EngineKind, share: f64) -> Result<(f64, f64), Re
 /// P3.
 pub(crate) fn ratios(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.server()?;
+    let mut checks = sets_only(study);
+    let of = |&luns: &Luns| Ok(sets_only(&ServerStudy::varied(bench, luns)?));
+    vary(bench, &mut checks, UNKNOWN_LUNS, &VARIED_LUNS, of)?;
     let at = |engine, share| ServerStudy::at(&study.throughput, engine, share);
-    let gain = |upper, lower, published| {
-        let what = format!("throughput, sets only, {} over {}", name(upper), name(lower));
-        Check::points(what, published, over(at(upper, 0), at(lower, 0)), 0.08)
-    };
-    use EngineKind::{Direct, Function, Original, Policy, Raw};
+    use EngineKind::{Original, Raw};
     let last = SHARES.len() - 1;
     let shrinks = (at(Raw, last) / at(Original, last)) / (at(Raw, 0) / at(Original, 0));
-    let bound = |what: &str, measured, limit| Check::bound(what, Unit::Plain, measured, limit);
-    let checks = vec![
-        gain(Raw, Original, 0.276),
-        gain(Raw, Function, 0.052),
-        gain(Raw, Policy, 0.155),
-        gain(Policy, Original, 0.102),
-        bound("throughput, sets only, Function / Raw", at(Function, 0) / at(Raw, 0), Limit::AtMost(1.0)),
-        bound(
-            "throughput, sets only, Policy / Function",
-            at(Policy, 0) / at(Function, 0),
-            Limit::AtMost(1.0),
-        ),
-        bound(
-            "throughput, sets only, Original / Policy",
-            at(Original, 0) / at(Policy, 0),
-            Limit::AtMost(1.0),
-        ),
-        bound("throughput, Raw / Original, gets only over sets only", shrinks, Limit::AtMost(1.0)),
-        bound(
-            "throughput, sets only, Raw / DIDACache",
-            at(Raw, 0) / at(Direct, 0),
-            Limit::Between(0.98, 1.01),
-        ),
-    ];
+    let what = "throughput, Raw / Original, gets only over sets only";
+    checks.push(Check::bound(what, Unit::Plain, shrinks, Limit::AtMost(1.0)));
     let axis = Axis::linear("requests / s", Unit::Count).from(0.0);
     let original = at(Original, 0);
     let published = [1.102, 1.276, 1.276 / 1.052].map(|factor| (1.0, original * factor)).to_vec();
@@ -105,18 +95,48 @@ pub(crate) fn ratios(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures: vec![Figure { caption, svg: plot.to_svg() }] })
 }
 
+/// The checks of P3 on sets alone.
+fn sets_only(study: &ServerStudy) -> Vec<Check> {
+    use EngineKind::{Direct, Function, Original, Policy, Raw};
+    let at = |engine| ServerStudy::at(&study.throughput, engine, 0);
+    let gain = |upper, lower, published| {
+        let what = format!("throughput, sets only, {} over {}", name(upper), name(lower));
+        Check::points(what, published, over(at(upper), at(lower)), 0.08)
+    };
+    let ratio = |lower, upper, limit| {
+        let what = format!("throughput, sets only, {} / {}", name(lower), name(upper));
+        Check::bound(what, Unit::Plain, at(lower) / at(upper), limit)
+    };
+    vec![
+        gain(Raw, Original, 0.276),
+        gain(Raw, Function, 0.052),
+        gain(Raw, Policy, 0.155),
+        gain(Policy, Original, 0.102),
+        ratio(Function, Raw, Limit::AtMost(1.0)),
+        ratio(Policy, Function, Limit::AtMost(1.0)),
+        ratio(Original, Policy, Limit::AtMost(1.0)),
+        ratio(Raw, Direct, Limit::Between(0.98, 1.01)),
+    ]
+}
+
 /// P4.
 pub(crate) fn latency(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.server()?;
+    let mut checks = latencies(study);
+    let of = |&luns: &Luns| Ok(latencies(&ServerStudy::varied(bench, luns)?));
+    vary(bench, &mut checks, UNKNOWN_LUNS, &VARIED_LUNS, of)?;
+    let axis = Axis::linear("mean latency", Unit::Nanos).from(0.0);
+    let plot = ServerStudy::plot("Latency of the cache server", axis, &study.latency_ns);
+    let caption = "Fig. 7: mean latency over the share of sets.".into();
+    Ok(Outcome { checks, figures: vec![Figure { caption, svg: plot.to_svg() }] })
+}
+
+fn latencies(study: &ServerStudy) -> Vec<Check> {
+    use EngineKind::{Function, Original, Policy, Raw};
     let at = |engine| ServerStudy::at(&study.latency_ns, engine, 0);
     let below = |lower, upper| {
         let what = format!("mean latency, sets only, {} / {}", name(lower), name(upper));
         Check::bound(what, Unit::Plain, at(lower) / at(upper), Limit::AtMost(0.999))
     };
-    use EngineKind::{Function, Original, Policy, Raw};
-    let checks = vec![below(Raw, Function), below(Function, Policy), below(Policy, Original)];
-    let axis = Axis::linear("mean latency", Unit::Nanos).from(0.0);
-    let plot = ServerStudy::plot("Latency of the cache server", axis, &study.latency_ns);
-    let caption = "Fig. 7: mean latency over the share of sets.".into();
-    Ok(Outcome { checks, figures: vec![Figure { caption, svg: plot.to_svg() }] })
+    vec![below(Raw, Function), below(Function, Policy), below(Policy, Original)]
 }

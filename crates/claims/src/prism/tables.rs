@@ -1,8 +1,11 @@
 //! P1 and P2: hit ratio and throughput over the size of the cache, in front of a database. P5: what garbage collection costs.
 
 use super::super::bench::Bench;
-use super::super::{Check, Figure, Limit, Outcome, ReproduceError};
-use super::{ITEM_BYTES, STORED_BYTES, Size, clients, experiment, flash_bytes, name, over, workload};
+use super::super::{Check, Figure, Limit, Outcome, ReproduceError, vary};
+use super::{
+    ITEM_BYTES, LUNS, Luns, STORED_BYTES, Size, UNKNOWN_LUNS, VARIED_LUNS, clients, experiment, name, over,
+    workload,
+};
 use pellucid_flash::Nanos;
 use pellucid_kv::EngineKind;
 use pellucid_lab::kv::{DatabaseConfig, KvReport, OnMiss};
@@ -76,10 +79,10 @@ impl SizeStudy {
 
 /// Hit ratio and throughput.
 fn behind_database(bench: &Bench, point: &Point) -> Result<(f64, f64), ReproduceError> {
-    let items = flash_bytes(bench) / ITEM_BYTES;
+    let items = LUNS.bytes(bench) / ITEM_BYTES;
     let keys = (items / point.size) as u64;
-    let mut cache =
-        experiment(bench, point.engine, Size::Flash, clients(bench, CLIENTS, OnMiss::Query(point.database)))?;
+    let clients = clients(bench, CLIENTS, OnMiss::Query(point.database));
+    let mut cache = experiment(bench, point.engine, Size::Flash, LUNS, clients)?;
     // The most popular keys come last but few, so that the cache has little to learn.
     let mut requests = workload(bench, keys, POPULARITY, 0.0).loading(0..(0.9 * items) as u64);
     cache.run(&mut requests, ((0.9 + SETTLE) * items) as u64)?;
@@ -157,10 +160,11 @@ pub(super) const DEVIATION: f64 = 0.014;
 pub(super) const SETTERS: u32 = 32;
 
 /// Loads a cache as full as the paper's, and overwrites it.
-fn overwritten(bench: &Bench, engine: EngineKind) -> Result<KvReport, ReproduceError> {
-    let keys = (flash_bytes(bench) / STORED_BYTES * LOADED) as u64;
-    let sets = (flash_bytes(bench) / ITEM_BYTES * WRITTEN) as u64;
-    let mut cache = experiment(bench, engine, Size::Replayed, clients(bench, SETTERS, OnMiss::Nothing))?;
+fn overwritten(bench: &Bench, engine: EngineKind, luns: Luns) -> Result<KvReport, ReproduceError> {
+    let keys = (luns.bytes(bench) / STORED_BYTES * LOADED) as u64;
+    let sets = (luns.bytes(bench) / ITEM_BYTES * WRITTEN) as u64;
+    let clients = clients(bench, SETTERS, OnMiss::Nothing);
+    let mut cache = experiment(bench, engine, Size::Replayed, luns, clients)?;
     let mut requests = workload(bench, keys, Popularity::Normal(DEVIATION), 1.0).loading(0..keys);
     cache.run(&mut requests, keys)?;
     Ok(cache.run(&mut requests, sets)?)
@@ -168,7 +172,13 @@ fn overwritten(bench: &Bench, engine: EngineKind) -> Result<KvReport, ReproduceE
 
 /// P5.
 pub(crate) fn collection(bench: &Bench) -> Result<Outcome, ReproduceError> {
-    let reports = bench.map(&EngineKind::ALL, |&engine| overwritten(bench, engine))?;
+    let mut checks = collected(bench, LUNS)?;
+    vary(bench, &mut checks, UNKNOWN_LUNS, &VARIED_LUNS, |&luns| collected(bench, luns))?;
+    Ok(Outcome { checks, figures: Vec::new() })
+}
+
+fn collected(bench: &Bench, luns: Luns) -> Result<Vec<Check>, ReproduceError> {
+    let reports = bench.map(&EngineKind::ALL, |&engine| overwritten(bench, engine, luns))?;
     let of = |engine| &reports[EngineKind::ALL.iter().position(|&other| other == engine).expect("all")];
     let original = of(EngineKind::Original);
     // In the paper's gigabytes.
@@ -205,5 +215,5 @@ pub(crate) fn collection(bench: &Bench) -> Result<Outcome, ReproduceError> {
     checks.push(shown("page copies, Original's drive", 7.15, pages));
     checks.push(shown("key-value copies, Function", 3.63, copies(EngineKind::Function)));
     checks.push(shown("key-value copies, DIDACache", 3.45, copies(EngineKind::Direct)));
-    Ok(Outcome { checks, figures: Vec::new() })
+    Ok(checks)
 }

@@ -7,7 +7,7 @@ use crate::progress::Bar;
 use anyhow::anyhow;
 use pellucid_claims::{
     Bench, Claim, Outcome, ReproduceError, render_details, render_json, render_known, render_list,
-    render_page, render_row, render_rows_head, render_total, select, standing,
+    render_page, render_ranges, render_row, render_rows_head, render_total, select, standing,
 };
 use pellucid_output::Part;
 
@@ -97,8 +97,8 @@ impl Reproduce {
                 let details = render_details(&outcome, !self.claims.is_empty());
                 // Not before there is a row: what is refused prints nothing.
                 let head = if outcomes.is_empty() { render_rows_head() } else { String::new() };
-                let known = render_known(claim, &outcome);
-                output::print(&(head + &render_row(claim, &outcome) + &details + &known))?;
+                let notes = render_ranges(&outcome) + &render_known(claim, &outcome);
+                output::print(&(head + &render_row(claim, &outcome) + &details + &notes))?;
             }
             outcomes.push((claim, outcome));
         }
