@@ -20,7 +20,7 @@ use crate::mapping_table::MappingTable;
 use crate::policy::Forked;
 use crate::translation::{Load, Move, Reclaim, Stream};
 use crate::translation_pages::TranslationPages;
-use crate::{FtlConfig, FtlCounters, Isolation, VictimPolicy};
+use crate::{FtlConfig, Isolation, VictimPolicy};
 use pellucid_flash::{BlockId, Cause, DieId, Divisor, Layout, Pauses, Ppa, Rng, SimTime};
 
 /// Garbage collection of a page map.
@@ -39,13 +39,24 @@ pub(crate) struct Gc {
     /// The policy from outside that chooses victims, or what a cache gives up.
     pub(crate) outside: Option<Forked<dyn VictimPolicy>>,
     /// Blocks of each die that host data leave free beside the one for GC, because power was cut.
-    pub cut_reserve: u32,
+    cut_reserve: u32,
     /// GC has made space for host data that were turned away.
-    pub(crate) released: bool,
+    released: bool,
     /// The caller's time.
-    pub(crate) now: SimTime,
-    /// Victims that have ended, by the time from their choice to their end.
-    pauses: Pauses,
+    now: SimTime,
+    counters: GcCounters,
+}
+
+/// Counters of GC; see [`FtlCounters`](crate::FtlCounters).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GcCounters {
+    pub victims: [u64; Cause::COUNT],
+    pub victim_valid_units: u64,
+    pub copied_units: u64,
+    pub grown_bad: u64,
+    pub emergency_victims: u64,
+    pub refreshed: u64,
+    pub pauses: Pauses,
 }
 
 /// Parts of a map that GC works on.
@@ -55,7 +66,6 @@ pub(crate) struct Parts<'a> {
     pub blocks: &'a mut BlockManager,
     pub pages: &'a mut TranslationPages,
     pub handles: &'a mut Handles,
-    pub counters: &'a mut FtlCounters,
     pub rng: &'a mut Rng,
     /// Number of the next program.
     pub sequence: u64,
@@ -136,18 +146,62 @@ impl Gc {
             cut_reserve: 0,
             released: false,
             now: SimTime::ZERO,
-            pauses: Pauses::default(),
+            counters: GcCounters::default(),
         }
     }
 
-    /// Pauses of GC so far.
-    pub fn pauses(&self) -> &Pauses {
-        &self.pauses
+    /// Counters so far.
+    pub fn counters(&self) -> &GcCounters {
+        &self.counters
     }
 
-    /// Sets the pauses: to none, or to those from before a power cut.
-    pub fn set_pauses(&mut self, pauses: Pauses) {
-        self.pauses = pauses;
+    /// Sets the counters: to zero, or to those from before a power cut.
+    pub fn set_counters(&mut self, counters: GcCounters) {
+        self.counters = counters;
+    }
+
+    /// Counts units that were copied elsewhere.
+    #[inline]
+    pub fn count_copied(&mut self, units: u32) {
+        self.counters.copied_units += u64::from(units);
+    }
+
+    /// Counts a block that has failed in use.
+    pub fn count_grown_bad(&mut self) {
+        self.counters.grown_bad += 1;
+    }
+
+    /// Counts a victim that was chosen against the policy.
+    pub(crate) fn count_emergency(&mut self) {
+        self.counters.emergency_victims += 1;
+    }
+
+    /// Sets the caller's time.
+    #[inline]
+    pub fn set_now(&mut self, now: SimTime) {
+        self.now = now;
+    }
+
+    /// Records that GC has made space for host data that were turned away.
+    pub(crate) fn release_host(&mut self) {
+        self.released = true;
+    }
+
+    /// Returns whether a die that had turned host data away may have gained space since the last call, though no block has come free.
+    #[inline]
+    pub fn take_released(&mut self) -> bool {
+        std::mem::take(&mut self.released)
+    }
+
+    /// Blocks of each die that host data leave free beside the one for GC, because power was cut.
+    #[inline]
+    pub fn cut_reserve(&self) -> u32 {
+        self.cut_reserve
+    }
+
+    /// Leaves one more block of each die free, after a power cut.
+    pub fn reserve_for_cut(&mut self) {
+        self.cut_reserve = 1;
     }
 
     /// Sets the units per sense: they move together.
@@ -396,8 +450,13 @@ impl Gc {
     }
 
     /// Moves that [`Gc::next_moves`] found.
-    pub fn moves(&mut self) -> &mut [Move] {
-        &mut self.moves
+    pub fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
+    /// Lets the die move them by copyback.
+    pub fn move_inside(&mut self) {
+        self.moves.iter_mut().for_each(|moved| moved.inside = true);
     }
 
     /// The victim of `die` that is being read.
@@ -435,7 +494,9 @@ impl Gc {
             self.die_mut(die).current = Some(Current { victim, cursor, cause });
             next = parts.table.next_valid(Ppa(from.0 + 1)..end);
         }
-        parts.pages.reading += if of_map { self.moves.len() as u32 } else { 0 };
+        if of_map {
+            parts.pages.begin_reading(self.moves.len() as u32);
+        }
     }
 
     /// Stream to which data of `block` are moved.
@@ -466,13 +527,39 @@ impl Gc {
     }
 }
 
+/// Folding of the SLC cache.
+impl Gc {
+    /// Returns whether `die` should empty a block of its SLC cache: an empty one always, another one while the drive folds.
+    #[inline]
+    pub(crate) fn wants_folding(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
+        self.config.slc_cache.is_some() && {
+            let (cached, empty) = blocks.cached(die);
+            empty > 0
+                || (load == Load::Rested
+                    && cached > 0
+                    && blocks.free_count(die) > self.config.gc_low_blocks.max(1 + self.cut_reserve))
+        }
+    }
+
+    /// A full block of the SLC cache of `die` that holds nothing valid.
+    #[inline]
+    pub(crate) fn empty_cached(&self, blocks: &BlockManager, die: DieId) -> Option<BlockId> {
+        (blocks.cached(die).1 > 0).then(|| blocks.next_cached(die))?
+    }
+
+    /// The block of the SLC cache of `die` that is folded next, while the drive folds.
+    pub(crate) fn next_fold(&self, blocks: &BlockManager, die: DieId, load: Load) -> Option<BlockId> {
+        if load == Load::Rested { blocks.next_cached(die) } else { None }
+    }
+}
+
 /// Victims from choice to erase.
 impl Gc {
     fn start(&mut self, parts: &mut Parts<'_>, die: DieId, victim: BlockId, cause: Cause) {
         let valid = parts.blocks.valid(victim);
-        parts.counters.victims[cause as usize] += 1;
+        self.counters.victims[cause as usize] += 1;
         if cause != Cause::Fold {
-            parts.counters.victim_valid_units += u64::from(valid);
+            self.counters.victim_valid_units += u64::from(valid);
         }
         if valid > 0 && parts.handles.count() > 1 {
             parts.handles.moved(parts.blocks.owner(victim), valid);
@@ -521,7 +608,7 @@ impl Gc {
         if let Some(at) = gc.outgoing.iter().position(|victim| victim.block == block) {
             let Outgoing { back, since, .. } = gc.outgoing.swap_remove(at);
             if let Some(since) = since {
-                self.pauses.record(self.now.since(since));
+                self.counters.pauses.record(self.now.since(since));
             }
             gc.coming -= u32::from(back);
             self.coming -= u32::from(back);
@@ -548,7 +635,7 @@ impl Gc {
         }
         if parts.blocks.failed(block) {
             parts.blocks.retire(block);
-            parts.counters.grown_bad += 1;
+            self.count_grown_bad();
             self.end_outgoing(parts.blocks, block);
             return Reclaim::Retire(block);
         }
@@ -557,7 +644,7 @@ impl Gc {
         let cause = if remove(&mut gc.leveling, block) {
             Cause::WearLevel
         } else if remove(&mut gc.refreshed, block) {
-            parts.counters.refreshed += 1;
+            self.counters.refreshed += 1;
             Cause::Refresh
         } else if parts.blocks.is_cache(block) {
             Cause::Fold

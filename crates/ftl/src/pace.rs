@@ -101,7 +101,7 @@ impl Gc {
         if self.is_waited_for(die) {
             self.set_waited_for(die, false);
             blocks.space_came();
-            self.released = true;
+            self.release_host();
         }
     }
 }

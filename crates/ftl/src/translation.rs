@@ -18,7 +18,9 @@
 //! copy. So the newest completed copy of every page is on the media at every moment.
 
 use crate::handles::Handles;
-use crate::{Cached, FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap, SetupError};
+use crate::{
+    Cached, CachedPages, FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap, SetupError,
+};
 use pellucid_flash::{BlockId, BlockView, Cause, DieId, Divisor, Layout, Lpn, Ppa, SimTime};
 
 /// Location of a logical page.
@@ -381,11 +383,14 @@ impl Translation {
     /// Reports that a flash operation has ended, well or not.
     #[inline]
     pub fn ended(&mut self, operation: Operation, ok: bool) {
-        each!(self, it => match operation {
-            Operation::Program(id) => it.program_ended(id, ok),
-            Operation::Erase(block) => it.erase_ended(block, ok),
-            Operation::Read(page) => it.map_page_read(page, ok),
-        });
+        match self {
+            Translation::PageMap(it) => it.ended(operation, ok),
+            Translation::LogBlock(it) => match operation {
+                Operation::Program(id) => it.program_ended(id, ok),
+                Operation::Erase(block) => it.erase_ended(block, ok),
+                Operation::Read(page) => it.map_page_read(page, ok),
+            },
+        }
     }
 
     /// Takes the copies that became unneeded since the last call; none, unless [`Caller::takes_outdated`].
@@ -403,10 +408,13 @@ impl Translation {
     /// Prefetches state that will be accessed soon. It changes nothing but the simulator's own speed.
     #[inline]
     pub fn prefetch(&self, soon: Soon) {
-        each!(self, it => match soon {
-            Soon::Lookup(lpn) => it.prefetch(lpn),
-            Soon::End(id) => it.program_started(id),
-        });
+        match self {
+            Translation::PageMap(it) => it.prefetch(soon),
+            Translation::LogBlock(it) => match soon {
+                Soon::Lookup(lpn) => it.prefetch(lpn),
+                Soon::End(id) => it.program_started(id),
+            },
+        }
     }
 }
 
@@ -522,15 +530,12 @@ impl Translation {
 
 /// Caches.
 impl Translation {
-    /// The map of a cache.
-    ///
-    /// # Panics
-    /// When the translation is no cache.
+    /// The calls of a cache; `None`: the translation is none.
     #[inline]
-    pub fn cache(&mut self) -> &mut PageMap {
+    pub fn cache(&mut self) -> Option<CachedPages<'_>> {
         match self {
-            Translation::PageMap(it) => it,
-            Translation::LogBlock(_) => unreachable!("a cache has a page map"),
+            Translation::PageMap(it) => it.cache(),
+            Translation::LogBlock(_) => None,
         }
     }
 
@@ -555,7 +560,7 @@ impl Translation {
     #[inline]
     pub fn named(&self, mark: Lpn) -> Lpn {
         match self {
-            Translation::PageMap(it) => it.without_state(mark),
+            Translation::PageMap(it) => it.named(mark),
             Translation::LogBlock(_) => mark,
         }
     }
@@ -586,11 +591,14 @@ impl Translation {
 
     /// Reports failing flash. `false`: that was known, or there is nothing to do.
     pub fn damage(&mut self, damage: Damage) -> bool {
-        each!(self, it => match damage {
-            Damage::Dead(die) => it.kill_die(die),
-            Damage::Unreadable(block) => it.retire_block(block),
-            Damage::Weak(block) => it.refresh_block(block),
-        })
+        match self {
+            Translation::PageMap(it) => it.damage(damage),
+            Translation::LogBlock(it) => match damage {
+                Damage::Dead(die) => it.kill_die(die),
+                Damage::Unreadable(block) => it.retire_block(block),
+                Damage::Weak(block) => it.refresh_block(block),
+            },
+        }
     }
 
     /// The placement handles.
@@ -621,24 +629,33 @@ impl Translation {
 
     /// Figures for reports and hosts.
     pub fn view(&self) -> View {
-        each!(self, it => View {
-            user_units: it.user_units(),
-            worn_out: it.worn_out(),
-            counters: it.counters(),
-            cache: it.cache_use(),
-            memory_bytes: it.memory_bytes(),
-            map_bytes: it.map_memory_bytes(),
-        })
+        match self {
+            Translation::PageMap(it) => it.view(),
+            Translation::LogBlock(it) => View {
+                user_units: it.user_units(),
+                worn_out: it.worn_out(),
+                counters: it.counters(),
+                cache: it.cache_use(),
+                memory_bytes: it.memory_bytes(),
+                map_bytes: it.map_memory_bytes(),
+            },
+        }
     }
 
     /// Erased blocks that are waiting. Called for every interval of a time series, unlike the rest of [`Translation::view`].
     pub fn free_blocks(&self) -> u32 {
-        each!(self, it => it.free_blocks())
+        match self {
+            Translation::PageMap(it) => it.blocks().free(),
+            Translation::LogBlock(it) => it.free_blocks(),
+        }
     }
 
     /// The block as an observer sees it.
     pub fn block_view(&self, block: BlockId) -> BlockView {
-        each!(self, it => it.block_view(block))
+        match self {
+            Translation::PageMap(it) => it.blocks().view(block),
+            Translation::LogBlock(it) => it.block_view(block),
+        }
     }
 
     /// Sets the counters: to zero, or to those from before a power cut.

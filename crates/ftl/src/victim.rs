@@ -124,7 +124,9 @@ impl Gc {
             return None;
         }
         let emptiest = self.emptiest(parts.blocks, die)?;
-        parts.counters.emergency_victims += u64::from(emptiest != choice);
+        if emptiest != choice {
+            self.count_emergency();
+        }
         Some(emptiest)
     }
 
