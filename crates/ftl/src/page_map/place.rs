@@ -14,7 +14,7 @@ use crate::block_manager::{BlockKind, BlockManager, OpenBlock};
 use crate::gc::Gc;
 use crate::policy::Forked;
 use crate::translation::Stream;
-use crate::{DieCandidate, FtlConfig, Isolation, PlacementPolicy, Separation, config};
+use crate::{DieCandidate, FtlConfig, Isolation, Placement as Order, PlacementPolicy, Separation};
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa, Rng};
 
 /// What placement works on.
@@ -58,8 +58,8 @@ impl Placement {
             full: FullDies::new(dies.len()),
             dies,
             cursor: 0,
-            is_random: config.placement == config::Placement::Random,
-            is_by_address: config.placement == config::Placement::Address,
+            is_random: config.placement == Order::Random,
+            is_by_address: config.placement == Order::Address,
             outside: Forked::<dyn PlacementPolicy>::of(&config.policies.placement),
         }
     }
@@ -390,12 +390,12 @@ pub(super) fn open_blocks(core: &Core) -> impl Iterator<Item = (BlockId, Stream)
     core.blocks.all_open().map(move |(place, open)| (open.block, streams[place]))
 }
 
-fn placement_order(placement: config::Placement, layout: &Layout) -> Vec<DieId> {
+fn placement_order(placement: Order, layout: &Layout) -> Vec<DieId> {
     let (channels, per_channel) = (layout.channels, layout.dies_per_channel);
     match placement {
-        config::Placement::ChannelFirst | config::Placement::Address => (0..per_channel)
+        Order::ChannelFirst | Order::Address => (0..per_channel)
             .flat_map(|way| (0..channels).map(move |channel| DieId(channel * per_channel + way)))
             .collect(),
-        config::Placement::WayFirst | config::Placement::Random => (0..layout.dies).map(DieId).collect(),
+        Order::WayFirst | Order::Random => (0..layout.dies).map(DieId).collect(),
     }
 }
