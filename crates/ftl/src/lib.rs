@@ -17,6 +17,7 @@ mod mapping_table;
 mod mount;
 mod nameless;
 mod nameless_machine;
+mod outdated;
 mod pace;
 mod page_map;
 mod policy;

@@ -1,6 +1,6 @@
 //! What a mount needs of the media, and what it reports.
 
-use pellucid_flash::{BlockId, Lpn, Ppa};
+use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 
 /// Media access that a mount needs; the caller of translation implements it.
 pub trait MountSource {
@@ -16,6 +16,10 @@ pub trait MountSource {
     fn erases(&self, block: BlockId) -> u32;
     /// Returns whether the block is retired.
     fn is_bad(&self, block: BlockId) -> bool;
+    /// All blocks that are retired.
+    fn bad_blocks(&self, layout: &Layout) -> Vec<BlockId> {
+        (0..layout.blocks).map(BlockId).filter(|&block| self.is_bad(block)).collect()
+    }
     /// All bytes of a unit that holds a translation page; `None` if unreadable.
     fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>>;
 }

@@ -21,7 +21,7 @@
 //! | [`DemandMap`](demand_map::DemandMap) | table entries in memory, pages read for them | an entry that is not updated is the same on the media and here |
 //! | [`Handles`] | reclaim unit of each placement handle, events | `written < unit` |
 //! | [`SlcCache`](slc::SlcCache) | whether host data go to the SLC cache | its blocks are open for [`Stream::Cached`] alone |
-//! | [`OutdatedCopies`](outdated::OutdatedCopies) | copies that became invalid and were not taken | none, unless the caller takes them |
+//! | [`OutdatedCopies`](crate::outdated) | copies that became invalid and were not taken | none, unless the caller takes them |
 //! | [`Temperature`](crate::temperature) | how often pages are written | - |
 //! | [`Cache`](cache::Cache) | what a solid-state cache remembers beside its table; with [`Lists`](lists::Lists) | a clean copy is no valid unit, a dirty one is |
 //!
@@ -41,7 +41,6 @@ mod full;
 mod journal;
 mod lists;
 mod mount;
-mod outdated;
 mod place;
 mod programs;
 mod reclaim_units;

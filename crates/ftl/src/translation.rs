@@ -325,7 +325,10 @@ impl Translation {
     /// Location of `lpn`, for an access of the host: it counts as a use of its entry.
     #[inline]
     pub fn lookup(&mut self, lpn: Lpn) -> Located {
-        each!(self, it => it.lookup(lpn))
+        match self {
+            Translation::PageMap(it) => it.lookup(lpn),
+            Translation::LogBlock(it) => it.peek(lpn),
+        }
     }
 
     /// Looks up `lpn` for any purpose but a host access; never returns [`Located::NeedsMap`].
@@ -351,7 +354,10 @@ impl Translation {
     /// stream.
     #[inline]
     pub fn stream(&mut self, lpn: Lpn, handle: u16) -> Stream {
-        each!(self, it => it.stream(lpn, handle))
+        match self {
+            Translation::PageMap(it) => it.stream(lpn, handle),
+            Translation::LogBlock(it) => it.stream(lpn),
+        }
     }
 
     /// Plans the program of `lpns`, at most a superpage's worth ([`Lpn::NONE`]: a unit that is no longer needed), when their data are
@@ -372,7 +378,11 @@ impl Translation {
     /// [`Translation::next_map_job`].
     #[inline]
     pub fn checkpoint(&mut self) -> bool {
-        each!(self, it => it.checkpoint())
+        match self {
+            Translation::PageMap(it) => it.checkpoint(),
+            // Nothing is written to shorten a mount, which reads all spare areas.
+            Translation::LogBlock(_) => false,
+        }
     }
 
     /// Discards a page.
@@ -383,14 +393,7 @@ impl Translation {
     /// Reports that a flash operation has ended, well or not.
     #[inline]
     pub fn ended(&mut self, operation: Operation, ok: bool) {
-        match self {
-            Translation::PageMap(it) => it.ended(operation, ok),
-            Translation::LogBlock(it) => match operation {
-                Operation::Program(id) => it.program_ended(id, ok),
-                Operation::Erase(block) => it.erase_ended(block, ok),
-                Operation::Read(page) => it.map_page_read(page, ok),
-            },
-        }
+        each!(self, it => it.ended(operation, ok));
     }
 
     /// Takes the copies that became unneeded since the last call; none, unless [`Caller::takes_outdated`].
@@ -408,13 +411,7 @@ impl Translation {
     /// Prefetches state that will be accessed soon. It changes nothing but the simulator's own speed.
     #[inline]
     pub fn prefetch(&self, soon: Soon) {
-        match self {
-            Translation::PageMap(it) => it.prefetch(soon),
-            Translation::LogBlock(it) => match soon {
-                Soon::Lookup(lpn) => it.prefetch(lpn),
-                Soon::End(id) => it.program_started(id),
-            },
-        }
+        each!(self, it => it.prefetch(soon));
     }
 }
 
@@ -439,7 +436,10 @@ impl Translation {
     /// The next GC copies of `die`. Callers limit how many are in flight.
     #[inline]
     pub fn next_gc(&mut self, die: DieId, load: Load) -> Option<GcJob<'_>> {
-        each!(self, it => it.next_gc(die, load))
+        match self {
+            Translation::PageMap(it) => it.next_gc(die, load),
+            Translation::LogBlock(it) => it.next_gc(die),
+        }
     }
 
     /// Returns whether the copy at `from`, whose spare area names this page, is still needed.
@@ -451,13 +451,20 @@ impl Translation {
     /// Reports that the read of a unit of a [`GcJob`] has ended, and returns the unit's fate. `named`: logical page in its spare area.
     #[inline]
     pub fn arrived(&mut self, moved: &Move, named: Option<Lpn>, arrival: Arrival) -> Arrived {
-        each!(self, it => it.arrived(moved, named, arrival))
+        match self {
+            Translation::PageMap(it) => it.arrived(moved, named, arrival),
+            Translation::LogBlock(it) => it.arrived(moved, arrival),
+        }
     }
 
     /// Returns whether no further [`Move`] of `die` comes by itself, so that partial superpages of GC copies should not wait.
     #[inline]
     pub fn gc_rests(&self, die: DieId) -> bool {
-        each!(self, it => it.gc_rests(die))
+        match self {
+            Translation::PageMap(it) => it.gc_rests(die),
+            // Nothing moves unit by unit.
+            Translation::LogBlock(_) => true,
+        }
     }
 
     /// Returns whether [`Translation::reap`] may have something to do.
@@ -591,14 +598,7 @@ impl Translation {
 
     /// Reports failing flash. `false`: that was known, or there is nothing to do.
     pub fn damage(&mut self, damage: Damage) -> bool {
-        match self {
-            Translation::PageMap(it) => it.damage(damage),
-            Translation::LogBlock(it) => match damage {
-                Damage::Dead(die) => it.kill_die(die),
-                Damage::Unreadable(block) => it.retire_block(block),
-                Damage::Weak(block) => it.refresh_block(block),
-            },
-        }
+        each!(self, it => it.damage(damage))
     }
 
     /// The placement handles.
@@ -614,32 +614,32 @@ impl Translation {
 
     /// The placement handle in whose blocks `lpn` lies; 0 if in none.
     pub fn owner(&self, lpn: Lpn) -> u16 {
-        each!(self, it => it.owner(lpn))
+        match self {
+            Translation::PageMap(it) => it.owner(lpn),
+            Translation::LogBlock(_) => 0,
+        }
     }
 
     /// RUH update: lets `handle` refer to a new reclaim unit.
     pub fn next_unit(&mut self, handle: u16) {
-        each!(self, it => it.next_unit(handle));
+        match self {
+            Translation::PageMap(it) => it.next_unit(handle),
+            // Handle 0 has no reclaim unit of its own.
+            Translation::LogBlock(_) => {}
+        }
     }
 
     /// Sets whether host data bypass the SLC cache from now on.
     pub fn pass_cache(&mut self, past: bool) {
-        each!(self, it => it.pass_cache(past));
+        match self {
+            Translation::PageMap(it) => it.pass_cache(past),
+            Translation::LogBlock(_) => {}
+        }
     }
 
     /// Figures for reports and hosts.
     pub fn view(&self) -> View {
-        match self {
-            Translation::PageMap(it) => it.view(),
-            Translation::LogBlock(it) => View {
-                user_units: it.user_units(),
-                worn_out: it.worn_out(),
-                counters: it.counters(),
-                cache: it.cache_use(),
-                memory_bytes: it.memory_bytes(),
-                map_bytes: it.map_memory_bytes(),
-            },
-        }
+        each!(self, it => it.view())
     }
 
     /// Erased blocks that are waiting. Called for every interval of a time series, unlike the rest of [`Translation::view`].

@@ -3,7 +3,6 @@
 use super::cache::Cache;
 use super::demand_map::DemandMap;
 use super::lists::Lists;
-use super::outdated::OutdatedCopies;
 use super::place::{Ground, Placement, Space};
 use super::programs::Programs;
 use super::slc::SlcCache;
@@ -11,6 +10,7 @@ use crate::block_manager::BlockManager;
 use crate::gc::{Gc, Parts};
 use crate::handles::Handles;
 use crate::mapping_table::MappingTable;
+use crate::outdated::OutdatedCopies;
 use crate::setup_error::SetupError;
 use crate::spare::entries_per_page;
 use crate::sparse::SparseTable;

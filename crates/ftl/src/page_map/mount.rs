@@ -53,11 +53,6 @@ struct Mount<'a, S> {
     found: Vec<Found>,
 }
 
-/// Blocks of the media that are retired.
-pub(super) fn bad_blocks(layout: &pellucid_flash::Layout, source: &impl MountSource) -> Vec<BlockId> {
-    (0..layout.blocks).map(BlockId).filter(|&block| source.is_bad(block)).collect()
-}
-
 /// Rebuilds the state of `core`, which was made without the bad blocks, from the media; `keep`: what they hold is kept.
 pub(super) fn rebuild(core: &mut Core, source: &impl MountSource, keep: bool) -> MountReport {
     let layout = core.shape.layout.clone();

@@ -98,7 +98,7 @@ impl PageMap {
             Start::Mount(source) => (source, false),
             Start::Restore(source) => (source, true),
         };
-        let mut core = Core::new(config, layout, &mount::bad_blocks(layout, source))?;
+        let mut core = Core::new(config, layout, &source.bad_blocks(layout))?;
         let keep = saved || !core.shape.is_volatile();
         let report = mount::rebuild(&mut core, source, keep);
         if keep && !saved {

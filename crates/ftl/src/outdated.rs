@@ -5,7 +5,7 @@ use pellucid_flash::Ppa;
 
 /// Copies that became invalid and were not taken. Invariant: none, unless the caller takes them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OutdatedCopies {
+pub(crate) struct OutdatedCopies {
     copies: Vec<(Ppa, Outdated)>,
     taken: bool,
 }
