@@ -1,4 +1,4 @@
-//! What a mount needs of the media, and what it reports.
+//! Needs of a mount on the media, and its report.
 
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 

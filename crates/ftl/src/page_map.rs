@@ -14,7 +14,7 @@
 //! | [`Shape`](core::Shape) | description, numbering of logical pages | never changes |
 //! | [`MappingTable`](crate::mapping_table) | where each page lies, which copies are valid | a unit is valid if a page's entry names it, or if it stands in for one that is being programmed |
 //! | [`BlockManager`](crate::block_manager) | free, open, closed, retired; wear; valid counts | `valid` is the number of its valid units |
-//! | [`Gc`](crate::gc) | victims, upkeep, pacing, and their counters | a block is erased once it holds no valid copy |
+//! | [`Gc`](crate::gc) | what is read of victims, emptied blocks, counters; with [`Victims`](crate::victims) and [`Upkeep`](crate::upkeep) | a block is erased once it holds no valid copy |
 //! | [`Programs`](programs::Programs) | number of the next program, programs that have not ended | numbers rise; following old copies leads to one on the media, or to none |
 //! | [`Placement`](place::Placement) | order of dies, whose turn it is, which are full | a die that is recorded as full has no space for host data |
 //! | [`TranslationPages`](crate::translation_pages) | their trims and watermarks, those on their way | two versions of a page are never in flight together |
@@ -23,7 +23,7 @@
 //! | [`SlcCache`](slc::SlcCache) | whether host data go to the SLC cache | its blocks are open for [`Stream::Cached`] alone |
 //! | [`OutdatedCopies`](crate::outdated) | copies that became invalid and were not taken | none, unless the caller takes them |
 //! | [`Temperature`](crate::temperature) | how often pages are written | - |
-//! | [`Cache`](cache::Cache) | what a solid-state cache remembers beside its table; with [`Lists`](lists::Lists) | a clean copy is no valid unit, a dirty one is |
+//! | [`Cache`](cache::Cache) | state of a solid-state cache beside its table; with [`Lists`](lists::Lists) | a clean copy is no valid unit, a dirty one is |
 //!
 //! Each object alone writes its fields; those of the shape are constants, which all may read. The objects make the [`Core`]. Paths are
 //! functions without state, a module for each: programs (`write`), copies (`copies`), GC (`collect`), translation pages (`journal`), damage

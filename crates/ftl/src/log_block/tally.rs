@@ -1,4 +1,4 @@
-//! What log-block translation counts, and what its caller has to hear.
+//! Counts of log-block translation, and news for its caller.
 
 use super::merge::MergeKind;
 use crate::FtlCounters;

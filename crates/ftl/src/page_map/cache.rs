@@ -38,7 +38,7 @@ pub struct Cached {
     pub table_bytes: u64,
 }
 
-/// What a cache remembers beside its table.
+/// State of a cache beside its table.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     /// Dirty pages whose writes were admitted and have not brought their data.

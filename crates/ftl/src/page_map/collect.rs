@@ -34,7 +34,7 @@ pub(super) fn reap(core: &mut Core, die: DieId) {
 /// Blocks of a dead die come out of [`next_erase`] once they hold nothing valid.
 pub(super) fn empty_dead(core: &mut Core, die: DieId) {
     let blocks = &core.blocks;
-    for block in core.gc.take_retiring(die, |block| blocks.is_settled(block)) {
+    for block in core.gc.upkeep_mut(die).take_retiring(|block| blocks.is_settled(block)) {
         core.blocks.choose(block);
         if core.blocks.valid(block) == 0 {
             core.gc.note_emptied(block);

@@ -33,6 +33,9 @@ pub(super) struct Shape {
     pub entries: u32,
     /// Most host pages that the media hold: all, or those of a cache.
     pub held: u32,
+    /// Superpages of data in a block: all, less the list of a cache's block; `slc_superpages`: in one of the SLC cache.
+    data_superpages: u32,
+    slc_superpages: u32,
 }
 
 impl Shape {
@@ -62,6 +65,8 @@ impl Shape {
             map_pages: map_pages as u32,
             entries,
             held: wanted as u32,
+            data_superpages: layout.superpages_per_block - config.list_superpages(),
+            slc_superpages: layout.superpages_per_block / config.slc_cache.map_or(1, |slc| slc.bits),
         })
     }
 
@@ -104,11 +109,17 @@ impl Shape {
     /// Superpages that a block takes, of the SLC cache or not, for translation pages or not.
     #[inline]
     pub fn superpages_of_kind(&self, cached: bool, meta: bool) -> u32 {
-        match self.config.slc_cache {
-            Some(cache) if cached => self.layout.superpages_per_block / cache.bits,
-            None if !meta => self.layout.superpages_per_block - self.config.list_superpages(),
-            _ => self.layout.superpages_per_block,
+        match (cached, meta) {
+            (true, _) => self.slc_superpages,
+            (false, true) => self.layout.superpages_per_block,
+            (false, false) => self.data_superpages,
         }
+    }
+
+    /// Returns whether a block of data ends with a list of its pages.
+    #[inline]
+    pub fn has_lists(&self) -> bool {
+        self.data_superpages < self.layout.superpages_per_block
     }
 
     /// Returns whether `good` blocks on `live` dies leave too little space for what the media have to hold.
@@ -205,7 +216,7 @@ impl Core {
         }
     }
 
-    /// What dies have space for.
+    /// Space of the dies.
     #[inline]
     pub fn space(&self) -> Space<'_> {
         Space::new(&self.shape, &self.blocks, &self.gc)

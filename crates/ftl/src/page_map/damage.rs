@@ -37,7 +37,7 @@ pub(super) fn refresh_block(core: &mut Core, block: BlockId) -> bool {
     let closed = core.blocks.state(block) == BlockState::Closed;
     closed
         && !core.blocks.failed(block)
-        && core.gc.queue_refresh(core.shape.layout.die_of_block(block), block)
+        && core.gc.upkeep_mut(core.shape.layout.die_of_block(block)).refresh(block)
 }
 
 /// Marks `die` as dead: its programs and erases will fail, and its data cannot be read. Programs that are planned there end as failed

@@ -17,7 +17,7 @@ use crate::translation::Stream;
 use crate::{DieCandidate, FtlConfig, Isolation, Placement as Order, PlacementPolicy, Separation};
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa, Rng};
 
-/// What placement works on.
+/// Parts that placement works on.
 #[derive(Debug)]
 pub(super) struct Ground<'a> {
     pub shape: &'a Shape,
@@ -105,7 +105,7 @@ impl Placement {
     /// Die and stream for translation pages that GC waits for: they leave each die its reserve, if they can.
     pub fn choose_for_map(&mut self, ground: &mut Ground<'_>) -> Option<(DieId, Stream)> {
         let unclaimed = |space: Space<'_>, die: DieId| {
-            let claimed = space.gc.outgoing(die).len() as u32;
+            let claimed = space.gc.victims().of(die).len() as u32;
             space.of(die, Stream::MetaMoved).filter(|_| space.blocks.free_count(die) > claimed)
         };
         self.choose(ground, |space, die| space.of(die, Stream::Meta))
@@ -235,7 +235,7 @@ impl FtlConfig {
     }
 }
 
-/// What dies have space for: a view of blocks and GC.
+/// Space of the dies: a view of blocks and GC.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space<'a> {
     shape: &'a Shape,
@@ -304,7 +304,7 @@ impl<'a> Space<'a> {
     #[inline]
     fn takes(self, die: DieId, (shared, open): (Stream, bool), free: u32) -> bool {
         let of_map = shared == Stream::Meta;
-        if !of_map && self.gc.outpaced(&self.blocks, die, shared) {
+        if !of_map && self.gc.outpaced(self.blocks, die, shared) {
             return false;
         }
         let mixed = self.shape.config.separation == Separation::Off
@@ -322,7 +322,7 @@ impl<'a> Space<'a> {
     /// others have one too. The blocks are needed only where erases may wait for translation pages.
     fn has_blocks_to_spare(self) -> bool {
         let waits = !self.shape.is_volatile();
-        let coming = if waits { 0 } else { self.gc.all_coming_back() };
+        let coming = if waits { 0 } else { self.gc.victims().all_coming_back() };
         self.blocks.free_total() + coming > self.blocks.live_dies() + self.shape.config.common_blocks()
     }
 
@@ -361,7 +361,7 @@ impl<'a> Space<'a> {
 pub(super) fn take_superpage(core: &mut Core, die: DieId, stream: Stream, shared: Stream) -> (Ppa, BlockId) {
     let (cache, meta) = (shared == Stream::Cached, shared == Stream::Meta);
     let superpages = core.shape.superpages_of_kind(cache, meta);
-    let listed = !meta && core.shape.config.list_superpages() > 0;
+    let listed = !meta && core.shape.has_lists();
     let taken = core.blocks.take_superpage(die, shared.place(), (superpages, listed), || BlockKind {
         cache,
         most_worn: stream == Stream::Worn,

@@ -180,7 +180,7 @@ impl PageMap {
     pub fn check(&self) {
         let core = &self.core;
         core.blocks.check();
-        core.gc.check();
+        core.gc.victims().check();
         reclaim_units::check(core);
         core.placement.check(core.space());
         slc::check(core);

@@ -166,6 +166,6 @@ fn undo(core: &mut Core, lpn: Lpn, failed: Ppa, old: Ppa) {
 /// Closes a block early: it takes no more data, and is emptied and retired.
 pub(super) fn fail_block(core: &mut Core, block: BlockId) {
     core.blocks.close_failed(block, core.programs.sequence());
-    core.gc.retire(block);
+    core.gc.upkeep_mut(core.shape.layout.die_of_block(block)).retire(block);
     core.gc.went_on(&mut core.blocks, block);
 }
