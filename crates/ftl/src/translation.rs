@@ -67,7 +67,7 @@ pub enum Stream {
     Merge(CopyId),
 }
 
-/// Name of a planned program until `program_ended`.
+/// Name of a planned program until it has [`ended`](Translation::ended).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramId(pub u32);
 

@@ -19,7 +19,7 @@
 //! victim.
 //!
 //! ```text
-//!  checkpoint, flush_to, next_erase, arrived ─► wanted ── next_map_job ─► MapJob::Program ─► metadata ─► program_ended
+//!  checkpoint, flush_to, next_erase, arrived ─► wanted ── next_map_job ─► MapJob::Program ─► metadata ─► ended
 //! ```
 
 use crate::Durability;

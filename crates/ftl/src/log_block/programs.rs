@@ -1,8 +1,8 @@
 //! Programs from plan to end: until then the mapping table names a copy that the media do not hold yet.
 //!
 //! ```text
-//!  append ─► table: new copy ─► program_ended ─┬─ ok ─────► references of the old copies end
-//!            old copy stays referenced         └─ failed ─► table: old copy (or the successor has it to replace)
+//!  append ─► table: new copy ─► ended ─┬─ ok ─────► references of the old copies end
+//!            old copy stays referenced └─ failed ─► table: old copy (or the successor has it to replace)
 //! ```
 //! Copies of merges and metadata are in the same table of programs under way, but replace nothing before their merge commits, or their
 //! program ends.

@@ -4,7 +4,7 @@
 //! units leave the table (silent eviction).
 //!
 //! ```text
-//!  admit ─► (evicts a clean page of a full region) ─► pinned ─► stored: clean or dirty ─► place ─► program_ended ─► unpin
+//!  admit ─► (evicts a clean page of a full region) ─► pinned ─► stored: clean or dirty ─► place ─► ended ─► unpin
 //!  emptied block ─► Reclaim::Evict ─► evicted: its clean pages are absent ─► translation pages that do not know? ─► Reclaim::Erase
 //! ```
 //! Old versions cannot come back: a translation page reflects every program below its watermark. A mount takes nothing older than that

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  lookup ─┬─ cached, or its update is known, or its page is in the controller, or was never written ─► Located
-//!          └─ else ─► NeedsMap(page), MapJob::Read ─► map_page_read ─► lookup again
+//!          └─ else ─► NeedsMap(page), MapJob::Read ─► page_read ─► lookup again
 //!  program ended, trim ─► dirty or pending ─► due: eviction, end of a victim ─► MapJob::Read, merge, MapJob::Program
 //! ```
 //! The controller holds a page from the end of its read until look-ups have been repeated, and pages on their way to the media. When the

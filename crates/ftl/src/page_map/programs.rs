@@ -1,8 +1,8 @@
 //! Programs from plan to end: until then the map points to a copy that the media do not hold yet.
 //!
 //! ```text
-//!  place ─► map: new copy ─► program_ended ─┬─ ok ─────► old copies invalid
-//!           old copy stays valid            └─ failed ─► map: old copy (or the newer copy replaces it)
+//!  place ─► map: new copy ─► ended ─┬─ ok ─────► old copies invalid
+//!           old copy stays valid    └─ failed ─► map: old copy (or the newer copy replaces it)
 //! ```
 //! Invariants: numbers of programs rise; following `old` from an unfinished copy leads to one that is on the media, or to none. The paths
 //! (`write.rs`) keep the third: a copy is invalidated, and its block erased, only when its successor's program has ended well.
