@@ -445,6 +445,11 @@ impl BlockManager {
         self.layout.blocks - self.bad - lost as u32
     }
 
+    /// Panics where states, lists and counts disagree. Cost: all blocks.
+    pub fn check(&self) {
+        check::check(self);
+    }
+
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> u64 {
         (self.hot.len() * size_of::<Hot>() + self.cold.len() * size_of::<Cold>() + self.buckets.len() * 4)

@@ -1,6 +1,36 @@
-//! Counters of translation added and subtracted: over namespaces, and over a time.
+//! Counters of translation; added and subtracted: over namespaces, and over a time.
 
-use crate::{FtlCounters, MapCounters, MergeCounters};
+use crate::{MapCounters, MergeCounters, MergeKind};
+use pellucid_flash::{Cause, Pauses};
+
+/// Counters of translation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FtlCounters {
+    /// Victims chosen, by cause.
+    pub victims: [u64; Cause::COUNT],
+    /// Valid units in all victims when they were chosen.
+    pub victim_valid_units: u64,
+    /// Units that GC copied elsewhere; of a cache, dirty ones.
+    pub copied_units: u64,
+    /// Clean units of a cache that were dropped to make space.
+    pub evicted_units: u64,
+    /// Blocks retired after the factory.
+    pub grown_bad: u64,
+    /// Victims that were chosen by their few valid units, against the policy: the die had lost its GC reserve.
+    pub emergency_victims: u64,
+    /// Blocks that were refreshed (data rewritten before they became unreadable) and erased.
+    pub refreshed: u64,
+    /// Host units that went to the SLC cache, if there is one; `direct_units`: those that bypassed it.
+    pub cached_units: u64,
+    /// See `cached_units`.
+    pub direct_units: u64,
+    /// Merges of log-block translation, by kind.
+    pub merges: [MergeCounters; MergeKind::COUNT],
+    /// The cached mapping table, where there is one.
+    pub map: MapCounters,
+    /// Victims that have ended, folds of the SLC cache not among them, by the time from their choice to their end.
+    pub pauses: Pauses,
+}
 
 impl FtlCounters {
     /// Counts since `before`.

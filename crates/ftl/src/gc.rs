@@ -4,8 +4,9 @@
 //! the last copy has ended, the block can be erased. A block with an unreadable unit stays where it is (its readable data leave; reads of
 //! the rest keep failing honestly) and is retired once the host has overwritten the lost data.
 //!
-//! [`Gc`] holds the victims and decides; each call gets the mapping table, the block manager and other state that it needs.
-//! `page_map/collect.rs` applies its decisions to the rest of the map.
+//! [`Gc`] owns what is read of victims, and decides; each call gets the mapping table, the block manager and other state that it needs.
+//! Victims under way are [`Victims`], blocks that are emptied though that frees no space are [`Upkeep`]; `victim.rs` chooses, `pace.rs` keeps
+//! the host from outrunning GC, and `page_map/collect.rs` applies the decisions to the rest of the map.
 //!
 //! ```text
 //!  wants_gc ─► victim (victim.rs) ─► Move, unit by unit ─► arrived ─┬─ Keep ─► is_current ─► place (of its stream)
@@ -20,32 +21,45 @@ use crate::mapping_table::MappingTable;
 use crate::policy::Forked;
 use crate::translation::{Load, Move, Reclaim, Stream};
 use crate::translation_pages::TranslationPages;
-use crate::{FtlConfig, FtlCounters, Isolation, VictimPolicy};
+use crate::upkeep::Upkeep;
+use crate::victim;
+use crate::victims::{Outgoing, Victims};
+use crate::{FtlConfig, Isolation, VictimPolicy};
 use pellucid_flash::{BlockId, Cause, DieId, Divisor, Layout, Pauses, Ppa, Rng, SimTime};
 
 /// Garbage collection of a page map.
 #[derive(Clone, Debug)]
 pub(crate) struct Gc {
-    pub(crate) config: FtlConfig,
-    pub(crate) layout: Layout,
+    config: FtlConfig,
+    layout: Layout,
     dies: Vec<DieGc>,
-    /// Victims of all dies that will come back as free blocks.
-    coming: u32,
+    victims: Victims,
     /// Victims and cached blocks that hold nothing valid.
     emptied: Vec<BlockId>,
     /// Units per sense, and the units that move next.
     sense: Divisor,
     moves: Vec<Move>,
     /// The policy from outside that chooses victims, or what a cache gives up.
-    pub(crate) outside: Option<Forked<dyn VictimPolicy>>,
+    outside: Option<Forked<dyn VictimPolicy>>,
     /// Blocks of each die that host data leave free beside the one for GC, because power was cut.
-    pub cut_reserve: u32,
+    cut_reserve: u32,
     /// GC has made space for host data that were turned away.
-    pub(crate) released: bool,
+    released: bool,
     /// The caller's time.
-    pub(crate) now: SimTime,
-    /// Victims that have ended, by the time from their choice to their end.
-    pauses: Pauses,
+    now: SimTime,
+    counters: GcCounters,
+}
+
+/// Counters of GC; see [`FtlCounters`](crate::FtlCounters).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GcCounters {
+    pub victims: [u64; Cause::COUNT],
+    pub victim_valid_units: u64,
+    pub copied_units: u64,
+    pub grown_bad: u64,
+    pub emergency_victims: u64,
+    pub refreshed: u64,
+    pub pauses: Pauses,
 }
 
 /// Parts of a map that GC works on.
@@ -55,7 +69,6 @@ pub(crate) struct Parts<'a> {
     pub blocks: &'a mut BlockManager,
     pub pages: &'a mut TranslationPages,
     pub handles: &'a mut Handles,
-    pub counters: &'a mut FtlCounters,
     pub rng: &'a mut Rng,
     /// Number of the next program.
     pub sequence: u64,
@@ -65,50 +78,13 @@ pub(crate) struct Parts<'a> {
 #[derive(Clone, Debug, Default)]
 struct DieGc {
     current: Option<Current>,
-    /// Victims whose data are being moved, or that wait for their erase.
-    outgoing: Vec<Outgoing>,
-    /// Number of these that will come back as free blocks.
-    coming: u32,
     /// The policy's choice, while it waits for space.
     candidate: Option<BlockId>,
     /// Host data were turned away until GC has gone on.
     waited_for: bool,
-    /// Blocks with a failed program, to be emptied and retired.
-    retiring: Vec<BlockId>,
-    /// Closed blocks that are to be written anew elsewhere.
-    refreshing: Vec<BlockId>,
-    /// Victims of a refresh that are not erased yet.
-    refreshed: Vec<BlockId>,
     /// Victims that have been read to their end and hold a valid unit again.
     again: Vec<BlockId>,
-    /// Wear levelling is due.
-    level: bool,
-    /// Victims of wear levelling that are not erased yet.
-    leveling: Vec<BlockId>,
-    /// The last victim that held data was taken for upkeep: wear levelling or a refresh.
-    was_upkeep: bool,
-}
-
-/// A victim under way.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Outgoing {
-    pub block: BlockId,
-    /// Valid units when it was chosen.
-    pub valid: u32,
-    /// Valid units whose programs elsewhere are planned, or that cannot be copied.
-    pub planned: u32,
-    /// The stream whose open block takes them.
-    pub stream: Stream,
-    /// The victim will come back as a free block.
-    pub back: bool,
-    /// When it was chosen; `None`: its end is no pause of GC.
-    pub since: Option<SimTime>,
-}
-
-impl Outgoing {
-    pub fn new(block: BlockId, valid: u32, stream: Stream, back: bool) -> Outgoing {
-        Outgoing { block, valid, planned: 0, stream, back, since: None }
-    }
+    upkeep: Upkeep,
 }
 
 /// The victim that is being read.
@@ -125,7 +101,7 @@ impl Gc {
             config: config.clone(),
             layout: layout.clone(),
             dies: vec![DieGc::default(); layout.dies as usize],
-            coming: 0,
+            victims: Victims::new(layout.dies),
             emptied: Vec::new(),
             sense: Divisor::new(1),
             moves: Vec::new(),
@@ -136,18 +112,62 @@ impl Gc {
             cut_reserve: 0,
             released: false,
             now: SimTime::ZERO,
-            pauses: Pauses::default(),
+            counters: GcCounters::default(),
         }
     }
 
-    /// Pauses of GC so far.
-    pub fn pauses(&self) -> &Pauses {
-        &self.pauses
+    /// Counters so far.
+    pub fn counters(&self) -> &GcCounters {
+        &self.counters
     }
 
-    /// Sets the pauses: to none, or to those from before a power cut.
-    pub fn set_pauses(&mut self, pauses: Pauses) {
-        self.pauses = pauses;
+    /// Sets the counters: to zero, or to those from before a power cut.
+    pub fn set_counters(&mut self, counters: GcCounters) {
+        self.counters = counters;
+    }
+
+    /// Counts units that were copied elsewhere.
+    #[inline]
+    pub fn count_copied(&mut self, units: u32) {
+        self.counters.copied_units += u64::from(units);
+    }
+
+    /// Counts a block that has failed in use.
+    pub fn count_grown_bad(&mut self) {
+        self.counters.grown_bad += 1;
+    }
+
+    /// Counts a victim that was chosen against the policy.
+    pub(crate) fn count_emergency(&mut self) {
+        self.counters.emergency_victims += 1;
+    }
+
+    /// Sets the caller's time.
+    #[inline]
+    pub fn set_now(&mut self, now: SimTime) {
+        self.now = now;
+    }
+
+    /// Records that GC has made space for host data that were turned away.
+    pub(crate) fn release_host(&mut self) {
+        self.released = true;
+    }
+
+    /// Returns whether a die that had turned host data away may have gained space since the last call, though no block has come free.
+    #[inline]
+    pub fn take_released(&mut self) -> bool {
+        std::mem::take(&mut self.released)
+    }
+
+    /// Blocks of each die that host data leave free beside the one for GC, because power was cut.
+    #[inline]
+    pub fn cut_reserve(&self) -> u32 {
+        self.cut_reserve
+    }
+
+    /// Leaves one more block of each die free, after a power cut.
+    pub fn reserve_for_cut(&mut self) {
+        self.cut_reserve = 1;
     }
 
     /// Sets the units per sense: they move together.
@@ -190,43 +210,21 @@ impl Gc {
         }
     }
 
-    /// Queues `block` to be emptied and retired.
-    pub fn retire(&mut self, block: BlockId) {
-        let retiring = &mut self.dies[self.layout.die_of_block(block).0 as usize].retiring;
-        if !retiring.contains(&block) {
-            retiring.push(block);
-        }
-    }
-
-    /// The victims of `die` under way.
+    /// Upkeep of `die`.
     #[inline]
-    pub fn outgoing(&self, die: DieId) -> &[Outgoing] {
-        &self.die(die).outgoing
+    pub fn upkeep(&self, die: DieId) -> &Upkeep {
+        &self.die(die).upkeep
     }
 
-    /// Victims of `die` that will come back as free blocks.
+    /// Upkeep of `die`, to be changed.
+    pub fn upkeep_mut(&mut self, die: DieId) -> &mut Upkeep {
+        &mut self.die_mut(die).upkeep
+    }
+
+    /// Victims under way.
     #[inline]
-    pub fn coming_back(&self, die: DieId) -> u32 {
-        self.die(die).coming
-    }
-
-    /// Victims of all dies that will come back as free blocks.
-    #[inline]
-    pub fn all_coming_back(&self) -> u32 {
-        self.coming
-    }
-
-    /// Panics where the counts of victims that will come back are wrong.
-    pub fn check(&self) {
-        for (die, gc) in self.dies.iter().enumerate() {
-            let coming = gc.outgoing.iter().filter(|victim| victim.back).count();
-            assert_eq!(gc.coming as usize, coming, "victims of die {die} that will come back");
-        }
-        assert_eq!(
-            self.coming,
-            self.dies.iter().map(|gc| gc.coming).sum::<u32>(),
-            "victims that will come back"
-        );
+    pub fn victims(&self) -> &Victims {
+        &self.victims
     }
 
     /// Records that the program of a copy that replaces the one at `old` in a victim was planned, or has ended.
@@ -234,10 +232,7 @@ impl Gc {
     pub fn note_moving(&mut self, old: Ppa, planned: bool) {
         if old.is_some() {
             let block = self.layout.block_of(old);
-            let outgoing = &mut self.dies[self.layout.die_of_block(block).0 as usize].outgoing;
-            if let Some(victim) = outgoing.iter_mut().find(|victim| victim.block == block) {
-                victim.planned = if planned { victim.planned + 1 } else { victim.planned.saturating_sub(1) };
-            }
+            self.victims.note_moving(self.layout.die_of_block(block), block, planned);
         }
     }
 
@@ -250,23 +245,11 @@ impl Gc {
         self.die_mut(die).waited_for = waited_for;
     }
 
-    /// Blocks of `die` with a failed program.
-    #[inline]
-    pub fn retiring(&self, die: DieId) -> &[BlockId] {
-        &self.die(die).retiring
-    }
-
-    /// Returns whether wear levelling or a refresh waits for a victim of `die`.
-    pub fn upkeep_is_due(&self, die: DieId) -> bool {
-        let gc = self.die(die);
-        gc.level || !gc.refreshing.is_empty()
-    }
-
     /// Returns whether upkeep may take the next victim of `die`. It always may while blocks are free beyond `gc_low`, which they never
     /// are under a saturating load. Otherwise it takes every other victim, so that neither upkeep nor the host waits for the other to
     /// end.
     pub fn is_upkeeps_turn(&self, blocks: &BlockManager, die: DieId) -> bool {
-        !self.is_short(blocks, die) || !self.die(die).was_upkeep
+        !self.is_short(blocks, die) || !self.upkeep(die).was_last()
     }
 
     /// Returns whether `die` has no free blocks beyond those at which GC starts.
@@ -274,31 +257,20 @@ impl Gc {
         blocks.free_count(die) <= self.config.gc_low_blocks
     }
 
-    pub fn wants_levelling(&self, die: DieId) -> bool {
-        self.die(die).level
+    /// The description.
+    #[inline]
+    pub fn config(&self) -> &FtlConfig {
+        &self.config
     }
 
-    pub fn set_levelling(&mut self, die: DieId, due: bool) {
-        self.die_mut(die).level = due;
+    #[inline]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
-    /// The closed block of `die` to refresh next.
-    pub fn next_refresh(&self, die: DieId) -> Option<BlockId> {
-        self.die(die).refreshing.last().copied()
-    }
-
-    pub fn drop_refresh(&mut self, die: DieId, block: BlockId) {
-        remove(&mut self.die_mut(die).refreshing, block);
-    }
-
-    /// Queues a closed block of `die` for a refresh; `false`: it is queued already.
-    pub fn queue_refresh(&mut self, die: DieId, block: BlockId) -> bool {
-        let refreshing = &mut self.die_mut(die).refreshing;
-        let new = !refreshing.contains(&block);
-        if new {
-            refreshing.push(block);
-        }
-        new
+    /// The policy from outside that chooses victims.
+    pub fn outside(&mut self) -> Option<&mut Forked<dyn VictimPolicy>> {
+        self.outside.as_mut()
     }
 
     /// The policy's choice that waits until it fits.
@@ -306,17 +278,12 @@ impl Gc {
         &mut self.die_mut(die).candidate
     }
 
-    /// The blocks of `die` that are to be retired and are settled.
-    pub fn take_retiring(&mut self, die: DieId, is_settled: impl Fn(BlockId) -> bool) -> Vec<BlockId> {
-        self.die_mut(die).retiring.extract_if(.., |block| is_settled(*block)).collect()
-    }
-
     /// Stops GC in `die`: nothing more is moved out of it.
     pub fn stop(&mut self, die: DieId) {
         let gc = self.die_mut(die);
-        (gc.current, gc.candidate, gc.level) = (None, None, false);
+        (gc.current, gc.candidate) = (None, None);
         gc.again.clear();
-        gc.refreshing.clear();
+        gc.upkeep.stop();
     }
 }
 
@@ -324,16 +291,16 @@ impl Gc {
 impl Gc {
     /// Returns whether `die` should begin GC: in the foreground when few blocks are free, in the background until `gc_high_blocks` are.
     pub(crate) fn wants_space(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
-        let coming = blocks.free_count(die) + self.coming_back(die);
+        let coming = blocks.free_count(die) + self.victims.coming_back(die);
         let map = self.config.common_blocks();
         // Space that host data may not take must not keep them waiting.
         let short = blocks.free_total() <= blocks.live_dies() + map;
-        let failed = u32::from(!self.retiring(die).is_empty());
+        let failed = u32::from(!self.upkeep(die).retiring().is_empty());
         let low = 1 + failed + self.cut_reserve + if short { map } else { 0 };
         let wants = coming <= self.config.gc_low_blocks.max(low)
             || (load != Load::Busy && coming < self.config.gc_high_blocks)
             // If most dies hold static data, dies with free blocks must reclaim space for all.
-            || (short && self.all_coming_back() == 0);
+            || (short && self.victims.all_coming_back() == 0);
         wants && !self.waits_for_victims(blocks, die)
     }
 
@@ -341,9 +308,9 @@ impl Gc {
     /// it is erased a translation page may have to be written: without a block for that page, no erase could free one.
     fn waits_for_victims(&self, blocks: &BlockManager, die: DieId) -> bool {
         let free = blocks.free_total();
-        self.coming_back(die) > 0
+        self.victims.coming_back(die) > 0
             && free <= blocks.live_dies() + self.config.common_blocks()
-            && free <= self.all_coming_back()
+            && free <= self.victims.all_coming_back()
             && self.map_needs_block(blocks)
     }
 
@@ -362,8 +329,8 @@ impl Gc {
         }
         gc.current.is_some()
             || !gc.again.is_empty()
-            || !gc.retiring.is_empty()
-            || (self.upkeep_is_due(die) && self.is_upkeeps_turn(blocks, die))
+            || !gc.upkeep.retiring().is_empty()
+            || (gc.upkeep.is_due() && self.is_upkeeps_turn(blocks, die))
             || self.wants_folding(blocks, die, load)
             || self.wants_space(blocks, die, load)
     }
@@ -396,8 +363,13 @@ impl Gc {
     }
 
     /// Moves that [`Gc::next_moves`] found.
-    pub fn moves(&mut self) -> &mut [Move] {
-        &mut self.moves
+    pub fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
+    /// Lets the die move them by copyback.
+    pub fn move_inside(&mut self) {
+        self.moves.iter_mut().for_each(|moved| moved.inside = true);
     }
 
     /// The victim of `die` that is being read.
@@ -409,7 +381,7 @@ impl Gc {
             }
         }
         if self.die(die).current.is_none() {
-            let (victim, cause) = self.choose_victim(parts, die, load)?;
+            let (victim, cause) = victim::choose(self, parts, die, load)?;
             self.start(parts, die, victim, cause);
         }
         self.die(die).current
@@ -435,7 +407,9 @@ impl Gc {
             self.die_mut(die).current = Some(Current { victim, cursor, cause });
             next = parts.table.next_valid(Ppa(from.0 + 1)..end);
         }
-        parts.pages.reading += if of_map { self.moves.len() as u32 } else { 0 };
+        if of_map {
+            parts.pages.begin_reading(self.moves.len() as u32);
+        }
     }
 
     /// Stream to which data of `block` are moved.
@@ -466,13 +440,52 @@ impl Gc {
     }
 }
 
+/// Folding of the SLC cache.
+impl Gc {
+    /// Returns whether `die` should empty a block of its SLC cache: an empty one always, another one while the drive folds.
+    #[inline]
+    pub(crate) fn wants_folding(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
+        self.config.slc_cache.is_some() && {
+            let (cached, empty) = blocks.cached(die);
+            empty > 0
+                || (load == Load::Rested
+                    && cached > 0
+                    && blocks.free_count(die) > self.config.gc_low_blocks.max(1 + self.cut_reserve))
+        }
+    }
+
+    /// A full block of the SLC cache of `die` that holds nothing valid.
+    #[inline]
+    pub(crate) fn empty_cached(&self, blocks: &BlockManager, die: DieId) -> Option<BlockId> {
+        (blocks.cached(die).1 > 0).then(|| blocks.next_cached(die))?
+    }
+
+    /// The block of the SLC cache of `die` that is folded next, while the drive folds.
+    pub(crate) fn next_fold(&self, blocks: &BlockManager, die: DieId, load: Load) -> Option<BlockId> {
+        if load == Load::Rested { blocks.next_cached(die) } else { None }
+    }
+}
+
 /// Victims from choice to erase.
 impl Gc {
+    /// Free blocks of `die` that are reserved for GC: host data and translation pages must leave them.
+    #[inline]
+    pub(crate) fn reserve(&self, die: DieId) -> u32 {
+        let failed = u32::from(!self.upkeep(die).retiring().is_empty());
+        (1 + failed).max(self.victims.of(die).len() as u32)
+    }
+
+    /// Superpages that a block of `stream` takes.
+    pub(crate) fn superpages_of(&self, stream: Stream) -> u32 {
+        let lists = if stream == Stream::Meta { 0 } else { self.config.list_superpages() };
+        self.layout.superpages_per_block - lists
+    }
+
     fn start(&mut self, parts: &mut Parts<'_>, die: DieId, victim: BlockId, cause: Cause) {
         let valid = parts.blocks.valid(victim);
-        parts.counters.victims[cause as usize] += 1;
+        self.counters.victims[cause as usize] += 1;
         if cause != Cause::Fold {
-            parts.counters.victim_valid_units += u64::from(valid);
+            self.counters.victim_valid_units += u64::from(valid);
         }
         if valid > 0 && parts.handles.count() > 1 {
             parts.handles.moved(parts.blocks.owner(victim), valid);
@@ -484,25 +497,14 @@ impl Gc {
         // The reserve may be smaller now, or a block is coming back.
         parts.blocks.space_came();
         let now = self.now;
-        let gc = self.die_mut(die);
         // Empty blocks of the cache need no space.
         if !cached || valid > 0 {
             let since = (cause != Cause::Fold).then_some(now);
-            gc.outgoing.push(Outgoing { since, ..Outgoing::new(victim, valid, stream, back) });
-            gc.coming += u32::from(back);
-            self.coming += u32::from(back);
+            self.victims.add(die, Outgoing { since, ..Outgoing::new(victim, valid, stream, back) });
         }
         let gc = self.die_mut(die);
-        gc.retiring.retain(|&b| b != victim);
-        gc.refreshing.retain(|&b| b != victim);
+        gc.upkeep.started(victim, cause, valid > 0);
         gc.current = Some(Current { victim, cursor: 0, cause });
-        gc.was_upkeep =
-            if valid > 0 { matches!(cause, Cause::WearLevel | Cause::Refresh) } else { gc.was_upkeep };
-        match cause {
-            Cause::WearLevel => gc.leveling.push(victim),
-            Cause::Refresh => gc.refreshed.push(victim),
-            _ => {}
-        }
         if valid == 0 {
             self.emptied.push(victim);
         }
@@ -517,14 +519,10 @@ impl Gc {
 
     /// Ends a victim: it is a free block again, is retired, or stays because not all of it can be read.
     pub fn end_outgoing(&mut self, blocks: &mut BlockManager, block: BlockId) {
-        let gc = &mut self.dies[self.layout.die_of_block(block).0 as usize];
-        if let Some(at) = gc.outgoing.iter().position(|victim| victim.block == block) {
-            let Outgoing { back, since, .. } = gc.outgoing.swap_remove(at);
-            if let Some(since) = since {
-                self.pauses.record(self.now.since(since));
+        if let Some(victim) = self.victims.end(self.layout.die_of_block(block), block) {
+            if let Some(since) = victim.since {
+                self.counters.pauses.record(self.now.since(since));
             }
-            gc.coming -= u32::from(back);
-            self.coming -= u32::from(back);
             // The reserve may be smaller now.
             blocks.space_came();
         }
@@ -548,22 +546,16 @@ impl Gc {
         }
         if parts.blocks.failed(block) {
             parts.blocks.retire(block);
-            parts.counters.grown_bad += 1;
+            self.count_grown_bad();
             self.end_outgoing(parts.blocks, block);
             return Reclaim::Retire(block);
         }
         parts.blocks.erasing(block);
-        let gc = self.die_mut(die);
-        let cause = if remove(&mut gc.leveling, block) {
-            Cause::WearLevel
-        } else if remove(&mut gc.refreshed, block) {
-            parts.counters.refreshed += 1;
-            Cause::Refresh
-        } else if parts.blocks.is_cache(block) {
-            Cause::Fold
-        } else {
-            Cause::Gc
-        };
+        let usual = if parts.blocks.is_cache(block) { Cause::Fold } else { Cause::Gc };
+        let cause = self.upkeep_mut(die).erasing(block).unwrap_or(usual);
+        if cause == Cause::Refresh {
+            self.counters.refreshed += 1;
+        }
         Reclaim::Erase(block, cause)
     }
 
@@ -575,7 +567,7 @@ impl Gc {
             let good = || levelled(blocks, die);
             let most = good().map(|b| blocks.erases(b)).max().unwrap_or(0);
             let least = good().map(|b| blocks.erases(b)).min().unwrap_or(0);
-            self.set_levelling(die, most - least > gap);
+            self.upkeep_mut(die).set_levelling(most - least > gap);
         }
     }
 }
@@ -584,10 +576,4 @@ impl Gc {
 pub(crate) fn levelled(blocks: &BlockManager, die: DieId) -> impl Iterator<Item = BlockId> + '_ {
     let good = |b: &BlockId| blocks.state(*b) != BlockState::Bad && !blocks.is_cache(*b);
     blocks.of_die(die).filter(good)
-}
-
-/// Removes `block` from a short list; returns whether it was in it.
-fn remove(list: &mut Vec<BlockId>, block: BlockId) -> bool {
-    let at = list.iter().position(|&b| b == block);
-    at.inspect(|&at| _ = list.swap_remove(at)).is_some()
 }

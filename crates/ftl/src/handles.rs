@@ -6,10 +6,8 @@
 //!
 //! Invariant: `written < unit` for every handle. With one handle nothing is counted.
 
-use crate::page_map::PageMap;
 use crate::translation::Stream;
-use crate::{Isolation, Separation};
-use pellucid_flash::{DieId, Layout, Lpn, PlacementEventKind};
+use pellucid_flash::{Layout, PlacementEventKind};
 
 /// Most pending events; further ones are dropped.
 const EVENTS_MAX: usize = 4096;
@@ -99,71 +97,26 @@ impl Handles {
     pub(crate) fn moved(&mut self, owner: u16, units: u32) {
         self.note(PlacementEventKind::Reallocated, owner, units.into());
     }
-}
 
-impl PageMap {
-    /// The placement handles.
-    #[inline]
-    pub fn handles(&self) -> &Handles {
-        &self.handles
+    /// Lets `handle` refer to a new reclaim unit; `false`: it does so already.
+    pub(crate) fn leave_unit(&mut self, handle: u16) -> bool {
+        let written = std::mem::take(&mut self.written[usize::from(handle)]);
+        if written > 0 {
+            self.note(PlacementEventKind::UnitNotFull, handle, self.unit - written);
+        }
+        written > 0
     }
 
-    /// The placement handles, for taking their events.
-    pub fn handles_mut(&mut self) -> &mut Handles {
-        &mut self.handles
+    /// Sets, at a mount, how many superpages of its reclaim unit `handle` has written.
+    pub(crate) fn restore(&mut self, handle: u16, superpages: u64) {
+        self.written[usize::from(handle)] = superpages * self.superpage;
+        self.note(PlacementEventKind::Reset, handle, 0);
     }
 
-    /// The placement handle in whose blocks `lpn` lies; 0 if in none.
-    pub fn owner(&self, lpn: Lpn) -> u16 {
-        let ppa = self.copy_of(lpn);
-        if ppa.is_some() { self.blocks.owner(self.layout.block_of(ppa)) } else { 0 }
-    }
-
-    /// RUH update: lets `handle` refer to a new reclaim unit; its open blocks are closed as they are.
-    pub fn next_unit(&mut self, handle: u16) {
-        let written = std::mem::take(&mut self.handles.written[usize::from(handle)]);
-        if written == 0 {
-            return;
-        }
-        self.handles.note(PlacementEventKind::UnitNotFull, handle, self.handles.unit - written);
-        let streams = match handle {
-            0 => [Stream::Host, Stream::HostCold],
-            _ => [Stream::Placed(handle); 2],
-        };
-        for die in (0..self.layout.dies).map(DieId) {
-            // What GC shares is not taken from it where it has no other block.
-            let mixed = self.config.separation == Separation::Off;
-            if !mixed || self.blocks.free_count(die) > 1 {
-                streams.into_iter().for_each(|stream| self.close_open(die, stream));
-            }
-        }
-    }
-
-    /// Sets, at a mount, the remaining size of each handle's reclaim unit from its open blocks.
-    pub(crate) fn restore_handles(&mut self) {
-        if self.config.handles < 2 {
-            return;
-        }
-        for handle in 0..self.config.handles {
-            let stream = if handle == 0 { Stream::Host } else { Stream::Placed(handle) };
-            let superpages: u64 = (0..self.layout.dies)
-                .map(|die| self.open_block(DieId(die), stream).map_or(0, |open| u64::from(open.superpage)))
-                .sum();
-            self.handles.written[usize::from(handle)] = superpages * self.handles.superpage;
-            self.handles.note(PlacementEventKind::Reset, handle, 0);
-        }
-    }
-
-    /// Part of [`PageMap::check`]: blocks hold what belongs into them.
-    pub(crate) fn check_handles(&self) {
-        for (handle, &written) in self.handles.written.iter().enumerate() {
-            assert!(written < self.handles.unit, "handle {handle} refers to a unit that is full");
-        }
-        for (block, stream) in self.open_blocks() {
-            let owner = self.blocks.owner(block);
-            assert_eq!(owner, stream.owner(), "owner of block {}, open for {stream:?}", block.0);
-            let collected = matches!(stream, Stream::PlacedGc(_));
-            assert!(!collected || self.config.isolation == Isolation::Persistent, "{stream:?}");
+    /// Panics where a handle refers to a full unit.
+    pub(crate) fn check(&self) {
+        for (handle, &written) in self.written.iter().enumerate() {
+            assert!(written < self.unit, "handle {handle} refers to a unit that is full");
         }
     }
 }

@@ -8,7 +8,6 @@ mod chunk_refresh;
 mod chunks;
 mod config;
 mod counters;
-mod damage;
 mod demand;
 mod gc;
 mod handles;
@@ -18,16 +17,20 @@ mod mapping_table;
 mod mount;
 mod nameless;
 mod nameless_machine;
+mod outdated;
 mod pace;
 mod page_map;
 mod policy;
 mod pool;
+mod setup_error;
 mod spare;
 mod sparse;
 mod temperature;
 mod translation;
 mod translation_pages;
+mod upkeep;
 mod victim;
+mod victims;
 mod zone_config;
 mod zone_mark;
 mod zone_mount;
@@ -39,6 +42,7 @@ pub use config::{
     CacheMap, Checkpoint, Durability, Eviction, FtlConfig, HANDLES_MAX, Isolation, Map, MapKind, MapLog,
     Placement, Separation, SlcCache, Victim, WearLevelling,
 };
+pub use counters::FtlCounters;
 pub use demand::{CachedTable, MAP_ENTRY_BYTES};
 pub use handles::{HandleEvent, Handles};
 pub use log_block::LogBlock;
@@ -46,9 +50,10 @@ pub use log_block::merge::{MergeCounters, MergeKind};
 pub use mount::{MountReport, MountSource};
 pub use nameless::{Content, FoundChunk, Name, Nameless, NamelessConfig, NamelessCounters, Taker};
 pub use nameless_machine::{NamelessFtlCounters, NamelessMachine};
-pub use page_map::{Cached, FtlCounters, MapCounters, PageMap, SetupError};
+pub use page_map::{Blocks, Cached, CachedPages, MapCounters, MapProgress, PageMap};
 pub use policy::{DieCandidate, PlacementPolicy, Policies, VictimCandidate, VictimPolicy};
 pub use pool::Pool;
+pub use setup_error::SetupError;
 pub use translation::{
     Arrival, Arrived, CacheUse, Caller, CopyId, Damage, FlushPoint, Full, GcJob, Load, Located, MapJob,
     MapPage, Move, Operation, Outdated, Plan, ProgramId, Reclaim, Soon, Start, Stream, Translation, View,

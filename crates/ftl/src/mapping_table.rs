@@ -6,7 +6,7 @@
 //! Invariants: an entry is the physical address + 1, or 0 for an unmapped page, so an untouched table costs no memory. A unit is valid if
 //! a page's entry names it, or if it stands in for one that is being programmed.
 
-use crate::page_map::SetupError;
+use crate::SetupError;
 use crate::sparse::SparseTable;
 use memmap2::{Advice, MmapMut};
 use pellucid_flash::{CacheState, Lpn, Ppa};
@@ -58,11 +58,6 @@ impl MappingTable {
     ) -> Result<MappingTable, SetupError> {
         let table = MappingTable::new(map_pages, units)?;
         Ok(MappingTable { sparse: Some((address_pages, Box::new(sparse))), ..table })
-    }
-
-    /// Number of pages, including translation pages.
-    pub fn pages(&self) -> u32 {
-        self.l2p.entries + self.sparse.as_ref().map_or(0, |(pages, _)| *pages)
     }
 
     /// The pages of a cache.

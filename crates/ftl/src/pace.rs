@@ -34,7 +34,7 @@ impl Gc {
     /// Returns whether the next host superpage for the open block of `shared` in `die` waits for GC.
     #[inline]
     pub(crate) fn outpaced(&self, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
-        self.config.gc_pacing && self.waits(blocks, die, shared)
+        self.config().gc_pacing && self.waits(blocks, die, shared)
     }
 
     // Separate, so that an unpaced drive does not pay for it.
@@ -45,7 +45,7 @@ impl Gc {
     }
 
     fn is_under_gc(&self, blocks: &BlockManager, die: DieId) -> bool {
-        blocks.free_count(die) <= self.config.gc_low_blocks && self.coming_back(die) > 0
+        blocks.free_count(die) <= self.config().gc_low_blocks && self.victims().coming_back(die) > 0
     }
 
     /// More would only go ahead of erases and of translation pages, for which all wait.
@@ -55,10 +55,10 @@ impl Gc {
     }
 
     fn is_short_of_space(&self, blocks: &BlockManager, die: DieId) -> bool {
-        let block = u64::from(self.superpages_of(Stream::Host) * self.layout.units_per_superpage);
+        let block = u64::from(self.superpages_of(Stream::Host) * self.layout().units_per_superpage);
         let mut space = u64::from(blocks.free_count(die)) * block + self.left_open(blocks, die);
         let mut emptying = false;
-        for victim in self.outgoing(die).iter().filter(|victim| victim.back) {
+        for victim in self.victims().of(die).iter().filter(|victim| victim.back) {
             let valid = u64::from(blocks.valid(victim.block));
             emptying |= valid > 0;
             space += block - (block * valid).checked_div(victim.valid.into()).unwrap_or(0);
@@ -68,8 +68,8 @@ impl Gc {
 
     /// Units of space with which the host need not stop. With fewer than `gc_low + 1` blocks a die is surely under GC.
     fn blocks_enough(&self) -> u64 {
-        let shared = self.config.separation == Separation::Off;
-        (u64::from(self.config.gc_low_blocks) + 1).min(if shared { 2 } else { 3 })
+        let shared = self.config().separation == Separation::Off;
+        (u64::from(self.config().gc_low_blocks) + 1).min(if shared { 2 } else { 3 })
     }
 
     /// Units that the open blocks of `die` for host data, new or moved, can take.
@@ -77,13 +77,13 @@ impl Gc {
         let others = [Stream::Worn.place(), Stream::Meta.place(), Stream::Cached.place()];
         let open = blocks.open_in(die).filter(|(place, _)| !others.contains(place));
         let superpages: u32 = open.map(|(_, open)| self.superpages_of(Stream::Host) - open.superpage).sum();
-        u64::from(superpages) * u64::from(self.layout.units_per_superpage)
+        u64::from(superpages) * u64::from(self.layout().units_per_superpage)
     }
 
     /// Records that `die` had no space for host data. While it is under GC this may change without a block coming free.
     #[inline]
     pub(crate) fn turned_away(&mut self, blocks: &BlockManager, die: DieId) {
-        if self.config.gc_pacing {
+        if self.config().gc_pacing {
             self.set_waited_for(die, self.is_under_gc(blocks, die));
         }
     }
@@ -91,8 +91,8 @@ impl Gc {
     /// Records that a victim in the die of `block` has fewer valid units, that there is one more or less, or that a program has ended.
     #[inline]
     pub(crate) fn went_on(&mut self, blocks: &mut BlockManager, block: BlockId) {
-        if self.config.gc_pacing {
-            self.release(blocks, self.layout.die_of_block(block));
+        if self.config().gc_pacing {
+            self.release(blocks, self.layout().die_of_block(block));
         }
     }
 
@@ -101,7 +101,7 @@ impl Gc {
         if self.is_waited_for(die) {
             self.set_waited_for(die, false);
             blocks.space_came();
-            self.released = true;
+            self.release_host();
         }
     }
 }

@@ -1,94 +1,65 @@
 //! The page map: any page may lie anywhere. For drives that can hold a map of all pages.
 //!
 //! ```text
-//!   MappingTable       where each page lies, which copies are valid           mapping_table.rs
-//!   BlockManager       free, open, closed, retired; wear; valid counts        block_manager.rs
-//!   Gc                 which block is emptied next: copies and erases         gc.rs, victim.rs, pace.rs; page_map/collect.rs
-//!   TranslationPages   the part of the table that is written to the media     translation_pages.rs, map_writes.rs
-//!   MapCache           what of it is in memory, with the map in flash         demand.rs, page_map/map_cache.rs
+//!  place ─► Placement: which die? ─► BlockManager: its superpage ─► Programs: number, units ─► MappingTable: new copies
+//!  ended ─► Programs ─► old copies invalid ─► BlockManager: valid units ─► Gc: victims without any ─► next_erase
+//!  next_gc ─► Gc: victim, its valid units ─► (caller reads) ─► arrived ─► place
+//!  checkpoint, flush_to ─► TranslationPages: wanted ─► next_map_job ─► place
 //! ```
-//! `PageMap` routes between them and holds the shared state: the place of the next superpage (`page_map/place.rs`) and the programs that
-//! have not ended (`page_map/programs.rs`). `page_map/lists.rs` writes further metadata of a cache. Its calls are those of
-//! [`crate::translation`].
+//!
+//! # Objects
+//!
+//! | object | owns | invariant |
+//! |---|---|---|
+//! | [`Shape`](core::Shape) | description, numbering of logical pages | never changes |
+//! | [`MappingTable`](crate::mapping_table) | where each page lies, which copies are valid | a unit is valid if a page's entry names it, or if it stands in for one that is being programmed |
+//! | [`BlockManager`](crate::block_manager) | free, open, closed, retired; wear; valid counts | `valid` is the number of its valid units |
+//! | [`Gc`](crate::gc) | what is read of victims, emptied blocks, counters; with [`Victims`](crate::victims) and [`Upkeep`](crate::upkeep) | a block is erased once it holds no valid copy |
+//! | [`Programs`](programs::Programs) | number of the next program, programs that have not ended | numbers rise; following old copies leads to one on the media, or to none |
+//! | [`Placement`](place::Placement) | order of dies, whose turn it is, which are full | a die that is recorded as full has no space for host data |
+//! | [`TranslationPages`](crate::translation_pages) | their trims and watermarks, those on their way | two versions of a page are never in flight together |
+//! | [`DemandMap`](demand_map::DemandMap) | table entries in memory, pages read for them | an entry that is not updated is the same on the media and here |
+//! | [`Handles`] | reclaim unit of each placement handle, events | `written < unit` |
+//! | [`SlcCache`](slc::SlcCache) | whether host data go to the SLC cache | its blocks are open for [`Stream::Cached`] alone |
+//! | [`OutdatedCopies`](crate::outdated) | copies that became invalid and were not taken | none, unless the caller takes them |
+//! | [`Temperature`](crate::temperature) | how often pages are written | - |
+//! | [`Cache`](cache::Cache) | state of a solid-state cache beside its table; with [`Lists`](lists::Lists) | a clean copy is no valid unit, a dirty one is |
+//!
+//! Each object alone writes its fields; those of the shape are constants, which all may read. The objects make the [`Core`]. Paths are
+//! functions without state, a module for each: programs (`write`), copies (`copies`), GC (`collect`), translation pages (`journal`), damage
+//! (`damage`), reclaim units (`reclaim_units`), a cache (`cache`, `cache_media`, `lists`), mount (`mount`). [`PageMap`] only routes; its
+//! calls are those of [`crate::translation`].
 
 mod cache;
+mod cache_media;
 mod collect;
+mod copies;
+mod core;
+mod damage;
+mod demand_map;
 mod full;
+mod journal;
 mod lists;
-mod map_cache;
+mod mount;
 mod place;
 mod programs;
-mod sparse;
+mod reclaim_units;
+mod setup;
+mod slc;
+mod stream;
+mod write;
 
-use map_cache::MapCache;
-pub use map_cache::MapCounters;
-use programs::Programs;
-pub(crate) use programs::Settled;
-pub use sparse::Cached;
-pub(crate) use sparse::Found;
+pub use cache::{Cached, CachedPages};
+pub use demand_map::MapCounters;
+pub use setup::{Blocks, MapProgress};
 
-use crate::block_manager::{BlockManager, BlockState};
-use crate::gc::Gc;
+use self::core::Core;
 use crate::handles::Handles;
-use crate::log_block::merge::{MergeCounters, MergeKind};
-use crate::mapping_table::MappingTable;
-use crate::sparse::SparseTable;
-use crate::temperature::Temperature;
-use crate::translation::{Caller, Located, Outdated, Stream};
-use crate::translation_pages::TranslationPages;
-use crate::{Durability, FtlConfig, Separation, Victim};
-use pellucid_flash::{BlockId, BlockStream, BlockView, Cause, DieId, Layout, Lpn, Pauses, Ppa, Rng, SimTime};
-
-impl Stream {
-    /// Place of the stream's open block among those of a die: six fixed ones, then two for each handle from 1.
-    #[inline]
-    pub(crate) const fn place(self) -> usize {
-        match self {
-            Stream::Host => 0,
-            Stream::HostCold => 1,
-            Stream::Gc => 2,
-            Stream::Worn => 3,
-            Stream::Meta | Stream::MetaMoved => 4,
-            Stream::Cached => 5,
-            Stream::Placed(handle) => 4 + 2 * handle as usize,
-            Stream::PlacedGc(handle) => 5 + 2 * handle as usize,
-            Stream::Log(_) | Stream::Merge(_) => panic!("a page map has no log blocks"),
-        }
-    }
-
-    /// The stream as observers name it.
-    pub(crate) const fn observed(self) -> BlockStream {
-        match self {
-            Stream::Host => BlockStream::Host,
-            Stream::HostCold => BlockStream::HostCold,
-            Stream::Gc | Stream::PlacedGc(_) | Stream::Merge(_) => BlockStream::Gc,
-            Stream::Worn => BlockStream::Worn,
-            Stream::Meta | Stream::MetaMoved => BlockStream::Map,
-            Stream::Cached => BlockStream::Cache,
-            Stream::Placed(handle) => BlockStream::Handle(handle),
-            Stream::Log(_) => BlockStream::Log,
-        }
-    }
-
-    /// Places of a die with this many handles.
-    const fn places(handles: u16) -> usize {
-        4 + 2 * handles as usize
-    }
-
-    /// The handle to which the stream's blocks belong; 0: several, or none.
-    #[inline]
-    pub(crate) const fn owner(self) -> u16 {
-        match self {
-            Stream::Placed(handle) | Stream::PlacedGc(handle) => handle,
-            _ => 0,
-        }
-    }
-
-    #[inline]
-    pub(crate) const fn is_gc_copy(self) -> bool {
-        matches!(self, Stream::Gc | Stream::Worn | Stream::MetaMoved | Stream::PlacedGc(_))
-    }
-}
+use crate::translation::{
+    Arrival, Arrived, Damage, FlushPoint, GcJob, Load, Located, MapJob, Move, Operation, Outdated, Plan,
+    ProgramId, Reclaim, Soon, Stream,
+};
+use pellucid_flash::{BlockId, DieId, Lpn, Ppa, SimTime};
 
 /// Shift of a superpage's owner, which is stored above its sequence number in the spare area for a mount.
 const OWNER_SHIFT: u32 = 56;
@@ -98,264 +69,51 @@ pub(crate) const fn split_sequence(stored: u64) -> (u64, u16) {
     (stored & ((1 << OWNER_SHIFT) - 1), (stored >> OWNER_SHIFT) as u16)
 }
 
-/// Reason why translation cannot be set up.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SetupError {
-    /// The user capacity leaves too little space to work.
-    #[error(
-        "over_provisioning: {physical_units} mapping units on good blocks cannot serve {user_units} user units; \
-         at least {needed_units} more are needed for open blocks and GC"
-    )]
-    TooLittleSpare {
-        /// Units on good blocks.
-        physical_units: u64,
-        /// Units the host may use.
-        user_units: u64,
-        /// Units needed beside them.
-        needed_units: u64,
-    },
-    /// A die has too few blocks for its part of the user capacity and its log blocks.
-    #[error(
-        "log_blocks: die {die} has {good_blocks} good blocks; its data need {data_blocks}, and log blocks, merges and \
-         metadata {other_blocks}; allowed: at most {log_blocks_max} log blocks, or over_provisioning that leaves at \
-         most {user_units_max} mapping units for the host"
-    )]
-    TooFewBlocks {
-        /// The die.
-        die: u32,
-        /// Its good blocks.
-        good_blocks: u32,
-        /// Blocks that its data need.
-        data_blocks: u32,
-        /// Log blocks, destinations of merges, metadata.
-        other_blocks: u32,
-        /// The most log blocks with this user capacity; 0: none.
-        log_blocks_max: u32,
-        /// The most units of the host with these log blocks.
-        user_units_max: u64,
-    },
-    /// The system gives no memory for the mapping table.
-    #[error(
-        "the mapping table takes {needed_bytes} bytes of memory, which the system does not give; allowed: a smaller drive, larger \
-         mapping units, or a higher limit of memory"
-    )]
-    Memory {
-        /// Bytes of memory that the table takes.
-        needed_bytes: u64,
-    },
-}
-
-/// Counters of translation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FtlCounters {
-    /// Victims chosen, by cause.
-    pub victims: [u64; Cause::COUNT],
-    /// Valid units in all victims when they were chosen.
-    pub victim_valid_units: u64,
-    /// Units that GC copied elsewhere; of a cache, dirty ones.
-    pub copied_units: u64,
-    /// Clean units of a cache that were dropped to make space.
-    pub evicted_units: u64,
-    /// Blocks retired after the factory.
-    pub grown_bad: u64,
-    /// Victims that were chosen by their few valid units, against the policy: the die had lost its GC reserve.
-    pub emergency_victims: u64,
-    /// Blocks that were refreshed (data rewritten before they became unreadable) and erased.
-    pub refreshed: u64,
-    /// Host units that went to the SLC cache, if there is one; `direct_units`: those that bypassed it.
-    pub cached_units: u64,
-    /// See `cached_units`.
-    pub direct_units: u64,
-    /// Merges of log-block translation, by kind.
-    pub merges: [MergeCounters; MergeKind::COUNT],
-    /// The cached mapping table, where there is one.
-    pub map: MapCounters,
-    /// Victims that have ended, folds of the SLC cache not among them, by the time from their choice to their end.
-    pub pauses: Pauses,
-}
-
 /// The translation state of one drive.
 #[derive(Clone, Debug)]
 pub struct PageMap {
-    pub(crate) config: FtlConfig,
-    pub(crate) layout: Layout,
-    /// Pages that the host can address.
-    pub(crate) user_units: u32,
-    /// Most host pages that the media hold: all, or those of a cache.
-    held: u32,
-    /// Dirty pages whose writes were admitted and have not brought their data (cache).
-    promised: u32,
-    /// Emptied blocks whose clean pages are being evicted (cache).
-    evicting: Vec<BlockId>,
-    /// Lists of full blocks to be written, and regions that have changed (cache).
-    lists: lists::Lists,
-    /// Regions of marked pages that left with an emptied block, until it is erased (cache).
-    leaving: Vec<(BlockId, u32)>,
-    pub(crate) table: MappingTable,
-    pub(crate) blocks: BlockManager,
-    pub(crate) gc: Gc,
-    pub(crate) pages: TranslationPages,
-    /// Cache of table entries; `None`: all entries are in memory.
-    map_cache: Option<MapCache>,
-    pub(crate) handles: Handles,
-    placement: place::Order,
-    pub(crate) sequence: u64,
-    programs: Programs,
-    /// Copies that became invalid and were not taken.
-    outdated: Vec<(Ppa, Outdated)>,
-    /// The caller takes outdated copies.
-    names_outdated: bool,
-    temperature: Option<Temperature>,
-    pub(crate) rng: Rng,
-    pub(crate) counters: FtlCounters,
+    core: Core,
 }
 
+/// Reads and writes.
 impl PageMap {
-    /// Creates translation for empty media on which `bad` blocks are retired from the start.
-    pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<PageMap, SetupError> {
-        let mut map = PageMap::new_worn(config, layout, bad)?;
-        let physical = u64::from(layout.units) - bad.len() as u64 * u64::from(layout.units_per_block);
-        let good = layout.blocks - bad.len() as u32;
-        let most = config.units_max(layout, good, layout.dies, config.working_blocks());
-        let map_pages = u64::from(map.map_pages());
-        if map.held_units() > most {
-            return Err(SetupError::TooLittleSpare {
-                physical_units: physical,
-                user_units: map.held_units() - map_pages,
-                needed_units: physical - most + map_pages,
-            });
-        }
-        map.fill_map_cache();
-        Ok(map)
-    }
-
-    /// Creates translation, as [`PageMap::new`], for a drive in use, which may have lost blocks since: its data can be read, however few
-    /// good blocks are left. With too few of them it is [`PageMap::worn_out`].
-    pub(crate) fn new_worn(
-        config: &FtlConfig,
-        layout: &Layout,
-        bad: &[BlockId],
-    ) -> Result<PageMap, SetupError> {
-        let physical = u64::from(layout.units);
-        let wanted = config.user_units(layout);
-        let entries_per_page = crate::spare::entries_per_page(layout);
-        let map_pages = match (config.durability, config.cache) {
-            (Durability::Volatile, _) => 0,
-            (_, Some(_)) => SparseTable::regions_for(wanted, entries_per_page / 2).into(),
-            (Durability::Journal { .. }, None) => wanted.div_ceil(entries_per_page.into()),
-        };
-        if wanted == 0 || wanted + map_pages > physical {
-            return Err(SetupError::TooLittleSpare {
-                physical_units: physical,
-                user_units: wanted,
-                needed_units: map_pages,
-            });
-        }
-        PageMap::with_units(config, layout, wanted as u32, map_pages as u32, bad)
-    }
-
-    fn with_units(
-        config: &FtlConfig,
-        layout: &Layout,
-        user_units: u32,
-        map_pages: u32,
-        bad: &[BlockId],
-    ) -> Result<PageMap, SetupError> {
-        let keep_buckets = config.victim == Victim::Greedy;
-        let streams = Stream::places(config.handles);
-        let (cache, dynamic) = (config.cache_blocks(), config.wear.dynamic);
-        let (held, table, user_units) = match &config.cache {
-            None => (user_units, MappingTable::new(user_units + map_pages, layout.units)?, user_units),
-            Some(cache) => {
-                let (address, slots) = (cache.address_units, crate::spare::entries_per_page(layout) / 2);
-                let keeps = config.durability != Durability::Volatile;
-                let sparse = SparseTable::new(address, user_units.into(), slots, layout, keeps);
-                (user_units, MappingTable::of_cache(address, map_pages, layout.units, sparse)?, address)
-            }
-        };
-        let lists = config.list_superpages();
-        let mut blocks = BlockManager::new(layout, cache, keep_buckets, dynamic, streams, lists);
-        for &block in bad {
-            blocks.retire(block);
-        }
-        Ok(PageMap {
-            config: config.clone(),
-            layout: layout.clone(),
-            user_units,
-            held,
-            promised: 0,
-            evicting: Vec::new(),
-            leaving: Vec::new(),
-            lists: lists::Lists::new(config, map_pages, layout),
-            table,
-            blocks,
-            gc: Gc::new(config, layout),
-            pages: TranslationPages::new(map_pages, config.durability, layout, config.cache.is_some()),
-            map_cache: MapCache::of(config, user_units, map_pages, layout),
-            handles: Handles::new(config.handles, layout),
-            placement: place::Order::new(config, layout),
-            sequence: 1,
-            programs: Programs::new(layout.units_per_superpage),
-            outdated: Vec::new(),
-            names_outdated: false,
-            temperature: (config.separation == Separation::Frequency).then(|| Temperature::new(user_units)),
-            rng: Rng::stream(config.seed, "ftl"),
-            counters: FtlCounters::default(),
-        })
-    }
-
-    /// Units that the media have to hold: host data and translation pages.
-    pub(crate) fn held_units(&self) -> u64 {
-        u64::from(self.held) + u64::from(self.pages.count())
-    }
-
-    /// Mapping units the host may use.
-    pub fn user_units(&self) -> u32 {
-        self.user_units
-    }
-
     /// Location of `lpn`, for an access of the host.
     #[inline]
     pub fn lookup(&mut self, lpn: Lpn) -> Located {
-        if self.map_cache.is_some()
-            && let Some(page) = self.missing_page(lpn)
-        {
-            return Located::NeedsMap(page);
-        }
-        self.peek(lpn)
+        copies::lookup(&mut self.core, lpn)
     }
 
     /// Location of `lpn`, for any other purpose.
     #[inline]
     pub fn peek(&self, lpn: Lpn) -> Located {
-        match self.copy_of(lpn) {
-            Ppa::NONE => Located::Zero,
-            Ppa::LOST => Located::Lost,
-            ppa => Located::At(ppa),
-        }
+        copies::peek(&self.core, lpn)
     }
 
     /// See [`Translation::untouched_until`](crate::Translation::untouched_until).
     pub fn untouched_until(&self, lpn: Lpn) -> Option<Lpn> {
-        self.table.untouched_until(lpn)
+        self.core.table.untouched_until(lpn)
     }
 
-    /// The newest copy of `lpn`; [`Ppa::NONE`]: none; [`Ppa::LOST`].
+    /// Place where the data of the page at `ppa` can be read now: there, or, until its program has ended, in the copy that this one
+    /// replaces. [`Ppa::NONE`]: it has none on the media yet.
     #[inline]
-    pub(crate) fn copy_of(&self, lpn: Lpn) -> Ppa {
-        self.table.get(lpn)
-    }
-
-    /// Prefetches the map entry of `lpn`: a look-up soon after does not wait for memory. It changes nothing.
-    #[inline]
-    pub fn prefetch(&self, lpn: Lpn) {
-        self.table.prefetch(lpn);
+    pub fn readable(&self, ppa: Ppa) -> Ppa {
+        copies::readable(&self.core, ppa)
     }
 
     /// Returns whether the copy at `ppa` is some page's newest, or still stands in for one that is being programmed.
     #[inline]
     pub fn is_valid(&self, ppa: Ppa) -> bool {
-        self.table.is_valid(ppa)
+        self.core.table.is_valid(ppa)
+    }
+
+    /// Prefetches state that will be accessed soon. It changes nothing.
+    #[inline]
+    pub fn prefetch(&self, soon: Soon) {
+        match soon {
+            Soon::Lookup(lpn) => self.core.table.prefetch(lpn),
+            Soon::End(id) => write::started(&self.core, id),
+        }
     }
 
     /// Returns the stream of a host write of `lpn` with placement handle `handle`; counts the write if data are separated by frequency.
@@ -365,197 +123,200 @@ impl PageMap {
         if handle > 0 {
             return Stream::Placed(handle);
         }
-        let hot = self.temperature.as_mut().is_none_or(|t| t.write(lpn));
+        let hot = self.core.temperature.as_mut().is_none_or(|t| t.write(lpn));
         if hot { Stream::Host } else { Stream::HostCold }
     }
 
-    /// The block that `stream` has open in `die`, and its next superpage.
-    pub fn open_superpage(&self, die: DieId, stream: Stream) -> Option<(BlockId, u32)> {
-        self.open_block(die, self.config.shared(stream)).map(|open| (open.block, open.superpage))
+    /// Plans the program of `lpns` (at most a superpage's worth, [`Lpn::NONE`] for units that lost their owner meanwhile).
+    /// The map points to the new copies at once. `near`: these are GC copies, which should go to this die; another if it is
+    /// full. `None`: no die can take data now; try again when a block was erased.
+    pub fn place(&mut self, stream: Stream, near: Option<DieId>, lpns: &[Lpn]) -> Option<Plan> {
+        write::place(&mut self.core, stream, near, lpns)
     }
 
-    /// Closes the block that `stream` has open in `die`: it takes no more data.
-    pub(crate) fn close_open(&mut self, die: DieId, stream: Stream) {
-        if let Some(block) = self.blocks.close_open(die, stream.place(), self.sequence) {
-            self.gc.went_on(&mut self.blocks, block);
-        }
-    }
-
-    /// Open blocks, and the stream of each.
-    pub(crate) fn open_blocks(&self) -> impl Iterator<Item = (BlockId, Stream)> + use<'_> {
-        let fixed = [Stream::Host, Stream::HostCold, Stream::Gc, Stream::Worn, Stream::Meta, Stream::Cached];
-        let placed = (1..self.config.handles).flat_map(|h| [Stream::Placed(h), Stream::PlacedGc(h)]);
-        let streams: Vec<Stream> = fixed.into_iter().chain(placed).collect();
-        self.blocks.all_open().map(move |(place, open)| (open.block, streams[place]))
-    }
-
-    /// Invalidates the copy at `ppa`, which is no longer needed for this reason.
+    /// Records that host data were placed. Returns whether the rolling checkpoint, whose next translation pages are wanted now, or the
+    /// list of a block is due.
     #[inline]
-    pub(crate) fn invalidate(&mut self, ppa: Ppa, why: Outdated) {
-        if !ppa.is_some() || !self.is_valid(ppa) {
-            return;
-        }
-        self.table.set_invalid(ppa);
-        // A page that a cache evicted comes back with its data, if the power is cut before the eviction is on the media.
-        let comes_back = why == Outdated::Trimmed && self.table.sparse().is_some();
-        if self.names_outdated && !comes_back {
-            self.outdated.push((ppa, why));
-        }
-        let block = self.layout.block_of(ppa);
-        self.blocks.remove_valid(block);
-        if self.config.victim == Victim::Lru {
-            self.blocks.touch(block, self.sequence);
-        }
-        if self.blocks.state(block) == BlockState::Victim {
-            if self.blocks.valid(block) == 0 {
-                self.gc.note_emptied(block);
-            }
-            self.gc.went_on(&mut self.blocks, block);
-        }
-    }
-
-    /// Sets the caller to work for from now on.
-    pub fn serve(&mut self, caller: Caller) {
-        self.gc.set_sense(caller.sense);
-        self.names_outdated = caller.takes_outdated;
-    }
-
-    /// Takes the copies that became invalid since the last call, with the reason: no later read goes there.
-    #[inline]
-    pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
-        if self.outdated.is_empty() { None } else { Some(self.outdated.drain(..)) }
+    pub fn checkpoint(&mut self) -> bool {
+        journal::checkpoint(&mut self.core)
     }
 
     /// Discards `lpn`. Its old copy is invalid at once, but its block is not erased before the trim is on the media: a power
     /// cut must not bring back a copy that is older still.
     pub fn trim(&mut self, lpn: Lpn) {
-        let old = self.copy_of(lpn);
-        if old != Ppa::NONE {
-            self.table.set(lpn, Ppa::NONE);
-            self.entry_trimmed(lpn);
-            self.pages.dirty(self.page_of(lpn), self.sequence);
-            self.keep_until_saved(old);
-            self.invalidate(old, Outdated::Trimmed);
-        }
+        copies::trim(&mut self.core, lpn);
     }
 
-    pub(crate) fn keep_until_saved(&mut self, ppa: Ppa) {
-        if ppa.is_some() {
-            self.blocks.set_last_trim(self.layout.block_of(ppa), self.pages.last_trim());
-        }
-    }
-
-    /// Translation page that holds the entry of `lpn`.
+    /// Records that a flash operation has ended.
     #[inline]
-    pub(crate) fn page_of(&self, lpn: Lpn) -> u32 {
-        match self.table.sparse() {
-            None => lpn.0 / self.pages.entries,
-            Some(sparse) => sparse.region(lpn),
+    pub fn ended(&mut self, operation: Operation, ok: bool) {
+        match operation {
+            Operation::Program(id) => write::ended(&mut self.core, id, ok),
+            Operation::Erase(block) => collect::erase_ended(&mut self.core, block, ok),
+            Operation::Read(page) => journal::page_read(&mut self.core, page, ok),
         }
     }
 
-    /// Units of a block that are valid.
-    pub fn valid_units(&self, block: BlockId) -> u32 {
-        self.blocks.valid(block)
-    }
-
-    /// Returns whether `block` takes data before it is erased again.
-    pub fn takes_data(&self, block: BlockId) -> bool {
-        matches!(self.blocks.state(block), BlockState::Free | BlockState::Open)
-    }
-
-    /// The block as an observer sees it.
-    pub fn block_view(&self, block: BlockId) -> BlockView {
-        self.blocks.view(block)
-    }
-
-    /// Free blocks in all.
+    /// Takes the copies that became invalid since the last call, with the reason: no later read goes there.
     #[inline]
-    pub fn free_blocks(&self) -> u32 {
-        self.blocks.free_total()
+    pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
+        self.core.outdated.take()
     }
 
-    /// Bad blocks in all, factory and grown.
-    pub fn bad_blocks(&self) -> u32 {
-        self.blocks.bad_count()
+    /// Returns whether a die that had turned host data away may have gained space since the last call, though no block has come free.
+    #[inline]
+    pub fn take_released(&mut self) -> bool {
+        self.core.gc.take_released()
     }
+}
 
-    /// Returns whether so many blocks are bad that the host's data and the blocks that translation needs no longer fit: the drive must
-    /// refuse writes.
-    pub fn worn_out(&self) -> bool {
-        let (good, dies) = (self.blocks.good(), self.blocks.live_dies());
-        let most = self.config.units_max(&self.layout, good, dies, self.config.working_blocks());
-        self.held_units() > most
-    }
-
-    /// Decisions of translation so far.
-    pub fn counters(&self) -> FtlCounters {
-        FtlCounters { pauses: *self.gc.pauses(), ..self.counters }
-    }
-
-    /// Sets the counters: to zero, or to those from before a power cut.
-    pub fn set_counters(&mut self, counters: FtlCounters) {
-        self.counters = counters;
-        self.gc.set_pauses(counters.pauses);
+/// GC and damage.
+impl PageMap {
+    /// Returns whether [`PageMap::next_gc`] has work in `die`.
+    #[inline]
+    pub fn wants_gc(&self, die: DieId, load: Load) -> bool {
+        collect::wants_gc(&self.core, die, load)
     }
 
     /// Tells the time, which translation needs for the pauses of GC alone.
     #[inline]
     pub fn set_now(&mut self, now: SimTime) {
-        self.gc.now = now;
+        self.core.gc.set_now(now);
     }
 
-    /// Erases of `block` so far.
-    pub fn erases(&self, block: BlockId) -> u32 {
-        self.blocks.erases(block)
+    /// The next copies that GC wants in `die`, choosing a victim first if need be. `None`: nothing to do now.
+    #[inline]
+    pub fn next_gc(&mut self, die: DieId, load: Load) -> Option<GcJob<'_>> {
+        collect::next_gc(&mut self.core, die, load)
     }
 
-    /// Bytes of memory that a drive would need for the map and block tables, as held here.
-    pub fn memory_bytes(&self) -> u64 {
-        self.map_memory_bytes() + self.blocks.memory_bytes()
+    /// Returns whether the copy at `from`, whose spare area names this page, is still needed; if not, there is nothing to move. Without a
+    /// spare area it is unreadable, or overwritten and already being erased.
+    #[inline]
+    pub fn is_current(&self, from: Ppa, named: Option<Lpn>) -> bool {
+        copies::is_current(&self.core, from, named)
     }
 
-    /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole drive.
-    pub fn check(&self) {
-        self.blocks.check();
-        self.gc.check();
-        self.check_handles();
-        self.check_full();
-        self.check_cache();
-        self.check_sparse();
-        let mut counts = vec![0u32; self.layout.blocks as usize];
-        for unit in (0..self.layout.units).filter(|&u| self.is_valid(Ppa(u))) {
-            counts[self.layout.block_of(Ppa(unit)).0 as usize] += 1;
+    /// Ends the read of a unit of a victim and returns the fate of the unit. `named`: logical page in its spare area.
+    #[inline]
+    pub fn arrived(&mut self, moved: &Move, named: Option<Lpn>, arrival: Arrival) -> Arrived {
+        collect::arrived(&mut self.core, moved, named, arrival)
+    }
+
+    /// Returns whether the victim of `die` has been read to its end, so that a partial superpage of GC copies should not wait.
+    pub fn gc_rests(&self, die: DieId) -> bool {
+        self.core.gc.rests(&self.core.table, die)
+    }
+
+    /// Counts placed GC copies, for callers that do not report them to [`PageMap::place`].
+    pub fn count_copied(&mut self, units: u32) {
+        self.core.gc.count_copied(units);
+    }
+
+    /// Returns whether [`PageMap::reap`] may have something to do.
+    #[inline]
+    pub fn may_reap(&self, die: DieId) -> bool {
+        collect::may_reap(&self.core, die)
+    }
+
+    /// Returns whether [`PageMap::reap`] may have something to do in any die.
+    #[inline]
+    pub fn may_reap_any(&self) -> bool {
+        self.core.blocks.has_dead_or_empty()
+    }
+
+    /// Frees, in a die without a free block, blocks that need no copy: its closed blocks without valid units.
+    pub fn reap(&mut self, die: DieId) {
+        collect::reap(&mut self.core, die);
+    }
+
+    /// Returns whether [`PageMap::next_erase`] has a block.
+    #[inline]
+    pub fn has_emptied(&self) -> bool {
+        self.core.gc.has_emptied()
+    }
+
+    /// The next block without valid units, and without copies that only an unsaved trim made invalid.
+    #[inline]
+    pub fn next_erase(&mut self) -> Option<Reclaim> {
+        collect::next_erase(&mut self.core)
+    }
+
+    /// Reports failing flash. `false`: that was known, or there is nothing to do.
+    pub fn damage(&mut self, damage: Damage) -> bool {
+        match damage {
+            Damage::Dead(die) => damage::kill_die(&mut self.core, die),
+            Damage::Unreadable(block) => damage::retire_block(&mut self.core, block),
+            Damage::Weak(block) => damage::refresh_block(&mut self.core, block),
         }
-        for (block, &count) in counts.iter().enumerate() {
-            let block = BlockId(block as u32);
-            assert_eq!(self.blocks.valid(block), count, "valid units of block {}", block.0);
-            let state = self.blocks.state(block);
-            assert!(
-                count == 0 || !matches!(state, BlockState::Free | BlockState::Erasing | BlockState::Bad),
-                "block {} is {state:?} and holds {count} valid units",
-                block.0
-            );
-        }
-        let mut owners = std::collections::BTreeMap::new();
-        for (Lpn(lpn), ppa) in self.table.placed() {
-            if ppa.is_some() {
-                if self.table.sparse().is_none() || lpn >= self.user_units {
-                    assert!(self.is_valid(ppa), "lpn {lpn} points to an invalid unit {}", ppa.0);
-                }
-                let other = owners.insert(ppa, lpn);
-                assert_eq!(other, None, "unit {} belongs to two logical pages", ppa.0);
-            }
-        }
-        owners.retain(|&ppa, _| self.is_valid(ppa));
-        // Valid units without an owner wait for their successor's program.
-        let waiting: std::collections::BTreeSet<Ppa> =
-            self.programs.active().flat_map(|program| program.units).map(|unit| unit.old).collect();
-        let orphans = counts.iter().sum::<u32>() as usize - owners.len();
-        let explained = waiting
-            .iter()
-            .filter(|&&ppa| ppa.is_some() && self.is_valid(ppa) && !owners.contains_key(&ppa))
-            .count();
-        assert_eq!(orphans, explained, "valid units that no page owns and no program replaces");
+    }
+
+    /// Tells translation that a failure in `block` affected one of several replaceable parts: the block is emptied and erased like any
+    /// other victim instead of being retired. Call right after [`PageMap::ended`] has reported the failure.
+    pub fn forgive(&mut self, block: BlockId) {
+        damage::forgive(&mut self.core, block);
+    }
+}
+
+/// Metadata, flushes and placement handles.
+impl PageMap {
+    /// The next read of a translation page, or program of a superpage of wanted ones; a partial superpage only if a caller waits, or no
+    /// more come.
+    #[inline]
+    pub fn next_map_job(&mut self) -> Option<MapJob> {
+        journal::next_map_job(&mut self.core)
+    }
+
+    /// Returns whether look-ups or ended programs have left work for [`PageMap::next_map_job`].
+    #[inline]
+    pub fn has_map_work(&self) -> bool {
+        journal::has_map_work(&self.core)
+    }
+
+    /// Logical page for the spare area, and content, of a unit of a planned program of translation pages.
+    pub fn metadata(&self, id: ProgramId, position: u32) -> (Lpn, &[u8]) {
+        journal::metadata(&self.core, id, position)
+    }
+
+    /// Trims that a flush beginning now waits for beside data.
+    pub fn flush_point(&self) -> FlushPoint {
+        FlushPoint(self.core.pages.last_trim())
+    }
+
+    /// Wants the translation pages written that a flush waits for, as many as may be under way; returns whether everything up to `point`
+    /// is on the media.
+    pub fn flush_to(&mut self, point: FlushPoint) -> bool {
+        journal::flush_to(&mut self.core, point)
+    }
+
+    /// Wants the translation pages from `first` on written, as many as may be under way at one time; returns the next one.
+    pub fn save_map(&mut self, first: u32) -> u32 {
+        journal::save_map(&mut self.core, first)
+    }
+
+    /// The placement handles.
+    #[inline]
+    pub fn handles(&self) -> &Handles {
+        &self.core.handles
+    }
+
+    /// The placement handles, for taking their events.
+    pub fn handles_mut(&mut self) -> &mut Handles {
+        &mut self.core.handles
+    }
+
+    /// The placement handle in whose blocks `lpn` lies; 0 if in none.
+    pub fn owner(&self, lpn: Lpn) -> u16 {
+        reclaim_units::owner(&self.core, lpn)
+    }
+
+    /// RUH update: lets `handle` refer to a new reclaim unit; its open blocks are closed as they are.
+    pub fn next_unit(&mut self, handle: u16) {
+        reclaim_units::next_unit(&mut self.core, handle);
+    }
+
+    /// Sets whether data bypass the SLC cache from now on.
+    pub fn pass_cache(&mut self, past: bool) {
+        self.core.slc.pass(past);
     }
 }

@@ -8,7 +8,7 @@
 //! If there are too few data to fill all closed blocks to that level, GC can empty one of them.
 //!
 //! The kind of data that finds no space has no open block in any die, so each die can keep a second free block: it does so once power has
-//! been cut ([`PageMap::mount`](crate::PageMap::mount)).
+//! been cut ([`PageMap::start`](crate::PageMap::start)).
 
 use crate::config::{Durability, FtlConfig, Isolation, Separation};
 use pellucid_flash::Layout;

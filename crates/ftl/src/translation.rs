@@ -18,7 +18,9 @@
 //! copy. So the newest completed copy of every page is on the media at every moment.
 
 use crate::handles::Handles;
-use crate::{Cached, FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap, SetupError};
+use crate::{
+    Cached, CachedPages, FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap, SetupError,
+};
 use pellucid_flash::{BlockId, BlockView, Cause, DieId, Divisor, Layout, Lpn, Ppa, SimTime};
 
 /// Location of a logical page.
@@ -65,7 +67,7 @@ pub enum Stream {
     Merge(CopyId),
 }
 
-/// Name of a planned program until `program_ended`.
+/// Name of a planned program until it has [`ended`](Translation::ended).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramId(pub u32);
 
@@ -323,7 +325,10 @@ impl Translation {
     /// Location of `lpn`, for an access of the host: it counts as a use of its entry.
     #[inline]
     pub fn lookup(&mut self, lpn: Lpn) -> Located {
-        each!(self, it => it.lookup(lpn))
+        match self {
+            Translation::PageMap(it) => it.lookup(lpn),
+            Translation::LogBlock(it) => it.peek(lpn),
+        }
     }
 
     /// Looks up `lpn` for any purpose but a host access; never returns [`Located::NeedsMap`].
@@ -349,7 +354,10 @@ impl Translation {
     /// stream.
     #[inline]
     pub fn stream(&mut self, lpn: Lpn, handle: u16) -> Stream {
-        each!(self, it => it.stream(lpn, handle))
+        match self {
+            Translation::PageMap(it) => it.stream(lpn, handle),
+            Translation::LogBlock(it) => it.stream(lpn),
+        }
     }
 
     /// Plans the program of `lpns`, at most a superpage's worth ([`Lpn::NONE`]: a unit that is no longer needed), when their data are
@@ -370,7 +378,11 @@ impl Translation {
     /// [`Translation::next_map_job`].
     #[inline]
     pub fn checkpoint(&mut self) -> bool {
-        each!(self, it => it.checkpoint())
+        match self {
+            Translation::PageMap(it) => it.checkpoint(),
+            // Nothing is written to shorten a mount, which reads all spare areas.
+            Translation::LogBlock(_) => false,
+        }
     }
 
     /// Discards a page.
@@ -381,11 +393,7 @@ impl Translation {
     /// Reports that a flash operation has ended, well or not.
     #[inline]
     pub fn ended(&mut self, operation: Operation, ok: bool) {
-        each!(self, it => match operation {
-            Operation::Program(id) => it.program_ended(id, ok),
-            Operation::Erase(block) => it.erase_ended(block, ok),
-            Operation::Read(page) => it.map_page_read(page, ok),
-        });
+        each!(self, it => it.ended(operation, ok));
     }
 
     /// Takes the copies that became unneeded since the last call; none, unless [`Caller::takes_outdated`].
@@ -403,10 +411,7 @@ impl Translation {
     /// Prefetches state that will be accessed soon. It changes nothing but the simulator's own speed.
     #[inline]
     pub fn prefetch(&self, soon: Soon) {
-        each!(self, it => match soon {
-            Soon::Lookup(lpn) => it.prefetch(lpn),
-            Soon::End(id) => it.program_started(id),
-        });
+        each!(self, it => it.prefetch(soon));
     }
 }
 
@@ -431,7 +436,10 @@ impl Translation {
     /// The next GC copies of `die`. Callers limit how many are in flight.
     #[inline]
     pub fn next_gc(&mut self, die: DieId, load: Load) -> Option<GcJob<'_>> {
-        each!(self, it => it.next_gc(die, load))
+        match self {
+            Translation::PageMap(it) => it.next_gc(die, load),
+            Translation::LogBlock(it) => it.next_gc(die),
+        }
     }
 
     /// Returns whether the copy at `from`, whose spare area names this page, is still needed.
@@ -443,13 +451,20 @@ impl Translation {
     /// Reports that the read of a unit of a [`GcJob`] has ended, and returns the unit's fate. `named`: logical page in its spare area.
     #[inline]
     pub fn arrived(&mut self, moved: &Move, named: Option<Lpn>, arrival: Arrival) -> Arrived {
-        each!(self, it => it.arrived(moved, named, arrival))
+        match self {
+            Translation::PageMap(it) => it.arrived(moved, named, arrival),
+            Translation::LogBlock(it) => it.arrived(moved, arrival),
+        }
     }
 
     /// Returns whether no further [`Move`] of `die` comes by itself, so that partial superpages of GC copies should not wait.
     #[inline]
     pub fn gc_rests(&self, die: DieId) -> bool {
-        each!(self, it => it.gc_rests(die))
+        match self {
+            Translation::PageMap(it) => it.gc_rests(die),
+            // Nothing moves unit by unit.
+            Translation::LogBlock(_) => true,
+        }
     }
 
     /// Returns whether [`Translation::reap`] may have something to do.
@@ -522,15 +537,12 @@ impl Translation {
 
 /// Caches.
 impl Translation {
-    /// The map of a cache.
-    ///
-    /// # Panics
-    /// When the translation is no cache.
+    /// The calls of a cache; `None`: the translation is none.
     #[inline]
-    pub fn cache(&mut self) -> &mut PageMap {
+    pub fn cache(&mut self) -> Option<CachedPages<'_>> {
         match self {
-            Translation::PageMap(it) => it,
-            Translation::LogBlock(_) => unreachable!("a cache has a page map"),
+            Translation::PageMap(it) => it.cache(),
+            Translation::LogBlock(_) => None,
         }
     }
 
@@ -555,7 +567,7 @@ impl Translation {
     #[inline]
     pub fn named(&self, mark: Lpn) -> Lpn {
         match self {
-            Translation::PageMap(it) => it.without_state(mark),
+            Translation::PageMap(it) => it.named(mark),
             Translation::LogBlock(_) => mark,
         }
     }
@@ -586,11 +598,7 @@ impl Translation {
 
     /// Reports failing flash. `false`: that was known, or there is nothing to do.
     pub fn damage(&mut self, damage: Damage) -> bool {
-        each!(self, it => match damage {
-            Damage::Dead(die) => it.kill_die(die),
-            Damage::Unreadable(block) => it.retire_block(block),
-            Damage::Weak(block) => it.refresh_block(block),
-        })
+        each!(self, it => it.damage(damage))
     }
 
     /// The placement handles.
@@ -606,39 +614,48 @@ impl Translation {
 
     /// The placement handle in whose blocks `lpn` lies; 0 if in none.
     pub fn owner(&self, lpn: Lpn) -> u16 {
-        each!(self, it => it.owner(lpn))
+        match self {
+            Translation::PageMap(it) => it.owner(lpn),
+            Translation::LogBlock(_) => 0,
+        }
     }
 
     /// RUH update: lets `handle` refer to a new reclaim unit.
     pub fn next_unit(&mut self, handle: u16) {
-        each!(self, it => it.next_unit(handle));
+        match self {
+            Translation::PageMap(it) => it.next_unit(handle),
+            // Handle 0 has no reclaim unit of its own.
+            Translation::LogBlock(_) => {}
+        }
     }
 
     /// Sets whether host data bypass the SLC cache from now on.
     pub fn pass_cache(&mut self, past: bool) {
-        each!(self, it => it.pass_cache(past));
+        match self {
+            Translation::PageMap(it) => it.pass_cache(past),
+            Translation::LogBlock(_) => {}
+        }
     }
 
     /// Figures for reports and hosts.
     pub fn view(&self) -> View {
-        each!(self, it => View {
-            user_units: it.user_units(),
-            worn_out: it.worn_out(),
-            counters: it.counters(),
-            cache: it.cache_use(),
-            memory_bytes: it.memory_bytes(),
-            map_bytes: it.map_memory_bytes(),
-        })
+        each!(self, it => it.view())
     }
 
     /// Erased blocks that are waiting. Called for every interval of a time series, unlike the rest of [`Translation::view`].
     pub fn free_blocks(&self) -> u32 {
-        each!(self, it => it.free_blocks())
+        match self {
+            Translation::PageMap(it) => it.blocks().free(),
+            Translation::LogBlock(it) => it.free_blocks(),
+        }
     }
 
     /// The block as an observer sees it.
     pub fn block_view(&self, block: BlockId) -> BlockView {
-        each!(self, it => it.block_view(block))
+        match self {
+            Translation::PageMap(it) => it.blocks().view(block),
+            Translation::LogBlock(it) => it.block_view(block),
+        }
     }
 
     /// Sets the counters: to zero, or to those from before a power cut.

@@ -19,15 +19,12 @@
 //! victim.
 //!
 //! ```text
-//!  checkpoint, flush_to, next_erase, arrived ─► wanted ── next_map_job ─► MapJob::Program ─► metadata ─► program_ended
+//!  checkpoint, flush_to, next_erase, arrived ─► wanted ── next_map_job ─► MapJob::Program ─► metadata ─► ended
 //! ```
 
 use crate::Durability;
 use crate::map_writes::MapWrites;
-use crate::page_map::{PageMap, Settled};
-use crate::spare::entries_per_page;
-use crate::translation::{FlushPoint, MapJob, ProgramId, Stream};
-use pellucid_flash::{Cause, Layout, Lpn, MapReason, Ppa};
+use pellucid_flash::{Layout, MapReason};
 use std::collections::VecDeque;
 
 /// Bytes before the entries.
@@ -43,7 +40,6 @@ const SAVED_AT_ONCE: usize = 128;
 #[derive(Clone, Debug)]
 pub(crate) struct TranslationPages {
     count: u32,
-    pub entries: u32,
     batch: u32,
     every: u64,
     next: u32,
@@ -66,7 +62,9 @@ pub(crate) struct TranslationPages {
     leaving: Vec<Leaving>,
     pub writes: MapWrites,
     /// Units of blocks of translation pages that are being read for GC: more will be wanted.
-    pub reading: u32,
+    reading: u32,
+    /// Translation pages programmed, by reason.
+    written: [u64; MapReason::COUNT],
 }
 
 /// A translation page that is wanted on the media, with its trims of that moment. Trims that come while it waits belong to its next
@@ -111,7 +109,6 @@ impl TranslationPages {
         };
         TranslationPages {
             count,
-            entries: entries_per_page(layout),
             batch,
             every,
             next: 0,
@@ -126,12 +123,79 @@ impl TranslationPages {
             leaving: Vec::new(),
             writes: MapWrites::default(),
             reading: 0,
+            written: [0; MapReason::COUNT],
         }
     }
 
-    /// Number of translation pages.
-    pub fn count(&self) -> u32 {
-        self.count
+    /// Translation pages programmed so far, by reason.
+    pub fn written(&self) -> [u64; MapReason::COUNT] {
+        self.written
+    }
+
+    /// Sets the counts: to zero, or to those from before a power cut.
+    pub fn set_written(&mut self, written: [u64; MapReason::COUNT]) {
+        self.written = written;
+    }
+
+    /// Returns whether the rolling checkpoint is due when the next program has this number.
+    #[inline]
+    pub fn is_due(&self, sequence: u64) -> bool {
+        sequence >= self.due
+    }
+
+    /// The pages that the checkpoint takes now: the next ones, less those that hold unsaved trims, which are left to the flush.
+    pub fn take_due(&mut self, sequence: u64) -> Vec<u32> {
+        let batch = (self.next..self.next + self.batch).map(|page| page % self.count);
+        let batch = batch.filter(|&page| !self.has_unsaved(page)).collect();
+        self.next = (self.next + self.batch) % self.count;
+        self.due = sequence + self.every;
+        batch
+    }
+
+    /// Returns whether `page` has trims for which it was not asked yet.
+    pub fn has_unsaved(&self, page: u32) -> bool {
+        self.dirtied_at[page as usize] != 0
+    }
+
+    /// Pages that may still be added to those under way when the whole table is written.
+    pub fn may_come(&self) -> usize {
+        SAVED_AT_ONCE.saturating_sub(self.writes.count())
+    }
+
+    /// The next page that has to be written for its trims, if more may be under way; it is on its way from now on. `settled`: every program
+    /// before the one of this number has ended, so that none of them can be found above the page's watermark.
+    pub fn next_trimmed(&mut self, settled: impl Fn() -> u64) -> Option<u32> {
+        if self.writes.count() >= TRIMMED_AT_ONCE {
+            return None;
+        }
+        let Asked { page, first_trim, .. } = self.ask().filter(|asked| settled() >= asked.dirtied_at)?;
+        self.asked = None;
+        self.leaving.push(Leaving { page, first_trim, imaged: false });
+        Some(page)
+    }
+
+    /// Records that the content of `page`, a write `at` this place, is taken: it reflects every program below `watermark`.
+    pub fn imaged(&mut self, page: u32, at: usize, watermark: u64) {
+        for leaving in self.leaving.iter_mut().filter(|l| l.page == page) {
+            leaving.imaged = true;
+        }
+        self.watermarks[page as usize].imaged = watermark;
+        self.written[self.writes.reason(at) as usize] += 1;
+    }
+
+    /// Returns whether any of the pages of `page` was trimmed or lost at some time.
+    pub fn is_trimmed(&self, page: u32) -> bool {
+        self.trimmed[page as usize]
+    }
+
+    /// GC begins to read so many units of translation pages.
+    pub fn begin_reading(&mut self, units: u32) {
+        self.reading += units;
+    }
+
+    /// GC has read a unit of a translation page.
+    pub fn end_reading(&mut self) {
+        self.reading -= 1;
     }
 
     /// Watermark of the newest copy of `page` on the media: that copy contains every program with a lower sequence number.
@@ -206,210 +270,8 @@ impl TranslationPages {
     }
 
     /// Returns whether less than a superpage is wanted, and more will come.
-    fn gathers(&self, per_superpage: u32) -> bool {
+    pub fn gathers(&self, per_superpage: u32) -> bool {
         (self.reading > 0 && self.writes.can_wait(per_superpage)) || self.writes.gathers(per_superpage)
-    }
-}
-
-impl PageMap {
-    /// Translation pages; none with [`Durability::Volatile`].
-    pub fn map_pages(&self) -> u32 {
-        self.pages.count
-    }
-
-    /// The logical page of a translation page.
-    pub(crate) fn map_page_lpn(&self, page: u32) -> Lpn {
-        Lpn(self.user_units + page)
-    }
-
-    /// Logical page that the number in a spare area stands for.
-    #[inline]
-    pub(crate) fn named(&self, mark: Lpn) -> Lpn {
-        let mark = self.without_state(mark);
-        let all = self.table.pages();
-        let untrimmed = all..all + self.pages.count;
-        if untrimmed.contains(&mark.0) { Lpn(mark.0 - self.pages.count) } else { mark }
-    }
-
-    /// The logical page of the translation page that lies at `ppa`, if one does.
-    pub(crate) fn map_page_at(&self, ppa: Ppa) -> Option<Lpn> {
-        (self.user_units..self.table.pages()).map(Lpn).find(|&lpn| self.copy_of(lpn) == ppa)
-    }
-
-    /// Queues the translation page `lpn`, which has to leave its block: it is written anew, with those that come after it.
-    pub(crate) fn rewrite_map_page(&mut self, lpn: Lpn, cause: Cause) {
-        self.pages.writes.add(lpn.0 - self.user_units, cause);
-    }
-
-    /// Records that host data were placed. Returns whether the rolling checkpoint, whose next translation pages are wanted now, or the
-    /// list of a block is due.
-    #[inline]
-    pub fn checkpoint(&mut self) -> bool {
-        let due = self.sequence >= self.pages.due;
-        if due {
-            self.want_checkpoint();
-        }
-        due || self.has_list()
-    }
-
-    fn want_checkpoint(&mut self) {
-        let TranslationPages { next: first, batch, count, every, .. } = self.pages;
-        self.pages.next = (first + batch) % count;
-        self.pages.due = self.sequence + every;
-        for page in (first..first + batch).map(|page| page % count) {
-            // A page that holds unflushed trims is left to the flush.
-            if self.pages.dirtied_at[page as usize] == 0 {
-                self.want_saved(page);
-            }
-        }
-    }
-
-    /// Wants a translation page written for a checkpoint or a flush.
-    fn want_saved(&mut self, page: u32) {
-        let content = self.content_of(page);
-        self.pages.writes.want(page, Cause::Journal, MapReason::Flush, content);
-    }
-
-    /// Trims that a flush beginning now waits for beside data.
-    pub fn flush_point(&self) -> FlushPoint {
-        FlushPoint(self.pages.trims)
-    }
-
-    /// Wants the translation pages written that a flush waits for, as many as may be under way; returns whether everything up to `point`
-    /// is on the media.
-    pub fn flush_to(&mut self, point: FlushPoint) -> bool {
-        self.want_trimmed();
-        self.pages.saved_before() > point.0
-    }
-
-    /// Wants the translation pages with trims. A page waits until the programs planned before its trims have ended, so that none of them
-    /// can be found above its watermark.
-    pub(crate) fn want_trimmed(&mut self) {
-        while self.pages.writes.count() < TRIMMED_AT_ONCE
-            && let Some(Asked { page, first_trim, dirtied_at }) = self.pages.ask()
-            && self.oldest_active_program() >= dirtied_at
-        {
-            self.pages.asked = None;
-            self.pages.leaving.push(Leaving { page, first_trim, imaged: false });
-            self.want_saved(page);
-        }
-    }
-
-    /// Wants the translation pages from `first` on written, as many as may be under way at one time; returns the next one.
-    pub fn save_map(&mut self, first: u32) -> u32 {
-        let space = SAVED_AT_ONCE.saturating_sub(self.pages.writes.count()) as u32;
-        let next = self.pages.count.min(first + space);
-        (first..next).for_each(|page| self.want_saved(page));
-        next
-    }
-
-    /// Returns whether translation pages are on their way, planned or not.
-    pub fn writes_map(&self) -> bool {
-        self.pages.writes.count() > 0
-    }
-
-    /// Returns whether translation pages wait for their program.
-    pub fn wants_map_job(&self) -> bool {
-        self.pages.writes.any_wanted()
-    }
-
-    /// The next read of a translation page, or program of a superpage of wanted ones; a partial superpage only if a caller waits, or no
-    /// more come.
-    #[inline]
-    pub fn next_map_job(&mut self) -> Option<MapJob> {
-        if self.is_demand_mapped()
-            && let Some(read) = self.next_map_read()
-        {
-            return Some(read);
-        }
-        if self.has_list()
-            && let Some(list) = self.next_list()
-        {
-            return Some(list);
-        }
-        self.go_on_saving();
-        // There is rarely one.
-        if self.pages.writes.count() == 0 { None } else { self.plan_map_pages() }
-    }
-
-    /// Translation pages that may still be added for a checkpoint of an idle drive.
-    pub(crate) fn map_pages_may_come(&self) -> usize {
-        SAVED_AT_ONCE.saturating_sub(self.pages.writes.count())
-    }
-
-    /// Wants the translation page of a region written; if it has trims, it is left to the flush.
-    pub(crate) fn save_region(&mut self, region: u32) {
-        if self.pages.dirtied_at[region as usize] == 0 {
-            self.want_saved(region);
-        }
-    }
-
-    fn plan_map_pages(&mut self) -> Option<MapJob> {
-        let per_superpage = self.layout.units_per_superpage;
-        if self.pages.gathers(per_superpage) {
-            return None;
-        }
-        let batch = self.pages.writes.next_batch(per_superpage);
-        let (_, cause) = self.pages.writes.wanted(*batch.first()?);
-        let mut lpns = Vec::with_capacity(batch.len());
-        let mut by_cause = [0; Cause::COUNT];
-        for &at in &batch {
-            let (page, cause) = self.pages.writes.wanted(at);
-            lpns.push(self.map_page_lpn(page));
-            by_cause[cause as usize] += 1;
-        }
-        let unhurried = by_cause[Cause::Journal as usize] + by_cause[Cause::Map as usize];
-        let for_gc = unhurried < batch.len() as u32;
-        // Pages evicted from the cached table take nothing of the GC reserve.
-        let awaited = by_cause[Cause::Map as usize] < batch.len() as u32;
-        let hurries = for_gc || (awaited && self.gc.has_emptied());
-        let stream = if hurries { Stream::MetaMoved } else { Stream::Meta };
-        let plan = self.place(stream, None, &lpns);
-        self.note_map_space(plan.is_some());
-        let Some(plan) = plan else { return Some(MapJob::NeedsSpace) };
-        let settled = self.settled();
-        for (&at, &lpn) in batch.iter().zip(&lpns) {
-            let mut image = std::mem::take(self.pages.writes.planned(at));
-            self.write_image(&settled, lpn.0 - self.user_units, &mut image);
-            *self.pages.writes.planned(at) = image;
-            self.counters.map.writes[self.pages.writes.reason(at) as usize] += 1;
-            self.map_page_imaged(lpn.0 - self.user_units);
-        }
-        Some(MapJob::Program { plan, units: batch.len() as u32, cause, by_cause })
-    }
-
-    /// The content of a translation page at the moment of `settled`.
-    fn write_image(&mut self, settled: &Settled, page: u32, out: &mut Vec<u8>) {
-        for leaving in self.pages.leaving.iter_mut().filter(|l| l.page == page) {
-            leaving.imaged = true;
-        }
-        out.clear();
-        self.region_imaged(page);
-        self.pages.watermarks[page as usize].imaged = settled.watermark;
-        out.extend_from_slice(&settled.watermark.to_le_bytes());
-        out.extend_from_slice(&u64::from(page).to_le_bytes());
-        if self.table.sparse().is_some() {
-            self.write_region(settled, page, out);
-            return out.resize(self.layout.unit_bytes as usize, 0);
-        }
-        let first = page * self.pages.entries;
-        for lpn in first..(first + self.pages.entries).min(self.user_units) {
-            let entry = self.settled_copy(settled, Lpn(lpn)).0.wrapping_add(1);
-            out.extend_from_slice(&entry.to_le_bytes());
-        }
-        out.resize(self.layout.unit_bytes as usize, 0);
-    }
-
-    /// Logical page for the spare area, and content, of a unit of a planned program of translation pages.
-    pub fn metadata(&self, id: ProgramId, position: u32) -> (Lpn, &[u8]) {
-        let lpn = self.page_of_unit(id, position);
-        if lpn == Lpn::NONE {
-            return (lpn, self.list_image());
-        }
-        let page = lpn.0 - self.user_units;
-        let trimmed = self.pages.trimmed[page as usize];
-        let mark = Lpn(lpn.0 + if trimmed { 0 } else { self.pages.count });
-        (mark, self.pages.writes.image(page))
     }
 }
 

@@ -3,7 +3,9 @@
 use crate::common;
 use crate::common::log_drive::Drive;
 use pellucid_flash::{BlockId, DieId, Divisor, Layout, Ppa};
-use pellucid_ftl::{Caller, Durability, FtlConfig, Located, LogBlock, Map, SetupError, WearLevelling};
+use pellucid_ftl::{
+    Caller, Damage, Durability, FtlConfig, Located, LogBlock, Map, SetupError, WearLevelling,
+};
 
 const SCHEMES: [fn(u32) -> Map; 2] =
     [|log_blocks| Map::Bast { log_blocks }, |log_blocks| Map::Fast { log_blocks }];
@@ -66,7 +68,7 @@ fn random_commands_agree_with_a_plain_map() {
             let config = config(scheme(log_blocks), &layout, 12, durability);
             let mut drive = Drive::new(&config, &layout, &[], 5);
             exercise(&mut drive, 1200);
-            let merges = drive.map.counters().merges;
+            let merges = drive.map.view().counters.merges;
             assert!(merges.iter().all(|kind| kind.merges > 0), "{scheme:?}: {merges:?}");
             assert!(merges[0].copied_units == 0 && merges[2].erases > 0, "{merges:?}");
         }
@@ -115,8 +117,12 @@ fn failed_programs_and_erases_lose_nothing() {
                     break;
                 }
             }
-            assert!(!drive.map.worn_out() && drive.map.bad_blocks() > 2, "{} bad", drive.map.bad_blocks());
-            assert_eq!(u64::from(drive.map.bad_blocks()), drive.map.counters().grown_bad);
+            assert!(
+                !drive.map.view().worn_out && drive.map.bad_blocks() > 2,
+                "{} bad",
+                drive.map.bad_blocks()
+            );
+            assert_eq!(u64::from(drive.map.bad_blocks()), drive.map.view().counters.grown_bad);
         }
     }
 }
@@ -131,14 +137,14 @@ fn a_worn_out_drive_says_so_and_can_be_read() {
             let mut drive = Drive::new(&config, &layout, &[], seed);
             drive.program_fails = 25;
             for _ in 0..4000 {
-                if drive.map.worn_out() {
+                if drive.map.view().worn_out {
                     break;
                 }
                 let lpn = drive.rng.below(u64::from(drive.user_units())) as u32;
                 drive.write(lpn);
                 (0..3).for_each(|_| _ = drive.step());
             }
-            assert!(drive.map.worn_out(), "it never wears out");
+            assert!(drive.map.view().worn_out, "it never wears out");
             while drive.step() {}
             drive.verify();
             drive.map.check();
@@ -163,7 +169,7 @@ fn damaged_blocks_are_emptied_and_what_cannot_be_read_is_lost() {
             let block = layout.block_of(ppa);
             if round % 2 == 0 {
                 let before = drive.map.erases(block);
-                drive.map.refresh_block(block);
+                drive.map.damage(Damage::Weak(block));
                 drive.pump();
                 assert!(drive.drain());
                 let open = drive.map.takes_data(block) && drive.map.erases(block) == before;
@@ -171,8 +177,8 @@ fn damaged_blocks_are_emptied_and_what_cannot_be_read_is_lost() {
                 assert!(moved || open, "page {lpn} has not moved");
             } else {
                 drive.nand.unreadable.insert(ppa);
-                assert!(drive.map.retire_block(block), "the first time");
-                assert!(!drive.map.retire_block(block), "the second time");
+                assert!(drive.map.damage(Damage::Unreadable(block)), "the first time");
+                assert!(!drive.map.damage(Damage::Unreadable(block)), "the second time");
                 drive.pump();
                 assert!(drive.drain());
                 assert_eq!(drive.map.peek(pellucid_flash::Lpn(lpn)), Located::Lost);
@@ -194,12 +200,12 @@ fn a_dead_die_takes_nothing_more() {
         let layout = common::layout(2, 16, 4, 2);
         let mut drive = Drive::new(&config(scheme(2), &layout, 12, JOURNAL), &layout, &[], 10);
         exercise(&mut drive, 200);
-        assert!(!drive.map.worn_out());
-        drive.map.kill_die(DieId(1));
-        drive.map.kill_die(DieId(1));
-        assert!(drive.map.worn_out());
+        assert!(!drive.map.view().worn_out);
+        drive.map.damage(Damage::Dead(DieId(1)));
+        drive.map.damage(Damage::Dead(DieId(1)));
+        assert!(drive.map.view().worn_out);
         drive.map.check();
-        let stream = drive.map.stream(pellucid_flash::Lpn(layout.units_per_block), 0);
+        let stream = drive.map.stream(pellucid_flash::Lpn(layout.units_per_block));
         let lpns = [pellucid_flash::Lpn(layout.units_per_block)];
         assert_eq!(drive.map.place(stream, &lpns), None, "a page of the dead die");
         assert!(!drive.map.wants_gc(DieId(1)));

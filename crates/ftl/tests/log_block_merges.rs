@@ -16,7 +16,10 @@ fn filled(map: Map, blocks: u32, units_per_superpage: u32) -> Drive {
     let mut drive = Drive::new(&config, &layout, &[], 1);
     write(&mut drive, 0..blocks * UNITS);
     let switched = MergeCounters { merges: u64::from(blocks), ..MergeCounters::default() };
-    assert_eq!(drive.map.counters().merges, [switched, MergeCounters::default(), MergeCounters::default()]);
+    assert_eq!(
+        drive.map.view().counters.merges,
+        [switched, MergeCounters::default(), MergeCounters::default()]
+    );
     assert_eq!(drive.nand.erases, 0);
     drive.map.set_counters(Default::default());
     drive.nand.programs = 0;
@@ -37,7 +40,7 @@ fn write(drive: &mut Drive, lpns: impl IntoIterator<Item = u32>) {
 }
 
 fn merged(drive: &Drive, kind: MergeKind) -> MergeCounters {
-    drive.map.counters().merges[kind as usize]
+    drive.map.view().counters.merges[kind as usize]
 }
 
 const MAPS: [Map; 2] = [Map::Bast { log_blocks: 2 }, Map::Fast { log_blocks: 2 }];
@@ -148,7 +151,7 @@ fn fast_begins_a_sequential_log_block_with_every_first_unit() {
     write(&mut drive, [0, 3 * UNITS, 5 * UNITS]);
     let partial = MergeCounters { merges: 2, copied_units: 14, padded_units: 0, erases: 2 };
     assert_eq!(merged(&drive, MergeKind::Partial), partial);
-    assert_eq!(drive.map.counters().merges.iter().map(|kind| kind.merges).sum::<u64>(), 2);
+    assert_eq!(drive.map.view().counters.merges.iter().map(|kind| kind.merges).sum::<u64>(), 2);
 }
 
 /// Only pages 1, 2, 3 and 6 of a logical block hold anything. A full merge programs superpages 0 to 6, of which 0, 4 and 5 are padding; the

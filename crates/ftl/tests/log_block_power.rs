@@ -3,7 +3,7 @@
 use crate::common;
 use crate::common::log_drive::Drive;
 use pellucid_flash::BlockId;
-use pellucid_ftl::{Durability, FtlConfig, Map, MountSource};
+use pellucid_ftl::{Durability, FtlConfig, Map, MountSource, Start};
 
 fn drive(map: Map, units: u32, seed: u64) -> Drive {
     let layout = common::layout(2, 12, 4, units);
@@ -112,7 +112,7 @@ fn failures_and_cuts_together_lose_nothing_flushed() {
                     command(&mut drive);
                     (0..3).for_each(|_| _ = drive.step());
                 }
-                if drive.map.worn_out() {
+                if drive.map.view().worn_out {
                     break;
                 }
                 if round % 5 == 4 {
@@ -138,15 +138,15 @@ fn a_volatile_drive_is_empty_after_a_cut() {
             drive.write(lpn);
         }
         assert!(drive.drain());
-        let (kept, report) =
-            pellucid_ftl::LogBlock::restore(&config, &layout, &drive.nand).expect("it fitted before");
+        let (kept, report) = pellucid_ftl::LogBlock::start(&config, &layout, Start::Restore(&drive.nand))
+            .expect("it fitted before");
         kept.check();
-        assert_eq!(report.mapped_units, u64::from(drive.user_units()));
-        let (empty, report) =
-            pellucid_ftl::LogBlock::mount(&config, &layout, &drive.nand).expect("it fitted before");
+        assert_eq!(report.expect("a mount reports").mapped_units, u64::from(drive.user_units()));
+        let (empty, report) = pellucid_ftl::LogBlock::start(&config, &layout, Start::Mount(&drive.nand))
+            .expect("it fitted before");
         empty.check();
         assert_eq!(
-            (report.mapped_units, empty.peek(pellucid_flash::Lpn(0))),
+            (report.expect("a mount reports").mapped_units, empty.peek(pellucid_flash::Lpn(0))),
             (0, pellucid_ftl::Located::Zero)
         );
     }

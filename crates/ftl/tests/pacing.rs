@@ -3,7 +3,9 @@
 
 use crate::common;
 use pellucid_flash::{DieId, Lpn, Rng};
-use pellucid_ftl::{FtlConfig, Load, Move, PageMap, Plan, ProgramId, Reclaim, Separation, Stream, Victim};
+use pellucid_ftl::{
+    FtlConfig, Load, Move, Operation, PageMap, Plan, ProgramId, Reclaim, Separation, Stream, Victim,
+};
 use std::collections::VecDeque;
 
 const SUPERPAGE: u32 = 4;
@@ -90,11 +92,11 @@ impl Die {
             self.owner[at as usize] = lpn;
         }
         self.relocating.take_if(|id| *id == plan.id);
-        self.map.program_ended(plan.id, true);
+        self.map.ended(Operation::Program(plan.id), true);
         let mut erased = false;
         while let Some(emptied) = self.map.next_erase() {
             let Reclaim::Erase(block, _) = emptied else { panic!("nothing has failed") };
-            self.map.erase_ended(block, true);
+            self.map.ended(Operation::Erase(block), true);
             erased = true;
         }
         self.map.take_released() || erased

@@ -4,7 +4,8 @@
 use crate::common;
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, PlacementEventKind, Ppa, Rng};
 use pellucid_ftl::{
-    Durability, FtlConfig, Isolation, Load, MountSource, PageMap, Reclaim, Separation, Stream, WearLevelling,
+    Durability, FtlConfig, Isolation, Load, MountSource, Operation, PageMap, Reclaim, Separation, Start,
+    Stream, WearLevelling,
 };
 use std::collections::BTreeSet;
 
@@ -105,7 +106,7 @@ impl World {
             self.units[plan.first.0 as usize + i] =
                 Some(Unit { lpn, stored: plan.sequence, version, handle, by_host });
         }
-        self.map.program_ended(plan.id, ok);
+        self.map.ended(Operation::Program(plan.id), ok);
         self.erase();
         ok
     }
@@ -135,7 +136,7 @@ impl World {
                     self.units[first..first + self.layout.units_per_block as usize].fill(None);
                     self.superpages[block.0 as usize] = 0;
                     self.erases[block.0 as usize] += 1;
-                    self.map.erase_ended(block, true);
+                    self.map.ended(Operation::Erase(block), true);
                 }
                 Reclaim::Retire(block) => drop(self.bad.insert(block.0)),
                 Reclaim::Evict(_) => panic!("it is no cache"),
@@ -198,9 +199,10 @@ impl World {
     }
 
     fn remount(&mut self) {
-        let (map, report) = PageMap::mount(&self.config, &self.layout, self).expect("it fitted before");
+        let (map, report) =
+            PageMap::start(&self.config, &self.layout, Start::Mount(self)).expect("it fitted before");
         let mapped = self.written.iter().filter(|w| w.0 > 0).count() as u64;
-        assert_eq!(report.mapped_units, mapped);
+        assert_eq!(report.expect("a mount reports").mapped_units, mapped);
         self.map = map;
     }
 
@@ -240,7 +242,7 @@ fn handles_stay_apart_and_nothing_is_lost() {
                     world.remount();
                     world.check();
                 }
-                let counters = world.map.counters();
+                let counters = world.map.view().counters;
                 assert!(
                     world.erases.iter().sum::<u32>() > 100,
                     "{isolation:?} {separation:?} {superpage}: {counters:?}"
@@ -322,7 +324,7 @@ fn a_log_beside_random_writes_is_never_moved_when_apart() {
             }
         }
         world.check();
-        world.map.counters().victim_valid_units
+        world.map.view().counters.victim_valid_units
     };
     let (mixed, apart) = (moved(false), moved(true));
     assert!(mixed > 300 && apart * 20 < mixed, "units in victims: mixed {mixed}, apart {apart}");

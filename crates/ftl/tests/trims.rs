@@ -2,7 +2,7 @@
 
 use crate::common;
 use pellucid_flash::Lpn;
-use pellucid_ftl::{Durability, FtlConfig, PageMap, Plan, Stream};
+use pellucid_ftl::{Durability, FtlConfig, Operation, PageMap, Plan, Stream};
 
 const SUPERPAGE: u32 = 4;
 
@@ -29,14 +29,14 @@ fn translation_pages_wait_for_programs_before_their_trims_alone_and_leave_togeth
     assert!(!map.flush_to(point));
     let early = common::next_map_program(&mut map);
     assert_eq!(early, None, "a program that was planned before the trim is under way");
-    map.program_ended(before.id, true);
+    map.ended(Operation::Program(before.id), true);
     assert!(!map.flush_to(point));
     let (program, units) =
         common::next_map_program(&mut map).expect("what came after the trim is no reason to wait");
     let pages =
         common::metadata(&map, program.id, units).into_iter().map(|(mark, _)| mark.0 - map.user_units());
     assert_eq!(pages.collect::<Vec<_>>(), [0, 1, 2]);
-    map.program_ended(program.id, true);
+    map.ended(Operation::Program(program.id), true);
     assert!(map.flush_to(point));
 }
 
@@ -50,11 +50,11 @@ fn trims_that_go_on_do_not_keep_a_translation_page_from_the_media() {
     let rounds = (0..50).find(|_| {
         map.flush_to(point);
         while let Some((program, _)) = common::next_map_program(&mut map) {
-            map.program_ended(program.id, true);
+            map.ended(Operation::Program(program.id), true);
         }
         let after = plan(&mut map);
         map.trim(PAGES[0]);
-        map.program_ended(std::mem::replace(&mut before, after).id, true);
+        map.ended(Operation::Program(std::mem::replace(&mut before, after).id), true);
         map.flush_to(point)
     });
     assert!(rounds.is_some_and(|rounds| rounds < 4), "{rounds:?}");
@@ -69,14 +69,14 @@ fn a_translation_page_whose_program_fails_is_written_again() {
     let mut map = map();
     map.trim(PAGES[0]);
     let data = plan(&mut map);
-    map.program_ended(data.id, true);
+    map.ended(Operation::Program(data.id), true);
     PAGES.into_iter().for_each(|page| map.trim(page));
     let point = map.flush_point();
     for ok in [false, false, true] {
         assert!(!map.flush_to(point));
         let (program, units) = common::next_map_program(&mut map).expect("wanted");
         assert_eq!(units, 3);
-        map.program_ended(program.id, ok);
+        map.ended(Operation::Program(program.id), ok);
         map.check();
     }
     assert!(map.flush_to(point));

@@ -3,7 +3,7 @@
 use crate::common;
 use crate::common::place_of;
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
-use pellucid_ftl::{Durability, FtlConfig, MountSource, PageMap, Stream};
+use pellucid_ftl::{Durability, FtlConfig, MountSource, Operation, PageMap, Start, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SUPERPAGE: u32 = 4;
@@ -54,7 +54,7 @@ impl World {
     fn write(&mut self, lpns: &[Lpn]) {
         let plan = self.map.place(Stream::Host, None, lpns).expect("room enough");
         self.programmed(plan.first, plan.sequence, lpns);
-        self.map.program_ended(plan.id, true);
+        self.map.ended(Operation::Program(plan.id), true);
     }
 
     fn programmed(&mut self, first: Ppa, sequence: u64, lpns: &[Lpn]) {
@@ -73,7 +73,7 @@ impl World {
 
     /// Writes all translation pages from `first` on; returns their locations.
     fn save_from(&mut self, first: u32) -> Vec<u32> {
-        assert_eq!(self.map.save_map(first), self.map.map_pages());
+        assert_eq!(self.map.save_map(first), self.map.map_progress().pages);
         self.write_map_pages()
     }
 
@@ -87,18 +87,19 @@ impl World {
                 self.map_pages.insert(ppa, bytes);
                 places.push(ppa);
             }
-            self.map.program_ended(plan.id, true);
+            self.map.ended(Operation::Program(plan.id), true);
         }
-        assert!(!self.map.writes_map());
+        assert!(self.map.map_progress().under_way == 0);
         places
     }
 
     /// Mounts again; returns the number of lost pages.
     fn mount(&mut self) -> u64 {
-        let (map, report) = PageMap::mount(&self.config, &self.layout, self).expect("it fitted before");
+        let (map, report) =
+            PageMap::start(&self.config, &self.layout, Start::Mount(self)).expect("it fitted before");
         map.check();
         self.map = map;
-        report.lost_units
+        report.expect("a mount reports").lost_units
     }
 }
 

@@ -4,8 +4,8 @@
 use crate::common;
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa, Rng};
 use pellucid_ftl::{
-    DieCandidate, FtlConfig, Load, PageMap, Placement, PlacementPolicy, Plan, Policies, Reclaim, Separation,
-    Stream, Victim, VictimCandidate, VictimPolicy, WearLevelling,
+    Damage, DieCandidate, FtlConfig, Load, Operation, PageMap, Placement, PlacementPolicy, Plan, Policies,
+    Reclaim, Separation, Stream, Victim, VictimCandidate, VictimPolicy, WearLevelling,
 };
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -128,7 +128,7 @@ impl World {
         if busy.is_empty() || (!self.erasing.is_empty() && self.rng.chance(0.2)) {
             let block = self.erasing.pop_front().expect("the host waits for nothing");
             self.ended[block.0 as usize] = 0;
-            self.map.erase_ended(block, true);
+            self.map.ended(Operation::Erase(block), true);
         } else {
             let die = busy[self.rng.below(busy.len() as u64) as usize];
             self.end_program(die);
@@ -147,7 +147,7 @@ impl World {
         for (at, &lpn) in (plan.first.0..).zip(&lpns) {
             self.owner[at as usize] = lpn;
         }
-        self.map.program_ended(plan.id, ok);
+        self.map.ended(Operation::Program(plan.id), ok);
         if let Some(die) = moved_from {
             self.relocating[die.0 as usize] -= 1;
         }
@@ -174,7 +174,7 @@ impl World {
             (0..self.queues.len() as u32).for_each(|die| self.collect(DieId(die)));
             self.step();
             tries += 1;
-            assert!(tries < 1_000_000, "no room comes: {:?}", self.map.counters());
+            assert!(tries < 1_000_000, "no room comes: {:?}", self.map.view().counters);
         }
     }
 
@@ -226,7 +226,7 @@ fn no_die_acts_against_its_policy() {
                     let config = config(victim, separation, gc_low, 0.4);
                     let mut world = World::new(&config, dies, 32, 16, superpage);
                     world.work(6);
-                    let counters = world.map.counters();
+                    let counters = world.map.view().counters;
                     assert!(counters.victims.iter().sum::<u64>() > 50, "{counters:?}");
                     assert_eq!(
                         counters.emergency_victims, 0,
@@ -281,9 +281,9 @@ fn fifo_takes_blocks_in_the_order_in_which_they_were_closed() {
 fn random_victims_are_as_full_as_the_drive() {
     let mut world = World::new(&config(Victim::Random, Separation::Off, 1, 0.28), 1, 256, 16, 1);
     world.work(4);
-    let before = world.map.counters();
+    let before = world.map.view().counters;
     world.work(3);
-    let counters = world.map.counters();
+    let counters = world.map.view().counters;
     let chosen = |c: pellucid_ftl::FtlCounters| c.victims.iter().sum::<u64>();
     let victims = (chosen(counters) - chosen(before)) as f64;
     let share = (counters.victim_valid_units - before.victim_valid_units) as f64 / (16.0 * victims);
@@ -299,7 +299,7 @@ fn failing_programs_cost_the_policy_little() {
             let mut world = World::new(&config(victim, separation, 1, 1.0), 2, 64, 16, 1);
             world.fail = 0.002;
             world.work(4);
-            let counters = world.map.counters();
+            let counters = world.map.view().counters;
             let chosen = counters.victims.iter().sum::<u64>();
             assert!(counters.grown_bad > 5, "{counters:?}");
             assert!(counters.emergency_victims * 50 <= chosen, "{victim}, {separation:?}: {counters:?}");
@@ -315,7 +315,7 @@ fn wear_levelling_leaves_the_reserve() {
         let config = FtlConfig { wear, ..config(Victim::Random, Separation::GcCopies, gc_low, 0.4) };
         let mut world = World::new(&config, 2, 32, 16, 1);
         world.work(8);
-        let counters = world.map.counters();
+        let counters = world.map.view().counters;
         assert!(counters.victims[pellucid_flash::Cause::WearLevel as usize] > 0, "{counters:?}");
         assert_eq!(counters.emergency_victims, 0, "{counters:?}");
     }
@@ -330,8 +330,9 @@ fn wear_levelling_keeps_its_gap_under_load() {
         let mut world = World::new(&config, 2, 32, 16, 1);
         world.fill();
         world.overwrite(0..world.map.user_units() / 5, 100);
-        assert_eq!(world.map.counters().emergency_victims, 0);
-        let erases = |die: u32| (32 * die..32 * (die + 1)).map(|block| world.map.erases(BlockId(block)));
+        assert_eq!(world.map.view().counters.emergency_victims, 0);
+        let erases =
+            |die: u32| (32 * die..32 * (die + 1)).map(|block| world.map.blocks().erases(BlockId(block)));
         (0..2).map(|die| erases(die).max().unwrap() - erases(die).min().unwrap()).max().unwrap()
     };
     for separation in [Separation::Off, Separation::GcCopies] {
@@ -357,7 +358,7 @@ fn a_refresh_goes_on_under_load() {
         let cold = Lpn(world.map.user_units() - 1);
         let place = common::place_of(&world.map, cold);
         let block = world.layout.block_of(place);
-        assert!(world.map.refresh_block(block));
+        assert!(world.map.damage(Damage::Weak(block)));
         world.overwrite(0..world.map.user_units() / 5, 1);
         assert_ne!(world.layout.block_of(common::place_of(&world.map, cold)), block, "gc_low {gc_low}");
     }
@@ -368,8 +369,9 @@ fn a_refresh_goes_on_under_load() {
 fn no_die_waits_for_the_reserves_of_all_others() {
     let mut world = World::new(&config(Victim::Greedy, Separation::Off, 1, 0.28), 8, 64, 16, 1);
     world.work(4);
-    let erases =
-        |die: u32| (64 * die..64 * (die + 1)).map(|block| world.map.erases(BlockId(block))).sum::<u32>();
+    let erases = |die: u32| {
+        (64 * die..64 * (die + 1)).map(|block| world.map.blocks().erases(BlockId(block))).sum::<u32>()
+    };
     let dies: Vec<u32> = (0..8).map(erases).collect();
     let (least, most) = (dies.iter().min().unwrap(), dies.iter().max().unwrap());
     assert!(2 * least > *most, "erases of each die: {dies:?}");

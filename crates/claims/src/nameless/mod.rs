@@ -61,7 +61,7 @@ fn count(bench: &Bench, gib: u32) -> Result<Memory, ReproduceError> {
     let image = image::write(&mut nameless, blocks, bench.seed());
     let scale = f64::from(shorter);
     Ok(Memory {
-        page_map: page_map.memory_bytes() as f64 * scale,
+        page_map: page_map.view().memory_bytes as f64 * scale,
         nameless: nameless.memory_bytes() as f64 * scale,
         image,
     })

@@ -15,6 +15,7 @@ use super::{discards, erases, flush, metadata, read, write};
 use crate::config::Guarantee;
 use crate::shared::Shared;
 use pellucid_flash::{CacheGeometry, CacheState, Command, Layout, Lpn, Opcode, Status};
+use pellucid_ftl::CachedPages;
 
 /// Returns the cache geometry that a host sees; `None`: the namespace is no cache.
 pub(super) fn geometry(core: &Core, layout: &Layout) -> Option<CacheGeometry> {
@@ -85,7 +86,7 @@ pub(super) fn start_cached(core: &mut Core, shared: &mut Shared, work: u32) {
             shared.ask_complete(work);
         }
         _ => {
-            let next = core.side.translation.cache().next_dirty(Lpn(first));
+            let next = pages(core).next_dirty(Lpn(first));
             let per_unit = u64::from(shared.layout.sectors_per_unit);
             let record = &mut shared.works[work];
             record.command.data.clear();
@@ -96,8 +97,13 @@ pub(super) fn start_cached(core: &mut Core, shared: &mut Shared, work: u32) {
     }
 }
 
+/// The pages that the cache holds.
+fn pages(core: &mut Core) -> CachedPages<'_> {
+    core.side.translation.cache().expect("the translation of a cache namespace is a cache's")
+}
+
 fn state_of(core: &mut Core, lpn: Lpn) -> CacheState {
-    core.side.translation.cache().state_of(lpn)
+    pages(core).state_of(lpn)
 }
 
 fn refuse_started(core: &mut Core, shared: &mut Shared, work: u32, status: Status, result: u64) {
@@ -116,8 +122,8 @@ fn write_cached(core: &mut Core, shared: &mut Shared, work: u32, units: impl Ite
     let mut admitted = 0;
     for lpn in units.clone() {
         // Data that may be on the media must not come back once this is acknowledged.
-        forced |= durable && core.side.translation.cache().may_come_back(lpn);
-        if !core.side.translation.cache().admit(lpn, dirty) {
+        forced |= durable && pages(core).may_come_back(lpn);
+        if !pages(core).admit(lpn, dirty) {
             break;
         }
         admitted += 1;
@@ -137,7 +143,7 @@ fn write_cached(core: &mut Core, shared: &mut Shared, work: u32, units: impl Ite
 
 /// An admitted write of a page ends without its data.
 pub(super) fn give_up_unit(core: &mut Core, lpn: Lpn, dirty: bool) {
-    let cache = core.side.translation.cache();
+    let mut cache = pages(core);
     cache.stored(lpn, dirty, false);
     cache.unpin(lpn);
 }
@@ -146,18 +152,18 @@ pub(super) fn give_up_unit(core: &mut Core, lpn: Lpn, dirty: bool) {
 pub(super) fn stored_cached(core: &mut Core, entry: u32, dirty: bool) {
     let lpn = core.buffer[entry].lpn();
     core.buffer[entry].set_state(dirty);
-    let cache = core.side.translation.cache();
-    cache.stored(lpn, dirty, true);
+    pages(core).stored(lpn, dirty, true);
     // One pin of an entry is enough.
     if core.buffer[entry].pin() {
-        cache.unpin(lpn);
+        pages(core).unpin(lpn);
     }
 }
 
 /// The data of an entry are on the media, or no longer needed there.
 pub(super) fn unpin(core: &mut Core, entry: u32) {
     if core.buffer[entry].unpin() {
-        core.side.translation.cache().unpin(core.buffer[entry].lpn());
+        let lpn = core.buffer[entry].lpn();
+        pages(core).unpin(lpn);
     }
 }
 
@@ -172,7 +178,7 @@ fn evict_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) -> bool {
         // The write has not ended: it comes after the eviction.
         return false;
     }
-    let was_there = core.side.translation.cache().evict(lpn);
+    let was_there = pages(core).evict(lpn);
     if let Some(entry) = found {
         core.buffer.busy(entry);
         let record = &mut core.buffer[entry];
@@ -208,7 +214,7 @@ fn clean_unit(core: &mut Core, lpn: Lpn) -> bool {
         core.buffer[entry].set_state(false);
     }
     let buffered = unplaced.is_some();
-    core.side.translation.cache().clean(lpn, buffered)
+    pages(core).clean(lpn, buffered)
 }
 
 /// A page that was to be read is absent, since before or since GC has dropped it.
@@ -219,7 +225,5 @@ pub(super) fn miss(core: &mut Core, shared: &mut Shared, entry: u32, op: Option<
 
 /// The copy of a page cannot be read: a clean page is absent from now on. Whether it was one.
 pub(super) fn drop_unreadable(core: &mut Core, lpn: Lpn) -> bool {
-    core.is_cache()
-        && state_of(core, lpn) == CacheState::Clean
-        && core.side.translation.cache().drop_if_unpinned(lpn)
+    core.is_cache() && state_of(core, lpn) == CacheState::Clean && pages(core).drop_if_unpinned(lpn)
 }

@@ -29,7 +29,8 @@ pub(super) fn names_arrived(side: &mut MediaSide, shared: &mut Shared, op: u32, 
     shared.scheduler.ops.release(op);
     let units = (0..shared.layout.units_per_block).map(|unit| shared.layout.ppa(block, unit));
     let name = |ppa: Ppa| shared.media.page(ppa);
-    side.translation.cache().evicted(block, units.map(name));
+    let cache = side.translation.cache();
+    cache.expect("names of pages are read for a cache").evicted(block, units.map(name));
     erase_emptied(side, shared);
 }
 

@@ -49,9 +49,9 @@ impl Idle {
 
     /// The drive is idle since `since`.
     fn await_end(&mut self, side: &mut MediaSide, shared: &mut Shared, since: SimTime, wait: Nanos) {
-        let has_work = match side.ftl().cache.is_some() {
-            true => side.translation.cache().has_changed(),
-            false => side.translation.view().cache.full > 0,
+        let has_work = match side.translation.cache() {
+            Some(cache) => cache.has_changed(),
+            None => side.translation.view().cache.full > 0,
         };
         if !self.awaited && has_work {
             self.awaited = true;

@@ -351,12 +351,10 @@ impl BlockNamespace {
         if !self.idle.has_ended(side, shared) {
             return;
         }
-        if self.core.is_cache() {
-            let side = &mut self.core.side;
-            side.translation.cache().save_changed();
+        if let Some(mut cache) = side.translation.cache() {
+            cache.save_changed();
             return metadata::write_map(side, shared);
         }
-        let side = &mut self.core.side;
         side.set_rested(true);
         gc::pump_all(side, shared);
     }

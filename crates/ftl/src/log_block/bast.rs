@@ -8,38 +8,37 @@
 //! to a log block, which becomes the data block (switch merge) when it was filled in order: the same programs, as superpages of
 //! a block can only be programmed in order.
 
-use super::LogBlock;
+use super::core::Core;
+use super::place::{append, open_log, takes_more, want_merge};
 use crate::translation::Plan;
 use pellucid_flash::{DieId, Lpn};
 
-impl LogBlock {
-    /// Places a superpage of logical block `lbn`.
-    pub(super) fn place_bast(&mut self, lbn: u32, lpns: &[Lpn]) -> Option<Plan> {
-        let die = self.die_of_lbn(lbn);
-        if let Some(at) = self.dies[die.0 as usize].owned(lbn) {
-            if self.takes_more(die, at) {
-                return Some(self.append(die, at, lpns));
-            }
-            let full = self.dies[die.0 as usize].logs[at].block;
-            self.want_merge(full);
-            return None;
+/// Places a superpage of logical block `lbn`.
+pub(super) fn place(core: &mut Core, lbn: u32, lpns: &[Lpn]) -> Option<Plan> {
+    let die = core.shape.die_of_lbn(lbn);
+    if let Some(at) = core.die(die).logs.owned(lbn) {
+        if takes_more(core, die, at) {
+            return Some(append(core, die, at, lpns));
         }
-        let in_use = self.dies[die.0 as usize].logs.len() as u32;
-        if in_use < self.log_blocks
-            && let Some(at) = self.open_log(die, Some(lbn))
-        {
-            return Some(self.append(die, at, lpns));
-        }
-        if in_use >= self.log_blocks || self.blocks.returning(die) == 0 {
-            self.merge_least_recent(die);
-        }
-        None
+        let full = core.die(die).logs.at(at).block();
+        want_merge(core, full);
+        return None;
     }
+    let in_use = core.die(die).logs.all().len() as u32;
+    if in_use < core.shape.log_blocks
+        && let Some(at) = open_log(core, die, Some(lbn))
+    {
+        return Some(append(core, die, at, lpns));
+    }
+    if in_use >= core.shape.log_blocks || core.blocks.returning(die) == 0 {
+        merge_least_recent(core, die);
+    }
+    None
+}
 
-    fn merge_least_recent(&mut self, die: DieId) {
-        let logs = &self.dies[die.0 as usize].logs;
-        if let Some(victim) = logs.iter().min_by_key(|log| log.used_at) {
-            self.want_merge(victim.block);
-        }
+fn merge_least_recent(core: &mut Core, die: DieId) {
+    let victim = core.die(die).logs.all().iter().min_by_key(|log| log.used_at());
+    if let Some(block) = victim.map(|log| log.block()) {
+        want_merge(core, block);
     }
 }

@@ -7,82 +7,80 @@
 //!  kill_die        nothing moves: the die's logical blocks stay where they are, and take no more writes
 //! ```
 
-use super::LogBlock;
 use super::blocks::Role;
+use super::core::Core;
+use super::write::fail_block;
+use super::{journal, merge};
 use pellucid_flash::{BlockId, Cause, DieId};
 
-impl LogBlock {
-    /// Retires `block` after an uncorrectable read: readable data are moved out first. `false`: that was known, or it holds nothing.
-    pub fn retire_block(&mut self, block: BlockId) -> bool {
-        let news = self.fail_block(block, Cause::Retirement);
-        self.step(self.layout.die_of_block(block));
-        news
-    }
+/// Retires `block` after an uncorrectable read: readable data are moved out first. `false`: that was known, or it holds nothing.
+pub(super) fn retire_block(core: &mut Core, block: BlockId) -> bool {
+    let news = fail_block(core, block, Cause::Retirement);
+    merge::step(core, core.shape.layout.die_of_block(block));
+    news
+}
 
-    /// Refreshes `block`: its data are rewritten elsewhere before they become unreadable. `false`: nothing to do, or known.
-    pub fn refresh_block(&mut self, block: BlockId) -> bool {
-        let die = self.layout.die_of_block(block);
-        let state = &self.dies[die.0 as usize];
-        if state.dead || self.blocks.failed(block) {
-            return false;
-        }
-        let takes_more = state.logs.iter().any(|log| log.block == block && log.open);
-        let news = match self.blocks.role(block) {
-            Role::Data(_) => self.evacuate(block, Cause::Refresh),
-            Role::Log if !takes_more || self.is_full(die, block) => self.evacuate(block, Cause::Refresh),
-            Role::Metadata => self.empty_metadata(die, block, Cause::Refresh),
-            _ => false,
-        };
-        self.step(die);
-        news
+/// Refreshes `block`: its data are rewritten elsewhere before they become unreadable. `false`: nothing to do, or known.
+pub(super) fn refresh_block(core: &mut Core, block: BlockId) -> bool {
+    let die = core.shape.layout.die_of_block(block);
+    if core.die(die).is_dead() || core.blocks.failed(block) {
+        return false;
     }
+    let takes_more = |core: &Core| {
+        let log = core.die(die).logs.of_block(block);
+        log.is_some_and(|log| log.is_open() && !log.is_full(&core.shape))
+    };
+    let news = match core.blocks.role(block) {
+        Role::Data(_) => merge::evacuate(core, block, Cause::Refresh),
+        Role::Log if !takes_more(core) => merge::evacuate(core, block, Cause::Refresh),
+        Role::Metadata => journal::empty_block(core, die, block, Cause::Refresh),
+        _ => false,
+    };
+    merge::step(core, die);
+    news
+}
 
-    fn is_full(&self, die: DieId, block: BlockId) -> bool {
-        let full = |log: &super::Log| log.block == block && log.next == self.layout.superpages_per_block;
-        self.dies[die.0 as usize].logs.iter().any(full)
+/// Marks `die` as dead: its programs and erases will fail, and its data cannot be read.
+/// `false`: that was known.
+pub(super) fn kill_die(core: &mut Core, die: DieId) -> bool {
+    if !core.die_mut(die).kill() {
+        return false;
     }
-
-    /// Marks `die` as dead: its programs and erases will fail, and its data cannot be read.
-    /// `false`: that was known.
-    pub fn kill_die(&mut self, die: DieId) -> bool {
-        if std::mem::replace(&mut self.dies[die.0 as usize].dead, true) {
-            return false;
+    core.die_mut(die).merges.clear_evacuations();
+    merge::fail_merge(core, die);
+    for block in core.blocks.of_die(die) {
+        if core.blocks.role(block) == Role::Free {
+            core.blocks.retire(block);
         }
-        self.dies[die.0 as usize].evacuations.clear();
-        self.fail_merge(die);
-        for block in self.blocks.of_die(die) {
-            if self.blocks.role(block) == Role::Free {
-                self.blocks.retire(block);
-            }
-        }
-        (self.released, self.map_jobs) = (true, true);
-        true
     }
+    core.tally.release();
+    core.tally.set_map_jobs(true);
+    true
+}
 
-    /// Returns whether the drive must refuse writes: a die is dead, or has too few good blocks for its data and the minimum needed beside
-    /// them.
-    pub fn worn_out(&self) -> bool {
-        let worn = |die: DieId| {
-            let state = &self.dies[die.0 as usize];
-            state.dead || state.starved || self.blocks.good(die) <= self.least_blocks(die)
-        };
-        (0..self.layout.dies).map(DieId).any(worn)
+/// Returns whether the drive must refuse writes: a die is dead, or has too few good blocks for its data and the minimum needed beside
+/// them.
+pub(super) fn worn_out(core: &Core) -> bool {
+    let worn = |die: DieId| {
+        let state = core.die(die);
+        state.is_dead() || state.merges.is_starved() || core.blocks.good(die) <= core.shape.least_blocks(die)
+    };
+    (0..core.shape.layout.dies).map(DieId).any(worn)
+}
+
+/// Levels wear after an erase in `die`: moves the data of the least worn block, if the most worn one has had too many more erases.
+pub(super) fn level_wear(core: &mut Core, die: DieId) {
+    let Some(gap) = core.shape.config.wear.static_gap else { return };
+    let (state, blocks) = (core.die(die), &core.blocks);
+    if state.is_dead() || state.merges.evacuates_for(Cause::WearLevel) {
+        return;
     }
-
-    /// Levels wear after an erase in `die`: moves the data of the least worn block, if the most worn one has had too many more erases.
-    pub(super) fn level_wear(&mut self, die: DieId) {
-        let Some(gap) = self.config.wear.static_gap else { return };
-        let state = &self.dies[die.0 as usize];
-        if state.dead || state.evacuations.iter().any(|evacuation| evacuation.cause() == Cause::WearLevel) {
-            return;
-        }
-        let good = || self.blocks.of_die(die).filter(|&block| self.blocks.role(block) != Role::Bad);
-        let most = good().map(|block| self.blocks.erases(block)).max().unwrap_or(0);
-        let data = good().filter(|&block| matches!(self.blocks.role(block), Role::Data(_)));
-        let least = data.min_by_key(|&block| self.blocks.erases(block));
-        if let Some(block) = least.filter(|&block| most - self.blocks.erases(block) > gap) {
-            self.counters.victims[Cause::WearLevel as usize] += 1;
-            self.evacuate(block, Cause::WearLevel);
-        }
+    let good = || blocks.of_die(die).filter(|&block| blocks.role(block) != Role::Bad);
+    let most = good().map(|block| blocks.erases(block)).max().unwrap_or(0);
+    let data = good().filter(|&block| matches!(blocks.role(block), Role::Data(_)));
+    let least = data.min_by_key(|&block| blocks.erases(block));
+    if let Some(block) = least.filter(|&block| most - blocks.erases(block) > gap) {
+        core.tally.count_levelled();
+        merge::evacuate(core, block, Cause::WearLevel);
     }
 }

@@ -12,7 +12,8 @@
 //! A die has one sequential log block and a number of random ones. Superpages of one unit are those of the paper; larger ones enter the
 //! sequential log only as a whole.
 
-use super::LogBlock;
+use super::core::{Core, Shape};
+use super::place::{append, open_log, takes_more, want_merge};
 use crate::translation::Plan;
 use pellucid_flash::{DieId, Lpn};
 
@@ -20,92 +21,74 @@ use pellucid_flash::{DieId, Lpn};
 /// do not share a superpage.
 pub(super) const STREAMS: u32 = 3;
 
-/// State of the sequential writes of a die.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Run {
-    /// The next page of the run; `None`: no run.
-    next: Option<Lpn>,
-    turn: u32,
+/// The stream of a write of `lpn`.
+pub(super) fn stream(core: &mut Core, lpn: Lpn) -> u32 {
+    let (lbn, at) = core.shape.lbn(lpn);
+    let die = core.shape.die_of_lbn(lbn);
+    let turn = core.dies[die.0 as usize].logs.run(&core.shape, lpn, at);
+    die.0 * STREAMS + turn.map_or(0, |turn| 1 + turn)
 }
 
-impl LogBlock {
-    /// The stream of a write of `lpn`.
-    pub(super) fn stream_fast(&mut self, lpn: Lpn) -> u32 {
-        let (lbn, at) = self.lbn(lpn);
-        let die = self.die_of_lbn(lbn);
-        let last = at + 1 == self.layout.units_per_block;
-        let run = &mut self.dies[die.0 as usize].run;
-        if at == 0 {
-            run.turn ^= 1;
-        } else if run.next != Some(lpn) {
-            return die.0 * STREAMS;
-        }
-        run.next = (!last).then_some(Lpn(lpn.0 + 1));
-        die.0 * STREAMS + 1 + run.turn
+/// Places a superpage of stream `group`.
+pub(super) fn place(core: &mut Core, group: u32, lpns: &[Lpn]) -> Option<Plan> {
+    let die = DieId(group / STREAMS);
+    if group.is_multiple_of(STREAMS) || !is_whole_run(&core.shape, lpns) {
+        return place_random(core, die, lpns);
     }
+    let (lbn, at) = core.shape.lbn(lpns[0]);
+    let logs = core.die(die).logs.all();
+    let sequential = logs.iter().position(|log| log.owner().is_some());
+    let continues = |&log: &usize| {
+        let log = &logs[log];
+        log.owner() == Some(lbn) && log.next() * core.shape.layout.units_per_superpage == at
+    };
+    if let Some(log) = sequential.filter(continues)
+        && takes_more(core, die, log)
+    {
+        return Some(append(core, die, log, lpns));
+    }
+    if at > 0 {
+        return place_random(core, die, lpns);
+    }
+    if let Some(log) = sequential {
+        let block = core.die(die).logs.at(log).block();
+        want_merge(core, block);
+        return None;
+    }
+    match open_log(core, die, Some(lbn)) {
+        Some(log) => Some(append(core, die, log, lpns)),
+        None if core.blocks.returning(die) > 0 => None,
+        None => place_random(core, die, lpns),
+    }
+}
 
-    /// Places a superpage of stream `group`.
-    pub(super) fn place_fast(&mut self, group: u32, lpns: &[Lpn]) -> Option<Plan> {
-        let die = DieId(group / STREAMS);
-        if group.is_multiple_of(STREAMS) || !self.is_whole_run(lpns) {
-            return self.place_random(die, lpns);
-        }
-        let (lbn, at) = self.lbn(lpns[0]);
-        let state = &self.dies[die.0 as usize];
-        let sequential = state.logs.iter().position(|log| log.owner.is_some());
-        let continues = |&log: &usize| {
-            state.logs[log].owner == Some(lbn) && state.logs[log].next * self.layout.units_per_superpage == at
-        };
-        if let Some(log) = sequential.filter(continues)
-            && self.takes_more(die, log)
-        {
-            return Some(self.append(die, log, lpns));
-        }
-        if at > 0 {
-            return self.place_random(die, lpns);
-        }
-        if let Some(log) = sequential {
-            let block = self.dies[die.0 as usize].logs[log].block;
-            self.want_merge(block);
-            return None;
-        }
-        match self.open_log(die, Some(lbn)) {
-            Some(log) => Some(self.append(die, log, lpns)),
-            None if self.blocks.returning(die) > 0 => None,
-            None => self.place_random(die, lpns),
-        }
-    }
+/// Returns whether `lpns` fill a superpage with consecutive pages, starting at its place in their logical block.
+fn is_whole_run(shape: &Shape, lpns: &[Lpn]) -> bool {
+    let Some(&first) = lpns.first().filter(|&&first| first != Lpn::NONE) else { return false };
+    let (_, at) = shape.lbn(first);
+    let follow = (first.0..).zip(lpns).all(|(expected, lpn)| lpn.0 == expected);
+    let per_superpage = shape.layout.units_per_superpage;
+    lpns.len() == per_superpage as usize && at.is_multiple_of(per_superpage) && follow
+}
 
-    /// Returns whether `lpns` fill a superpage with consecutive pages, starting at its place in their logical block.
-    fn is_whole_run(&self, lpns: &[Lpn]) -> bool {
-        let Some(&first) = lpns.first().filter(|&&first| first != Lpn::NONE) else { return false };
-        let (_, at) = self.lbn(first);
-        let follow = (first.0..).zip(lpns).all(|(expected, lpn)| lpn.0 == expected);
-        lpns.len() == self.layout.units_per_superpage as usize
-            && at.is_multiple_of(self.layout.units_per_superpage)
-            && follow
+fn place_random(core: &mut Core, die: DieId, lpns: &[Lpn]) -> Option<Plan> {
+    let logs = core.die(die).logs.all();
+    let mut random = logs.iter().enumerate().filter(|(_, log)| log.owner().is_none());
+    let (in_use, last) = (random.clone().count() as u32, random.next_back().map(|(at, _)| at));
+    if let Some(at) = last.filter(|&at| takes_more(core, die, at)) {
+        return Some(append(core, die, at, lpns));
     }
-
-    fn place_random(&mut self, die: DieId, lpns: &[Lpn]) -> Option<Plan> {
-        let mut random =
-            self.dies[die.0 as usize].logs.iter().enumerate().filter(|(_, log)| log.owner.is_none());
-        let (in_use, last) = (random.clone().count() as u32, random.next_back().map(|(at, _)| at));
-        if let Some(at) = last.filter(|&at| self.takes_more(die, at)) {
-            return Some(self.append(die, at, lpns));
-        }
-        if in_use < self.log_blocks
-            && let Some(at) = self.open_log(die, None)
-        {
-            return Some(self.append(die, at, lpns));
-        }
-        if in_use >= self.log_blocks || self.blocks.returning(die) == 0 {
-            let logs = &self.dies[die.0 as usize].logs;
-            let oldest = logs.iter().find(|log| log.owner.is_none()).or(logs.first());
-            if let Some(oldest) = oldest {
-                let block = oldest.block;
-                self.want_merge(block);
-            }
-        }
-        None
+    if in_use < core.shape.log_blocks
+        && let Some(at) = open_log(core, die, None)
+    {
+        return Some(append(core, die, at, lpns));
     }
+    if in_use >= core.shape.log_blocks || core.blocks.returning(die) == 0 {
+        let logs = core.die(die).logs.all();
+        let oldest = logs.iter().find(|log| log.owner().is_none()).or(logs.first());
+        if let Some(block) = oldest.map(|log| log.block()) {
+            want_merge(core, block);
+        }
+    }
+    None
 }

@@ -15,11 +15,12 @@
 //! block with a copy that only an unsaved trim made invalid is not erased, as a power cut would bring back an even older copy. The page
 //! is written once the programs that were planned before the trim have ended, so that none of them is found above the watermark.
 
-use super::LogBlock;
 use super::blocks::Role;
+use super::core::Core;
 use super::mark::Kind;
 use super::programs::Content;
-use crate::translation::{FlushPoint, MapJob, ProgramId};
+use super::write::plan_other;
+use crate::translation::{FlushPoint, MapJob, Outdated, ProgramId};
 use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa};
 use std::collections::VecDeque;
 
@@ -63,21 +64,21 @@ pub(super) struct Journal {
     dirty: VecDeque<Dirty>,
     batch: Batch,
     /// Blocks in use, and the next superpage of the last one, if it takes more.
-    pub(super) blocks: Vec<BlockId>,
+    blocks: Vec<BlockId>,
     next: Option<u32>,
     /// Blocks that are being given up.
-    pub(super) emptying: Vec<(BlockId, Cause)>,
+    emptying: Vec<(BlockId, Cause)>,
 }
 
 /// Sizes of the journal of one die.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JournalSizes {
     /// Logical pages of a trim page.
-    pub(super) covers: u32,
+    pub covers: u32,
     /// Trim pages of a die.
-    pub(super) pages: u32,
+    pub pages: u32,
     /// Blocks of a die for the trim pages.
-    pub(super) blocks: u32,
+    pub blocks: u32,
 }
 
 impl JournalSizes {
@@ -109,11 +110,6 @@ impl Journal {
         self.places[page as usize] = place;
     }
 
-    /// Continues, at a mount, the last block with this superpage.
-    pub fn reopen(&mut self, next: Option<u32>) {
-        self.next = next;
-    }
-
     /// Number below which all trims are on the media.
     pub fn saved_before(&self) -> u64 {
         let batch = self.batch.pages.iter().filter_map(|(_, dirty)| *dirty);
@@ -127,7 +123,7 @@ impl Journal {
         }
     }
 
-    /// Blocks in use, and the most that may be.
+    /// Number of blocks in use.
     pub fn blocks_in_use(&self) -> u32 {
         self.blocks.len() as u32
     }
@@ -136,279 +132,256 @@ impl Journal {
     pub fn on_media(&self) -> impl Iterator<Item = Ppa> {
         self.places.iter().copied().filter(|place| place.is_some())
     }
-}
 
-impl LogBlock {
-    /// Discards a page. Its old copy is invalid at once, but its block is not erased before the trim is on the media.
-    pub fn trim(&mut self, lpn: Lpn) {
-        let old = self.map.get(lpn);
-        if old != Ppa::NONE {
-            self.map.set(lpn, Ppa::NONE);
-            self.note_trim(lpn);
-            self.keep_until_saved(old);
-            self.release(old, crate::translation::Outdated::Trimmed);
-        }
+    /// Blocks in use.
+    pub fn blocks(&self) -> &[BlockId] {
+        &self.blocks
     }
 
-    /// Records that the copy of `lpn` at `ppa` cannot be read: a mount must not find an older one.
-    pub(super) fn note_lost(&mut self, lpn: Lpn, ppa: Ppa) {
-        self.note_trim(lpn);
-        self.keep_until_saved(ppa);
+    /// Adds, at a mount, a block in use; `next`: its next superpage, if it takes more.
+    pub fn keep_block(&mut self, block: BlockId, next: Option<u32>) {
+        self.blocks.push(block);
+        self.next = next;
     }
 
-    pub(super) fn note_trim(&mut self, lpn: Lpn) {
-        self.trims += 1;
-        if let Some(sizes) = self.journal {
-            let (die, at) = self.number_in_die(lpn);
-            self.dies[die.0 as usize].journal.note(at / sizes.covers, self.trims, self.sequence);
-            self.map_jobs = true;
-        }
+    /// Returns whether a program of trim pages is under way.
+    fn is_programming(&self) -> bool {
+        self.batch.program.is_some()
     }
 
-    /// Die of a page, and its number among the pages of that die.
-    fn number_in_die(&self, lpn: Lpn) -> (DieId, u32) {
-        let (lbn, at) = self.lbn(lpn);
-        (self.die_of_lbn(lbn), lbn / self.layout.dies * self.layout.units_per_block + at)
-    }
-
-    /// Trims that a flush waits for beside data: those so far.
-    pub fn flush_point(&self) -> FlushPoint {
-        FlushPoint(self.trims)
-    }
-
-    /// Returns whether everything before `point` is on the media. If not, [`LogBlock::next_map_job`] returns the metadata to write.
-    pub fn flush_to(&mut self, point: FlushPoint) -> bool {
-        self.save_to = self.save_to.max(point.0);
-        self.map_jobs = true;
-        self.saved_before() > point.0
-    }
-
-    fn saved_before(&self) -> u64 {
-        self.dies.iter().map(|die| die.journal.saved_before()).min().unwrap_or(u64::MAX)
-    }
-
-    /// Returns the next metadata to be programmed. Called after every change.
-    pub fn next_map_job(&mut self) -> Option<MapJob> {
-        if !std::mem::take(&mut self.map_jobs) || self.journal.is_none() {
-            return None;
-        }
-        let job = (0..self.layout.dies).map(DieId).find_map(|die| self.metadata_job(die));
-        self.map_jobs = job.is_some();
-        job
-    }
-
-    fn metadata_job(&mut self, die: DieId) -> Option<MapJob> {
-        if self.dies[die.0 as usize].dead || self.dies[die.0 as usize].journal.batch.program.is_some() {
-            return None;
-        }
-        self.empty_a_block(die);
-        let cause = self.choose_batch(die)?;
-        let batch = &self.dies[die.0 as usize].journal.batch;
-        let last = batch.pages.iter().filter_map(|(_, dirty)| dirty.map(|dirty| dirty.sequence)).max();
-        if last.is_some_and(|sequence| self.oldest_program(die) < sequence) {
-            return None;
-        }
-        let units = batch.pages.len() as u32;
-        let (block, superpage) = self.metadata_superpage(die)?;
-        self.write_images(die);
-        let plan = self.plan_other(block, superpage, Kind::Metadata, Content::Metadata, units);
-        self.dies[die.0 as usize].journal.batch.program = Some(plan.id);
-        let mut by_cause = [0; Cause::COUNT];
-        by_cause[cause as usize] = units;
-        Some(MapJob::Program { plan, units, cause, by_cause })
-    }
-
-    /// Chooses trim pages for the next program: those of a block that is given up, or those with trims that a flush waits for.
-    fn choose_batch(&mut self, die: DieId) -> Option<Cause> {
-        let save_to = self.save_to;
-        let per_superpage = self.layout.units_per_superpage as usize;
-        let layout = &self.layout;
-        let journal = &mut self.dies[die.0 as usize].journal;
-        let waiting = journal.batch.pages.iter().any(|(_, dirty)| dirty.is_some());
-        if waiting {
-            return Some(Cause::Journal);
-        }
-        journal.batch.pages.clear();
-        for &(block, cause) in &journal.emptying {
-            let lies_there = |&(_, place): &(u32, &Ppa)| place.is_some() && layout.block_of(*place) == block;
-            let pages = (0..).zip(&journal.places).filter(lies_there);
-            journal.batch.pages.extend(pages.take(per_superpage).map(|(page, _)| (page, None)));
-            if !journal.batch.pages.is_empty() {
-                return Some(cause);
-            }
-        }
-        while journal.batch.pages.len() < per_superpage
-            && let Some(&dirty) = journal.dirty.front()
-            && (dirty.first_trim <= save_to || !journal.batch.pages.is_empty())
-        {
-            journal.dirty.pop_front();
-            journal.batch.pages.push((dirty.page, Some(dirty)));
-        }
-        (!journal.batch.pages.is_empty()).then_some(Cause::Journal)
-    }
-
-    /// Place of the next superpage of metadata; `None`: there is no block.
-    fn metadata_superpage(&mut self, die: DieId) -> Option<(BlockId, u32)> {
-        if self.dies[die.0 as usize].journal.next.is_none() {
-            let block = self.blocks.take(die, Role::Metadata, false)?;
-            let journal = &mut self.dies[die.0 as usize].journal;
-            journal.blocks.push(block);
-            journal.next = Some(0);
-        }
-        let superpages = self.layout.superpages_per_block;
-        let journal = &mut self.dies[die.0 as usize].journal;
-        let (&block, next) = (journal.blocks.last()?, journal.next?);
-        journal.next = Some(next + 1).filter(|&next| next < superpages);
-        Some((block, next))
-    }
-
-    /// Gives up the emptiest block when all allowed blocks are in use; gives up blocks that hold nothing in any case.
-    fn empty_a_block(&mut self, die: DieId) {
-        let Some(sizes) = self.journal else { return };
-        let journal = &self.dies[die.0 as usize].journal;
-        let open = journal.next.and(journal.blocks.last());
-        let full: Vec<BlockId> =
-            journal.blocks.iter().filter(|&block| Some(block) != open).copied().collect();
-        for &block in &full {
-            if self.blocks.references(block) == 0 && self.blocks.in_flight(block) == 0 {
-                let journal = &mut self.dies[die.0 as usize].journal;
-                let emptying = journal.emptying.iter().position(|&(other, _)| other == block);
-                let cause = emptying.map_or(Cause::Journal, |at| journal.emptying.remove(at).1);
-                journal.blocks.retain(|&other| other != block);
-                self.blocks.leave(block, cause, None);
-                self.released = true;
-            }
-        }
-        let journal = &self.dies[die.0 as usize].journal;
-        if journal.blocks_in_use() >= sizes.blocks && journal.emptying.is_empty() {
-            let settled = full.iter().filter(|&&block| {
-                self.blocks.role(block) == Role::Metadata && self.blocks.in_flight(block) == 0
-            });
-            if let Some(&block) = settled.min_by_key(|&&block| self.blocks.references(block)) {
-                self.dies[die.0 as usize].journal.emptying.push((block, Cause::Journal));
-            }
-        }
-    }
-
-    /// Gives up `block`: metadata have to leave it.
-    pub(super) fn give_up_metadata(&mut self, die: DieId, block: BlockId) {
-        self.empty_metadata(die, block, Cause::Retirement);
-    }
-
-    pub(super) fn empty_metadata(&mut self, die: DieId, block: BlockId, cause: Cause) -> bool {
-        let journal = &mut self.dies[die.0 as usize].journal;
-        if journal.blocks.last() == Some(&block) {
-            journal.next = None;
-        }
-        let news = journal.emptying.iter().all(|&(other, _)| other != block);
-        if news {
-            journal.emptying.push((block, cause));
-            self.map_jobs = true;
-        }
-        news
-    }
-
-    fn write_images(&mut self, die: DieId) {
-        let mut batch = std::mem::take(&mut self.dies[die.0 as usize].journal.batch);
-        let unit = self.layout.unit_bytes as usize;
-        batch.images.clear();
-        batch.images.resize(batch.pages.len() * unit, 0);
-        let watermark = self.oldest_program(die);
-        for (&(page, _), image) in batch.pages.iter().zip(batch.images.chunks_exact_mut(unit)) {
-            self.write_image(die, page, watermark, image);
-        }
-        self.dies[die.0 as usize].journal.batch = batch;
-    }
-
-    fn write_image(&self, die: DieId, page: u32, watermark: u64, image: &mut [u8]) {
-        image[0..8].copy_from_slice(&watermark.to_le_bytes());
-        image[8..16].copy_from_slice(&u64::from(self.trim_page(die, page)).to_le_bytes());
-        for (at, lpn) in self.pages_of_trim_page(die, page) {
-            let state = match self.map.get(lpn) {
-                ppa if ppa.is_some() => self.readable(ppa),
-                ppa => ppa,
-            };
-            let bits = match state {
-                Ppa::NONE => 1,
-                Ppa::LOST => 2,
-                _ => 0,
-            };
-            image[HEADER_BYTES + (at / STATES_PER_BYTE) as usize] |= bits << (2 * (at % STATES_PER_BYTE));
-        }
-    }
-
-    /// Number of trim page `page` of `die` among those of the drive.
-    pub(super) fn trim_page(&self, die: DieId, page: u32) -> u32 {
-        die.0 * self.journal.map_or(0, |sizes| sizes.pages) + page
-    }
-
-    /// Trim pages of the drive.
-    pub(super) fn trim_pages(&self) -> u32 {
-        self.layout.dies * self.journal.map_or(0, |sizes| sizes.pages)
-    }
-
-    /// The logical pages of a trim page, with their positions.
-    pub(super) fn pages_of_trim_page(
-        &self,
-        die: DieId,
-        page: u32,
-    ) -> impl Iterator<Item = (u32, Lpn)> + use<> {
-        let covers = self.journal.map_or(0, |sizes| sizes.covers);
-        let (first, dies, split) = (page * covers, self.layout.dies, self.layout.split.units_per_block);
-        let user = self.user_units;
-        let blocks = user.div_ceil(split.get());
-        (0..covers)
-            .map_while(move |at| {
-                let (local, unit) = split.div_rem(first + at);
-                let lbn = local * dies + die.0;
-                (lbn < blocks).then(|| (at, Lpn(lbn * split.get() + unit)))
-            })
-            .filter(move |(_, lpn)| lpn.0 < user)
-    }
-
-    /// Logical page for the spare area, and content, of a unit of a planned metadata program.
-    ///
-    /// # Panics
-    /// When no such program is planned.
-    pub fn metadata(&self, id: ProgramId, position: u32) -> (Lpn, &[u8]) {
-        let journal = |die: &&super::Die| die.journal.batch.program == Some(id);
-        let die = self.dies.iter().position(|die| journal(&die)).expect("a metadata program that is planned");
-        let batch = &self.dies[die].journal.batch;
-        let unit = self.layout.unit_bytes as usize;
-        let page = self.trim_page(DieId(die as u32), batch.pages[position as usize].0);
-        (Lpn(self.user_units + page), &batch.images[position as usize * unit..][..unit])
-    }
-
-    /// Records that the program of the batch of `die` has ended.
-    pub(super) fn metadata_ended(&mut self, die: DieId, first: Ppa, ok: bool) {
-        let mut batch = std::mem::take(&mut self.dies[die.0 as usize].journal.batch);
-        batch.program = None;
-        for (at, &(page, dirty)) in (0..).zip(&batch.pages) {
-            if ok {
-                let place = Ppa(first.0 + at);
-                let old =
-                    std::mem::replace(&mut self.dies[die.0 as usize].journal.places[page as usize], place);
-                self.blocks.refer(self.layout.block_of(place));
-                self.release(old, crate::translation::Outdated::Replaced);
-            } else if let Some(again) = dirty {
-                self.dies[die.0 as usize].journal.write_again(again);
-            }
-        }
-        batch.pages.clear();
-        self.dies[die.0 as usize].journal.batch = batch;
-        if ok {
-            self.empty_a_block(die);
-        }
-    }
-}
-
-impl Journal {
     /// Queues the trims of `again` once more after their program has failed.
     fn write_again(&mut self, again: Dirty) {
         let newer =
             self.dirty.iter().position(|dirty| dirty.page == again.page).map(|at| self.dirty.remove(at));
         let sequence = newer.flatten().map_or(again.sequence, |newer| newer.sequence);
         self.dirty.push_front(Dirty { sequence, ..again });
+    }
+
+    /// Chooses at most `most` trim pages for the next program: those of a block that is given up, or those with trims up to `save_to`, for
+    /// which a flush waits.
+    fn choose_batch(&mut self, most: usize, save_to: u64, layout: &Layout) -> Option<Cause> {
+        let waiting = self.batch.pages.iter().any(|(_, dirty)| dirty.is_some());
+        if waiting {
+            return Some(Cause::Journal);
+        }
+        self.batch.pages.clear();
+        for &(block, cause) in &self.emptying {
+            let lies_there = |&(_, place): &(u32, &Ppa)| place.is_some() && layout.block_of(*place) == block;
+            let pages = (0..).zip(&self.places).filter(lies_there);
+            self.batch.pages.extend(pages.take(most).map(|(page, _)| (page, None)));
+            if !self.batch.pages.is_empty() {
+                return Some(cause);
+            }
+        }
+        while self.batch.pages.len() < most
+            && let Some(&dirty) = self.dirty.front()
+            && (dirty.first_trim <= save_to || !self.batch.pages.is_empty())
+        {
+            self.dirty.pop_front();
+            self.batch.pages.push((dirty.page, Some(dirty)));
+        }
+        (!self.batch.pages.is_empty()).then_some(Cause::Journal)
+    }
+
+    /// Takes the next superpage of the last block, which has so many; `None`: a block has to be [added](Journal::keep_block) first.
+    fn take_superpage(&mut self, superpages: u32) -> Option<(BlockId, u32)> {
+        let (next, &block) = (self.next?, self.blocks.last()?);
+        self.next = Some(next + 1).filter(|&next| next < superpages);
+        Some((block, next))
+    }
+
+    /// Blocks that take no more.
+    fn full_blocks(&self) -> Vec<BlockId> {
+        let open = self.next.and(self.blocks.last());
+        self.blocks.iter().filter(|&block| Some(block) != open).copied().collect()
+    }
+
+    /// Gives up `block`, which holds nothing; returns why.
+    fn leave_block(&mut self, block: BlockId) -> Cause {
+        let emptying = self.emptying.iter().position(|&(other, _)| other == block);
+        let cause = emptying.map_or(Cause::Journal, |at| self.emptying.remove(at).1);
+        self.blocks.retain(|&other| other != block);
+        cause
+    }
+
+    /// Begins to empty `block`; `false`: that has begun.
+    fn begin_emptying(&mut self, block: BlockId, cause: Cause) -> bool {
+        let news = self.emptying.iter().all(|&(other, _)| other != block);
+        if news {
+            self.emptying.push((block, cause));
+        }
+        news
+    }
+}
+
+/// Records that the copy of `lpn` at `ppa` cannot be read: a mount must not find an older one.
+pub(super) fn note_lost(core: &mut Core, lpn: Lpn, ppa: Ppa) {
+    note_trim(core, lpn);
+    core.keep_until_saved(ppa);
+}
+
+/// Records that `lpn` was trimmed, or lost.
+pub(super) fn note_trim(core: &mut Core, lpn: Lpn) {
+    let trim = core.tally.count_trim();
+    if let Some(sizes) = core.shape.journal {
+        let (die, at) = core.shape.number_in_die(lpn);
+        let sequence = core.programs.sequence();
+        core.die_mut(die).journal.note(at / sizes.covers, trim, sequence);
+        core.tally.set_map_jobs(true);
+    }
+}
+
+/// Returns whether everything before `point` is on the media. If not, [`next_map_job`] returns the metadata to write.
+pub(super) fn flush_to(core: &mut Core, point: FlushPoint) -> bool {
+    core.tally.want_saved(point.0);
+    let saved = core.dies.iter().map(|die| die.journal.saved_before()).min();
+    saved.unwrap_or(u64::MAX) > point.0
+}
+
+/// Returns the next metadata to be programmed. Called after every change.
+pub(super) fn next_map_job(core: &mut Core) -> Option<MapJob> {
+    if !core.tally.has_map_jobs() {
+        return None;
+    }
+    core.tally.set_map_jobs(false);
+    core.shape.journal?;
+    let job = (0..core.shape.layout.dies).map(DieId).find_map(|die| metadata_job(core, die));
+    core.tally.set_map_jobs(job.is_some());
+    job
+}
+
+fn metadata_job(core: &mut Core, die: DieId) -> Option<MapJob> {
+    if core.die(die).is_dead() || core.die(die).journal.is_programming() {
+        return None;
+    }
+    empty_a_block(core, die);
+    let most = core.shape.layout.units_per_superpage as usize;
+    let save_to = core.tally.save_to();
+    let journal = &mut core.dies[die.0 as usize].journal;
+    let cause = journal.choose_batch(most, save_to, &core.shape.layout)?;
+    let pages = &journal.batch.pages;
+    let last = pages.iter().filter_map(|(_, dirty)| dirty.map(|dirty| dirty.sequence)).max();
+    let units = pages.len() as u32;
+    if last.is_some_and(|sequence| core.oldest_program(die) < sequence) {
+        return None;
+    }
+    let (block, superpage) = take_superpage(core, die)?;
+    write_images(core, die);
+    let plan = plan_other(core, block, superpage, Kind::Metadata, Content::Metadata, units);
+    core.die_mut(die).journal.batch.program = Some(plan.id);
+    let mut by_cause = [0; Cause::COUNT];
+    by_cause[cause as usize] = units;
+    Some(MapJob::Program { plan, units, cause, by_cause })
+}
+
+/// Place of the next superpage of metadata; `None`: there is no block.
+fn take_superpage(core: &mut Core, die: DieId) -> Option<(BlockId, u32)> {
+    let superpages = core.shape.layout.superpages_per_block;
+    if let Some(taken) = core.die_mut(die).journal.take_superpage(superpages) {
+        return Some(taken);
+    }
+    let block = core.blocks.take(die, Role::Metadata, false)?;
+    let journal = &mut core.die_mut(die).journal;
+    journal.keep_block(block, Some(0));
+    journal.take_superpage(superpages)
+}
+
+/// Gives up the emptiest block when all allowed blocks are in use; gives up blocks that hold nothing in any case.
+fn empty_a_block(core: &mut Core, die: DieId) {
+    let Some(sizes) = core.shape.journal else { return };
+    let full = core.die(die).journal.full_blocks();
+    for &block in &full {
+        if core.blocks.references(block) == 0 && core.blocks.in_flight(block) == 0 {
+            let cause = core.die_mut(die).journal.leave_block(block);
+            core.blocks.leave(block, cause, None);
+            core.tally.release();
+        }
+    }
+    let Core { dies, blocks, .. } = core;
+    let journal = &mut dies[die.0 as usize].journal;
+    if journal.blocks_in_use() >= sizes.blocks && journal.emptying.is_empty() {
+        let settled =
+            |block: &&BlockId| blocks.role(**block) == Role::Metadata && blocks.in_flight(**block) == 0;
+        let emptiest = full.iter().filter(settled).min_by_key(|&&block| blocks.references(block));
+        if let Some(&block) = emptiest {
+            journal.begin_emptying(block, Cause::Journal);
+        }
+    }
+}
+
+/// Empties `block`: metadata have to leave it. Returns whether that is new.
+pub(super) fn empty_block(core: &mut Core, die: DieId, block: BlockId, cause: Cause) -> bool {
+    let journal = &mut core.die_mut(die).journal;
+    if journal.blocks.last() == Some(&block) {
+        journal.next = None;
+    }
+    let news = journal.begin_emptying(block, cause);
+    if news {
+        core.tally.set_map_jobs(true);
+    }
+    news
+}
+
+fn write_images(core: &mut Core, die: DieId) {
+    let mut batch = std::mem::take(&mut core.die_mut(die).journal.batch);
+    let unit = core.shape.layout.unit_bytes as usize;
+    batch.images.clear();
+    batch.images.resize(batch.pages.len() * unit, 0);
+    let watermark = core.oldest_program(die);
+    for (&(page, _), image) in batch.pages.iter().zip(batch.images.chunks_exact_mut(unit)) {
+        write_image(core, die, page, watermark, image);
+    }
+    core.die_mut(die).journal.batch = batch;
+}
+
+fn write_image(core: &Core, die: DieId, page: u32, watermark: u64, image: &mut [u8]) {
+    image[0..8].copy_from_slice(&watermark.to_le_bytes());
+    image[8..16].copy_from_slice(&u64::from(core.shape.trim_page(die, page)).to_le_bytes());
+    for (at, lpn) in core.shape.pages_of_trim_page(die, page) {
+        let state = match core.map.get(lpn) {
+            ppa if ppa.is_some() => core.readable(ppa),
+            ppa => ppa,
+        };
+        let bits = match state {
+            Ppa::NONE => 1,
+            Ppa::LOST => 2,
+            _ => 0,
+        };
+        image[HEADER_BYTES + (at / STATES_PER_BYTE) as usize] |= bits << (2 * (at % STATES_PER_BYTE));
+    }
+}
+
+/// Logical page for the spare area, and content, of a unit of a planned metadata program.
+///
+/// # Panics
+/// When no such program is planned.
+pub(super) fn metadata(core: &Core, id: ProgramId, position: u32) -> (Lpn, &[u8]) {
+    let die = core.dies.iter().position(|die| die.journal.batch.program == Some(id));
+    let die = die.expect("a metadata program that is planned");
+    let batch = &core.dies[die].journal.batch;
+    let unit = core.shape.layout.unit_bytes as usize;
+    let page = core.shape.trim_page(DieId(die as u32), batch.pages[position as usize].0);
+    (Lpn(core.shape.user_units + page), &batch.images[position as usize * unit..][..unit])
+}
+
+/// The program of the batch of `die` has ended.
+pub(super) fn metadata_ended(core: &mut Core, die: DieId, first: Ppa, ok: bool) {
+    let mut batch = std::mem::take(&mut core.die_mut(die).journal.batch);
+    batch.program = None;
+    for (place, &(page, dirty)) in (first.0..).map(Ppa).zip(&batch.pages) {
+        if ok {
+            let places = &mut core.die_mut(die).journal.places;
+            let old = std::mem::replace(&mut places[page as usize], place);
+            core.blocks.refer(core.shape.layout.block_of(place));
+            core.release(old, Outdated::Replaced);
+        } else if let Some(again) = dirty {
+            core.die_mut(die).journal.write_again(again);
+        }
+    }
+    batch.pages.clear();
+    core.die_mut(die).journal.batch = batch;
+    if ok {
+        empty_a_block(core, die);
     }
 }
 

@@ -17,11 +17,14 @@
 //!
 //! A die has one merge at a time. While one superpage is programmed, the next is read.
 
-use super::LogBlock;
 use super::blocks::Role;
+use super::core::Core;
+use super::journal;
 use super::mark::Kind;
+use super::merges::{Aim, Evacuation, Merge};
 use super::programs::Content;
-use crate::translation::{Arrival, Arrived, CopyId, GcJob, Load, Move, Outdated, Plan, Stream};
+use super::write::plan_other;
+use crate::translation::{Arrival, Arrived, CopyId, GcJob, Move, Outdated, Plan, Reclaim, Stream};
 use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
 
 /// The kinds of merges.
@@ -65,37 +68,6 @@ pub struct MergeCounters {
     pub erases: u64,
 }
 
-/// A block whose data have to leave it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Evacuation {
-    pub(super) block: BlockId,
-    cause: Cause,
-}
-
-impl Evacuation {
-    pub(super) fn cause(&self) -> Cause {
-        self.cause
-    }
-}
-
-/// The copying merge of a die.
-#[derive(Clone, Debug)]
-pub(super) struct Merge {
-    pub(super) target: BlockId,
-    /// The log block that belonged to the logical block when the merge began, and is closed.
-    own: Option<BlockId>,
-    lbn: u32,
-    kind: MergeKind,
-    cause: Cause,
-    /// The next superpage, and the last.
-    next: u32,
-    end: u32,
-    /// A superpage is being read.
-    reading: bool,
-    programming: u32,
-    failed: bool,
-}
-
 /// Result of beginning a merge.
 enum Begun {
     /// The merge copies, or had nothing to copy.
@@ -104,474 +76,468 @@ enum Begun {
     Later,
 }
 
-impl LogBlock {
-    /// Evacuates `block`: its data have to leave it, because of `cause`. Returns whether that is new.
-    pub(super) fn evacuate(&mut self, block: BlockId, cause: Cause) -> bool {
-        let die = self.layout.die_of_block(block);
-        let waiting = &mut self.dies[die.0 as usize].evacuations;
-        if waiting.iter().any(|evacuation| evacuation.block == block) {
-            return false;
-        }
-        waiting.push_back(Evacuation { block, cause });
-        self.collects(block);
-        self.close_log(block);
-        true
+/// Evacuates `block`: its data have to leave it, because of `cause`. Returns whether that is new.
+pub(super) fn evacuate(core: &mut Core, block: BlockId, cause: Cause) -> bool {
+    let state = core.die_of_mut(block);
+    let new = state.merges.evacuate(block, cause);
+    if new {
+        state.logs.close(block);
+        core.tally.collects(block);
     }
+    new
+}
 
-    /// Continues the evacuations of `die` as far as no data are needed.
-    pub(super) fn step(&mut self, die: DieId) {
-        loop {
-            let state = &mut self.dies[die.0 as usize];
-            if state.dead || state.merge.is_some() {
-                return;
+/// Continues the evacuations of `die` as far as no data are needed.
+pub(super) fn step(core: &mut Core, die: DieId) {
+    while !core.die(die).is_dead()
+        && core.die(die).merges.current().is_none()
+        && let Some(evacuation) = core.die(die).merges.next_evacuation()
+    {
+        let Evacuation { block, cause } = evacuation;
+        if !holds_data(core, evacuation) {
+            core.die_mut(die).merges.end_evacuation();
+            if matches!(core.blocks.role(block), Role::Data(_)) {
+                // It became a data block, and stays.
+                core.tally.stays(block);
             }
-            let Some(&evacuation) = state.evacuations.front() else { return };
-            let Evacuation { block, cause } = evacuation;
-            let holds_data = match self.blocks.role(block) {
-                Role::Log => true,
-                // The block was a log block when this was requested.
-                Role::Data(_) => self.blocks.failed(block) || cause != Cause::Gc,
-                _ => false,
-            };
-            if !holds_data {
-                self.dies[die.0 as usize].evacuations.pop_front();
-                if matches!(self.blocks.role(block), Role::Data(_)) {
-                    // It became a data block, and stays.
-                    self.collecting.retain(|&(other, _)| other != block);
-                }
-                continue;
-            }
-            if self.blocks.in_flight(block) > 0 {
-                return;
-            }
-            match self.lodger(die, block) {
-                Some(lbn) => match self.begin_merge(die, lbn, evacuation) {
-                    Begun::Yes => {}
-                    Begun::Later => return,
-                },
-                // The remaining copies are being replaced.
-                None if self.blocks.references(block) > 0 => return,
-                None => {
-                    self.dies[die.0 as usize].evacuations.pop_front();
-                    self.give_up(block, cause, Some(MergeKind::Full));
-                }
+            continue;
+        }
+        if core.blocks.in_flight(block) > 0 {
+            return;
+        }
+        match lodger(core, die, block) {
+            Some(lbn) => match begin_merge(core, die, lbn, evacuation) {
+                Begun::Yes => {}
+                Begun::Later => return,
+            },
+            // The remaining copies are being replaced.
+            None if core.blocks.references(block) > 0 => return,
+            None => {
+                core.die_mut(die).merges.end_evacuation();
+                give_up(core, block, cause, Some(MergeKind::Full));
             }
         }
     }
+}
 
-    /// Finds a logical block whose newest copy of some page lies in `block`.
-    fn lodger(&self, die: DieId, block: BlockId) -> Option<u32> {
-        if self.blocks.references(block) == 0 {
-            return None;
-        }
-        if let Role::Data(lbn) = self.blocks.role(block) {
-            let current = |at: u32| self.map.get(self.lpn(lbn, at)) == self.layout.ppa(block, at);
-            return (0..self.pages_of(lbn)).any(current).then_some(lbn);
-        }
-        let log = self.dies[die.0 as usize].logs.iter().find(|log| log.block == block)?;
-        let mut pages = (0..).zip(&log.pages).filter(|&(_, &lpn)| lpn != Lpn::NONE);
-        let current = pages.find(|&(at, &lpn)| self.map.get(lpn) == self.layout.ppa(block, at));
-        current.map(|(_, &lpn)| self.lbn(lpn).0)
+/// Returns whether an evacuated block holds data that have to leave it.
+fn holds_data(core: &Core, Evacuation { block, cause }: Evacuation) -> bool {
+    match core.blocks.role(block) {
+        Role::Log => true,
+        // The block was a log block when this was requested.
+        Role::Data(_) => core.blocks.failed(block) || cause != Cause::Gc,
+        _ => false,
     }
+}
 
-    /// Gives up `block`, a data or log block: nothing in it is needed any more.
-    fn give_up(&mut self, block: BlockId, cause: Cause, merge: Option<MergeKind>) {
-        let die = self.layout.die_of_block(block);
-        match self.blocks.role(block) {
-            Role::Data(lbn) => self.set_data_block(lbn, None),
-            Role::Log => self.remove_log(die, block),
-            _ => {}
-        }
-        self.collects(block);
-        self.blocks.leave(block, cause, merge);
-        self.released = true;
+/// Finds a logical block whose newest copy of some page lies in `block`.
+fn lodger(core: &Core, die: DieId, block: BlockId) -> Option<u32> {
+    let (shape, map) = (&core.shape, &core.map);
+    if core.blocks.references(block) == 0 {
+        return None;
     }
+    if let Role::Data(lbn) = core.blocks.role(block) {
+        let current = |at: u32| map.get(shape.lpn(lbn, at)) == shape.layout.ppa(block, at);
+        return (0..shape.pages_of(lbn)).any(current).then_some(lbn);
+    }
+    let log = core.die(die).logs.of_block(block)?;
+    let mut pages = (0..).zip(log.pages()).filter(|&(_, &lpn)| lpn != Lpn::NONE);
+    let current = pages.find(|&(at, &lpn)| map.get(lpn) == shape.layout.ppa(block, at));
+    current.map(|(_, &lpn)| shape.lbn(lpn).0)
+}
 
-    /// Begins the merge of logical block `lbn`, after which none of its newest copies lies in the evacuated block.
-    fn begin_merge(&mut self, die: DieId, lbn: u32, evacuation: Evacuation) -> Begun {
-        let own = self.dies[die.0 as usize].owned(lbn);
-        let own = own.map(|at| self.dies[die.0 as usize].logs[at].block);
-        let data = self.data_block(lbn);
-        if let Some(own) = own {
-            self.close_log(own);
-            if self.blocks.in_flight(own) > 0 {
-                return Begun::Later;
-            }
-        }
-        self.gather(die, lbn);
-        // Both are given up, so neither may hold a copy that a program under way replaces.
-        let settled = |block: &BlockId| self.blocks.references(*block) == self.gathered(die, *block);
-        if !own.iter().chain(&data).all(settled) {
+/// Gives up `block`, a data or log block: nothing in it is needed any more.
+fn give_up(core: &mut Core, block: BlockId, cause: Cause, merge: Option<MergeKind>) {
+    match core.blocks.role(block) {
+        Role::Data(lbn) => core.set_data_block(lbn, None),
+        Role::Log => core.die_of_mut(block).logs.remove(block),
+        _ => {}
+    }
+    core.tally.collects(block);
+    core.blocks.leave(block, cause, merge);
+    core.tally.release();
+}
+
+/// Begins the merge of logical block `lbn`, after which none of its newest copies lies in the evacuated block.
+fn begin_merge(core: &mut Core, die: DieId, lbn: u32, evacuation: Evacuation) -> Begun {
+    let own = own_log(core, die, lbn);
+    let data = core.data_block(lbn);
+    if let Some(own) = own {
+        core.die_mut(die).logs.close(own);
+        if core.blocks.in_flight(own) > 0 {
             return Begun::Later;
         }
-        let moves_away = evacuation.cause != Cause::Gc;
-        match own {
-            Some(own)
-                if !(moves_away && evacuation.block == own) && self.follows(die, own, evacuation.block) =>
-            {
-                self.begin_in_place(die, lbn, own, evacuation.cause)
-            }
-            _ => self.begin_full(die, lbn, evacuation.cause),
-        }
     }
-
-    /// Finds the newest copies of `lbn` that are on the media: a copy under way stays in its log block.
-    fn gather(&mut self, die: DieId, lbn: u32) {
-        let mut from = std::mem::take(&mut self.dies[die.0 as usize].from);
-        from.clear();
-        from.extend((0..self.pages_of(lbn)).map(|at| {
-            let ppa = self.map.get(self.lpn(lbn, at));
-            if ppa.is_some() && !self.is_under_way(ppa) { ppa } else { Ppa::NONE }
-        }));
-        self.dies[die.0 as usize].from = from;
+    gather(core, die, lbn);
+    // Both are given up, so neither may hold a copy that a program under way replaces.
+    if !own.iter().chain(&data).all(|&block| is_settled(core, die, block)) {
+        return Begun::Later;
     }
-
-    /// Number of gathered copies in `block`.
-    fn gathered(&self, die: DieId, block: BlockId) -> u32 {
-        let from = self.dies[die.0 as usize].from.iter();
-        from.filter(|ppa| ppa.is_some() && self.layout.block_of(**ppa) == block).count() as u32
-    }
-
-    /// Returns whether log block `own` can become the data block: every page that it could hold by now is in it at its place, or in a log
-    /// block that stays.
-    fn follows(&self, die: DieId, own: BlockId, evacuated: BlockId) -> bool {
-        let state = &self.dies[die.0 as usize];
-        let log = state.logs.iter().find(|log| log.block == own).expect("a log block of its die");
-        let written = (log.next * self.layout.units_per_superpage) as usize;
-        let stays = |block: BlockId| block != evacuated && self.blocks.role(block) == Role::Log;
-        let placed = |ppa: &Ppa| {
-            let block = self.layout.block_of(*ppa);
-            !ppa.is_some() || block == own || stays(block)
-        };
-        log.in_place && !self.blocks.failed(own) && state.from.iter().take(written).all(placed)
-    }
-
-    /// Begins a merge in place: the missing pages of `lbn` are copied to its log block, which becomes the data block.
-    fn begin_in_place(&mut self, die: DieId, lbn: u32, own: BlockId, cause: Cause) -> Begun {
-        let state = &mut self.dies[die.0 as usize];
-        let log = state.logs.iter().find(|log| log.block == own).expect("a log block of its die");
-        let next = log.next;
-        let written = (next * self.layout.units_per_superpage) as usize;
-        let here = written.min(state.from.len());
-        state.from[..here].fill(Ppa::NONE);
-        let last = state.from.iter().rposition(|ppa| ppa.is_some());
-        let (kind, end) = match last {
-            None => (MergeKind::Switch, next),
-            Some(last) => (MergeKind::Partial, last as u32 / self.layout.units_per_superpage),
-        };
-        self.start_merge(die, lbn, own, kind, cause, (next, end))
-    }
-
-    fn begin_full(&mut self, die: DieId, lbn: u32, cause: Cause) -> Begun {
-        let last = self.dies[die.0 as usize].from.iter().rposition(|ppa| ppa.is_some());
-        let Some(last) = last else { return Begun::Later };
-        let none = self.blocks.free(die) <= self.metadata_reserve(die);
-        self.dies[die.0 as usize].starved = none && self.blocks.returning(die) == 0;
-        if none {
-            return Begun::Later;
-        }
-        let worn = cause == Cause::WearLevel;
-        let Some(target) = self.blocks.take(die, Role::Destination, worn) else { return Begun::Later };
-        let end = last as u32 / self.layout.units_per_superpage;
-        self.start_merge(die, lbn, target, MergeKind::Full, cause, (0, end))
-    }
-
-    fn start_merge(
-        &mut self,
-        die: DieId,
-        lbn: u32,
-        target: BlockId,
-        kind: MergeKind,
-        cause: Cause,
-        (next, end): (u32, u32),
-    ) -> Begun {
-        let state = &mut self.dies[die.0 as usize];
-        let own = state.owned(lbn).map(|at| state.logs[at].block);
-        let (reading, programming, failed) = (false, 0, false);
-        state.merge = Some(Merge { target, own, lbn, kind, cause, next, end, reading, programming, failed });
-        if kind == MergeKind::Switch {
-            self.commit(die);
-        }
-        Begun::Yes
-    }
-
-    /// Turns a log block that was filled in order into the data block at once.
-    pub(super) fn switch_when_full(&mut self, block: BlockId) {
-        let die = self.layout.die_of_block(block);
-        let log = self.dies[die.0 as usize].logs.iter().find(|log| log.block == block);
-        let full = |log: &&super::Log| log.in_place && log.next == self.layout.superpages_per_block;
-        if log.filter(full).is_some() && self.blocks.in_flight(block) == 0 && !self.dies[die.0 as usize].dead
+    let moves_away = evacuation.cause != Cause::Gc;
+    match own {
+        Some(own)
+            if !(moves_away && evacuation.block == own) && follows(core, die, own, evacuation.block) =>
         {
-            self.switch(die, block);
+            begin_in_place(core, die, lbn, own, evacuation.cause)
         }
+        _ => begin_full(core, die, lbn, evacuation.cause),
     }
+}
 
-    fn switch(&mut self, die: DieId, own: BlockId) {
-        let state = &self.dies[die.0 as usize];
-        let log = state.logs.iter().find(|log| log.block == own).expect("a log block of its die");
-        let Some(lbn) = log.owner.filter(|_| state.merge.is_none()) else { return };
-        self.gather(die, lbn);
-        let data = self.data_block(lbn);
-        let settled = |block: &BlockId| self.blocks.references(*block) == self.gathered(die, *block);
-        if data.iter().all(settled) && settled(&own) && self.follows(die, own, BlockId(u32::MAX)) {
-            self.begin_in_place(die, lbn, own, Cause::Gc);
-        }
+/// The log block of logical block `lbn` alone.
+fn own_log(core: &Core, die: DieId, lbn: u32) -> Option<BlockId> {
+    let logs = &core.die(die).logs;
+    logs.owned(lbn).map(|at| logs.at(at).block())
+}
+
+/// Finds the newest copies of `lbn` that are on the media: a copy under way stays in its log block.
+fn gather(core: &mut Core, die: DieId, lbn: u32) {
+    let mut merges = std::mem::take(&mut core.die_mut(die).merges);
+    merges.gather((0..core.shape.pages_of(lbn)).map(|at| {
+        let ppa = core.map.get(core.shape.lpn(lbn, at));
+        if ppa.is_some() && !core.is_under_way(ppa) { ppa } else { Ppa::NONE }
+    }));
+    core.die_mut(die).merges = merges;
+}
+
+/// Returns whether all that refers to `block` is its gathered copies.
+fn is_settled(core: &Core, die: DieId, block: BlockId) -> bool {
+    let lies_there = |ppa: &&Ppa| ppa.is_some() && core.shape.layout.block_of(**ppa) == block;
+    let gathered = core.die(die).merges.from().iter().filter(lies_there).count() as u32;
+    core.blocks.references(block) == gathered
+}
+
+/// Returns whether log block `own` can become the data block: every page that it could hold by now is in it at its place, or in a log
+/// block that stays.
+fn follows(core: &Core, die: DieId, own: BlockId, evacuated: BlockId) -> bool {
+    let state = core.die(die);
+    let log = state.logs.of_block(own).expect("a log block of its die");
+    let written = (log.next() * core.shape.layout.units_per_superpage) as usize;
+    let stays = |block: BlockId| block != evacuated && core.blocks.role(block) == Role::Log;
+    let placed = |ppa: &Ppa| {
+        let block = core.shape.layout.block_of(*ppa);
+        !ppa.is_some() || block == own || stays(block)
+    };
+    let from = state.merges.from().iter();
+    log.is_in_place() && !core.blocks.failed(own) && from.take(written).all(placed)
+}
+
+/// Begins a merge in place: the missing pages of `lbn` are copied to its log block, which becomes the data block.
+fn begin_in_place(core: &mut Core, die: DieId, lbn: u32, own: BlockId, cause: Cause) -> Begun {
+    let per_superpage = core.shape.layout.units_per_superpage;
+    let state = core.die_mut(die);
+    let next = state.logs.of_block(own).expect("a log block of its die").next();
+    let here = ((next * per_superpage) as usize).min(state.merges.from().len());
+    state.merges.leave_out(0..here);
+    let (kind, end) = match state.merges.last_source() {
+        None => (MergeKind::Switch, next),
+        Some(last) => (MergeKind::Partial, last / per_superpage),
+    };
+    start_merge(core, die, (lbn, kind, cause), own, (next, end))
+}
+
+fn begin_full(core: &mut Core, die: DieId, lbn: u32, cause: Cause) -> Begun {
+    let Some(last) = core.die(die).merges.last_source() else { return Begun::Later };
+    let none = core.blocks.free(die) <= core.metadata_reserve(die);
+    let starved = none && core.blocks.returning(die) == 0;
+    core.die_mut(die).merges.set_starved(starved);
+    if none {
+        return Begun::Later;
     }
+    let worn = cause == Cause::WearLevel;
+    let Some(target) = core.blocks.take(die, Role::Destination, worn) else { return Begun::Later };
+    let end = last / core.shape.layout.units_per_superpage;
+    start_merge(core, die, (lbn, MergeKind::Full, cause), target, (0, end))
+}
 
-    /// Returns whether [`LogBlock::next_gc`] has work.
-    #[inline]
-    pub fn wants_gc(&self, die: DieId) -> bool {
-        let state = &self.dies[die.0 as usize];
-        !state.dead && (state.merge.is_some() || !state.evacuations.is_empty())
+fn start_merge(
+    core: &mut Core,
+    die: DieId,
+    (lbn, kind, cause): (u32, MergeKind, Cause),
+    target: BlockId,
+    superpages: (u32, u32),
+) -> Begun {
+    let aim = Aim { lbn, kind, cause, own: own_log(core, die, lbn) };
+    core.die_mut(die).merges.begin(Merge::new(target, aim, superpages));
+    if kind == MergeKind::Switch {
+        commit(core, die);
     }
+    Begun::Yes
+}
 
-    /// Continues merges that need no copy.
-    pub fn reap(&mut self, die: DieId) {
-        if self.may_reap(die) {
-            self.step(die);
-        }
+/// Turns a log block that was filled in order into the data block at once.
+pub(super) fn switch_when_full(core: &mut Core, block: BlockId) {
+    let die = core.shape.layout.die_of_block(block);
+    let state = core.die(die);
+    let log = state.logs.of_block(block).filter(|log| log.is_in_place() && log.is_full(&core.shape));
+    let Some(lbn) = log.and_then(|log| log.owner()) else { return };
+    if core.blocks.in_flight(block) > 0 || state.is_dead() || state.merges.current().is_some() {
+        return;
     }
-
-    /// Returns whether [`LogBlock::reap`] has something to do.
-    pub fn may_reap(&self, die: DieId) -> bool {
-        !self.dies[die.0 as usize].evacuations.is_empty()
+    gather(core, die, lbn);
+    let data = core.data_block(lbn);
+    let settled = |&block: &BlockId| is_settled(core, die, block);
+    if data.iter().all(settled) && settled(&block) && follows(core, die, block, BlockId(u32::MAX)) {
+        begin_in_place(core, die, lbn, block, Cause::Gc);
     }
+}
 
-    /// Returns whether [`LogBlock::reap`] has something to do in any die.
-    pub fn may_reap_any(&self) -> bool {
-        self.dies.iter().any(|die| !die.evacuations.is_empty())
+/// The next superpage to copy in `die`.
+pub(super) fn next_gc(core: &mut Core, die: DieId) -> Option<GcJob<'_>> {
+    step(core, die);
+    let merge = core.die(die).merges.current()?;
+    let (next, Aim { lbn, cause, .. }) = (merge.next(), merge.aim());
+    if !merge.can_read() || being_replaced(core, die, next) {
+        return None;
     }
+    let Core { shape, map, dies, .. } = core;
+    let merges = &mut dies[die.0 as usize].merges;
+    merges.current_mut().expect("looked at above").begin_read();
+    let per_superpage = shape.layout.units_per_superpage;
+    let first = next * per_superpage;
+    merges.read_sources(first..first + per_superpage, |at, source| map.get(shape.lpn(lbn, at)) == source);
+    Some(GcJob::Copy { id: CopyId(die.0 * 2 + next % 2), cause, sources: merges.sources() })
+}
 
-    /// The next superpage to copy in `die`.
-    pub fn next_gc(&mut self, die: DieId, _load: Load) -> Option<GcJob<'_>> {
-        self.step(die);
-        let merge = self.dies[die.0 as usize].merge.as_ref()?;
-        let Merge { kind, next, end, reading, programming, failed, .. } = *merge;
-        // The last superpage of a full merge asserts that all before it are good.
-        let last_waits = kind == MergeKind::Full && next == end && programming > 0;
-        if failed || reading || next > end || programming > 1 || last_waits || self.being_replaced(die, next)
-        {
+/// Returns whether a program under way replaces a source of superpage `superpage` of the merge, so that the source may be needed
+/// again.
+fn being_replaced(core: &Core, die: DieId, superpage: u32) -> bool {
+    let merges = &core.die(die).merges;
+    let Some(merge) = merges.current() else { return false };
+    let per_superpage = core.shape.layout.units_per_superpage;
+    let first = superpage * per_superpage;
+    (first..first + per_superpage).any(|at| {
+        let (from, lpn) = (merges.source(at), core.shape.lpn(merge.aim().lbn, at));
+        from.is_some()
+            && core.map.get(lpn) != from
+            && core.programs.host_units().any(|(_, unit)| unit.old == from)
+    })
+}
+
+fn die_of_copy(id: CopyId) -> DieId {
+    DieId(id.0 / 2)
+}
+
+/// The read of a source has ended.
+///
+/// # Panics
+/// When the source belongs to no merge.
+pub(super) fn arrived(core: &mut Core, moved: &Move, arrival: Arrival) -> Arrived {
+    let Stream::Merge(id) = moved.to else { panic!("{:?} is not of a merge", moved.to) };
+    let die = die_of_copy(id);
+    match (arrival, source_at(core, die, moved.from)) {
+        (Arrival::Read, Some(lpn)) => Arrived::Keep(lpn),
+        (Arrival::Unreadable, Some(lpn)) if source_lost(core, die, lpn, moved.from) => Arrived::Lost,
+        _ => Arrived::Drop,
+    }
+}
+
+/// Page for which the superpage that is being read takes the copy at `from`.
+fn source_at(core: &Core, die: DieId, from: Ppa) -> Option<Lpn> {
+    let merges = &core.die(die).merges;
+    let merge = merges.current()?;
+    let first = merge.next() * core.shape.layout.units_per_superpage;
+    let mut pages = first..first + core.shape.layout.units_per_superpage;
+    let at = pages.find(|&at| (at as usize) < merges.from().len() && merges.source(at) == from)?;
+    Some(core.shape.lpn(merge.aim().lbn, at))
+}
+
+/// Marks a page as lost until it is written again, because the copy of `lpn` at `source` cannot be read. Returns whether it is
+/// needed.
+fn source_lost(core: &mut Core, die: DieId, lpn: Lpn, source: Ppa) -> bool {
+    let at = core.shape.lbn(lpn).1 as usize;
+    core.die_mut(die).merges.leave_out(at..at + 1);
+    let current = core.map.get(lpn) == source;
+    if current {
+        core.map.set(lpn, Ppa::LOST);
+    } else if !core.programs.replace_instead(source, Ppa::LOST) {
+        return false;
+    }
+    journal::note_lost(core, lpn, source);
+    core.release(source, Outdated::Replaced);
+    current
+}
+
+/// Binds the place of a copy whose sources were read. `lpns`: the page of each position whose source is current, [`Lpn::NONE`] for
+/// the others. `None`: nothing is to be programmed; if the copy is still needed, [`next_gc`] returns it again.
+pub(super) fn place_copy(core: &mut Core, id: CopyId, lpns: &[Lpn]) -> Option<Plan> {
+    let die = die_of_copy(id);
+    let merge = core.die_mut(die).merges.current_mut()?;
+    if !merge.end_read() {
+        return None;
+    }
+    let (target, next, end, Aim { lbn, kind, .. }) = (merge.target(), merge.next(), merge.end(), merge.aim());
+    if merge.has_failed() {
+        end_failed_merge(core, die);
+        return None;
+    }
+    if being_replaced(core, die, next) {
+        return None;
+    }
+    let copied = keep_current(core, die, lbn, next, lpns)?;
+    if ends_early(core, die) {
+        return None;
+    }
+    core.die_mut(die).merges.current_mut().expect("looked at above").begin_program();
+    let mark = match kind {
+        MergeKind::Full => Kind::Destination { end: end as u16 },
+        _ => Kind::Owned,
+    };
+    let per_superpage = core.shape.layout.units_per_superpage;
+    core.tally.count_copied(kind, copied, u64::from(per_superpage) - copied);
+    if kind != MergeKind::Full {
+        core.dies[die.0 as usize].logs.grew(&core.shape, target, lpns);
+    }
+    Some(plan_other(core, target, next, mark, Content::Merge, per_superpage))
+}
+
+/// Leaves the sources of superpage `next` out that are no longer current; returns how many are. `None`: data are missing of one that is
+/// current again.
+fn keep_current(core: &mut Core, die: DieId, lbn: u32, next: u32, lpns: &[Lpn]) -> Option<u64> {
+    let first = next * core.shape.layout.units_per_superpage;
+    let mut copied = 0;
+    for (at, &lpn) in (first..).zip(lpns) {
+        let from = core.die(die).merges.source(at);
+        let page = core.shape.lpn(lbn, at);
+        let keep = from.is_some() && core.map.get(page) == from;
+        if keep && lpn == Lpn::NONE {
+            // The page was being replaced when it was read, and the replacement has failed.
             return None;
         }
-        let state = &mut self.dies[die.0 as usize];
-        let merge = state.merge.as_mut().expect("looked at above");
-        merge.reading = true;
-        let cause = merge.cause;
-        let per_superpage = self.layout.units_per_superpage as usize;
-        let first = next as usize * per_superpage;
-        state.sources.clear();
-        state.sources.extend(
-            (first..first + per_superpage).map(|at| state.from.get(at).copied().unwrap_or(Ppa::NONE)),
-        );
-        for (at, source) in (first..).zip(&mut state.sources) {
-            if source.is_some()
-                && self.map.get(Lpn(merge.lbn * self.layout.units_per_block + at as u32)) != *source
-            {
-                *source = Ppa::NONE;
-            }
+        debug_assert_eq!(lpn, if keep { page } else { Lpn::NONE }, "position {at}");
+        if from.is_some() && !keep {
+            core.die_mut(die).merges.leave_out(at as usize..at as usize + 1);
         }
-        Some(GcJob::Copy { id: CopyId(die.0 * 2 + next % 2), cause, sources: &state.sources })
+        copied += u64::from(keep);
     }
+    Some(copied)
+}
 
-    /// Returns whether a program under way replaces a source of superpage `superpage` of the merge, so that the source may be needed
-    /// again.
-    fn being_replaced(&self, die: DieId, superpage: u32) -> bool {
-        let state = &self.dies[die.0 as usize];
-        let Some(merge) = &state.merge else { return false };
-        let per_superpage = self.layout.units_per_superpage as usize;
-        let first = superpage as usize * per_superpage;
-        (first..(first + per_superpage).min(state.from.len())).any(|at| {
-            let (from, lpn) = (state.from[at], self.lpn(merge.lbn, at as u32));
-            from.is_some()
-                && self.map.get(lpn) != from
-                && self.programs.host_units().any(|(_, unit)| unit.old == from)
-        })
+/// Ends a merge that has no copy left to make and made none: it commits, or is given up if its destination would be empty. Returns
+/// whether it has ended.
+fn ends_early(core: &mut Core, die: DieId) -> bool {
+    let per_superpage = core.shape.layout.units_per_superpage;
+    let merges = &mut core.die_mut(die).merges;
+    let Some(merge) = merges.current() else { return true };
+    let (kind, target, next) = (merge.aim().kind, merge.target(), merge.next());
+    let has_left = merges.last_source().is_some_and(|last| last >= next * per_superpage);
+    if merge.is_programming() || has_left {
+        return false;
     }
+    match kind {
+        MergeKind::Full if next > 0 => return false,
+        MergeKind::Full => {
+            merges.take();
+            core.blocks.give_back(target);
+            step(core, die);
+        }
+        _ => commit(core, die),
+    }
+    true
+}
 
-    fn die_of_copy(&self, id: CopyId) -> DieId {
-        DieId(id.0 / 2)
+/// The program of a superpage of the merge of `die` has ended.
+pub(super) fn copy_ended(core: &mut Core, die: DieId, ok: bool) {
+    let Some(merge) = core.die_mut(die).merges.current_mut() else { return };
+    merge.end_program(ok);
+    if merge.has_failed() {
+        end_failed_merge(core, die);
+    } else if merge.is_complete() {
+        commit(core, die);
     }
+}
 
-    /// Records that the read of a source has ended.
-    ///
-    /// # Panics
-    /// When the source belongs to no merge.
-    pub fn arrived(&mut self, moved: &Move, _named: Option<Lpn>, arrival: Arrival) -> Arrived {
-        let Stream::Merge(id) = moved.to else { panic!("{:?} is not of a merge", moved.to) };
-        let die = self.die_of_copy(id);
-        match (arrival, self.source_at(die, moved.from)) {
-            (Arrival::Read, Some(lpn)) => Arrived::Keep(lpn),
-            (Arrival::Unreadable, Some(lpn)) if self.source_lost(die, lpn, moved.from) => Arrived::Lost,
-            _ => Arrived::Drop,
-        }
+/// Fails the merge of `die`: its sources are where they were, and their evacuation still waits.
+pub(super) fn fail_merge(core: &mut Core, die: DieId) {
+    if let Some(merge) = core.die_mut(die).merges.current_mut() {
+        merge.fail();
+        end_failed_merge(core, die);
     }
+}
 
-    /// Page for which the superpage that is being read takes the copy at `from`.
-    fn source_at(&self, die: DieId, from: Ppa) -> Option<Lpn> {
-        let state = &self.dies[die.0 as usize];
-        let merge = state.merge.as_ref()?;
-        let first = merge.next * self.layout.units_per_superpage;
-        let of_superpage =
-            state.from.iter().skip(first as usize).take(self.layout.units_per_superpage as usize);
-        let at = of_superpage.into_iter().position(|&source| source == from)?;
-        Some(self.lpn(merge.lbn, first + at as u32))
+fn end_failed_merge(core: &mut Core, die: DieId) {
+    let merges = &mut core.die_mut(die).merges;
+    if merges.current().is_some_and(Merge::is_at_rest)
+        && let Some(merge) = merges.take()
+        && merge.aim().kind == MergeKind::Full
+    {
+        core.blocks.leave(merge.target(), Cause::Retirement, None);
     }
+}
 
-    /// Marks a page as lost until it is written again, because the copy of `lpn` at `source` cannot be read. Returns whether it is
-    /// needed.
-    fn source_lost(&mut self, die: DieId, lpn: Lpn, source: Ppa) -> bool {
-        let (_, at) = self.lbn(lpn);
-        self.dies[die.0 as usize].from[at as usize] = Ppa::NONE;
-        let current = self.map.get(lpn) == source;
-        if current {
-            self.map.set(lpn, Ppa::LOST);
-        } else if let Some(unit) = self.programs.replacing(source) {
-            unit.old = Ppa::LOST;
-        } else {
-            return false;
+/// Commits the merge of `die`: all its copies are on the media, so the table names them from now on, and their former blocks are
+/// given up.
+fn commit(core: &mut Core, die: DieId) {
+    let Some(merge) = core.die_mut(die).merges.take() else { return };
+    let (target, Aim { lbn, kind, cause, own }) = (merge.target(), merge.aim());
+    for at in 0..core.die(die).merges.from().len() as u32 {
+        let source = core.die(die).merges.source(at);
+        if source.is_some() {
+            adopt(core, core.shape.lpn(lbn, at), source, core.shape.layout.ppa(target, at));
         }
-        self.note_lost(lpn, source);
-        self.release(source, Outdated::Replaced);
-        current
     }
+    if let Some(data) = core.data_block(lbn) {
+        give_up(core, data, cause, Some(kind));
+    }
+    match own {
+        Some(own) if own == target => core.die_mut(die).logs.remove(own),
+        Some(own) => give_up(core, own, cause, Some(kind)),
+        None => {}
+    }
+    core.blocks.set_role(target, Role::Data(lbn));
+    core.set_data_block(lbn, Some(target));
+    core.tally.count_merge(kind);
+    core.tally.release();
+}
 
-    /// Binds the place of a copy whose sources were read. `lpns`: the page of each position whose source is current, [`Lpn::NONE`] for
-    /// the others. `None`: nothing is to be programmed; if the copy is still needed, [`LogBlock::next_gc`] returns it again.
-    pub(super) fn place_copy(&mut self, id: CopyId, lpns: &[Lpn]) -> Option<Plan> {
-        let die = self.die_of_copy(id);
-        let merge = self.dies[die.0 as usize].merge.as_mut().filter(|merge| merge.reading)?;
-        merge.reading = false;
-        let (lbn, next, failed, target, kind) =
-            (merge.lbn, merge.next, merge.failed, merge.target, merge.kind);
-        if failed {
-            self.end_failed_merge(die);
-            return None;
-        }
-        if self.being_replaced(die, next) {
-            return None;
-        }
-        let per_superpage = self.layout.units_per_superpage;
-        let mut copied = 0;
-        for (at, &lpn) in (next * per_superpage..).zip(lpns) {
-            let from = self.dies[die.0 as usize].from.get(at as usize).copied().unwrap_or(Ppa::NONE);
-            let keep = from.is_some() && self.map.get(self.lpn(lbn, at)) == from;
-            if keep && lpn == Lpn::NONE {
-                // The page was being replaced when it was read, and the replacement has failed.
-                return None;
-            }
-            debug_assert_eq!(lpn, if keep { self.lpn(lbn, at) } else { Lpn::NONE }, "position {at}");
-            if from.is_some() && !keep {
-                self.dies[die.0 as usize].from[at as usize] = Ppa::NONE;
-            }
-            copied += u64::from(keep);
-        }
-        if self.ends_early(die) {
-            return None;
-        }
-        let merge = self.dies[die.0 as usize].merge.as_mut().expect("looked at above");
-        merge.next += 1;
-        merge.programming += 1;
-        let mark = match kind {
-            MergeKind::Full => Kind::Destination { end: merge.end as u16 },
-            _ => Kind::Owned,
-        };
-        let counters = &mut self.counters.merges[kind as usize];
-        counters.copied_units += copied;
-        counters.padded_units += u64::from(per_superpage) - copied;
-        self.counters.copied_units += copied;
-        if kind != MergeKind::Full {
-            self.log_grew(die, target, lpns);
-        }
-        Some(self.plan_other(target, next, mark, Content::Merge, per_superpage))
+/// Replaces the copy of `lpn` at `source` by `copy`, which was made from it.
+fn adopt(core: &mut Core, lpn: Lpn, source: Ppa, copy: Ppa) {
+    if core.map.get(lpn) == source {
+        core.map.set(lpn, copy);
+    } else if !core.programs.replace_instead(source, copy) {
+        return core.outdated.note(copy, Outdated::Replaced);
     }
+    core.blocks.refer(core.shape.layout.block_of(copy));
+    core.release(source, Outdated::Replaced);
+}
 
-    /// Ends a merge that has no copy left to make and made none: it commits, or is given up if its destination would be empty. Returns
-    /// whether it has ended.
-    fn ends_early(&mut self, die: DieId) -> bool {
-        let state = &mut self.dies[die.0 as usize];
-        let Some(merge) = &state.merge else { return true };
-        let (kind, target, next, programming) = (merge.kind, merge.target, merge.next, merge.programming);
-        let left = &state.from[((next * self.layout.units_per_superpage) as usize).min(state.from.len())..];
-        if programming > 0 || left.iter().any(|ppa| ppa.is_some()) {
-            return false;
+/// The next block to be erased, or retired.
+pub(super) fn next_erase(core: &mut Core) -> Option<Reclaim> {
+    let mut awaits_trims = false;
+    let waiting = core.blocks.leaving().iter().position(|&block| {
+        let state = core.die_of(block);
+        let saved = core.blocks.last_trim(block) < state.journal.saved_before();
+        awaits_trims |= !saved && !state.is_dead();
+        saved || state.is_dead()
+    });
+    if let Some(at) = waiting {
+        let block = core.blocks.leaving()[at];
+        if core.blocks.failed(block) {
+            core.tally.count_grown_bad();
+            core.tally.collected(block);
+            return Some(Reclaim::Retire(core.blocks.retire_leaving(at)));
         }
-        match kind {
-            MergeKind::Full if next > 0 => return false,
-            MergeKind::Full => {
-                state.merge = None;
-                self.blocks.give_back(target);
-                self.step(die);
-            }
-            _ => self.commit(die),
-        }
-        true
+        let (block, cause, merge) = core.blocks.erase(at);
+        core.tally.count_erase(cause, merge);
+        return Some(Reclaim::Erase(block, cause));
     }
+    if !awaits_trims {
+        return None;
+    }
+    core.tally.want_saved(core.tally.trims());
+    Some(Reclaim::AwaitsTrims)
+}
 
-    /// Records that the program of a superpage of the merge of `die` has ended.
-    pub(super) fn copy_ended(&mut self, die: DieId, ok: bool) {
-        let Some(merge) = &mut self.dies[die.0 as usize].merge else { return };
-        merge.programming -= 1;
-        merge.failed |= !ok;
-        if merge.failed {
-            self.end_failed_merge(die);
-        } else if merge.programming == 0 && merge.next > merge.end {
-            self.commit(die);
-        }
+/// The erase of a block has ended. If it failed, the block is retired.
+pub(super) fn erase_ended(core: &mut Core, block: BlockId, ok: bool) {
+    let die = core.shape.layout.die_of_block(block);
+    core.blocks.erased(block, ok);
+    core.tally.collected(block);
+    if !ok {
+        core.tally.count_grown_bad();
     }
-
-    /// Fails the merge of `die`: its sources are where they were, and their evacuation still waits.
-    pub(super) fn fail_merge(&mut self, die: DieId) {
-        if let Some(merge) = &mut self.dies[die.0 as usize].merge {
-            merge.failed = true;
-            self.end_failed_merge(die);
-        }
-    }
-
-    fn end_failed_merge(&mut self, die: DieId) {
-        let state = &mut self.dies[die.0 as usize];
-        let over = |merge: &&mut Merge| !merge.reading && merge.programming == 0;
-        let Some(merge) = state.merge.as_mut().filter(over) else { return };
-        let (target, kind) = (merge.target, merge.kind);
-        state.merge = None;
-        if kind == MergeKind::Full {
-            self.blocks.leave(target, Cause::Retirement, None);
-        }
-    }
-
-    /// Commits the merge of `die`: all its copies are on the media, so the table names them from now on, and their former blocks are
-    /// given up.
-    fn commit(&mut self, die: DieId) {
-        let state = &mut self.dies[die.0 as usize];
-        let Some(Merge { target, own, lbn, kind, cause, .. }) = state.merge.take() else { return };
-        let from = std::mem::take(&mut state.from);
-        for (at, &source) in (0..).zip(&from).filter(|(_, source)| source.is_some()) {
-            self.adopt(self.lpn(lbn, at), source, self.layout.ppa(target, at));
-        }
-        self.dies[die.0 as usize].from = from;
-        if let Some(data) = self.data_block(lbn) {
-            self.give_up(data, cause, Some(kind));
-        }
-        match own {
-            Some(own) if own == target => self.remove_log(die, own),
-            Some(own) => self.give_up(own, cause, Some(kind)),
-            None => {}
-        }
-        self.blocks.set_role(target, Role::Data(lbn));
-        self.set_data_block(lbn, Some(target));
-        self.counters.merges[kind as usize].merges += 1;
-        self.released = true;
-    }
-
-    /// Replaces the copy of `lpn` at `source` by `copy`, which was made from it.
-    fn adopt(&mut self, lpn: Lpn, source: Ppa, copy: Ppa) {
-        if self.map.get(lpn) == source {
-            self.map.set(lpn, copy);
-        } else if let Some(unit) = self.programs.replacing(source) {
-            unit.old = copy;
-        } else {
-            return self.outdate(copy, Outdated::Replaced);
-        }
-        self.blocks.refer(self.layout.block_of(copy));
-        self.release(source, Outdated::Replaced);
-    }
+    core.tally.release();
+    core.tally.set_map_jobs(true);
+    super::damage::level_wear(core, die);
+    step(core, die);
 }

@@ -9,7 +9,7 @@
 //! The simulated media store the logical page of each unit with the unit. So the content of a list is not kept twice: its program, its
 //! space and its read at a mount are its only costs.
 
-use super::PageMap;
+use super::core::{Core, Shape};
 use super::programs::ProgramUnit;
 use crate::block_manager::BlockState;
 use crate::translation::{MapJob, Plan};
@@ -31,6 +31,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
+    /// Creates the state for a table of so many regions, none of which has changed.
     pub fn new(config: &FtlConfig, regions: u32, layout: &Layout) -> Lists {
         let regions = if config.checkpoints_on_flush() { regions } else { 0 };
         let image = if config.list_superpages() > 0 { layout.unit_bytes } else { 0 };
@@ -41,120 +42,117 @@ impl Lists {
             image: vec![0; image as usize],
         }
     }
-}
-
-/// Lists.
-impl PageMap {
-    /// Records that a superpage of `block` was planned: its last one makes the list due.
-    pub(super) fn note_full(&mut self, block: BlockId) {
-        if self.blocks.state(block) == BlockState::Full {
-            self.lists.due.push_back(block);
-        }
-    }
 
     /// Returns whether a list waits for its program.
-    pub(crate) fn has_list(&self) -> bool {
-        !self.lists.due.is_empty()
-    }
-
-    /// The program of the next list.
-    pub(crate) fn next_list(&mut self) -> Option<MapJob> {
-        let block = loop {
-            let block = self.lists.due.pop_front()?;
-            let die = self.layout.die_of_block(block);
-            if !self.blocks.failed(block) && !self.blocks.is_dead(die) {
-                break block;
-            }
-            // The block takes nothing more: its spare areas are read.
-            self.blocks.settled(block, false, self.sequence);
-            self.gc.went_on(&mut self.blocks, block);
-        };
-        let last = self.layout.superpages_per_block - 1;
-        let first = self.layout.ppa(block, last * self.layout.units_per_superpage);
-        let sequence = self.sequence;
-        self.set_sequence(sequence + 1);
-        let id = self.programs.plan(first, sequence, &[ProgramUnit { lpn: Lpn::NONE, old: Ppa::NONE }]);
-        let mut by_cause = [0; Cause::COUNT];
-        by_cause[Cause::Journal as usize] = 1;
-        let plan = Plan { id, first, die: self.layout.die_of_block(block), sequence };
-        Some(MapJob::Program { plan, units: 1, cause: Cause::Journal, by_cause })
+    pub fn has_due(&self) -> bool {
+        !self.due.is_empty()
     }
 
     /// The content of a unit of a list.
-    pub(crate) fn list_image(&self) -> &[u8] {
-        &self.lists.image
+    pub fn image(&self) -> &[u8] {
+        &self.image
     }
 
-    /// Spare areas that a mount reads of a block with this many superpages: only the list, if there is one.
-    pub(crate) fn replay_reads(&self, superpages: u32, list_is_readable: bool) -> u64 {
-        let has_list = self.config.cache.is_some_and(|cache| cache.log == MapLog::LastPage)
-            && superpages == self.layout.superpages_per_block;
-        match has_list && list_is_readable {
-            true => 1,
-            false => u64::from(superpages * self.layout.units_per_superpage),
-        }
-    }
-}
-
-/// Checkpoints.
-impl PageMap {
     /// Returns whether the caller asks which regions have changed.
-    #[inline]
-    pub(super) fn has_regions(&self) -> bool {
-        !self.lists.changed.is_empty()
+    pub fn has_regions(&self) -> bool {
+        !self.changed.is_empty()
     }
 
     /// Marks the translation page of `region` on the media as out of date.
     #[inline]
-    pub(super) fn region_changed(&mut self, region: u32) {
-        if let Some(changed) = self.lists.changed.get_mut(region as usize) {
+    pub fn region_changed(&mut self, region: u32) {
+        if let Some(changed) = self.changed.get_mut(region as usize) {
             *changed = true;
         }
     }
 
     /// Records that the content of the translation page of `region` was taken.
-    pub(crate) fn region_imaged(&mut self, region: u32) {
-        if let Some(changed) = self.lists.changed.get_mut(region as usize) {
+    pub fn region_imaged(&mut self, region: u32) {
+        if let Some(changed) = self.changed.get_mut(region as usize) {
             *changed = false;
         }
     }
 
-    /// Begins a checkpoint after the data that a flush waits for are on the media. If the table is written with each flush, its changed
-    /// regions are awaited as trims are: then the flush needs another [`PageMap::flush_point`].
-    pub fn begin_checkpoint(&mut self) -> bool {
-        for region in 0..self.lists.changed.len() as u32 {
-            if self.lists.changed[region as usize] {
-                self.pages.dirty(region, self.sequence);
-            }
-        }
-        !self.lists.changed.is_empty()
+    /// The regions that have changed.
+    pub fn changed(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..).zip(&self.changed).filter(|&(_, &changed)| changed).map(|(region, _)| region)
     }
 
-    /// Writes the changes after the drive has been idle for a while. Go on with [`PageMap::next_map_job`].
-    pub fn save_changed(&mut self) {
-        if !self.lists.changed.is_empty() {
-            self.lists.saving = Some(0);
+    /// Begins to write the changed regions, as many at a time as may be under way.
+    pub fn begin_saving(&mut self) {
+        if self.has_regions() {
+            self.saving = Some(0);
         }
     }
 
-    /// Returns whether there are changes that an idle drive would write.
-    pub fn has_changed(&self) -> bool {
-        self.lists.changed.contains(&true)
-    }
-
-    /// Wants the next regions written for an idle drive, as many as may be under way.
-    pub(crate) fn go_on_saving(&mut self) {
-        let Some(first) = self.lists.saving else { return };
-        let regions = self.lists.changed.len() as u32;
-        let mut space = self.map_pages_may_come();
+    /// The next `most` changed regions to be written for an idle drive.
+    fn next_to_save(&mut self, most: usize) -> Vec<u32> {
+        let Some(first) = self.saving else { return Vec::new() };
+        let regions = self.changed.len() as u32;
+        let mut wanted = Vec::new();
         let mut region = first;
-        while region < regions && space > 0 {
-            if self.lists.changed[region as usize] {
-                self.save_region(region);
-                space -= 1;
+        while region < regions && wanted.len() < most {
+            if self.changed[region as usize] {
+                wanted.push(region);
             }
             region += 1;
         }
-        self.lists.saving = (region < regions).then_some(region);
+        self.saving = (region < regions).then_some(region);
+        wanted
+    }
+}
+
+/// Records that a superpage of `block` was planned: its last one makes the list due.
+pub(super) fn note_full(core: &mut Core, block: BlockId) {
+    if core.blocks.state(block) == BlockState::Full
+        && let Some(cache) = &mut core.cache
+    {
+        cache.lists.due.push_back(block);
+    }
+}
+
+/// The program of the next list.
+pub(super) fn next_list(core: &mut Core) -> Option<MapJob> {
+    let layout = &core.shape.layout;
+    let block = loop {
+        let block = core.cache.as_mut()?.lists.due.pop_front()?;
+        let die = layout.die_of_block(block);
+        if !core.blocks.failed(block) && !core.blocks.is_dead(die) {
+            break block;
+        }
+        // The block takes nothing more: its spare areas are read.
+        core.blocks.settled(block, false, core.programs.sequence());
+        core.gc.went_on(&mut core.blocks, block);
+    };
+    let last = layout.superpages_per_block - 1;
+    let (first, die) = (layout.ppa(block, last * layout.units_per_superpage), layout.die_of_block(block));
+    let sequence = core.take_number();
+    let (id, units) = core.programs.enter(first, sequence, 1, false);
+    units.fill(ProgramUnit { lpn: Lpn::NONE, old: Ppa::NONE });
+    let mut by_cause = [0; Cause::COUNT];
+    by_cause[Cause::Journal as usize] = 1;
+    let plan = Plan { id, first, die, sequence };
+    Some(MapJob::Program { plan, units: 1, cause: Cause::Journal, by_cause })
+}
+
+/// Wants the next regions written for an idle drive, as many as may be under way.
+pub(super) fn go_on_saving(core: &mut Core) {
+    let most = core.pages.may_come();
+    let Some(cache) = &mut core.cache else { return };
+    for region in cache.lists.next_to_save(most) {
+        // A region that has trims is left to the flush.
+        if !core.pages.has_unsaved(region) {
+            super::journal::want_saved(core, region);
+        }
+    }
+}
+
+/// Spare areas that a mount reads of a block with this many superpages: only the list, if there is one.
+pub(super) fn replay_reads(shape: &Shape, superpages: u32, list_is_readable: bool) -> u64 {
+    let has_list = shape.config.cache.is_some_and(|cache| cache.log == MapLog::LastPage)
+        && superpages == shape.layout.superpages_per_block;
+    match has_list && list_is_readable {
+        true => 1,
+        false => u64::from(superpages * shape.layout.units_per_superpage),
     }
 }

@@ -6,8 +6,8 @@
 use super::nand::{Data, Nand};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa, Rng};
 use pellucid_ftl::{
-    Arrival, Arrived, CopyId, FtlConfig, GcJob, Load, Located, LogBlock, MapJob, Move, Plan, ProgramId,
-    Reclaim, Stream,
+    Arrival, Arrived, CopyId, FtlConfig, GcJob, Located, LogBlock, MapJob, Move, Operation, Plan, ProgramId,
+    Reclaim, Soon, Start, Stream,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -93,7 +93,7 @@ impl Drive {
     }
 
     fn queue(&mut self, lpn: Lpn, version: u64) {
-        let Stream::Log(stream) = self.map.stream(lpn, 0) else { panic!("not a log block's stream") };
+        let Stream::Log(stream) = self.map.stream(lpn) else { panic!("not a log block's stream") };
         assert!(stream < self.map.streams());
         // A page waits only once, as in a write buffer.
         for queue in self.queues.values_mut() {
@@ -141,7 +141,7 @@ impl Drive {
         for die in (0..self.layout.dies).map(pellucid_flash::DieId) {
             self.map.reap(die);
             while self.map.wants_gc(die)
-                && let Some(GcJob::Copy { id, cause, sources }) = self.map.next_gc(die, Load::Busy)
+                && let Some(GcJob::Copy { id, cause, sources }) = self.map.next_gc(die)
             {
                 let sources = sources.to_vec();
                 let mut read = vec![None; sources.len()];
@@ -150,7 +150,7 @@ impl Drive {
                     let found = self.nand.read(from);
                     let arrival = if found.is_some() { Arrival::Read } else { Arrival::Unreadable };
                     let page = self.page_at(from);
-                    match self.map.arrived(&moved, Some(page), arrival) {
+                    match self.map.arrived(&moved, arrival) {
                         Arrived::Keep(lpn) => {
                             let (named, data) = found.expect("it was read");
                             assert_eq!((lpn, named), (page, page), "unit {} holds another page", from.0);
@@ -259,14 +259,14 @@ impl Drive {
                 if !ok {
                     self.nand.retire(block);
                 }
-                self.map.erase_ended(block, ok);
+                self.map.ended(Operation::Erase(block), ok);
             }
         }
     }
 
     fn end_program(&mut self, id: ProgramId, ok: bool) {
-        self.map.program_started(id);
-        self.map.program_ended(id, ok);
+        self.map.prefetch(Soon::End(id));
+        self.map.ended(Operation::Program(id), ok);
     }
 
     /// Writes all waiting data to the media; returns whether there was space for them.
@@ -358,7 +358,7 @@ impl Drive {
         self.queues.clear();
         self.read.clear();
         let (map, report) =
-            LogBlock::mount(&self.config, &self.layout, &self.nand).expect("it fitted before");
+            LogBlock::start(&self.config, &self.layout, Start::Mount(&self.nand)).expect("it fitted before");
         map.check();
         self.map = map;
         let mut mapped = 0;
@@ -376,7 +376,7 @@ impl Drive {
                 None => assert!(page.may_be_lost, "page {lpn} was lost at the mount"),
             }
         }
-        assert_eq!(report.mapped_units, mapped);
+        assert_eq!(report.expect("a mount reports").mapped_units, mapped);
         self.pump();
     }
 }

@@ -89,10 +89,10 @@ impl HostFtl {
     /// Continues the flushes whose data are on the media.
     pub(super) fn continue_flush(&mut self) {
         while let Some(&(point, request)) = self.flushes.trims.front() {
-            let wanted = self.ftl.wants_map_job();
+            let wanted = self.ftl.map_progress().wanted;
             let saved = self.ftl.flush_to(point);
             // A waiting request may now be the reason to pad a superpage.
-            self.moved |= !wanted && self.ftl.wants_map_job();
+            self.moved |= !wanted && self.ftl.map_progress().wanted;
             if !saved {
                 break;
             }
@@ -105,7 +105,7 @@ impl HostFtl {
 
     /// Reports whether a command or a translation page waits for the media.
     pub(super) fn is_awaited(&self) -> bool {
-        self.flushes.is_waiting() || self.ftl.wants_map_job()
+        self.flushes.is_waiting() || self.ftl.map_progress().wanted
     }
 
     /// Programs the translation pages that are due. If there is no space, GC reclaims some; this runs again

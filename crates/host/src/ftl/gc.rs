@@ -45,7 +45,7 @@ impl HostFtl {
             if room < least || self.rests() || !self.ftl.wants_gc(DIE, Load::Busy) {
                 break;
             }
-            let share = self.rate.gc(self.ftl.free_blocks());
+            let share = self.rate.gc(self.ftl.blocks().free());
             let left = share.saturating_sub(self.ring.held[1] + self.gc.reading);
             // A single sector that leaves the ring does not trigger a read.
             if left < (share / BATCHES).clamp(least, most) {
@@ -174,7 +174,7 @@ impl HostFtl {
                 Reclaim::Erase(line, _) => self.reset_line(line, false),
                 Reclaim::Retire(line) => {
                     self.reset_line(line, true);
-                    self.read_only |= self.ftl.worn_out();
+                    self.read_only |= self.ftl.view().worn_out;
                 }
                 Reclaim::Evict(_) => unreachable!("it is no cache"),
                 Reclaim::AwaitsTrims => return self.write_map(),

@@ -41,7 +41,7 @@ use pellucid_flash::{
     BlockId, Command, Completion, Figure, Held, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Stage,
     StageTimes, Status, Vector,
 };
-use pellucid_ftl::{Durability, FtlConfig, Located, PageMap, Separation};
+use pellucid_ftl::{Durability, FtlConfig, Located, PageMap, Separation, Soon};
 use rate::RateLimiter;
 use ring::Ring;
 use std::collections::VecDeque;
@@ -236,7 +236,7 @@ impl HostFtl {
 
     /// Returns the engine's counters.
     pub fn ftl_counters(&self) -> pellucid_ftl::FtlCounters {
-        self.ftl.counters()
+        self.ftl.view().counters
     }
 
     /// Returns the processor time spent so far.
@@ -266,12 +266,12 @@ impl HostFtl {
 
     /// Returns the number of free lines, and of all lines in service.
     pub fn free_lines(&self) -> (u32, u32) {
-        (self.ftl.free_blocks(), self.lines.layout().blocks - self.ftl.bad_blocks())
+        (self.ftl.blocks().free(), self.lines.layout().blocks - self.ftl.blocks().bad())
     }
 
     /// Returns the bytes of host memory for map, line tables and write buffer.
     pub fn memory_bytes(&self) -> u64 {
-        self.ftl.memory_bytes()
+        self.ftl.view().memory_bytes
             + self.lines.memory_bytes()
             + self.ring.memory_bytes(self.sector_bytes())
             + self.requests.memory_bytes()
@@ -545,7 +545,7 @@ impl Layer for HostFtl {
     #[inline]
     fn prefetch(&self, lba: Lba) {
         if let Ok(lpn) = u32::try_from(lba.0) {
-            self.ftl.prefetch(Lpn(lpn));
+            self.ftl.prefetch(Soon::Lookup(Lpn(lpn)));
             self.ring.touch(Lpn(lpn));
         }
     }

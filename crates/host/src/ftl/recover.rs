@@ -256,7 +256,7 @@ impl HostFtl {
         let bad: BTreeSet<u32> = (0..layout.blocks).filter(|&b| !self.lines.is_whole(BlockId(b))).collect();
         let result = if start.starts.is_empty() {
             let bad: Vec<BlockId> = bad.iter().map(|&b| BlockId(b)).collect();
-            PageMap::new(&self.engine, &layout, &bad).map(|map| (map, MountReport::default()))
+            PageMap::new(&self.engine, &layout, &bad).map(|map| (map, None))
         } else {
             let source = Source {
                 user_units: self.ftl.user_units(),
@@ -266,7 +266,7 @@ impl HostFtl {
                 missing: RefCell::default(),
             };
             // Data are kept even with volatile durability: they were not discarded on purpose.
-            let result = PageMap::restore(&self.engine, &layout, &source);
+            let result = PageMap::start(&self.engine, &layout, pellucid_ftl::Start::Restore(&source));
             let missing = source.missing.into_inner();
             if !missing.is_empty() {
                 self.read_missing(start, missing);
@@ -278,7 +278,7 @@ impl HostFtl {
             Ok((map, _)) if self.refuse_blind(start, &map) => false,
             Ok((map, report)) => {
                 self.ftl = map;
-                self.mount.report = report;
+                self.mount.report = report.unwrap_or_default();
                 true
             }
             Err(error) => {
@@ -290,7 +290,7 @@ impl HostFtl {
 
     fn ready(&mut self, start: &Start) {
         self.mount.time = self.now - start.began;
-        self.read_only = self.ftl.worn_out();
+        self.read_only = self.ftl.view().worn_out;
         self.starting = None;
         self.moved = true;
         self.go_on_with_lines(start);

@@ -69,7 +69,7 @@ fn most_user_units(config: &HostFtlConfig, lines: &Lines, ftl: &PageMap, reserve
     let layout = lines.layout();
     let journal = u32::from(config.durability != Durability::Volatile);
     let open = 1 + journal + u32::from(config.separation != Separation::Off);
-    let of_map = ftl.map_pages() / layout.superpages_per_block;
+    let of_map = ftl.map_progress().pages / layout.superpages_per_block;
     let closed = layout.blocks.saturating_sub(reserve + open + of_map);
     let full = layout.units_per_block - layout.units_per_superpage + 1;
     (u64::from(closed) * u64::from(full)).saturating_sub(1)

@@ -49,7 +49,7 @@ impl HostFtl {
     /// Reports whether GC pauses while a stop writes translation pages, because a start would have to replay
     /// its copies. GC continues if translation pages need the space.
     pub(super) fn rests(&self) -> bool {
-        self.stop.is_some() && self.ftl.free_blocks() > FREE_MIN
+        self.stop.is_some() && self.ftl.blocks().free() > FREE_MIN
     }
 
     /// Continues a stop.
@@ -72,7 +72,7 @@ impl HostFtl {
                     self.moved = true;
                     self.write_map();
                 }
-                let saved = upto == self.ftl.map_pages() && !self.ftl.writes_map();
+                let saved = upto == self.ftl.map_progress().pages && self.ftl.map_progress().under_way == 0;
                 if saved && self.outstanding == 0 {
                     self.stop = Some(Stop::Index);
                     self.moved = true;

@@ -15,7 +15,7 @@
 use super::line::Line;
 use super::{HostFtl, LineId, TAG_FINISH, TAG_UNIT, meta};
 use pellucid_flash::{Cause, Command, Completion, Lpn, Opcode, Status, ZoneAction};
-use pellucid_ftl::{Durability, ProgramId};
+use pellucid_ftl::{Durability, Operation, ProgramId};
 use std::collections::VecDeque;
 
 /// Job for a parallel unit.
@@ -442,9 +442,9 @@ impl HostFtl {
         }
         if !retiring {
             self.ftl.set_now(self.now);
-            self.ftl.erase_ended(line, whole);
+            self.ftl.ended(Operation::Erase(line), whole);
         }
-        self.read_only |= self.ftl.worn_out();
+        self.read_only |= self.ftl.view().worn_out;
         if self.lines.is_limited() {
             // The line's chunks are no longer open.
             (0..self.lines.units).for_each(|unit| self.kick(unit));

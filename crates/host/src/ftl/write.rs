@@ -14,7 +14,7 @@ use super::ring::{Entry, Kind, Origin, Queue};
 use super::units::Job;
 use super::{HostFtl, LineId, meta};
 use pellucid_flash::{Cause, Command, Lba, Lpn, Opcode, Status, append_images};
-use pellucid_ftl::{Plan, ProgramId, Stream};
+use pellucid_ftl::{Operation, Plan, ProgramId, Soon, Stream};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -121,7 +121,7 @@ impl HostFtl {
         while self.ring.held() + self.gc.reading < self.ring.size()
             && let Some(&request) = self.waiting.front()
         {
-            let limit = self.rate.user(self.ftl.free_blocks());
+            let limit = self.rate.user(self.ftl.blocks().free());
             if self.ring.held[0] >= limit {
                 return;
             }
@@ -196,7 +196,7 @@ impl HostFtl {
             again += 1;
             self.gather(at, &mut positions, &mut lpns);
         }
-        let (mut queue, free) = (self.ring.queues[kind], self.ftl.free_blocks());
+        let (mut queue, free) = (self.ring.queues[kind], self.ftl.blocks().free());
         while positions.len() < superpage
             && let Some(at) = self.ring.take(kind, &mut queue)
         {
@@ -218,7 +218,7 @@ impl HostFtl {
         if planned {
             // Dropped sectors free space in the ring, and an opened line uses some.
             self.passed = true;
-            self.moved |= dropped || self.ftl.free_blocks() != free;
+            self.moved |= dropped || self.ftl.blocks().free() != free;
             self.programs.again[kind].drain(..again);
             self.ring.queues[kind] = queue;
         }
@@ -267,7 +267,7 @@ impl HostFtl {
         let superpage = u64::from(self.lines.superpage_sectors);
         let from = self.ring.submit() + LOOK_AHEAD.max(superpage);
         for at in from..(from + superpage).min(self.ring.mem) {
-            self.ftl.prefetch(self.ring.entry(at).lpn);
+            self.ftl.prefetch(Soon::Lookup(self.ring.entry(at).lpn));
         }
     }
 
@@ -334,7 +334,7 @@ impl HostFtl {
     }
 
     pub(super) fn data_command(&mut self, id: ProgramId, line: LineId) -> Command {
-        self.ftl.program_started(id);
+        self.ftl.prefetch(Soon::End(id));
         let Program { lba, sequence, .. } = self.programs.programs[id.0 as usize];
         let (sectors, image) = (self.lines.superpage_sectors as usize, self.image_bytes);
         let mut data = self.pools.images.pop().unwrap_or_default();
@@ -371,7 +371,7 @@ impl HostFtl {
         let mut ended = std::mem::take(&mut self.programs.ended);
         ended.clear();
         ended.extend_from_slice(self.programs.contents(id));
-        self.ftl.program_ended(id, ok);
+        self.ftl.ended(Operation::Program(id), ok);
         let record = &mut self.lines[line];
         record.in_flight -= 1;
         record.written += u32::from(ok);
@@ -395,7 +395,7 @@ impl HostFtl {
             }
         }
         self.programs.ended = ended;
-        self.read_only |= !ok && self.ftl.worn_out();
+        self.read_only |= !ok && self.ftl.view().worn_out;
         self.synced();
         self.finish_broken(line);
         self.write_end_if_due(line);

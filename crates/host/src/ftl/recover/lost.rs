@@ -57,7 +57,8 @@ impl HostFtl {
         if self.engine.durability == Durability::Volatile {
             return false;
         }
-        let Some(&line) = start.blind.iter().find(|&&line| map.valid_units(BlockId(line)) > 0) else {
+        let Some(&line) = start.blind.iter().find(|&&line| map.blocks().valid_units(BlockId(line)) > 0)
+        else {
             return false;
         };
         let sentence = format!(

@@ -162,7 +162,7 @@ impl HostFtl {
     /// Finishes the partly written lines of an earlier run, except the one of each kind that continues.
     pub(super) fn finish_closed(&mut self, start: &Start) {
         for line in start.starts.keys().map(|&line| BlockId(line)) {
-            if self.ftl.takes_data(line) {
+            if self.ftl.blocks().takes_data(line) {
                 continue;
             }
             match self.lines.is_limited() {
@@ -185,7 +185,7 @@ impl HostFtl {
             let Known::Pages(sequences, pages) = known else { continue };
             let line_id = BlockId(line);
             let broken = !self.lines[line_id].broken.is_empty();
-            if broken || !self.ftl.takes_data(line_id) || sequences[0] == 0 {
+            if broken || !self.ftl.blocks().takes_data(line_id) || sequences[0] == 0 {
                 continue;
             }
             let readable = |&page: &Lpn| if page == UNREADABLE { Lpn::NONE } else { page };
