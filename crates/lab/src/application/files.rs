@@ -380,7 +380,7 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
         // An interrupt may have ended it early.
         warm_up: first,
         operations,
-        operations_per_second: rate(done),
+        operations_per_second: (simulated.0 > 0).then(|| rate(done)),
         left_out: meter.refused,
         latency: meter.latency().summary(),
         by_operation: meter.report(&plan.config, simulated).by_operation,

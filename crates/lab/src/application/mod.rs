@@ -6,6 +6,7 @@
 //! An application is the only job of its run.
 
 mod files;
+mod graph;
 mod kv;
 mod place;
 
@@ -15,7 +16,7 @@ use pellucid_flash::{Cause, Drive};
 use pellucid_kv::KvConfig;
 use pellucid_report::{Copies, RequestSink};
 use pellucid_workload::{AppJob, AppWork, Job, JobError};
-use place::Place;
+use place::{Place, Wish};
 use std::collections::BTreeMap;
 
 /// Operations between two looks at whether the user has ended the run.
@@ -47,7 +48,10 @@ pub(crate) fn check(
     config: &KvConfig,
 ) -> Result<(), JobError> {
     match &app.work {
-        AppWork::Files(work) => files::check(target, job, work, &Place::of(target, job, work)?),
+        AppWork::Files(work) => {
+            files::check(target, job, work, &Place::of(target, job, Wish::of_files(job, work))?)
+        }
+        AppWork::Graph(work) => graph::check(target, job, work),
         AppWork::Kv(_) => kv::check(target, app, config),
     }
 }
@@ -59,6 +63,7 @@ pub(crate) fn data_bytes(drive: &Device, app: &AppJob) -> u64 {
     match &app.work {
         AppWork::Files(work) => work.size.of(sectors * u64::from(drive.layout().sector_bytes)),
         AppWork::Kv(work) => kv::data_bytes(sectors * u64::from(drive.layout().sector_bytes), app, work),
+        AppWork::Graph(work) => graph::data_bytes(sectors * u64::from(drive.layout().sector_bytes), work),
     }
 }
 
@@ -72,10 +77,11 @@ pub(crate) fn measure<T: Target>(
 ) -> Result<Measured, RunError> {
     match &app.work {
         AppWork::Files(work) => {
-            let place = Place::of(target, job, work).map_err(RunError::Job)?;
+            let place = Place::of(target, job, Wish::of_files(job, work)).map_err(RunError::Job)?;
             files::measure(target, (job, app, work), &place, logs, onlooker)
         }
         AppWork::Kv(work) => kv::measure(target, (job, app, work), config, logs, onlooker),
+        AppWork::Graph(work) => graph::measure(target, (job, work), logs, onlooker),
     }
 }
 
@@ -83,6 +89,7 @@ pub(crate) fn measure<T: Target>(
 pub fn summary(app: &AppJob) -> String {
     match &app.work {
         AppWork::Kv(work) => format!("{}, {} clients", app.name(), work.clients),
+        AppWork::Graph(work) => format!("{}, engine {}", app.name(), work.engine.name()),
         AppWork::Files(work) => {
             let backend =
                 work.backend.map_or(String::new(), |backend| format!(", backend {}", backend.name()));

@@ -5,11 +5,16 @@
 //! ```
 //! A key that an application does not ask for is refused, with its place.
 
+mod graph;
+
+pub use graph::{GraphApp, GraphCosts, GraphEngine, GraphProgram, GraphSource};
+
 use super::units::{Amount, Grammar, parse_amount, parse_bytes, parse_time};
 use super::values::{Allowed, Parsed, allowed, bytes_from, count, percent};
 use super::{Job, JobBuilder, JobError};
 use crate::files::Personality;
 use crate::kv::laws::{Popularity, ValueSize};
+use graph::{GraphKeys, GraphName, OF_GRAPHS, SharedKeys};
 use pellucid_flash::Nanos;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
@@ -31,6 +36,8 @@ pub enum AppWork {
     Files(FilesApp),
     /// Clients of a key-value cache.
     Kv(KvApp),
+    /// A program on a graph.
+    Graph(GraphApp),
 }
 
 /// Settings of the clients of a key-value cache, and of their requests; the cache has those of `[kv]`.
@@ -58,6 +65,7 @@ impl AppJob {
         match &self.work {
             AppWork::Files(files) => files.personality.name(),
             AppWork::Kv(_) => KV,
+            AppWork::Graph(graph) => graph.program.name(),
         }
     }
 
@@ -65,7 +73,7 @@ impl AppJob {
     pub fn needs_data(&self) -> bool {
         match &self.work {
             AppWork::Files(files) => files.file_system == FileSystem::LogStructured,
-            AppWork::Kv(_) => true,
+            AppWork::Kv(_) | AppWork::Graph(_) => true,
         }
     }
 }
@@ -190,13 +198,25 @@ const FILLED_PERCENT: u8 = 50;
 const OPS_PERCENT: u32 = 20;
 
 /// Keys that every application asks for.
-const OF_ANY: &[&str] = &["name", "app", "warm_up", "operations", "randseed", "kb_base"];
+const OF_ANY: &[&str] = &["name", "app", "randseed", "kb_base"];
 
 /// Keys that clients of a key-value cache ask for.
-const OF_KV: &[&str] = &["clients", "think", "nkeys", "set_share", "popularity", "value_size", "on_miss"];
+const OF_KV: &[&str] = &[
+    "warm_up",
+    "operations",
+    "clients",
+    "think",
+    "nkeys",
+    "set_share",
+    "popularity",
+    "value_size",
+    "on_miss",
+];
 
 /// Keys that file servers ask for.
 const OF_FILES: &[&str] = &[
+    "warm_up",
+    "operations",
     "filesystem",
     "backend",
     "size",
@@ -229,6 +249,8 @@ const SHARED: &[&str] = &[
     "meanfilesize",
     "nthreads",
     "page_cache",
+    "bs",
+    "iodepth",
     "namespace",
     "target",
 ];
@@ -238,6 +260,7 @@ const SHARED: &[&str] = &[
 pub(super) struct AppKeys {
     app: Option<AppName>,
     kv: KvKeys,
+    graph: GraphKeys,
     file_system: FileSystem,
     backend: Option<Backend>,
     filled: Option<u8>,
@@ -256,12 +279,14 @@ pub(super) struct AppKeys {
 enum AppName {
     Files(Personality),
     Kv,
+    Graph(GraphName),
 }
 
 impl AppName {
     fn of(value: &str) -> Option<AppName> {
         let files = Personality::ALL.into_iter().find(|personality| personality.name() == value);
-        files.map(AppName::Files).or((value == KV).then_some(AppName::Kv))
+        let graph = || value.parse().ok().map(AppName::Graph);
+        files.map(AppName::Files).or((value == KV).then_some(AppName::Kv)).or_else(graph)
     }
 }
 
@@ -357,13 +382,14 @@ fn named<T: std::str::FromStr + VariantNames>(value: &str) -> Parsed<T> {
 
 /// Names of all applications, for messages.
 pub(super) fn names() -> String {
-    format!("{}, {KV}", Personality::ALL.map(Personality::name).join(", "))
+    let files = Personality::ALL.map(Personality::name).join(", ");
+    format!("{files}, {KV}, {}", GraphName::VARIANTS.join(", "))
 }
 
 impl AppKeys {
     /// Takes one key; returns whether it is one of an application.
     pub fn take(&mut self, key: &str, value: &str, base: Grammar) -> Parsed<bool> {
-        if self.kv.take(key, value, base)? {
+        if self.kv.take(key, value, base)? || self.graph.take(key, value, base)? {
             return Ok(true);
         }
         let time = |value: &str| parse_time(value, Nanos(1), base).map(Some);
@@ -408,32 +434,43 @@ impl AppKeys {
     pub fn build(&self, job: &Job, files: &FileKeys) -> Result<Option<AppJob>, JobError> {
         let given = |key: &str| job.written.has(key);
         let Some(app) = self.app else {
-            let own = [OF_ANY, OF_FILES, OF_KV].concat();
+            let own = [OF_ANY, OF_FILES, OF_KV, OF_GRAPHS].concat();
             let unused = own.into_iter().find(|key| given(key) && !SHARED.contains(key));
-            return unused.map_or(Ok(None), |key| refuse(key, "given", "only with an app"));
+            return unused.map_or(Ok(None), |key| refuse(key, job.written.value_of(key), "only with an app"));
         };
         let (name, asked) = match app {
             AppName::Kv => (KV, OF_KV),
             AppName::Files(personality) => (personality.name(), OF_FILES),
+            AppName::Graph(name) => (name.name(), OF_GRAPHS),
         };
         let is_used = |key: &str| OF_ANY.contains(&key) || asked.contains(&key);
         if let Some(key) =
             JobBuilder::keys().iter().map(|doc| doc.name).find(|key| given(key) && !is_used(key))
         {
-            return refuse(key, "given", &format!("not with app = {name}"));
+            return refuse(key, job.written.value_of(key), &format!("not with app = {name}"));
         }
         let (warm_up, operations) = (self.warm_up, self.operations);
         let work = match app {
             AppName::Kv => AppWork::Kv(self.kv.build()),
             AppName::Files(personality) => AppWork::Files(self.files(personality, job, files)?),
+            AppName::Graph(name) => AppWork::Graph(self.graph.build(name, job, self.shared())?),
         };
         Ok(Some(AppJob { work, warm_up, operations }))
     }
 
+    /// Values of keys that a program on a graph has, too.
+    fn shared(&self) -> SharedKeys {
+        SharedKeys {
+            segment_bytes: self.segment_bytes,
+            ops_percent: self.ops_percent,
+            request: self.processor.request,
+            kib: self.processor.request_kib,
+        }
+    }
+
     /// The file server of a job.
     fn files(&self, personality: Personality, job: &Job, files: &FileKeys) -> Result<FilesApp, JobError> {
-        let given = |key: &str| job.written.has(key);
-        self.check_files(personality, &given)?;
+        self.check_files(personality, job)?;
         Ok(FilesApp {
             personality,
             file_system: self.file_system,
@@ -456,7 +493,8 @@ impl AppKeys {
     }
 
     /// Refuses keys that this file server does not ask for.
-    fn check_files(&self, personality: Personality, given: &dyn Fn(&str) -> bool) -> Result<(), JobError> {
+    fn check_files(&self, personality: Personality, job: &Job) -> Result<(), JobError> {
+        let given = |key: &str| job.written.has(key);
         let in_place = self.file_system == FileSystem::InPlace;
         let rules: [(&'static str, bool, &str); 6] = [
             ("log_size", personality != Personality::Webserver, "only with app = webserver"),
@@ -471,10 +509,7 @@ impl AppKeys {
             ),
         ];
         match rules.into_iter().find(|(key, wrong, _)| *wrong && given(key)) {
-            Some((key, _, allowed)) => {
-                let value = if key == "backend" { self.backend.map_or("", Backend::name) } else { "given" };
-                refuse(key, value, allowed)
-            }
+            Some((key, _, allowed)) => refuse(key, job.written.value_of(key), allowed),
             None => Ok(()),
         }
     }
