@@ -51,7 +51,7 @@ impl Program {
         }
     }
 
-    /// What the program needs of a graph, in this many bytes of memory.
+    /// Returns the needs of the program, in this many bytes of memory.
     pub fn asked(&self, memory_bytes: u64) -> Asked {
         let (shape, vertex_bytes) = match self {
             Program::PageRank(_) => (Shape::All(Key::To), pagerank::VERTEX_BYTES),

@@ -41,7 +41,7 @@ pub struct ApplicationReport {
     pub pauses: GcPauses,
     /// Phases of its work, in their order; empty where the work is of one kind throughout.
     pub phases: Vec<PhaseReport>,
-    /// What it has computed, by name; empty where the work has no result, or was ended before.
+    /// Its result, by name; empty where the work has no result, or was ended before.
     pub result: BTreeMap<String, String>,
     /// Further counters.
     pub figures: Vec<PartFigure>,

@@ -113,13 +113,13 @@ const KEYS: &[KeyDoc] = &[
         "warm_up",
         &[],
         "96000",
-        "app: operations before the measurement (default: 24 for each file of the set; of kv 1 for each key, behind one set of each)",
+        "app, but a graph: operations before the measurement (default: 24 for each file of the set; of kv 1 for each key, behind one set of each, and 0 of a trace)",
     ),
     key(
         "operations",
         &[],
         "32000",
-        "app: operations that are measured (default: 8 for each file of the set; of kv 1 for each key)",
+        "app, but a graph: operations that are measured (default: 8 for each file of the set; of kv 1 for each key, and all of a trace)",
     ),
     key(
         "filled",
@@ -139,7 +139,7 @@ const KEYS: &[KeyDoc] = &[
         "segment",
         &[],
         "256k",
-        "app: bytes of a segment on a block namespace (default: as pellucid fs format chooses; of a graph, on each engine, a block of each channel)",
+        "app: bytes of a segment on a block namespace (default: as pellucid fs format chooses; of a graph, on each engine, a block of each channel, less on a small drive)",
     ),
     key(
         "ops",
@@ -172,6 +172,13 @@ const KEYS: &[KeyDoc] = &[
         &[],
         "etc",
         "app = kv: etc, the law of Facebook's ETC pool cut off at 4 KiB (default), or bytes that all values have, up to 1m",
+    ),
+    key(
+        "requests",
+        &[],
+        "file:cluster.csv",
+        "app = kv: laws, by the keys above (default), or file:PATH, a trace of Twitter's or CacheLib's format, to its end or for warm_up and operations requests; \
+         nothing is set before",
     ),
     key("on_miss", &[], "store", "app = kv: store what a get missed (default), or nothing"),
     key(
@@ -278,7 +285,7 @@ const KEYS: &[KeyDoc] = &[
         "size",
         &[],
         "50%",
-        "length of the region worked on: bytes, or percent of the drive (default 100%); of an app: size of the file system. If nothing else ends the job, it ends after this many bytes",
+        "length of the region worked on: bytes, or percent of the drive (default 100%); of an app: size of the file system (default: all that it can have, 256m at most). If nothing else ends the job, it ends after this many bytes",
     ),
     key("offset", &["fileoffset"], "1g", "start of the region: bytes, or percent of the drive"),
     key("offset_increment", &[], "256m", "added to the offset for each clone of numjobs"),

@@ -91,8 +91,8 @@ mod values;
 mod written;
 
 pub use app::{
-    AppJob, AppWork, Backend, Cleaner, FileCount, FileSystem, FilesApp, GraphApp, GraphCosts, GraphEngine,
-    GraphProgram, GraphSource, KvApp, Processor,
+    AppJob, AppKind, AppWork, Backend, Cleaner, FileCount, FileSystem, FilesApp, GraphApp, GraphCosts,
+    GraphEngine, GraphProgram, GraphSource, KvApp, Processor,
 };
 pub(crate) use distribution::Sampler;
 pub use distribution::{Distribution, Zone};

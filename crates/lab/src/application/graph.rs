@@ -9,7 +9,7 @@
 //! have computed the same.
 
 use super::place::{Place, Wish};
-use super::{Settings, copies};
+use super::{Settings, copies, refused};
 use crate::drive::{Measured, Onlooker, RunError, Tap, Target};
 use pellucid_flash::{Drive, FNV_BASIS, Figure, FigureKind, Interface, Nanos, SimTime, fnv1a};
 use pellucid_graph::drive::{Costs, DriveStore, DriveStoreConfig, Moved};
@@ -47,6 +47,8 @@ const EDGES_OF_VERTEX: u64 = 16;
 const MEMORY_BYTES_MIN: u64 = 256 << 10;
 /// Bytes of a segment on a drive without flash.
 const SEGMENT_BYTES: u64 = 1 << 20;
+/// Fewest segments of the shards: each interval has two at least.
+const SEGMENTS_MIN: u64 = 64;
 /// Edges that are taken in at a time.
 const INTAKE_EDGES: usize = 1 << 12;
 /// The largest window of a zstd frame.
@@ -93,16 +95,17 @@ impl Layout {
         if !io.is_multiple_of(sector_bytes) {
             return value("bs", io, format!("whole sectors of {sector_bytes} bytes"));
         }
+        let shares = work.shards.map_or(capacity_bytes / 3, |shards| shards.of(capacity_bytes));
         let segment_bytes = match work.segment_bytes {
             Some(bytes) if !bytes.is_multiple_of(io) => {
                 return value("segment", bytes, format!("whole commands of {io} bytes (bs)"));
             }
             Some(bytes) => bytes,
-            None => {
-                row_bytes(target, &place).map_or(SEGMENT_BYTES.next_multiple_of(io), |row| multiple(row, io))
-            }
+            None => match segment_bytes(target, &place, shares) {
+                bytes if place.backend == Backend::Function => multiple(bytes, io),
+                bytes => bytes.next_multiple_of(io),
+            },
         };
-        let shares = work.shards.map_or(capacity_bytes / 3, |shards| shards.of(capacity_bytes));
         let shard_bytes = shares / segment_bytes * segment_bytes;
         let (least, most) = (segment_bytes, capacity_bytes.saturating_sub(segment_bytes));
         if !(least..=most).contains(&shard_bytes) {
@@ -124,15 +127,26 @@ impl Layout {
     }
 }
 
-/// Bytes of a block of each channel; `None`: there is no flash.
-fn row_bytes(target: &impl Target, place: &Place) -> Option<u64> {
-    if let Interface::OpenChannel(geometry) = place.interface {
-        let chunk = u64::from(geometry.chunk_sectors) * u64::from(target.sector_bytes());
-        return Some(u64::from(geometry.groups) * chunk);
+/// Bytes of a segment where none are given: a block of each channel; where such would be too few, one block, or of a drive with a map of its own
+/// as few bytes as make enough.
+fn segment_bytes(target: &impl Target, place: &Place, shard_bytes: u64) -> u64 {
+    let (channels, block) = match (place.interface, target.flash()) {
+        (Interface::OpenChannel(geometry), _) => {
+            let chunk = u64::from(geometry.chunk_sectors) * u64::from(target.sector_bytes());
+            (u64::from(geometry.groups), chunk)
+        }
+        (_, Some(device)) => {
+            let layout = device.layout();
+            let block = u64::from(layout.units_per_block) * u64::from(layout.unit_bytes);
+            (u64::from(layout.channels), block)
+        }
+        (_, None) => (1, SEGMENT_BYTES),
+    };
+    match place.backend {
+        _ if shard_bytes / (channels * block) >= SEGMENTS_MIN => channels * block,
+        Backend::Function => block,
+        Backend::Block | Backend::Nameless => block.min(shard_bytes / (4 * SEGMENTS_MIN)).max(1),
     }
-    let layout = target.flash()?.layout();
-    let block = u64::from(layout.units_per_block) * u64::from(layout.unit_bytes);
-    Some(u64::from(layout.channels) * block)
 }
 
 /// The least common multiple.
@@ -179,7 +193,7 @@ struct Graph {
     first: u32,
 }
 
-fn graph(layout: &Layout, job: &Job, work: &GraphApp) -> Result<Graph, String> {
+fn graph(layout: &Layout, job: &Job, work: &GraphApp) -> Result<Graph, RunError> {
     let weighted = program(work).is_weighted();
     let random = |shape: RandomGraph| {
         let (vertices, edges) = layout.size(work);
@@ -191,7 +205,12 @@ fn graph(layout: &Layout, job: &Job, work: &GraphApp) -> Result<Graph, String> {
         GraphSource::Rmat => random(RandomGraph::Rmat),
         &GraphSource::PowerLaw(out, into) => random(RandomGraph::PowerLaw { out, into }),
         GraphSource::File(path) => {
-            read(path, weighted).map_err(|why| format!("graph = file:{}: {why}", path.display()))
+            let refused = |allowed| JobError::Value {
+                key: "graph",
+                value: format!("file:{}", path.display()),
+                allowed: format!("an edge list: {allowed}"),
+            };
+            read(path, weighted).map_err(|why| RunError::Job(refused(why)))
         }
     }
 }
@@ -326,7 +345,7 @@ impl Plan<'_> {
         settings.0
     }
 
-    /// Why it failed: a setting that the graph shows to be wrong, or the storage.
+    /// Tells why it failed: a setting that the graph shows to be wrong, or the storage.
     fn failed(&self, error: PrepareError) -> RunError {
         match error {
             PrepareError::Memory { what, needed, .. } => RunError::Job(JobError::Value {
@@ -336,7 +355,9 @@ impl Plan<'_> {
             }),
             PrepareError::Store(StoreError::Full { .. }) => RunError::Application(
                 self.work.program.name(),
-                format!("{error}; allowed: fewer edges, a larger drive, or another share of it for shards"),
+                format!(
+                    "{error}; allowed: fewer edges, a larger drive, or smaller segments, or another share for shards"
+                ),
             ),
             error => RunError::Application(self.work.program.name(), error.to_string()),
         }
@@ -375,7 +396,7 @@ fn configured<D: Drive>(
     Ok((stack, now))
 }
 
-/// What a store lies on, with a tap at the bottom.
+/// Drive below a store, with a tap at the bottom.
 trait Storage<'a, T: Target + 'a>: Drive {
     /// The part that copies, besides drive and layers.
     const COPIES: &'static str;
@@ -426,7 +447,8 @@ pub(super) fn measure<T: Target>(
 ) -> Result<Measured, RunError> {
     let failed = |why| RunError::Application(work.program.name(), why);
     let layout = Layout::new(target, job, work).map_err(RunError::Job)?;
-    let (program, graph) = (program(work), graph(&layout, job, work).map_err(failed)?);
+    let refused = |why| refused(work.program.name(), why);
+    let (program, graph) = (program(work), graph(&layout, job, work)?);
     let each = if program.is_weighted() { 20 } else { 12 };
     let memory_bytes =
         work.memory_bytes.unwrap_or((each * graph.edges.len() as u64 / 4).max(MEMORY_BYTES_MIN));
@@ -442,7 +464,7 @@ pub(super) fn measure<T: Target>(
         }
         GraphEngine::Policy => {
             let (stack, now) = configured(tap, now, &layout, work.ops_percent)
-                .map_err(|why| failed(format!("engine = policy: {why}")))?;
+                .map_err(|why| refused(format!("engine = policy: {why}")))?;
             carry_out(DriveStore::new(stack, plan.store(0), now).map_err(failed)?, &plan)
         }
     }
@@ -467,7 +489,7 @@ impl Phases {
     }
 }
 
-/// What the program came to.
+/// Rounds and result of a program.
 #[derive(Default)]
 struct Came {
     rounds: LatencyRecorder,

@@ -15,7 +15,7 @@ use pellucid_device::Device;
 use pellucid_flash::{Cause, Drive};
 use pellucid_kv::KvConfig;
 use pellucid_report::{Copies, RequestSink};
-use pellucid_workload::{AppJob, AppWork, Job, JobError};
+use pellucid_workload::{AppJob, AppWork, FileSystem, Job, JobError};
 use place::{Place, Wish};
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub(crate) fn check(
             files::check(target, job, work, &Place::of(target, job, Wish::of_files(job, work))?)
         }
         AppWork::Graph(work) => graph::check(target, job, work),
-        AppWork::Kv(_) => kv::check(target, app, config),
+        AppWork::Kv(work) => kv::check(target, app, work, config),
     }
 }
 
@@ -61,9 +61,22 @@ pub(crate) fn data_bytes(drive: &Device, app: &AppJob) -> u64 {
     let interfaces = (0..drive.namespaces()).filter_map(|number| Drive::interface(drive, number));
     let sectors: u64 = interfaces.map(|interface| interface.capacity_sectors()).sum();
     match &app.work {
-        AppWork::Files(work) => work.size.of(sectors * u64::from(drive.layout().sector_bytes)),
+        AppWork::Files(work) => {
+            let all = sectors * u64::from(drive.layout().sector_bytes);
+            work.size.map_or(all.min(files::SIZE_BYTES_MAX), |size| size.of(all))
+        }
         AppWork::Kv(work) => kv::data_bytes(sectors * u64::from(drive.layout().sector_bytes), app, work),
         AppWork::Graph(work) => graph::data_bytes(sectors * u64::from(drive.layout().sector_bytes), work),
+    }
+}
+
+/// Bytes of a file system that writes in place, on a drive of so many; `None`: the application is another one.
+pub(crate) fn in_place_bytes(app: &AppJob, drive_bytes: u64) -> Option<u64> {
+    match &app.work {
+        AppWork::Files(work) if work.file_system == FileSystem::InPlace => {
+            Some(work.size.map_or(drive_bytes.min(files::SIZE_BYTES_MAX), |size| size.of(drive_bytes)))
+        }
+        AppWork::Files(_) | AppWork::Kv(_) | AppWork::Graph(_) => None,
     }
 }
 
@@ -95,6 +108,14 @@ pub fn summary(app: &AppJob) -> String {
                 work.backend.map_or(String::new(), |backend| format!(", backend {}", backend.name()));
             format!("{}, filesystem {}{backend}", app.name(), work.file_system.name())
         }
+    }
+}
+
+/// An application that cannot begin on its drive, and why. A sentence that does not say what is allowed tells of a failure.
+fn refused(app: &'static str, why: String) -> RunError {
+    match why.contains("allowed: ") {
+        true => RunError::Refused(app, why),
+        false => RunError::Application(app, why),
     }
 }
 

@@ -37,7 +37,7 @@ fn needs(backend: Backend) -> &'static str {
     }
 }
 
-/// What an application asks of its place.
+/// Needs of an application.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
     /// Back end that it needs; `None`: any.

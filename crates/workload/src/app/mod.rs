@@ -16,6 +16,7 @@ use crate::files::Personality;
 use crate::kv::laws::{Popularity, ValueSize};
 use graph::{GraphKeys, GraphName, OF_GRAPHS, SharedKeys};
 use pellucid_flash::Nanos;
+use std::path::{Path, PathBuf};
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
 /// Application of a job.
@@ -41,8 +42,10 @@ pub enum AppWork {
 }
 
 /// Settings of the clients of a key-value cache, and of their requests; the cache has those of `[kv]`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct KvApp {
+    /// `requests`: a trace of key-value requests, instead of the laws below.
+    pub trace: Option<PathBuf>,
     /// `clients`: each has one request at a time.
     pub clients: u32,
     /// `think`: pause of a client between an answer and its next request.
@@ -66,6 +69,15 @@ impl AppJob {
             AppWork::Files(files) => files.personality.name(),
             AppWork::Kv(_) => KV,
             AppWork::Graph(graph) => graph.program.name(),
+        }
+    }
+
+    /// The file that its work comes from, if it does.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.work {
+            AppWork::Kv(KvApp { trace, .. }) => trace.as_deref(),
+            AppWork::Graph(GraphApp { source: GraphSource::File(path), .. }) => Some(path),
+            AppWork::Files(_) | AppWork::Graph(_) => None,
         }
     }
 
@@ -136,7 +148,7 @@ pub struct FilesApp {
     /// `backend`; `None`: what the namespace is.
     pub backend: Option<Backend>,
     /// `size`: the file system's, of what it can have.
-    pub size: Amount,
+    pub size: Option<Amount>,
     /// `nfiles` or `filled`.
     pub files: FileCount,
     /// `meanfilesize`.
@@ -204,6 +216,7 @@ const OF_ANY: &[&str] = &["name", "app", "randseed", "kb_base"];
 const OF_KV: &[&str] = &[
     "warm_up",
     "operations",
+    "requests",
     "clients",
     "think",
     "nkeys",
@@ -255,6 +268,38 @@ const SHARED: &[&str] = &[
     "target",
 ];
 
+/// Kind of application, by the keys that it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppKind {
+    /// File servers.
+    Files,
+    /// Clients of a key-value cache.
+    Kv,
+    /// Programs on graphs.
+    Graphs,
+}
+
+impl AppKind {
+    /// Returns whether its applications ask for `key`, which may be one that all of them ask for.
+    pub fn asks(self, key: &str) -> bool {
+        let own = match self {
+            AppKind::Files => OF_FILES,
+            AppKind::Kv => OF_KV,
+            AppKind::Graphs => OF_GRAPHS,
+        };
+        OF_ANY.contains(&key) || own.contains(&key)
+    }
+
+    /// Names of its applications, as in `app`.
+    pub fn names(self) -> Vec<&'static str> {
+        match self {
+            AppKind::Files => Personality::ALL.map(Personality::name).to_vec(),
+            AppKind::Kv => vec![KV],
+            AppKind::Graphs => GraphName::VARIANTS.to_vec(),
+        }
+    }
+}
+
 /// Keys of applications, whatever `app` is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AppKeys {
@@ -291,8 +336,9 @@ impl AppName {
 }
 
 /// Keys of clients of a key-value cache.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct KvKeys {
+    trace: Option<PathBuf>,
     clients: Option<u32>,
     think: Nanos,
     keys: Option<u64>,
@@ -315,6 +361,13 @@ impl KvKeys {
                 Ok(bytes @ 1..=0x10_0000) => self.value_size = Some(ValueSize::Fixed(bytes as u32)),
                 _ => return allowed("etc, or 1 byte to 1m"),
             },
+            "requests" => {
+                self.trace = match value.strip_prefix("file:") {
+                    Some(path) if !path.is_empty() => Some(path.into()),
+                    _ if value == "laws" => None,
+                    _ => return allowed("laws, file:PATH"),
+                }
+            }
             "on_miss" => {
                 self.fills = match value {
                     "store" => Some(true),
@@ -329,6 +382,7 @@ impl KvKeys {
 
     fn build(&self) -> KvApp {
         KvApp {
+            trace: self.trace.clone(),
             clients: self.clients.unwrap_or(16),
             think: self.think,
             keys: self.keys,
@@ -451,7 +505,14 @@ impl AppKeys {
         }
         let (warm_up, operations) = (self.warm_up, self.operations);
         let work = match app {
-            AppName::Kv => AppWork::Kv(self.kv.build()),
+            AppName::Kv => {
+                let drawn = ["nkeys", "set_share", "popularity", "value_size"];
+                if let Some(key) = drawn.into_iter().find(|key| self.kv.trace.is_some() && given(key)) {
+                    let allowed = "not with requests = file:PATH, which has them";
+                    return refuse(key, job.written.value_of(key), allowed);
+                }
+                AppWork::Kv(self.kv.build())
+            }
             AppName::Files(personality) => AppWork::Files(self.files(personality, job, files)?),
             AppName::Graph(name) => AppWork::Graph(self.graph.build(name, job, self.shared())?),
         };
@@ -475,7 +536,7 @@ impl AppKeys {
             personality,
             file_system: self.file_system,
             backend: self.backend,
-            size: job.size,
+            size: job.written.has("size").then_some(job.size),
             files: match files.files {
                 Some(number) => FileCount::Number(number),
                 None => FileCount::Percent(self.filled.unwrap_or(FILLED_PERCENT)),
