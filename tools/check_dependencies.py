@@ -33,7 +33,7 @@ ALLOWED = {
     "parquet-log": {"report", "flash"},
     "workload": {"report", "text", "flash", "ftl"},
     "spec": {"workload", "text", "kv", "device", "host", "media", "ftl", "flash"},
-    "lab": {"spec", "workload", "report", "film", "output", "text", "kv", "fs", "prism", "device", "host", "media", "ftl", "flash"},
+    "lab": {"spec", "workload", "report", "film", "output", "text", "kv", "fs", "graph", "prism", "device", "host", "media", "ftl", "flash"},
     "testing": {"lab", "spec", "workload", "report", "output", "prism", "device", "host", "media", "ftl", "flash"},
     "claims": {
         "testing", "lab", "spec", "workload", "report", "text", "kv", "fs", "graph", "prism", "device", "host", "media", "ftl", "flash",

@@ -25,20 +25,10 @@
 //! | memory for what is read ahead | half of it | what preparing allows for edges, and sorting leaves free |
 //! | edges read at a time | 512 KiB, and as much ahead | assumed: GraphChi's blocks of 4 MiB at this scale |
 
-use super::bench::{Bench, ReproduceError};
+use super::bench::{Bench, ReproduceError, measure};
 use super::prism::{BLOCK_BYTES, CHANNELS, DRIVE, STATIC};
 use super::{Check, Figure, Outcome};
-use pellucid_device::Device;
-use pellucid_flash::{Drive, Nanos, Rng, SimTime};
-use pellucid_graph::drive::{Costs, DriveStore, DriveStoreConfig};
-use pellucid_graph::edges::{Edges, Key};
-use pellucid_graph::grid::Grid;
-use pellucid_graph::pagerank::{PageRank, PageRankConfig, VERTEX_BYTES};
-use pellucid_graph::prepare::{Asked, Chunk, Intake, PrepareError, Shape};
-use pellucid_graph::store::{Store, StoreError};
-use pellucid_graph::workers::Alone;
-use pellucid_host::Stack;
-use pellucid_prism::{Gc, Mapping, Monitor, MonitorConfig, Policy, PolicyConfig, Request};
+use pellucid_lab::experiment::prepare;
 use pellucid_report::plot::{Axis, Plot, Unit};
 
 /// LiveJournal's vertices and edges (paper, Table III), and how many times fewer there are here.
@@ -46,26 +36,20 @@ const VERTICES: u32 = 4_000_000;
 const EDGES: u64 = 34_700_000;
 const SCALE: u32 = 8;
 const ITERATIONS: u32 = 4;
-/// Exponents of the numbers of edges that leave and reach a vertex.
-const EXPONENTS: [f64; 2] = [1.59, 1.65];
 /// LUNs of a channel, and blocks of each that data can fill: twice what the graph takes at most.
 const WAYS: u32 = 4;
 const BLOCKS: u32 = 88;
-/// Edges read at a time: GraphChi's blocks of 4 MiB at this scale. One block is read ahead.
-const BLOCK_EDGES: usize = 1 << 17;
-/// A segment has whole ones: a block of each channel.
-const EXTENT_BYTES: u64 = CHANNELS as u64 * BLOCK_BYTES;
-/// Bytes of a command, and commands under way at most.
-const IO_BYTES: u64 = 128 << 10;
-const DEPTH: usize = 32;
 /// Sensing 4 KiB, so that a LUN reads as much a second as with pages of 16 KiB and 50 us.
 const READ: &str = "12500ns";
-/// Processor time of an edge in nanoseconds: in each of the two passes of preprocessing, and in an iteration.
-const SORT: u64 = 98;
-const FOLLOW: u64 = 13;
+/// The work, but for its size and the costs of an engine. Segments are a block of each channel; 32 commands of 128 KiB are under way, and
+/// memory is a quarter of what the edges would take: defaults, as the processor's time of an edge is.
+const WORK: &str = "app=pagerank,graph=power-law:1.59:1.65,tolerance=0,edge_block=512k";
+/// Costs of the host's way to its storage: the kernel's block stack, and a library in the process.
+const KERNEL: &str = "engine=original,cpu_request=10us,cpu_completion=5us,cpu_kib=300ns";
+const LIBRARY: &str = "engine=policy,cpu_request=2us,cpu_completion=1us,cpu_kib=100ns";
 
 /// Seconds of preprocessing and of the iterations.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Took {
     preparing: f64,
     computing: f64,
@@ -73,12 +57,7 @@ struct Took {
 
 /// G1.
 pub(super) fn page_rank(bench: &Bench) -> Result<Outcome, ReproduceError> {
-    let edges = friends(bench);
-    let kinds = [false, true];
-    let took = bench.map(&kinds, |&library| match library {
-        true => run(policy_store(bench, &edges)?, &edges),
-        false => run(drive_store(bench, &edges)?, &edges),
-    })?;
+    let took = bench.map(&[false, true], |&library| run(bench, library))?;
     let (original, prism) = (took[0], took[1]);
     let whole = |took: Took| took.preparing + took.computing;
     let less = |of: fn(Took) -> f64| 1.0 - of(prism) / of(original);
@@ -99,240 +78,79 @@ pub(super) fn page_rank(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures: vec![Figure { caption, svg: plot.to_svg() }] })
 }
 
-/// A random graph with LiveJournal's degrees: each end of each edge is drawn by a power law.
-fn friends(bench: &Bench) -> Edges {
-    let scale = SCALE * bench.shorter();
-    let (vertices, edges) = ((VERTICES / scale) as usize, EDGES / u64::from(scale));
-    let mut rng = Rng::stream(bench.seed(), "friends");
-    let mean = edges as f64 / vertices as f64;
-    let mut ends = EXPONENTS.map(|exponent| {
-        let most = most_for(exponent, mean);
-        let sums = sums(exponent, most);
-        let mut ends = Vec::with_capacity(edges as usize);
-        for vertex in 0..vertices as u32 {
-            let drawn = rng.unit_f64() * sums[sums.len() - 1];
-            let degree = sums.partition_point(|&sum| sum < drawn) + 1;
-            ends.extend(std::iter::repeat_n(vertex, degree));
+/// Prepares the graph and ranks it, by the job that a description would have.
+fn run(bench: &Bench, library: bool) -> Result<Took, ReproduceError> {
+    let (blocks, kind) = match library {
+        // The library keeps some blocks of each LUN for itself, and some are spare.
+        true => (BLOCKS + 8, "drive.namespace=[{ interface = \"open-channel\" }]".into()),
+        false => {
+            let blocks = (f64::from(BLOCKS) * (1.0 + STATIC)).ceil() as u32;
+            (blocks, format!("ftl.over_provisioning={STATIC}"))
         }
-        ends
-    });
-    for ends in &mut ends {
-        for at in (1..ends.len()).rev() {
-            ends.swap(at, rng.below(at as u64 + 1) as usize);
-        }
-    }
-    let [from, to] = ends;
-    let mut found = Edges::new(false);
-    found.ends.extend(from.into_iter().zip(to).take(edges as usize));
-    found
-}
-
-/// Sums of k^-exponent from 1 on.
-fn sums(exponent: f64, most: u32) -> Vec<f64> {
-    let weights = (1..=most).map(|degree| f64::from(degree).powf(-exponent));
-    weights
-        .scan(0.0, |sum, weight| {
-            *sum += weight;
-            Some(*sum)
-        })
-        .collect()
-}
-
-/// The largest degree with which a power law has this mean.
-fn most_for(exponent: f64, mean: f64) -> u32 {
-    let (mut edges, mut vertices) = (0.0, 0.0);
-    for degree in 1..1_000_000 {
-        let weight = f64::from(degree).powf(-exponent);
-        edges += weight * f64::from(degree);
-        vertices += weight;
-        if edges >= mean * vertices {
-            return degree;
-        }
-    }
-    1_000_000
-}
-
-fn costs(kernel: bool) -> Costs {
-    let (command, completion, kib) = if kernel { (10_000, 5000, 300) } else { (2000, 1000, 100) };
-    let (command, completion, kib) = (Nanos(command), Nanos(completion), Nanos(kib));
-    let [sort, follow] = [SORT, FOLLOW].map(|each| Nanos(1000 * each));
-    Costs { command, completion, kib, sort, follow, apply: Nanos(1000 * FOLLOW) }
-}
-
-fn store_config(shard_bytes: u64, kernel: bool, edges: &Edges) -> DriveStoreConfig {
-    DriveStoreConfig {
-        namespace: 0,
-        shard_bytes,
-        extent_bytes: EXTENT_BYTES,
-        io_bytes: IO_BYTES,
-        depth: DEPTH,
-        pieces: (memory_bytes(edges) / 2 / IO_BYTES) as usize,
-        trims: !kernel,
-        costs: costs(kernel),
-    }
-}
-
-type Made<D> = Result<DriveStore<D>, String>;
-
-fn drive_store(bench: &Bench, edges: &Edges) -> Result<Made<Device>, ReproduceError> {
-    let blocks = (f64::from(BLOCKS) * (1.0 + STATIC)).ceil();
-    let device = device(bench, blocks as u32, &format!("ftl.over_provisioning={STATIC}"))?;
-    Ok(DriveStore::new(device, store_config(shard_bytes(), true, edges), SimTime::ZERO))
-}
-
-fn policy_store(bench: &Bench, edges: &Edges) -> Result<Made<OnPolicy>, ReproduceError> {
-    // The library keeps some blocks of each LUN for itself, and some are spare.
-    let device = device(bench, BLOCKS + 8, "drive.namespace=[{ interface = \"open-channel\" }]")?;
-    let config = store_config(shard_bytes(), false, edges);
-    Ok(configured(device).and_then(|(stack, now)| DriveStore::new(stack, config, now)))
-}
-
-fn device(bench: &Bench, blocks: u32, set: &str) -> Result<Device, ReproduceError> {
+    };
     let sets = [
         format!("media.ways={WAYS}"),
         format!("media.blocks={blocks}"),
         format!("media.timing.read={READ}"),
-        set.to_string(),
+        kind,
     ];
     let spec = bench.drive(DRIVE, "the drive of G1", &sets)?;
-    Device::new(&spec.drive).map_err(|error| ReproduceError::Program(error.to_string()))
+    let mut device = prepare(&spec, None)?;
+    let report = measure(&mut device, &spec, &job(bench, library))?;
+    let seconds = |phase: &str| {
+        let found = report.application.as_ref().and_then(|application| application.phase(phase));
+        found
+            .map(|phase| phase.seconds)
+            .ok_or_else(|| ReproduceError::Program(format!("G1: no phase {phase}")))
+    };
+    Ok(Took { preparing: seconds("prepare")?, computing: seconds("compute")? })
+}
+
+/// The job in words.
+fn job(bench: &Bench, library: bool) -> String {
+    let scale = SCALE * bench.shorter();
+    let (vertices, edges) = (VERTICES / scale, EDGES / u64::from(scale));
+    let engine = if library { LIBRARY } else { KERNEL };
+    let shards = shard_bytes();
+    format!("{WORK},vertices={vertices},edges={edges},iterations={ITERATIONS},shards={shards},{engine}")
 }
 
 /// A third of the flash is for shards. Runs, of which they are made, lie with the results meanwhile.
 fn shard_bytes() -> u64 {
-    u64::from(CHANNELS * WAYS * BLOCKS) * BLOCK_BYTES / 3 / EXTENT_BYTES * EXTENT_BYTES
-}
-
-/// A quarter of what the edges would take.
-fn memory_bytes(edges: &Edges) -> u64 {
-    12 * edges.len() as u64 / 4
-}
-
-type OnPolicy = Stack<Policy, Monitor<Device>>;
-
-/// All of the flash with two ranges on it, both mapped by block.
-fn configured(device: Device) -> Result<(OnPolicy, SimTime), String> {
-    let sentence = |error: &dyn std::fmt::Display| error.to_string();
-    let mut monitor =
-        Monitor::start(device, MonitorConfig::default(), SimTime::ZERO).map_err(|error| sentence(&error))?;
-    let capacity_bytes = u64::from(monitor.largest_luns()) * monitor.lun_bytes();
-    let request = Request { capacity_bytes, over_provisioning: 0.0 };
-    monitor.allocate("graph", request).map_err(|error| sentence(&error))?;
-    let (interface, image) = (monitor.interface(0), monitor.image_bytes());
-    let policy =
-        Policy::new(0, interface, image, &PolicyConfig::default()).map_err(|error| sentence(&error))?;
-    let now = monitor.now();
-    let mut stack = Stack::start(policy, monitor, now)?;
-    let shards = shard_bytes();
-    for results in [false, true] {
-        let room = stack.layer.room_for(Mapping::Block, SPARE) / EXTENT_BYTES * EXTENT_BYTES;
-        let range = if results { shards..shards + room } else { 0..shards };
-        stack.layer.ftl_ioctl(Mapping::Block, Gc::Greedy, range, SPARE).map_err(|error| sentence(&error))?;
-        let now = stack.now();
-        stack.advance(now);
-    }
-    let now = stack.now();
-    Ok((stack, now))
-}
-
-/// Spare blocks of a range, for writes that begin before the erases of old ones have ended.
-const SPARE: f64 = 0.05;
-
-/// Prepares the graph and ranks it.
-fn run<D: Drive>(store: Result<DriveStore<D>, String>, edges: &Edges) -> Result<Took, ReproduceError> {
-    let failed = |error: &dyn std::fmt::Display| ReproduceError::Program(format!("G1: {error}"));
-    let mut store = store.map_err(|error| failed(&error))?;
-    let began = store.now();
-    let grid = prepare(&mut store, edges).map_err(|error| failed(&error))?;
-    let prepared = store.now();
-    ranked(&mut store, &grid).map_err(|error| failed(&error))?;
-    let seconds = |from: SimTime, to: SimTime| (to - from).0 as f64 / 1e9;
-    Ok(Took { preparing: seconds(began, prepared), computing: seconds(prepared, store.now()) })
-}
-
-fn prepare(store: &mut impl Store, edges: &Edges) -> Result<Grid, PrepareError> {
-    let shape = Shape::All(Key::To);
-    let asked = Asked {
-        shape,
-        weighted: false,
-        degrees: true,
-        memory_bytes: memory_bytes(edges),
-        vertex_bytes: VERTEX_BYTES,
-        chunked: true,
-        vertices: 0,
-        mapped: false,
-        origin: 0,
-    };
-    let mut intake = Intake::new(asked);
-    let mut part = Edges::new(false);
-    for ends in edges.ends.chunks(1 << 12) {
-        part.clear();
-        part.ends.extend_from_slice(ends);
-        intake.push(store, Chunk::new(&part, shape))?;
-    }
-    let mut preparing = intake.finish(store)?;
-    while preparing.step(store)?.is_some() {}
-    Ok(preparing.finish(store, &Alone))
-}
-
-fn ranked(store: &mut impl Store, grid: &Grid) -> Result<PageRank, StoreError> {
-    let config = PageRankConfig { damping: 0.85, iterations: ITERATIONS, tolerance: 0.0 };
-    let mut rank = PageRank::new(grid, store, config, BLOCK_EDGES)?;
-    while rank.step(grid, store, &Alone)?.is_some() {}
-    Ok(rank)
+    u64::from(CHANNELS * WAYS * BLOCKS) * BLOCK_BYTES / 3
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pellucid_graph::store::Memory;
+    use pellucid_lab::drive::Unwatched;
+    use pellucid_lab::experiment::{execute_described, jobs, set_in_jobs};
 
-    /// The ranks as they are defined, edge by edge.
-    fn expected(edges: &Edges) -> Vec<f64> {
-        let vertices = edges.ends.iter().map(|&(from, to)| from.max(to) + 1).max().unwrap() as usize;
-        let mut degrees = vec![0.0; vertices];
-        edges.ends.iter().for_each(|&(from, _)| degrees[from as usize] += 1.0);
-        let mut ranks = vec![1.0 / vertices as f64; vertices];
-        for _ in 0..ITERATIONS {
-            let dangling: f64 = (0..vertices).filter(|&v| degrees[v] == 0.0).map(|v| ranks[v]).sum();
-            let mut next = vec![(0.15 + 0.85 * dangling) / vertices as f64; vertices];
-            for &(from, to) in &edges.ends {
-                next[to as usize] += 0.85 * ranks[from as usize] / degrees[from as usize];
-            }
-            ranks = next;
-        }
-        ranks
-    }
-
-    fn ranks(store: &mut impl Store, edges: &Edges) -> Vec<u64> {
-        let grid = prepare(store, edges).unwrap();
-        assert!(grid.resident.is_none() && grid.plan.interval_count() > 1, "nothing is out of core");
-        let mut found = Vec::new();
-        let mut rank = ranked(store, &grid).unwrap();
-        rank.ranks(&grid, store, |first, ranks| {
-            assert_eq!(first as usize, found.len());
-            found.extend(ranks.iter().map(|rank| rank.to_bits()));
-            Ok::<_, StoreError>(())
-        })
-        .unwrap();
-        found
-    }
-
+    /// The files of the figure are this claim: the same phases in the same time, to the last bit.
     #[test]
-    fn ranks_are_the_same_on_every_storage() {
-        let bench = Bench::of_test(16, Vec::new());
-        let edges = friends(&bench);
-        let in_memory = ranks(&mut Memory::default(), &edges);
-        for (vertex, (&found, expected)) in in_memory.iter().zip(expected(&edges)).enumerate() {
-            let found = f64::from_bits(found);
-            assert!((found - expected).abs() <= 1e-5 * expected, "{vertex}: {found} is not {expected}");
+    fn the_files_of_figure_9_are_this_claim() {
+        let files = [
+            (true, include_str!("../../../examples/papers/prism-fig9.toml")),
+            (false, include_str!("../../../examples/papers/prism-fig9-ssd.toml")),
+        ];
+        let shorter = 8;
+        let bench = Bench::of_test(shorter, Vec::new());
+        let scale = SCALE * shorter;
+        for (library, text) in files {
+            let mut spec = pellucid_spec::from_str(text, "prism-fig9.toml", &[]).unwrap();
+            set_in_jobs(&mut spec, "vertices", &(VERTICES / scale).to_string());
+            set_in_jobs(&mut spec, "edges", &(EDGES / u64::from(scale)).to_string());
+            let jobs = jobs(&spec).unwrap();
+            let (_, report) = execute_described(&spec, &jobs, &|| 0.0, Unwatched).unwrap();
+            let file = report.application.unwrap();
+            let seconds = |phase: &str| file.phase(phase).unwrap().seconds;
+            let claim = run(&bench, library).unwrap();
+            assert_eq!(
+                Took { preparing: seconds("prepare"), computing: seconds("compute") },
+                claim,
+                "{library}"
+            );
+            assert!(claim.preparing > 0.05 && claim.computing > 0.01, "{claim:?}");
         }
-        let mut plain = drive_store(&bench, &edges).unwrap().unwrap();
-        assert!(ranks(&mut plain, &edges) == in_memory, "a plain drive");
-        let mut policy = policy_store(&bench, &edges).unwrap().unwrap();
-        assert!(ranks(&mut policy, &edges) == in_memory, "the policy level");
-        policy.drive.layer.check();
-        let moved = [plain.moved(), policy.moved()].map(|moved| moved.written_bytes);
-        assert!(moved[0] == moved[1] && moved[0] > 8 * edges.len() as u64, "{moved:?}");
     }
 }

@@ -110,8 +110,12 @@ const COMMON: [(&str, &[&str]); 21] = [
     ("graph", &["json", "quiet"]),
     ("fs", &["sets", "json", "quiet"]),
 ];
-/// Options of [`Global`] that `fs run` has beside those of `fs`: it does the work of `run`.
-const OF_FS_RUN: [&str; 6] = ["report", "film", "log", "verify", "seed", "force"];
+/// Commands with a command `run`, which does the work of `run` for an application, and the options of [`Global`] that it has beside those of
+/// its group.
+const APP_RUNS: [(&str, &[&str]); 2] = [
+    ("fs", &["report", "film", "log", "verify", "seed", "force"]),
+    ("graph", &["sets", "report", "film", "log", "verify", "seed", "force"]),
+];
 /// Commands that have commands of their own.
 const GROUPS: [&str; 6] = ["import", "target", "apps", "kv", "graph", "fs"];
 
@@ -147,9 +151,11 @@ pub fn command() -> clap::Command {
         let args = common.get_arguments().filter(has).map(|arg| arg.clone().global(GROUPS.contains(&name)));
         command = command.mut_subcommand(name, |sub| sub.args(args));
     }
-    let of_fs_run = |arg: &&clap::Arg| OF_FS_RUN.contains(&arg.get_id().as_str());
-    let args: Vec<clap::Arg> = common.get_arguments().filter(of_fs_run).cloned().collect();
-    command = command.mut_subcommand("fs", |fs| fs.mut_subcommand("run", |run| run.args(args)));
+    for (group, options) in APP_RUNS {
+        let has = |arg: &&clap::Arg| options.contains(&arg.get_id().as_str());
+        let args: Vec<clap::Arg> = common.get_arguments().filter(has).cloned().collect();
+        command = command.mut_subcommand(group, |group| group.mut_subcommand("run", |run| run.args(args)));
+    }
     // A negative number is a value that may be wrong, not an option that nobody knows.
     command.mut_subcommands(|sub| {
         sub.mut_args(|arg| {
@@ -183,7 +189,7 @@ fn parsed(words: Vec<OsString>) -> Result<(Command, Global), clap::Error> {
     command().try_get_matches_from(normalised(words)).and_then(|matches| {
         let global =
             matches.subcommand().map_or_else(Global::default, |(name, sub)| match sub.subcommand() {
-                Some(("run", own)) if name == "fs" => Global::of(own),
+                Some(("run", own)) if APP_RUNS.iter().any(|(group, _)| *group == name) => Global::of(own),
                 _ => Global::of(sub),
             });
         Ok((Args::from_arg_matches(&matches)?.command, global))
@@ -210,9 +216,9 @@ fn normalised(words: Vec<OsString>) -> Vec<OsString> {
         words.remove(1);
         words.push("--help".into());
     }
-    let is_fs_run =
-        words.get(1).is_some_and(|word| word == "fs") && words.get(2).is_some_and(|word| word == "run");
-    if is_fs_run || words.get(1).is_some_and(|word| word == "run" || word == "compare") {
+    let is_app_run = words.get(1).is_some_and(|word| APP_RUNS.iter().any(|(group, _)| word == group))
+        && words.get(2).is_some_and(|word| word == "run");
+    if is_app_run || words.get(1).is_some_and(|word| word == "run" || word == "compare") {
         words = workload::join_switches(words);
     }
     let mut out: Vec<OsString> = Vec::new();

@@ -113,11 +113,13 @@ impl From<ExperimentError> for Failure {
             | ExperimentError::NoTrace
             | ExperimentError::Job { .. }
             | ExperimentError::Application { .. }
+            | ExperimentError::Refused { .. }
             | ExperimentError::Memory { .. }
             | ExperimentError::Format(_) => ASKED,
             ExperimentError::Run(
                 RunError::Device(_)
                 | RunError::Job(_)
+                | RunError::Refused(..)
                 | RunError::Layers(_)
                 | RunError::NoBlock
                 | RunError::NoOverwrite

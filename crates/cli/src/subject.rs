@@ -149,6 +149,13 @@ impl Subject {
         self.reads.push((role, path.to_path_buf()));
     }
 
+    /// Notes the file that an application among the jobs reads.
+    pub fn reads_for(&mut self, jobs: &[Job]) {
+        for path in jobs.iter().filter_map(|job| job.app.as_ref()?.file()) {
+            self.reads("application", path);
+        }
+    }
+
     /// Notes that its film stands beside others, this many in all.
     pub fn is_one_of(&mut self, drives: usize) {
         self.beside = drives;

@@ -9,8 +9,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use pellucid_lab::experiment;
 use pellucid_spec::{Place, Provenance, RawJob, Spec};
 use pellucid_workload::trace::{AddressPolicy, ReadOptions};
-use pellucid_workload::{Dialect, Job, JobBuilder, KeyDoc, parse_fio};
+use pellucid_workload::{AppKind, Dialect, Job, JobBuilder, KeyDoc, parse_fio};
 use std::ffi::{OsStr, OsString};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 const HEADING: &str = "Workload, in fio's words";
@@ -92,20 +93,98 @@ impl clap::Args for WorkloadOptions {
     }
 }
 
+/// Values of these keys, in the order given.
+fn given_keys(
+    matches: &ArgMatches,
+    options: impl Iterator<Item = &'static KeyDoc>,
+) -> Vec<(&'static str, String)> {
+    let mut keys = Vec::new();
+    for doc in options {
+        let (Some(values), Some(places)) =
+            (matches.get_many::<String>(doc.name), matches.indices_of(doc.name))
+        else {
+            continue;
+        };
+        keys.extend(places.zip(values).map(|(place, value)| (place, doc.name, value.clone())));
+    }
+    // Some keys change the meaning of those after them.
+    keys.sort_by_key(|key| key.0);
+    keys.into_iter().map(|(_, name, value)| (name, value)).collect()
+}
+
+/// A kind of application, whose command has the options of its keys.
+pub trait Kind {
+    /// The kind.
+    const KIND: AppKind;
+}
+
+/// File servers.
+#[derive(Clone, Copy, Debug)]
+pub struct OfFiles;
+
+impl Kind for OfFiles {
+    const KIND: AppKind = AppKind::Files;
+}
+
+/// Programs on graphs.
+#[derive(Clone, Copy, Debug)]
+pub struct OfGraphs;
+
+impl Kind for OfGraphs {
+    const KIND: AppKind = AppKind::Graphs;
+}
+
+/// Options for the keys of an application's kind.
+#[derive(Clone, Debug)]
+pub struct AppOptions<K> {
+    keys: Vec<(&'static str, String)>,
+    kind: PhantomData<K>,
+}
+
+/// Keys that are options of an application's command, which names the application itself.
+fn app_keys(kind: AppKind) -> impl Iterator<Item = &'static KeyDoc> {
+    JobBuilder::keys().iter().filter(move |doc| kind.asks(doc.name) && doc.name != "app")
+}
+
+impl<K: Kind> clap::Args for AppOptions<K> {
+    fn augment_args(command: Command) -> Command {
+        command.args(app_keys(K::KIND).map(arg))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        AppOptions::<K>::augment_args(command)
+    }
+}
+
+impl<K: Kind> clap::FromArgMatches for AppOptions<K> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<AppOptions<K>, clap::Error> {
+        Ok(AppOptions { keys: given_keys(matches, app_keys(K::KIND)), kind: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = AppOptions::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl<K: Kind> AppOptions<K> {
+    /// The options for this application.
+    ///
+    /// # Errors
+    /// It is of another kind.
+    pub fn of(mut self, app: String) -> Result<WorkloadOptions, Failure> {
+        let names = K::KIND.names();
+        if !names.contains(&app.as_str()) {
+            return Err(Failure::asked(anyhow!("{app}: allowed: {}", names.join(", "))));
+        }
+        self.keys.insert(0, ("app", app));
+        Ok(WorkloadOptions { keys: self.keys, jobs: Vec::new() })
+    }
+}
+
 impl clap::FromArgMatches for WorkloadOptions {
     fn from_arg_matches(matches: &ArgMatches) -> Result<WorkloadOptions, clap::Error> {
-        let mut keys = Vec::new();
-        for doc in option_keys() {
-            let (Some(values), Some(places)) =
-                (matches.get_many::<String>(doc.name), matches.indices_of(doc.name))
-            else {
-                continue;
-            };
-            keys.extend(places.zip(values).map(|(place, value)| (place, doc.name, value.clone())));
-        }
-        // Some keys change the meaning of those after them.
-        keys.sort_by_key(|key| key.0);
-        let keys = keys.into_iter().map(|(_, name, value)| (name, value)).collect();
+        let keys = given_keys(matches, option_keys());
         let jobs = matches.get_many::<String>("job").into_iter().flatten().cloned().collect();
         Ok(WorkloadOptions { keys, jobs })
     }
@@ -120,18 +199,6 @@ impl WorkloadOptions {
     /// Returns whether no option was given.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.jobs.is_empty()
-    }
-
-    /// The options for this application, which its command names.
-    pub fn with_app(mut self, app: String) -> Result<WorkloadOptions, Failure> {
-        let of_jobs: Vec<String> = self.jobs.iter().filter_map(|text| app_of(text)).collect();
-        let named = self.keys.iter().filter(|(key, _)| *key == "app").map(|(_, value)| value);
-        if let Some(other) = named.chain(&of_jobs).next() {
-            let message = format!("app = {other}: not allowed beside {app}, which is the application");
-            return Err(Failure::asked(anyhow!(message)));
-        }
-        self.keys.insert(0, ("app", app));
-        Ok(self)
     }
 
     /// Puts the options into the description: `--job`s replace its jobs; a key counts for every job, but a key
@@ -191,12 +258,6 @@ impl WorkloadOptions {
         }
         Ok(file.jobs)
     }
-}
-
-/// The application that a `--job` names.
-fn app_of(text: &str) -> Option<String> {
-    let pairs = experiment::parse_job(text, "job").pairs;
-    pairs.into_iter().find(|pair| pair.key == "app").map(|pair| pair.value)
 }
 
 /// Other work takes the place of a trace.

@@ -14,77 +14,16 @@
 use crate::input::{Input, InputError, Wanted};
 use crate::output::{Output, OutputError, Row};
 use crate::{FileStore, Threads, mapped};
-use pellucid_graph::components::Components;
-use pellucid_graph::edges::Key;
+use pellucid_graph::components;
 use pellucid_graph::grid::{Grid, reopen};
-use pellucid_graph::pagerank::{PageRank, PageRankConfig};
-use pellucid_graph::prepare::{Asked, Intake, PrepareError, Shape, Share};
+use pellucid_graph::prepare::{Asked, Intake, PrepareError, Share};
+use pellucid_graph::program::{BeginError, Computing, Program, SourceError};
 use pellucid_graph::store::{Memory, Segment, Store, StoreError};
 use pellucid_graph::traverse::{Distance, Traverse};
-use pellucid_graph::triangles::Triangles;
-use pellucid_graph::{components, pagerank, triangles};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 use thiserror::Error;
-
-/// Program to run.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Program {
-    /// PageRank of each vertex.
-    PageRank(PageRankConfig),
-    /// Connected components; each is named by its smallest vertex.
-    Components,
-    /// Distances from a vertex, in edges.
-    Bfs(u32),
-    /// Distances from a vertex, as sums of weights.
-    Sssp(u32),
-    /// Number of triangles.
-    Triangles,
-}
-
-impl Program {
-    /// Reports whether the program uses weights.
-    pub fn is_weighted(&self) -> bool {
-        matches!(self, Program::Sssp(_))
-    }
-
-    /// Names that [`Program::column`] returns.
-    pub const COLUMNS: [&str; 3] = ["rank", "component", "distance"];
-
-    /// Returns the name of the result column, and whether its numbers are whole; `None` if the program writes
-    /// no rows.
-    pub fn column(&self) -> Option<(&'static str, bool)> {
-        match self {
-            Program::PageRank(_) => Some(("rank", false)),
-            Program::Components => Some(("component", true)),
-            Program::Bfs(_) => Some(("distance", true)),
-            Program::Sssp(_) => Some(("distance", false)),
-            Program::Triangles => None,
-        }
-    }
-
-    fn asked(&self, config: &Config) -> Asked {
-        let (shape, vertex_bytes) = match self {
-            Program::PageRank(_) => (Shape::All(Key::To), pagerank::VERTEX_BYTES),
-            Program::Components => (Shape::All(Key::From), components::VERTEX_BYTES),
-            Program::Bfs(_) => (Shape::All(Key::From), u32::VERTEX_BYTES),
-            Program::Sssp(_) => (Shape::All(Key::From), f64::VERTEX_BYTES),
-            Program::Triangles => (Shape::Simple, triangles::VERTEX_BYTES),
-        };
-        Asked {
-            shape,
-            weighted: self.is_weighted(),
-            degrees: matches!(self, Program::PageRank(_)),
-            memory_bytes: config.memory_bytes,
-            vertex_bytes,
-            chunked: matches!(self, Program::PageRank(_)),
-            vertices: 0,
-            mapped: config.storage == Storage::Mapped,
-            origin: config.origin,
-        }
-    }
-}
 
 /// Mechanism that moves edges between the disk and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,18 +83,20 @@ pub enum JobError {
     #[error("it has no edges, so there is nothing to compute")]
     Empty,
     /// The source vertex is not in the graph.
-    #[error("vertex {source_vertex} is not in the graph, which has {vertices}, from {first} on")]
-    Source {
-        /// Vertex that the caller asked for.
-        source_vertex: u32,
-        /// Number of vertices in the graph.
-        vertices: u32,
-        /// Number of the first vertex.
-        first: u32,
-    },
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// The caller cancelled the run.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl From<BeginError> for JobError {
+    fn from(error: BeginError) -> JobError {
+        match error {
+            BeginError::Source(error) => error.into(),
+            BeginError::Store(error) => error.into(),
+        }
+    }
 }
 
 /// Progress of a run.
@@ -314,7 +255,11 @@ impl Job {
         look: Look<'_>,
     ) -> Result<Grid, JobError> {
         let began = Instant::now();
-        let asked = self.config.program.asked(&self.config);
+        let asked = Asked {
+            mapped: self.config.storage == Storage::Mapped,
+            origin: self.config.origin,
+            ..self.config.program.asked(self.config.memory_bytes)
+        };
         let mut input = input(Wanted {
             shape: asked.shape,
             weighted: asked.weighted,
@@ -389,12 +334,12 @@ fn compute_in<S: Store>(
         ControlFlow::Break(()) => Err(JobError::Interrupted),
         ControlFlow::Continue(()) => Ok(()),
     };
-    match &config.program {
-        Program::PageRank(rank) => {
-            let mut rank = PageRank::new(grid, store, rank.clone(), block_edges)?;
-            while let Some(share) = rank.step(grid, store, &workers)? {
-                see(share, rank.iteration())?;
-            }
+    let mut computing = Computing::new(&config.program, grid, store, block_edges)?;
+    while let Some(share) = computing.step(grid, store, &workers)? {
+        see(share, computing.rounds())?;
+    }
+    match computing {
+        Computing::PageRank(mut rank) => {
             (outcome.iterations, outcome.change) = (rank.iteration(), Some(rank.last_change()));
             outcome.dropped = rank.has_dropped();
             rank.ranks(grid, store, |first, ranks| {
@@ -404,11 +349,7 @@ fn compute_in<S: Store>(
                 Ok::<_, JobError>(())
             })
         }
-        Program::Components => {
-            let mut components = Components::new(grid, block_edges);
-            while let Some(share) = components.step(grid, store)? {
-                see(share, 1)?;
-            }
+        Computing::Components(components) => {
             let labels = components.finish();
             outcome.count =
                 Some((0..).zip(&labels).filter(|(vertex, label)| *vertex == **label).count() as u64);
@@ -420,46 +361,21 @@ fn compute_in<S: Store>(
             }
             Ok(())
         }
-        Program::Bfs(source) => {
-            let distances: Vec<u32> = distances(*source, grid, store, block_edges, see, outcome)?;
-            rows(&distances, Row::Whole, output)
-        }
-        Program::Sssp(source) => {
-            let distances: Vec<f64> = distances(*source, grid, store, block_edges, see, outcome)?;
-            rows(&distances, Row::Real, output)
-        }
-        Program::Triangles => {
-            let mut triangles = Triangles::new();
-            while let Some(share) = triangles.step(grid, store, &workers)? {
-                see(share, 1)?;
-            }
+        Computing::Bfs(traverse) => rows(&distances(traverse, outcome), Row::Whole, output),
+        Computing::Sssp(traverse) => rows(&distances(traverse, outcome), Row::Real, output),
+        Computing::Triangles(triangles) => {
             outcome.count = Some(triangles.count());
             Ok(())
         }
     }
 }
 
-/// Computes the distance of each vertex from `source_vertex`.
-fn distances<D: Distance, S: Store>(
-    source_vertex: u32,
-    grid: &Grid,
-    store: &mut S,
-    block_edges: usize,
-    mut see: impl FnMut(Share, u32) -> Result<(), JobError>,
-    outcome: &mut Outcome,
-) -> Result<Vec<D>, JobError> {
-    let (vertices, first) = (grid.plan.vertices, grid.plan.first);
-    let Some(source) = source_vertex.checked_sub(first).filter(|&source| source < vertices) else {
-        return Err(JobError::Source { source_vertex, vertices, first });
-    };
-    let mut traverse = Traverse::<D>::new(grid, source, block_edges);
-    while let Some(share) = traverse.step(grid, store)? {
-        see(share, traverse.rounds())?;
-    }
+/// Takes the distance of each vertex, and counts those that can be reached.
+fn distances<D: Distance>(traverse: Traverse<D>, outcome: &mut Outcome) -> Vec<D> {
     outcome.iterations = traverse.rounds();
     let distances = traverse.finish();
     outcome.count = Some(distances.iter().filter(|&&distance| distance < D::UNREACHED).count() as u64);
-    Ok(distances)
+    distances
 }
 
 fn rows<D: Distance>(distances: &[D], row: impl Fn(D) -> Row, output: &mut Output) -> Result<(), JobError> {

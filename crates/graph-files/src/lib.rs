@@ -19,8 +19,9 @@ mod threads;
 pub use allocator::keep_little;
 pub use files::FileStore;
 pub use input::{Input, InputError, Wanted};
-pub use job::{Config, Job, JobError, Outcome, Phase, Program, Storage};
+pub use job::{Config, Job, JobError, Outcome, Phase, Storage};
 pub use output::{Complete, Output, OutputError, Row, RowFormat, Target, is_result};
+pub use pellucid_graph::program::Program;
 pub use threads::Threads;
 
 /// Memory of a run that is not counted: the code, the stacks of threads, and memory that the allocator keeps.

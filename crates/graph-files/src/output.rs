@@ -1,7 +1,7 @@
 //! Output of results: a file of rows, and the largest of them.
 
-use crate::job::Program;
 use crate::tables::{self, Writer};
+use pellucid_graph::program::Program;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;

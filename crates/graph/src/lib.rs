@@ -18,9 +18,11 @@
 pub mod components;
 pub mod drive;
 pub mod edges;
+pub mod generate;
 pub mod grid;
 pub mod pagerank;
 pub mod prepare;
+pub mod program;
 pub mod store;
 pub mod text;
 pub mod traverse;

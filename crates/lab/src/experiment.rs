@@ -20,6 +20,7 @@ use pellucid_spec::{BackingKind, Fill, Medium, Origin, Overwrite, Place, RawJob,
 use pellucid_text::format::binary_bytes;
 use pellucid_workload::trace::{ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
 use pellucid_workload::{AppJob, Dialect, Job, JobBuilder, JobError, check_wait, expand};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -58,10 +59,20 @@ pub enum ExperimentError {
         /// Allowed value, and why.
         allowed: &'static str,
     },
+    /// An application cannot begin as it is asked to.
+    #[error("{place}: app = {app}: {why}")]
+    Refused {
+        /// Where `app` stands.
+        place: String,
+        /// The application.
+        app: &'static str,
+        /// Sentence with what is allowed.
+        why: String,
+    },
     /// An application would write more data than this machine can hold.
     #[error(
-        "app = {app}: its data will take {} of memory, of which the machine has {} available; allowed: a smaller size, or a smaller \
-         drive (media.blocks)",
+        "app = {app}: its data will take {} of memory, of which the machine has {} available; allowed: a smaller size, fewer keys or edges, or \
+         a smaller drive (media.blocks)",
         binary_bytes(*.needed as f64),
         binary_bytes(*.available as f64)
     )]
@@ -220,6 +231,7 @@ pub fn execute(
         }
         let mut stack = stack(spec, device)?;
         check_jobs(&stack, spec, jobs)?;
+        let spec = &*filled_for_files(spec, jobs, &stack);
         let mut oracle = oracle(spec, &stack, in_use);
         if let Some(sectors) = wanted(&stack, spec)? {
             drive::precondition_sectors_stack(&mut stack, &sectors, oracle.as_mut(), &mut onlooker)?;
@@ -230,6 +242,7 @@ pub fn execute(
     }
     check_jobs(&device, spec, jobs)?;
     check_overwrite(spec, &device)?;
+    let spec = &*filled_for_files(spec, jobs, &device);
     let mut oracle = oracle(spec, &device, in_use);
     precondition_by_trace(&mut device, spec, oracle.as_mut(), &mut onlooker)?;
     precondition_plain(&mut device, spec, jobs, oracle.as_mut(), &mut onlooker)?;
@@ -248,6 +261,7 @@ fn execute_below(
     mut onlooker: impl Onlooker,
 ) -> Result<(Device, Report), ExperimentError> {
     check_jobs(&device, spec, jobs)?;
+    let spec = &*filled_for_files(spec, jobs, &device);
     let mut oracle = oracle(spec, &device, in_use);
     precondition_by_trace(&mut device, spec, oracle.as_mut(), &mut onlooker)?;
     drive::precondition(&mut device, &spec.precondition, oracle.as_mut(), &mut onlooker)?;
@@ -341,13 +355,36 @@ pub fn execute_described(
     Ok((Some(device), report))
 }
 
+/// Returns whether the description does not say how the drive is filled.
+fn is_fill_by_default(spec: &Spec) -> bool {
+    let entry = spec.provenance.get("precondition.fill");
+    entry.is_none_or(|entry| entry.origin.place == Place::Default)
+}
+
+/// The description of a file server that writes in place on a fresh drive, with the drive filled as far as its file system goes: its files are
+/// there from the beginning, on the media, too. Any other description as it is.
+fn filled_for_files<'a>(spec: &'a Spec, jobs: &[Job], target: &impl Target) -> Cow<'a, Spec> {
+    let bytes = match jobs {
+        [job] if spec.run.trace.is_none() => {
+            job.app.as_ref().and_then(|app| application::in_place_bytes(app, target.capacity_bytes()))
+        }
+        _ => None,
+    };
+    let Some(bytes) =
+        bytes.filter(|_| is_fill_by_default(spec) && spec.precondition.fill == Fill::Share(0.0))
+    else {
+        return Cow::Borrowed(spec);
+    };
+    let mut spec = spec.clone();
+    let one = target.block_namespaces().len() == 1;
+    let percent = (100.0 * bytes as f64 / target.capacity_bytes().max(1) as f64).ceil();
+    spec.precondition.fill = Fill::Share(if one { percent.min(100.0) / 100.0 } else { 1.0 });
+    Cow::Owned(spec)
+}
+
 /// Has a replay write what its trace reads before it writes it, unless the description says how the drive is filled.
 pub fn fill_for_replay(spec: &mut Spec) {
-    let by_default = |spec: &Spec| {
-        let entry = spec.provenance.get("precondition.fill");
-        entry.is_none_or(|entry| entry.origin.place == Place::Default)
-    };
-    if spec.run.trace.is_some() && by_default(spec) {
+    if spec.run.trace.is_some() && is_fill_by_default(spec) {
         spec.precondition.fill = Fill::Trace;
     }
 }
@@ -483,6 +520,11 @@ fn measure(
     };
     let measured = measured.map_err(|error| match (error, &file) {
         (RunError::Log(error), Some(file)) => ExperimentError::Output(file.failed(error)),
+        (RunError::Job(error), _) => placed(jobs, error),
+        (RunError::Refused(app, why), _) => match jobs[0].written.place_of("app") {
+            Some(place) => ExperimentError::Refused { place: place.into(), app, why },
+            None => RunError::Refused(app, why).into(),
+        },
         (error, _) => error.into(),
     })?;
     file.as_mut().map_or(Ok(()), OutputFile::commit)?;

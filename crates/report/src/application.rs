@@ -2,7 +2,7 @@
 
 use crate::{GcPauses, Latency, OperationReport, PartFigure};
 use pellucid_flash::Cause;
-use pellucid_text::format::{binary_bytes, count, duration, optional, significant};
+use pellucid_text::format::{binary_bytes, count, duration, optional, significant, span};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ pub struct ApplicationReport {
     pub warm_up: u64,
     /// Operations of the measurement.
     pub operations: u64,
-    /// Operations per simulated second, without those that were left out.
-    pub operations_per_second: f64,
+    /// Operations per simulated second, without those that were left out; absent where they took no simulated time.
+    pub operations_per_second: Option<f64>,
     /// Operations of them that were left out, for want of a file or of room.
     pub left_out: u64,
     /// How long operations took; those that were left out are not among them.
@@ -39,8 +39,23 @@ pub struct ApplicationReport {
     pub write_amplification: Option<f64>,
     /// Victims of its own cleaner, or of its library, by the time from their choice.
     pub pauses: GcPauses,
+    /// Phases of its work, in their order; empty where the work is of one kind throughout.
+    pub phases: Vec<PhaseReport>,
+    /// Its result, by name; empty where the work has no result, or was ended before.
+    pub result: BTreeMap<String, String>,
     /// Further counters.
     pub figures: Vec<PartFigure>,
+}
+
+/// A phase of an application's work.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PhaseReport {
+    /// Its name.
+    pub phase: String,
+    /// Simulated seconds.
+    pub seconds: f64,
+    /// Seconds of them in which the host's processor was busy; in the others it waited for the storage.
+    pub busy_seconds: f64,
 }
 
 /// Bytes that one part copied to free space.
@@ -71,6 +86,11 @@ impl ApplicationReport {
         self.copies.iter().find(|copies| copies.by == part).map(|copies| copies.bytes)
     }
 
+    /// The phase of this name.
+    pub fn phase(&self, name: &str) -> Option<&PhaseReport> {
+        self.phases.iter().find(|phase| phase.phase == name)
+    }
+
     /// A counter by its name.
     pub fn figure(&self, name: &str) -> Option<u64> {
         self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
@@ -81,11 +101,10 @@ impl ApplicationReport {
         let ns = |ns: Option<u64>| optional(ns, |ns| duration(ns as f64));
         let latency = &self.latency;
         let mut all = vec![
-            format!(
-                "{} operations, {}/s   ",
-                count(self.operations),
-                significant(self.operations_per_second)
-            ),
+            match self.operations_per_second {
+                Some(rate) => format!("{} operations, {}/s   ", count(self.operations), significant(rate)),
+                None => format!("{} operations in no simulated time   ", count(self.operations)),
+            },
             format!(
                 "mean {}, p50 {}, p99 {}, p99.9 {}, max {}   ",
                 optional(latency.mean_ns, duration),
@@ -94,15 +113,19 @@ impl ApplicationReport {
                 ns(latency.p99_9_ns),
                 ns(latency.max_ns)
             ),
-            format!("after a warm-up of {}   ", count(self.warm_up)),
         ];
+        all.extend((self.warm_up > 0).then(|| format!("after a warm-up of {}   ", count(self.warm_up))));
         all.extend(
             (self.left_out > 0)
                 .then(|| format!("{} left out for want of files or room   ", count(self.left_out))),
         );
         let kind = |kind: &OperationReport| {
             let (mean, p99) = (optional(kind.latency.mean_ns, duration), ns(kind.latency.p99_ns));
-            format!("{} {}/s of mean {mean}, p99 {p99}   ", kind.operation, significant(kind.per_second))
+            let many = match self.operations_per_second {
+                Some(_) => format!("{}/s", significant(kind.per_second)),
+                None => count(kind.latency.count),
+            };
+            format!("{} {many} of mean {mean}, p99 {p99}   ", kind.operation)
         };
         let size = |bytes: u64| binary_bytes(bytes as f64);
         let times = self.write_amplification.map(|times| format!(", {} times", significant(times)));
@@ -115,9 +138,16 @@ impl ApplicationReport {
             format!("{} blocks erased   ", count(self.erases)),
         ]);
         let copy = |copies: &Copies| format!("{} by the {}   ", size(copies.bytes), copies.by);
+        let phase = |phase: &PhaseReport| {
+            let (all, busy) = (phase.seconds, phase.busy_seconds);
+            format!("{} {}, the processor busy for {}   ", phase.phase, span(all), span(busy))
+        };
+        let result = self.result.iter().map(|(name, value)| format!("{name} {value}   "));
         let mut lines = vec![
             (self.name.clone(), all),
             ("operations".into(), self.by_operation.iter().map(kind).collect()),
+            ("phases".into(), self.phases.iter().map(phase).collect()),
+            ("result".into(), result.collect()),
             ("bytes".into(), written),
             ("copied".into(), self.copies.iter().map(copy).collect()),
         ];

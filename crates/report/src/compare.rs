@@ -251,8 +251,22 @@ fn application(reports: &[Report]) -> Vec<Row> {
         let values = reports.iter().map(|report| report.application.as_ref().and_then(of)).collect();
         Row { label: label.into(), unit, better, values }
     };
-    vec![
-        row("operations", Unit::PerSecond, More, |a| Some(a.operations_per_second)),
+    let phases: Vec<&str> = reports
+        .iter()
+        .filter_map(|report| report.application.as_ref())
+        .max_by_key(|application| application.phases.len())
+        .map_or(Vec::new(), |application| application.phases.iter().map(|p| p.phase.as_str()).collect());
+    let phases = phases.into_iter().map(|name| Row {
+        label: format!("time to {name}"),
+        unit: Unit::Seconds,
+        better: Less,
+        values: reports
+            .iter()
+            .map(|report| Some(report.application.as_ref()?.phase(name)?.seconds))
+            .collect(),
+    });
+    let mut rows = vec![
+        row("operations", Unit::PerSecond, More, |a| a.operations_per_second),
         row("operation mean", Unit::Nanoseconds, Less, |a| a.latency.mean_ns),
         row("operation p99", Unit::Nanoseconds, Less, |a| a.latency.p99_ns.map(|ns| ns as f64)),
         row("operations left out", Unit::Count, Less, |a| (a.left_out > 0).then_some(a.left_out as f64)),
@@ -260,7 +274,9 @@ fn application(reports: &[Report]) -> Vec<Row> {
         row("copied by the drive", Unit::Bytes, Less, |a| Some(a.copied_by("drive")? as f64)),
         row("programmed / written", Unit::Ratio, Less, |a| a.write_amplification),
         row("cleaner pause p99", Unit::Nanoseconds, Less, |a| a.pauses.p99_ns.map(|ns| ns as f64)),
-    ]
+    ];
+    rows.splice(1..1, phases);
+    rows
 }
 
 /// Where some drive had no data for some reads: how many, and what the others took.

@@ -238,7 +238,7 @@ fn ns(value: Option<u64>) -> String {
 fn tiles(report: &Report) -> Vec<(&'static str, String)> {
     let mut tiles = vec![("requests", count(report.requests)), ("simulated", span(report.simulated_seconds))];
     if let Some(work) = &report.application {
-        tiles.insert(0, ("operations / s", quantity(work.operations_per_second)));
+        tiles.insert(0, ("operations / s", optional(work.operations_per_second, quantity)));
     }
     if let Some(host) = &report.host {
         tiles.push(("real time", span(host.wall_seconds)));
@@ -298,15 +298,21 @@ fn requests(report: &Report) -> String {
 fn application(report: &Report) -> Vec<Part> {
     let Some(work) = &report.application else { return Vec::new() };
     let head = ["", "operations", "per second", "mean", "min", "p50", "p95", "p99", "p99.9", "max"];
-    let row = |name: &str, rate: f64, l: &Latency| {
-        let mut row = vec![name.to_string(), count(l.count), quantity(rate), optional(l.mean_ns, duration)];
+    let row = |name: &str, rate: Option<f64>, l: &Latency| {
+        let (rate, mean) = (optional(rate, quantity), optional(l.mean_ns, duration));
+        let mut row = vec![name.to_string(), count(l.count), rate, mean];
         row.extend([l.min_ns, l.p50_ns, l.p95_ns, l.p99_ns, l.p99_9_ns, l.max_ns].map(ns));
         row
     };
     let mut rows = vec![row("all", work.operations_per_second, &work.latency)];
-    rows.extend(work.by_operation.iter().map(|kind| row(&kind.operation, kind.per_second, &kind.latency)));
+    let timed = |rate: f64| work.operations_per_second.map(|_| rate);
+    rows.extend(
+        work.by_operation.iter().map(|kind| row(&kind.operation, timed(kind.per_second), &kind.latency)),
+    );
     let mut parts = vec![Part::Wide(table(&work.name, &head, &rows))];
-    for (label, words) in work.words().into_iter().skip(2) {
+    for (label, words) in
+        work.words().into_iter().filter(|(label, _)| *label != work.name && label != "operations")
+    {
         let words: Vec<&str> = words.iter().map(|word| word.trim()).collect();
         let text = words.join(", ");
         if !text.is_empty() {

@@ -40,7 +40,7 @@ mod timeline;
 mod translation;
 mod wear;
 
-pub use application::{ApplicationReport, Copies};
+pub use application::{ApplicationReport, Copies, PhaseReport};
 pub use columns::{Column, Named};
 pub use compare::render_compare;
 pub use difference::{Difference, differences, results};

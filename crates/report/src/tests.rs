@@ -90,6 +90,7 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
             "directions" => "<direction>",
             "seeds" => "<name>",
             "overrides" | "provenance.description" | "application.settings" => "<key>",
+            "application.result" => "<name>",
             "provenance.seeds" => "<name>",
             "series" | "utilisation" => name,
             "" | "namespaces[]" | "targets[]" => name,
@@ -159,6 +160,8 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
         settings: BTreeMap::from([("backend".into(), "block".into())]),
         by_operation: vec![Default::default()],
         copies: vec![Copies::default()],
+        phases: vec![Default::default()],
+        result: BTreeMap::from([("checksum".into(), "0".into())]),
         figures: vec![Default::default()],
         ..ApplicationReport::default()
     });

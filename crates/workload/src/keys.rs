@@ -94,7 +94,7 @@ const KEYS: &[KeyDoc] = &[
         "app",
         &[],
         "varmail",
-        "an application instead of a pattern: fileserver, webserver, varmail (filebench's threads on a file system), kv (clients of a cache with the settings of [kv]). It is the only job, and \
+        "an application instead of a pattern: fileserver, webserver, varmail (filebench's threads on a file system), kv (clients of a cache with the settings of [kv]), pagerank, components, bfs, sssp, triangles (a program on a graph out of core). It is the only job, and \
          its operations are measured",
     ),
     key(
@@ -113,13 +113,13 @@ const KEYS: &[KeyDoc] = &[
         "warm_up",
         &[],
         "96000",
-        "app: operations before the measurement (default: 24 for each file of the set; of kv 1 for each key, behind one set of each)",
+        "app, but a graph: operations before the measurement (default: 24 for each file of the set; of kv 1 for each key, behind one set of each, and 0 of a trace)",
     ),
     key(
         "operations",
         &[],
         "32000",
-        "app: operations that are measured (default: 8 for each file of the set; of kv 1 for each key)",
+        "app, but a graph: operations that are measured (default: 8 for each file of the set; of kv 1 for each key, and all of a trace)",
     ),
     key(
         "filled",
@@ -139,13 +139,13 @@ const KEYS: &[KeyDoc] = &[
         "segment",
         &[],
         "256k",
-        "app: bytes of a segment on a block namespace (default: as pellucid fs format chooses)",
+        "app: bytes of a segment on a block namespace (default: as pellucid fs format chooses; of a graph, on each engine, a block of each channel, less on a small drive)",
     ),
     key(
         "ops",
         &[],
         "20%",
-        "app with backend = function: share of the flash that the library keeps as over-provisioning, 0% to 90% (default 20%)",
+        "app with backend = function: share of the flash that the library keeps as over-provisioning, 0% to 90% (default 20%); of a graph with engine = policy: spare blocks of each range, as a share of it (default 5%)",
     ),
     key("clients", &[], "32", "app = kv: clients, each with one request at a time, 1 to 65536 (default 16)"),
     key(
@@ -173,7 +173,66 @@ const KEYS: &[KeyDoc] = &[
         "etc",
         "app = kv: etc, the law of Facebook's ETC pool cut off at 4 KiB (default), or bytes that all values have, up to 1m",
     ),
+    key(
+        "requests",
+        &[],
+        "file:cluster.csv",
+        "app = kv: laws, by the keys above (default), or file:PATH, a trace of Twitter's or CacheLib's format, to its end or for warm_up and operations requests; \
+         nothing is set before",
+    ),
     key("on_miss", &[], "store", "app = kv: store what a get missed (default), or nothing"),
+    key(
+        "engine",
+        &[],
+        "policy",
+        "app = pagerank, components, bfs, sssp, triangles (graphs): storage of what does not fit into memory: original, a block namespace (default); policy, two \
+         block-mapped ranges of the flash library's policy level on an open-channel namespace",
+    ),
+    key(
+        "graph",
+        &[],
+        "rmat",
+        "graphs: rmat (default), power-law:OUT:INTO (exponents of the numbers of edges that leave and reach a vertex), or file:PATH, an edge list as \
+         pellucid graph reads them, but no Parquet",
+    ),
+    key("vertices", &[], "500k", "graphs: vertices of a random graph (default: a sixteenth of its edges)"),
+    key(
+        "edges",
+        &[],
+        "4m",
+        "graphs: edges of a random graph (default: 4m, or one for each 36 bytes of a smaller drive)",
+    ),
+    key(
+        "graph_memory",
+        &[],
+        "12m",
+        "graphs: memory of the host for the graph, which has to be too little for it (default: a quarter of 12 bytes for each edge, 20 with weights)",
+    ),
+    key("iterations", &[], "4", "app = pagerank: iterations at most (default 20)"),
+    key("damping", &[], "0.85", "app = pagerank: probability that the walk follows an edge (default 0.85)"),
+    key("tolerance", &[], "0", "app = pagerank: it ends when the sum of all changes is below (default 1e-6)"),
+    key("from_vertex", &[], "17", "app = bfs, sssp: vertex to begin at (default: the first)"),
+    key(
+        "shards",
+        &[],
+        "33%",
+        "graphs: part of the storage for edges, which are written once; values and edges that are being sorted have the rest (default: a third)",
+    ),
+    key(
+        "edge_block",
+        &[],
+        "512k",
+        "graphs: bytes of edges read at a time, and as much ahead (default: a 32nd of graph_memory)",
+    ),
+    key("cpu_completion", &[], "5us", "graphs: processor time of a completion (default 0)"),
+    key(
+        "cpu_sort",
+        &[],
+        "98ns",
+        "graphs: processor time of an edge in each of the two passes of preparing (default 98ns)",
+    ),
+    key("cpu_follow", &[], "13ns", "graphs: processor time of an edge that is followed (default 13ns)"),
+    key("cpu_apply", &[], "13ns", "graphs: processor time of a vertex that gets a value (default 13ns)"),
     key("cores", &[], "2", "app: cores of the host's processor, 1 to 1024 (default 2)"),
     key("cpu_operation", &[], "10us", "app: processor time of an operation (default 10us)"),
     key("cpu_page", &[], "1us", "app: processor time of each 4 KiB that an operation copies (default 1us)"),
@@ -198,7 +257,12 @@ const KEYS: &[KeyDoc] = &[
         "2g",
         "fileserver, webserver, varmail: memory of the host for its page cache (default 2g; of an app: a twelfth of the file system)",
     ),
-    key("bs", &["blocksize"], "4k", "block size (default 4k); also read,write,trim"),
+    key(
+        "bs",
+        &["blocksize"],
+        "4k",
+        "block size (default 4k; of a graph: bytes of a command, 128k); also read,write,trim",
+    ),
     key(
         "bsrange",
         &["blocksize_range"],
@@ -221,7 +285,7 @@ const KEYS: &[KeyDoc] = &[
         "size",
         &[],
         "50%",
-        "length of the region worked on: bytes, or percent of the drive (default 100%); of an app: size of the file system. If nothing else ends the job, it ends after this many bytes",
+        "length of the region worked on: bytes, or percent of the drive (default 100%); of an app: size of the file system (default: all that it can have, 256m at most). If nothing else ends the job, it ends after this many bytes",
     ),
     key("offset", &["fileoffset"], "1g", "start of the region: bytes, or percent of the drive"),
     key("offset_increment", &[], "256m", "added to the offset for each clone of numjobs"),
@@ -252,7 +316,7 @@ const KEYS: &[KeyDoc] = &[
         "100ms",
         "waits before the first I/O (a job file's plain number: seconds)",
     ),
-    key("iodepth", &[], "64", "I/Os in flight (1 to 65536; default 1)"),
+    key("iodepth", &[], "64", "I/Os in flight (1 to 65536; default 1, of a graph 32)"),
     key("numjobs", &[], "4", "clones of the job that run side by side (1 to 4096; default 1)"),
     key("rwmixread", &[], "70", "percent of reads in a mixed pattern (default 50)"),
     key("rwmixwrite", &[], "30", "percent of writes in a mixed pattern; the later of the two counts"),
@@ -428,7 +492,7 @@ impl JobBuilder {
     pub fn set_at(&mut self, place: &str, key: &str, value: &str) -> Result<(), JobError> {
         self.set(key, value)?;
         if let Some(doc) = JobBuilder::key(key) {
-            self.job.written.note(doc.name, place);
+            self.job.written.note(doc.name, place, value.trim());
         }
         Ok(())
     }
@@ -590,7 +654,7 @@ impl JobBuilder {
             return refuse("time_based", "1", "only together with runtime");
         }
         if self.rate_bytes.is_some() && self.rate_iops.is_some() {
-            return refuse("rate_iops", "given", "not together with rate");
+            return refuse("rate_iops", self.job.written.value_of("rate_iops"), "not together with rate");
         }
         for (block, split) in job.block.iter_mut().zip(&self.split) {
             if let Some(split) = split {
@@ -616,7 +680,7 @@ impl JobBuilder {
         job.flow =
             (self.flow_weight > 0).then_some(Flow { weight: self.flow_weight, group: self.flow_group });
         if job.target.is_some() && job.namespace.is_some() {
-            return refuse("namespace", "given", "not together with target");
+            return refuse("namespace", job.written.value_of("namespace"), "not together with target");
         }
         job.app = self.app_keys.build(&job, &self.file_keys)?;
         if job.app.is_some() {
@@ -640,7 +704,8 @@ impl JobBuilder {
                 ("page_cache", page_cache_bytes.is_some()),
             ];
             if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
-                return refuse(key, "given", "only with app or rw = fileserver, webserver or varmail");
+                let value = job.written.value_of(key);
+                return refuse(key, value, "only with app or rw = fileserver, webserver or varmail");
             }
         } else if job.numjobs > 1 {
             return refuse(
@@ -659,7 +724,7 @@ impl JobBuilder {
         let unused = |name: &&str| !USED_BY_RAW.contains(name) && job.written.has(name);
         if let Some(key) = KEYS.iter().map(|doc| doc.name).find(unused) {
             let allowed = format!("not with rw = {}", work.name());
-            return Err(refused((key, "given".into(), allowed)));
+            return Err(refused((key, job.written.value_of(key).into(), allowed)));
         }
         job.pattern = work.pattern();
         job.raw = Some(work);

@@ -233,7 +233,7 @@ fn jobs_on_chunks_and_zones_have_keys_of_their_own() {
     let mut builder = JobBuilder::new(Dialect::Native);
     builder.set_at("here", "rw", "chunk-write").unwrap();
     builder.set_at("here", "size", "50%").unwrap();
-    assert_eq!(builder.build().unwrap_err().to_string(), "size = given: allowed: not with rw = chunk-write");
+    assert_eq!(builder.build().unwrap_err().to_string(), "size = 50%: allowed: not with rw = chunk-write");
     let flow = built(&[("flow", "4"), ("flow_id", "2")]).unwrap().flow;
     assert_eq!(flow, Some(Flow { weight: 4, group: 2 }));
     assert_eq!(built(&[("flow", "0")]).unwrap().flow, None);
@@ -263,6 +263,11 @@ fn applications_are_jobs_with_keys_of_their_own() {
     assert!(!place.needs_data());
     let clients = made(&[("app", "kv"), ("popularity", "pareto:0.03:0.1"), ("set_share", "30%")]).unwrap();
     assert!(matches!(clients.app.unwrap().work, AppWork::Kv(kv) if (kv.set_share - 0.3).abs() < 1e-12));
+    let ranks =
+        made(&[("app", "pagerank"), ("engine", "policy"), ("graph", "power-law:1.59:1.65"), ("bs", "64k")]);
+    let AppWork::Graph(graph) = ranks.unwrap().app.unwrap().work else { panic!("no graph") };
+    assert_eq!((graph.io_bytes, graph.depth, graph.ops_percent), (64 << 10, 32, 5));
+    assert_eq!(graph.source, crate::GraphSource::PowerLaw(1.59, 1.65));
     for (pairs, allowed) in [
         (&[("app", "kv"), ("filled", "55%")][..], "not with app = kv"),
         (&[("app", "varmail"), ("clients", "3")], "not with app = varmail"),
@@ -276,7 +281,17 @@ fn applications_are_jobs_with_keys_of_their_own() {
             &[("app", "varmail"), ("filesystem", "in-place"), ("backend", "function")],
             "block with filesystem = in-place",
         ),
-        (&[("filled", "5%")], "only with an app"),
+        (&[("filled", "5%")], "filled = 5%: allowed: only with an app"),
+        (&[("app", "pagerank"), ("warm_up", "5")], "warm_up = 5: allowed: not with app = pagerank"),
+        (&[("app", "bfs"), ("iterations", "5")], "iterations = 5: allowed: only with app = pagerank"),
+        (&[("app", "pagerank"), ("from_vertex", "5")], "only with app = bfs or sssp"),
+        (&[("app", "pagerank"), ("ops", "5%")], "only with engine = policy"),
+        (&[("app", "pagerank"), ("bs", "4k,8k")], "one size with a program on a graph"),
+        (&[("app", "pagerank"), ("bsrange", "4k-8k")], "not with app = pagerank"),
+        (&[("app", "sssp"), ("graph", "file:x"), ("edges", "5")], "not with graph = file:PATH"),
+        (&[("app", "sssp"), ("graph", "power-law:1.5")], "power-law:OUT:INTO"),
+        (&[("app", "sssp"), ("damping", "1")], "below 1"),
+        (&[("edges", "5")], "edges = 5: allowed: only with an app"),
     ] {
         let error = made(pairs).unwrap_err().to_string();
         assert!(error.contains(allowed), "{pairs:?}: {error}");

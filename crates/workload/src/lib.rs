@@ -90,7 +90,10 @@ mod units;
 mod values;
 mod written;
 
-pub use app::{AppJob, AppWork, Backend, Cleaner, FileCount, FileSystem, FilesApp, KvApp, Processor};
+pub use app::{
+    AppJob, AppKind, AppWork, Backend, Cleaner, FileCount, FileSystem, FilesApp, GraphApp, GraphCosts,
+    GraphEngine, GraphProgram, GraphSource, KvApp, Processor,
+};
 pub(crate) use distribution::Sampler;
 pub use distribution::{Distribution, Zone};
 pub use fio::{FioError, FioFile, Notice, Severity, parse_fio};

@@ -5,7 +5,8 @@
 pub struct Written {
     /// The job's own, where keys that were not given are blamed on it; empty: unknown.
     job: String,
-    keys: Vec<(&'static str, String)>,
+    /// Keys that were given, where each stands, and its value.
+    keys: Vec<(&'static str, String, String)>,
     /// Keys that were given and change nothing, each with the reason.
     pub(super) no_effect: Vec<(&'static str, &'static str)>,
 }
@@ -22,14 +23,19 @@ impl Written {
         self.job = place;
     }
 
-    /// `key`, by its first name, was written at `place`.
-    pub(super) fn note(&mut self, key: &'static str, place: &str) {
-        self.keys.push((key, place.into()));
+    /// `key`, by its first name, was written at `place` with this value.
+    pub(super) fn note(&mut self, key: &'static str, place: &str, value: &str) {
+        self.keys.push((key, place.into(), value.into()));
+    }
+
+    /// Returns the value that `key` was given last, as it was written; of a key that was set without a place, "given".
+    pub fn value_of(&self, key: &str) -> &str {
+        self.keys.iter().rev().find(|(name, ..)| *name == key).map_or("given", |(_, _, value)| value)
     }
 
     /// Returns whether `key` was given.
     pub fn has(&self, key: &str) -> bool {
-        self.keys.iter().any(|(name, _)| *name == key)
+        self.keys.iter().any(|(name, ..)| *name == key)
     }
 
     /// Keys that were given and change nothing: where each was written, its name, and why.
@@ -39,7 +45,7 @@ impl Written {
 
     /// Where `key` was written last, or else the job; `None`: it was made, not written.
     pub fn place_of(&self, key: &str) -> Option<&str> {
-        let own = self.keys.iter().rev().find(|(name, _)| *name == key).map(|(_, place)| place);
+        let own = self.keys.iter().rev().find(|(name, ..)| *name == key).map(|(_, place, _)| place);
         own.or(Some(&self.job)).map(String::as_str).filter(|place| !place.is_empty())
     }
 }

@@ -233,6 +233,7 @@ impl Compare {
                     if let Some(fio) = &self.fio {
                         subject.reads("jobs", stdin_or(fio));
                     }
+                    subject.reads_for(&jobs);
                     self.replayed(&mut subject)?;
                     jobs
                 }

@@ -7,6 +7,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::log_line::LogFormat;
 use crate::subject::Subject;
+use crate::workload::OfFiles;
 use crate::{interrupt, output};
 use anyhow::anyhow;
 use pellucid_device::Device;
@@ -64,7 +65,7 @@ enum FsCommand {
     /// Mount it and serve the mount until it ends
     Mount(Mount),
     /// Run a file server on a described drive in simulated time, as a job with app does
-    Run(Box<AppRun>),
+    Run(Box<AppRun<OfFiles>>),
     /// Read everything and name what is damaged
     Check {
         #[command(flatten)]

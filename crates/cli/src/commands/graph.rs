@@ -1,9 +1,11 @@
 //! `pellucid graph`: programs on graphs that may be larger than memory.
 
+use super::run::{AppRun, Run};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::warn;
 use crate::progress::Bar;
+use crate::workload::OfGraphs;
 use crate::{interrupt, output};
 use anyhow::anyhow;
 use pellucid_flash::{FNV_BASIS, fnv1a};
@@ -31,6 +33,7 @@ Examples:
   pellucid graph pagerank edges.txt.zst --memory 256MiB --out ranks.parquet
   pellucid graph components soc-LiveJournal1.txt.gz --top 5
   pellucid graph sssp roads.mtx --from 17 --out distances.csv
+  pellucid graph run pagerank --drive memblaze --engine policy --edges 1m
 
 An edge list is text (SNAP: two vertices a line, and maybe a weight), Matrix Market, pairs of 32-bit numbers (--format binary) or
 Parquet; the first three plain, gzip or zstd. What does not fit into --memory lies in --work meanwhile. A run that was killed goes on
@@ -89,6 +92,8 @@ enum GraphCommand {
         #[command(flatten)]
         common: Common,
     },
+    /// Run a program on a described drive in simulated time, as a job with app does
+    Run(Box<AppRun<OfGraphs>>),
 }
 
 /// What every program has.
@@ -127,9 +132,20 @@ struct Common {
 }
 
 impl Graph {
+    /// The run on a described drive that it is, if it is one.
+    pub fn whole_run(self) -> Result<Option<Run>, Failure> {
+        match self.command {
+            GraphCommand::Run(command) => command.whole().map(Some),
+            _ => Ok(None),
+        }
+    }
+
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let (name, common, program, storage) = match self.command {
+            GraphCommand::Run(command) => return command.whole()?.run(global),
+            command => command.parts()?,
+        };
         pellucid_graph_files::keep_little();
-        let (name, common, program, storage) = self.command.parts()?;
         let memory_bytes = parse_bytes(&common.memory, Grammar::Ours)
             .map_err(|error| Failure::asked(anyhow!("--memory {}: {error}", common.memory)))?;
         let format = Format::of(&common);
@@ -267,6 +283,7 @@ impl GraphCommand {
             GraphCommand::Bfs { common, from } => ("bfs", common, Program::Bfs(from), windows),
             GraphCommand::Sssp { common, from } => ("sssp", common, Program::Sssp(from), windows),
             GraphCommand::Triangles { common } => ("triangles", common, Program::Triangles, windows),
+            GraphCommand::Run(_) => unreachable!("it is a run of its own"),
         })
     }
 }

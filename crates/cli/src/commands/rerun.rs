@@ -43,9 +43,10 @@ impl Rerun {
         check_program(&file, global)?;
         check_inputs(&file)?;
         let (command, asked) = args::again(&command).map_err(|why| file.refuse(&why))?;
-        let none = || file.refuse("its command is none of run, replay, compare and fs run");
+        let none = || file.refuse("its command is none of run, replay, compare, fs run and graph run");
         let command = match command {
             Command::Fs(fs) => Command::Run(fs.whole_run()?.ok_or_else(none)?),
+            Command::Graph(graph) => Command::Run(graph.whole_run()?.ok_or_else(none)?),
             other => other,
         };
         let over_seeds = match &command {

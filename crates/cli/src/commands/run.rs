@@ -11,7 +11,7 @@ use crate::steady::SteadyOptions;
 use crate::subject::Subject;
 use crate::timeline::TimelineOptions;
 use crate::watch::WatchOptions;
-use crate::workload::{WorkloadOptions, stdin_or};
+use crate::workload::{AppOptions, Kind, WorkloadOptions, stdin_or};
 use pellucid_lab::experiment::jobs_summary;
 use pellucid_report::Report;
 use pellucid_workload::Job;
@@ -63,15 +63,15 @@ pub struct Run {
 
 /// An application on a drive: a run whose job has `app`.
 #[derive(Debug, clap::Args)]
-pub struct AppRun {
-    /// The application, as in app of a job: fileserver, webserver, varmail
-    #[arg(value_name = "APP")]
+pub struct AppRun<K: Kind> {
+    /// The application, as in app of a job
+    #[arg(value_name = "APP", value_parser = clap::builder::PossibleValuesParser::new(K::KIND.names()))]
     application: String,
     /// A preset, an experiment or description in TOML
     #[arg(long, value_name = "DRIVE")]
     drive: String,
     #[command(flatten)]
-    workload: WorkloadOptions,
+    workload: AppOptions<K>,
     #[command(flatten)]
     precondition: PreconditionOptions,
     #[command(flatten)]
@@ -84,11 +84,11 @@ pub struct AppRun {
     format: FormatOptions,
 }
 
-impl AppRun {
+impl<K: Kind> AppRun<K> {
     /// The run that it is.
     pub fn whole(self) -> Result<Run, Failure> {
         let AppRun { application, drive, workload, precondition, seeds, timeline, watch, format } = self;
-        let workload = workload.with_app(application)?;
+        let workload = workload.of(application)?;
         let (drive, fio, image, target) = (Some(drive), None, None, None);
         let steady = SteadyOptions::default();
         Ok(Run { drive, fio, image, target, workload, precondition, seeds, steady, timeline, watch, format })
@@ -173,6 +173,7 @@ impl Run {
             subject.reads("jobs", stdin_or(fio));
         }
         let mut jobs = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
+        subject.reads_for(&jobs);
         target::give_to(&mut jobs, self.target.as_deref())?;
         target::tell_first(&jobs, &subject.spec, global);
         subject.check_work(&jobs)?;

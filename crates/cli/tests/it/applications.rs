@@ -130,6 +130,15 @@ fn a_file_system_is_run_by_its_own_command() {
         folder.run(&[&words[..], &place, &work].concat()).json()
     };
     let (plain, layered) = (in_place("drive.toml"), in_place("layer.toml"));
+    // Its files are on the media from the beginning.
+    for report in [&plain, &layered] {
+        assert!(
+            report["workload"]["precondition"].as_str().unwrap().contains("90"),
+            "{}",
+            report["workload"]
+        );
+        assert_eq!(report["reads"]["unmapped"]["requests"], 0, "{}", report["reads"]);
+    }
     assert_eq!(plain["application"]["settings"]["filesystem"], "in-place");
     assert_eq!(copied(&plain, "file system"), 0);
     assert!(layered["application"]["copies"].as_array().unwrap().len() == 3, "{}", layered["application"]);
@@ -146,8 +155,8 @@ fn what_an_application_does_not_ask_is_refused_with_its_place() {
         let line = text.lines().count() + 1;
         assert!(done.stderr.contains(&format!("wrong.toml:{line}")), "{more}: {}", done.stderr);
     };
-    wrong("block.toml", "rw = \"read\"", "rw = given: allowed: not with app = fileserver");
-    wrong("block.toml", "iodepth = 4", "iodepth = given: allowed: not with app = fileserver");
+    wrong("block.toml", "rw = \"read\"", "rw = read: allowed: not with app = fileserver");
+    wrong("block.toml", "iodepth = 4", "iodepth = 4: allowed: not with app = fileserver");
     wrong("block.toml", "log_size = \"1m\"", "only with app = webserver");
     wrong("block.toml", "ops = \"10%\"", "only with backend = function");
     wrong("flash.toml", "segment = \"1m\"", "only on a block namespace");
@@ -165,14 +174,14 @@ fn what_an_application_does_not_ask_is_refused_with_its_place() {
     };
     refused(&["--job", "app=varmial"], "did you mean varmail?");
     refused(&["--job", "app=varmail", "--job", "rw=read"], "app = varmail: allowed: an application alone");
-    refused(&["--job", "rw=read,cleaner=greedy"], "cleaner = given: allowed: only with an app");
+    refused(&["--job", "rw=read,cleaner=greedy"], "cleaner = greedy: allowed: only with an app");
     for place in ["in-place", "log-structured"] {
         let job = |more: &str| format!("app=varmail,filesystem={place},{more}");
         refused(&["--job", &job("nfiles=100,meanfilesize=100g")], "nfiles = 100: allowed: at most 0 files");
         refused(&["--job", &job("meanappendsize=1t")], "meanappendsize = 1099511627776: allowed: at most 3");
     }
     refused(&["--verify"], "run.verify: allowed with app = fileserver: false");
-    let large = folder.run(&["run", "memblaze", "--app", "varmail"]);
+    let large = folder.run(&["run", "memblaze", "--app", "varmail", "--size", "900g"]);
     assert!(large.status == 2 && large.stderr.contains("its data will take"), "{}", large.stderr);
 }
 
@@ -201,12 +210,17 @@ fn drives_beside_each_other_do_the_work_of_the_first_or_their_own() {
 #[test]
 fn an_application_has_one_name_and_no_shape_of_fio() {
     let folder = files();
-    let done = folder.run(&["fs", "run", "varmail", "--drive", "block.toml", "--job", "app=webserver"]);
-    assert!(
-        done.status == 2 && done.stderr.contains("app = webserver: not allowed beside varmail"),
-        "{}",
-        done.stderr
-    );
+    for (more, expected) in [
+        (&["varmail", "--app", "webserver"][..], "--app means nothing to fs"),
+        (&["varmail", "--iodepth", "3"], "--iodepth means nothing to fs"),
+        (&["pagerank"], "invalid value 'pagerank' for '<APP>'"),
+        (&["kv"], "allowed: fileserver, webserver, varmail"),
+    ] {
+        let done = folder.run(&[&["fs", "run", "--drive", "block.toml"][..], more].concat());
+        assert!(done.status == 2 && done.stderr.contains(expected), "{more:?}: {}", done.stderr);
+    }
+    let help = folder.run(&["fs", "run", "--help"]).stdout;
+    assert!(help.contains("--cleaner") && !help.contains("--iodepth") && !help.contains("--clients"));
     let done = folder.run(&["run", "block.toml", "--output-format", "json"]);
     assert!(
         done.status == 2 && done.stderr.contains("app = fileserver do not go together"),
@@ -361,16 +375,330 @@ fn a_key_value_cache_is_a_job_on_every_engine() {
     };
     refused("open.toml", &[], "kv.engine is \"original\"");
     refused("plain.toml", &["--set", "kv.engine=raw"], "kv.engine is \"raw\"");
-    refused("plain.toml", &["--filled", "10%"], "filled = given: allowed: not with app = kv");
+    refused("plain.toml", &["--filled", "10%"], "filled = 10%: allowed: not with app = kv");
     refused("plain.toml", &["--popularity", "zipf:1"], "pareto:SCALE:SHAPE");
     refused("plain.toml", &["--nkeys", "3"], "a whole number from 10");
     let file = folder.run(&["run", "plain.toml", "--app", "varmail", "--clients", "3"]);
     assert!(
-        file.status == 2 && file.stderr.contains("clients = given: allowed: not with app = varmail"),
+        file.status == 2 && file.stderr.contains("clients = 3: allowed: not with app = varmail"),
         "{}",
         file.stderr
     );
     let other =
         folder.run(&["run", "plain.toml", "--rw", "read", "--number-ios", "9", "--set", "kv.memory=1MiB"]);
     assert!(other.status == 2 && other.stderr.contains("app = kv, or pellucid kv"), "{}", other.stderr);
+}
+
+/// Random graphs on both engines: what is computed does not depend on where the edges lie, how long it takes does.
+#[test]
+fn a_program_on_a_graph_is_a_job_on_both_engines() {
+    let folder = files();
+    folder.write("plain.toml", DRIVE);
+    folder.write("open.toml", &format!("{DRIVE}{}", namespace("open-channel")));
+    let run = |drive: &str, engine: &str, program: &str| {
+        let words = ["graph", "run", program, "--drive", drive, "--engine", engine, "--json"];
+        folder
+            .run(&[&words[..], &["--edges", "200k", "--vertices", "9999", "--shards", "50%"]].concat())
+            .json()
+    };
+    for program in ["pagerank", "components", "bfs", "sssp", "triangles"] {
+        let (plain, policy) = (run("plain.toml", "original", program), run("open.toml", "policy", program));
+        for (report, engine) in [(&plain, "original"), (&policy, "policy")] {
+            let app = &report["application"];
+            assert_eq!((&app["name"], &app["settings"]["engine"]), (&json!(program), &json!(engine)));
+            let phases: Vec<&Value> =
+                app["phases"].as_array().unwrap().iter().map(|phase| &phase["phase"]).collect();
+            assert_eq!(phases, ["prepare", "compute", "deliver"]);
+            let seconds = |at: usize, key: &str| app["phases"][at][key].as_f64().unwrap();
+            let all: f64 = (0..3).map(|at| seconds(at, "seconds")).sum();
+            assert!((all / report["simulated_seconds"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{program}");
+            assert!(seconds(0, "busy_seconds") > 0.0 && seconds(0, "busy_seconds") <= seconds(0, "seconds"));
+            // Edges are written as runs of 8 bytes, and once more as shards.
+            let written = app["written_bytes"].as_u64().unwrap();
+            assert!(written > 200 * 1024 * 8, "{program}: {written}");
+            assert!(app["programmed_bytes"].as_u64().unwrap() > written / 2, "{program}");
+            assert!(app["operations"].as_u64().unwrap() > 0 && report["requests"].as_u64().unwrap() > 20);
+        }
+        assert_eq!(plain["application"]["result"], policy["application"]["result"], "{program}");
+        assert_ne!(plain["application"]["phases"], policy["application"]["phases"], "{program}");
+    }
+    let ranks = run("open.toml", "policy", "pagerank");
+    assert_eq!(repeatable(ranks), repeatable(run("open.toml", "policy", "pagerank")));
+}
+
+/// Values are those that the command computes of the same file in real memory.
+#[test]
+fn a_graph_of_a_file_has_the_values_that_the_command_computes() {
+    let folder = files();
+    folder.write("plain.toml", DRIVE);
+    let mut text = String::from("# a ring with chords, and an island\n");
+    for vertex in 0..6000_u64 {
+        text += &format!("{vertex}\t{}\n{vertex}\t{}\n", (vertex + 1) % 6000, vertex * 7919 % 6000);
+        text += &format!(
+            "{vertex}\t{}\n{}\t{}\n",
+            vertex * vertex % 6000,
+            6000 + vertex % 500,
+            6000 + vertex % 7
+        );
+    }
+    folder.write("edges.txt", &text);
+    let job = |program: &str| {
+        let words = ["graph", "run", program, "--drive", "plain.toml", "--graph", "file:edges.txt", "--json"];
+        let report = folder.run(&[&words[..], &["--graph-memory", "160k"]].concat()).json();
+        let number =
+            |name: &str| report["application"]["result"][name].as_str().unwrap().parse::<u64>().unwrap();
+        assert_eq!((number("vertices"), number("edges") <= 24_000), (6500, true), "{program}");
+        report["application"]["result"].clone()
+    };
+    let command = |program: &str, more: &[&str]| {
+        folder.run(&[&["graph", program, "edges.txt", "--json"][..], more].concat()).json()
+    };
+    for (program, name, more) in [
+        ("components", "components", &[][..]),
+        ("bfs", "reached", &["--from", "0"]),
+        ("triangles", "triangles", &[]),
+    ] {
+        let (job, command) = (job(program), command(program, more));
+        assert_eq!(job[name], command["count"].to_string(), "{program}: {command}");
+    }
+    let kept = folder.run(&[
+        "graph",
+        "run",
+        "bfs",
+        "--drive",
+        "plain.toml",
+        "--graph",
+        "file:edges.txt",
+        "--graph-memory",
+        "160k",
+        "--report",
+        "page",
+    ]);
+    assert_eq!(kept.status, 0, "{}", kept.stderr);
+    assert_eq!(folder.run(&["rerun", "page"]).status, 0);
+    folder.write("edges.txt", "0 1\n");
+    let changed = folder.run(&["rerun", "page"]);
+    assert!(changed.status != 0 && changed.stderr.contains("edges.txt"), "{}", changed.stderr);
+}
+
+#[test]
+fn what_a_program_on_a_graph_does_not_ask_is_refused() {
+    let folder = files();
+    let text = format!("{DRIVE}[[job]]\napp = \"pagerank\"\nedges = 100000\n");
+    folder.write("plain.toml", &text);
+    folder.write("wrong.txt", "0 1\n0 x\n");
+    let line = text.lines().count() + 1;
+    let wrong = |more: &str, expected: &str| {
+        folder.write("wrong.toml", &format!("{text}{more}\n"));
+        let done = folder.run(&["run", "wrong.toml"]);
+        assert!(done.status == 2 && done.stderr.contains(expected), "{more}: {}", done.stderr);
+        assert!(done.stderr.contains(&format!("wrong.toml:{line}")), "{more}: {}", done.stderr);
+    };
+    wrong("engine = \"policy\"", "engine = policy: allowed: with drive.namespace");
+    wrong("engine = \"mapped\"", "original, policy");
+    wrong("graph_memory = \"1g\"", "fits into it, so that nothing would reach the storage");
+    wrong("bs = 1000", "whole sectors of 4096 bytes");
+    wrong("segment = \"100k\"", "whole commands of 131072 bytes");
+    wrong("shards = \"30g\"", "of storage");
+    wrong("warm_up = 5", "warm_up = 5: allowed: not with app = pagerank");
+    wrong("ops = \"5%\"", "only with engine = policy");
+    let done = |program: &str, more: &[&str]| {
+        let words = ["graph", "run", program, "--drive", "plain.toml"];
+        folder.run(&[&words[..], more].concat())
+    };
+    for (program, more, status, expected) in [
+        ("bfs", &["--from-vertex", "7000000"][..], 2, "a vertex of the graph"),
+        (
+            "pagerank",
+            &["--vertices", "90000", "--graph-memory", "64k"],
+            2,
+            "graph_memory = 65536: allowed: at least",
+        ),
+        ("pagerank", &["--edges", "9m", "--graph-memory", "9m"], 1, "allowed: fewer edges, a larger drive"),
+        ("pagerank", &["--seeds", "2", "--randseed", "3"], 2, "randseed"),
+    ] {
+        let done = done(program, more);
+        assert!(done.status == status && done.stderr.contains(expected), "{more:?}: {}", done.stderr);
+    }
+    folder.write("bare.toml", DRIVE);
+    for (path, expected) in [("none.txt", "none.txt"), ("wrong.txt", "line 2"), (".", "a directory")] {
+        let graph = format!("file:{path}");
+        let done = folder.run(&["graph", "run", "bfs", "--drive", "bare.toml", "--graph", &graph]);
+        assert!(done.status == 2 && done.stderr.contains(expected), "{path}: {}", done.stderr);
+    }
+    folder.write("edges.txt", "0 1\n1 2\n");
+    let words = ["graph", "run", "bfs", "--drive", "bare.toml", "--graph", "file:edges.txt"];
+    let seeds = folder.run(&[&words[..], &["--seeds", "2"]].concat());
+    assert!(seeds.status == 2 && seeds.stderr.contains("takes its work from a file"), "{}", seeds.stderr);
+}
+
+/// Each key of a program on a graph is in the report with its value, and has its effect.
+#[test]
+fn every_setting_of_a_graph_has_its_effect() {
+    let folder = files();
+    folder.write("open.toml", &format!("{DRIVE}{}", namespace("open-channel")));
+    let app = |options: &[&str]| {
+        let words = ["graph", "run", "pagerank", "--drive", "open.toml", "--engine", "policy", "--json"];
+        let size = ["--vertices", "5000", "--edges", "100k", "--iterations", "2"];
+        folder.run(&[&words[..], &size, options].concat()).json()["application"].clone()
+    };
+    let busy = |app: &Value| {
+        let phases = app["phases"].as_array().unwrap();
+        phases.iter().map(|phase| phase["busy_seconds"].as_f64().unwrap()).sum::<f64>()
+    };
+    let usual = app(&[]);
+    for (option, key, value, shown) in [
+        ("--cpu-request", "cpu_request", "20us", "20000ns"),
+        ("--cpu-completion", "cpu_completion", "20us", "20000ns"),
+        ("--cpu-kib", "cpu_kib", "1us", "1000ns"),
+        ("--cpu-sort", "cpu_sort", "200ns", "200ns"),
+        ("--cpu-follow", "cpu_follow", "50ns", "50ns"),
+        ("--cpu-apply", "cpu_apply", "500ns", "500ns"),
+    ] {
+        let dear = app(&[option, value]);
+        assert_eq!(dear["settings"][key], shown);
+        assert!(busy(&dear) > 1.01 * busy(&usual), "{option}: {} and {}", busy(&dear), busy(&usual));
+        assert_eq!(dear["result"], usual["result"], "{option}");
+    }
+    for (option, key, value, shown) in [
+        ("--edge-block", "edge_block", "16k", "16384"),
+        ("--shards", "shards", "50%", "20971520"),
+        ("--segment", "segment", "128k", "131072"),
+        ("--ops", "ops", "10%", "10%"),
+        ("--bs", "bs", "32k", "32768"),
+        ("--iodepth", "iodepth", "2", "2"),
+        ("--graph-memory", "graph_memory", "500k", "512000"),
+        ("--damping", "damping", "0.5", "0.5"),
+        ("--tolerance", "tolerance", "2", "2"),
+        ("--graph", "graph", "power-law:1.8:1.7", "power-law:1.8:1.7"),
+    ] {
+        let other = app(&[option, value]);
+        assert_eq!(other["settings"][key], shown);
+        assert_ne!(usual["settings"][key], shown);
+        // A command brings more than a block of edges here: see below.
+        if !["ops", "segment", "shards", "edge_block"].contains(&key) {
+            assert_ne!(
+                (&other["phases"], &other["result"]),
+                (&usual["phases"], &usual["result"]),
+                "{option}"
+            );
+        }
+    }
+    let [small, large] =
+        ["4k", "64k"].map(|bytes| app(&["--bs", "4k", "--edge-block", bytes])["phases"].clone());
+    assert_ne!(small, large);
+}
+
+/// Comparison, seeds, timeline and film of a program on a graph.
+#[test]
+fn a_graph_stands_in_comparison_timeline_film_and_seeds() {
+    let folder = files();
+    let job = "[[job]]\napp = \"pagerank\"\nedges = 100000\niterations = 2\n";
+    folder.write("plain.toml", &format!("{DRIVE}{job}"));
+    folder.write("open.toml", &format!("{DRIVE}{}{job}engine = \"policy\"\n", namespace("open-channel")));
+    let both = folder.run(&["compare", "plain.toml", "open.toml", "--own-jobs"]).answer();
+    assert!(both.contains("time to prepare") && both.contains("time to compute"), "{both}");
+    let options = ["--timeline", "trace.pftrace", "--film", "--report", "page"];
+    let text = folder.run(&[&["run", "open.toml"][..], &options].concat()).answer();
+    assert!(text.contains("phases ") && text.contains("checksum "), "{text}");
+    assert!(std::fs::metadata(folder.path("trace.pftrace")).unwrap().len() > 10_000);
+    let page = std::fs::read_to_string(folder.path("page/index.html")).unwrap();
+    assert!(page.contains("<h3>phases</h3>") && page.contains("<h3>result</h3>"));
+    let seeds = folder.run(&["run", "open.toml", "--seeds", "2"]);
+    assert!(seeds.status == 0, "{}", seeds.stderr);
+}
+
+/// The requests of a trace, in the formats of `kv replay`.
+#[test]
+fn a_cache_takes_the_requests_of_a_trace() {
+    let folder = files();
+    folder.write("plain.toml", DRIVE);
+    let mut trace = String::new();
+    for at in 0..4000 {
+        let operation = if at % 2 == 0 { "set" } else { "get" };
+        trace += &format!("{},key{},8,{},7,{operation},0\n", at / 100, at / 2 % 900, 500 + at % 3);
+    }
+    folder.write("twitter.csv", &trace);
+    let words =
+        ["run", "plain.toml", "--app", "kv", "--requests", "file:twitter.csv", "--set", "kv.memory=1MiB"];
+    let run = |more: &[&str]| folder.run(&[&words[..], more].concat());
+    let all = run(&["--json"]).json();
+    let app = &all["application"];
+    assert_eq!((&app["operations"], &app["warm_up"]), (&json!(4000), &json!(0)));
+    assert_eq!(app["settings"]["requests"], "file:twitter.csv");
+    assert_eq!(all["provenance"]["inputs"][1]["path"], "twitter.csv", "{}", all["provenance"]["inputs"]);
+    let figure = |app: &Value, name: &str| {
+        let all = app["figures"].as_array().unwrap();
+        all.iter().find(|figure| figure["name"] == name).unwrap()["value"].as_u64().unwrap()
+    };
+    assert_eq!((figure(app, "sets"), figure(app, "hits")), (2000, 2000));
+    let part = run(&["--json", "--warm-up", "1000", "--operations", "500"]).json();
+    assert_eq!(
+        (&part["application"]["operations"], &part["application"]["warm_up"]),
+        (&json!(500), &json!(1000))
+    );
+    for (more, expected) in [
+        (&["--nkeys", "50"][..], "nkeys = 50: allowed: not with requests = file:PATH"),
+        (&["--warm-up", "9999"], "no request behind the warm-up"),
+        (&["--requests", "file:none.csv"], "none.csv"),
+        (&["--requests", "file:plain.toml"], "requests = file:plain.toml: allowed: a trace"),
+    ] {
+        let done = run(more);
+        assert!(done.status == 2 && done.stderr.contains(expected), "{more:?}: {}", done.stderr);
+    }
+}
+
+/// What a buffer answers takes no time where the processor costs nothing; no rate is made of that.
+#[test]
+fn operations_in_no_time_have_no_rate() {
+    let folder = files();
+    folder.write("plain.toml", DRIVE);
+    let work = ["--app", "kv", "--nkeys", "50", "--value-size", "100"];
+    let run = |more: &[&str]| folder.run(&[&["run", "plain.toml"][..], &work, more].concat());
+    let report = run(&["--json"]).json();
+    assert_eq!(report["simulated_seconds"], 0.0);
+    assert_eq!(report["application"]["operations_per_second"], Value::Null);
+    assert!(
+        report["warnings"][0].as_str().unwrap().contains("took no simulated time"),
+        "{}",
+        report["warnings"]
+    );
+    let text = run(&[]).answer();
+    assert!(text.contains("50 operations in no simulated time"), "{text}");
+}
+
+/// A size bounds what the log takes, on flash as on blocks; and without one, large drives get a small file system.
+#[test]
+fn the_size_of_a_file_system_bounds_its_log() {
+    let folder = files();
+    let settings = |drive: &str, more: &[&str]| {
+        folder.run(&[&["run", drive, "--json"][..], more].concat()).json()["application"].clone()
+    };
+    let half = settings("flash.toml", &["--size", "20m", "--filled", "60%"]);
+    let whole =
+        settings("flash.toml", &["--size", "32m", "--nfiles", half["settings"]["nfiles"].as_str().unwrap()]);
+    assert_eq!((&half["settings"]["ops"], &whole["settings"]["ops"]), (&json!("50%"), &json!("20%")));
+    let copied = |app: &Value| app["copies"][0]["bytes"].as_u64().unwrap();
+    assert!(copied(&half) > 2 * copied(&whole), "{} and {}", copied(&half), copied(&whole));
+    assert_eq!(whole["settings"]["segment"], "262144");
+    assert!(
+        settings("block.toml", &[])["settings"]["segment"].as_str().unwrap().parse::<u64>().unwrap() >= 65536
+    );
+    let large = ["--app", "varmail", "--warm-up", "10", "--operations", "10"];
+    assert_eq!(settings("memblaze", &large)["settings"]["size"], "268435456");
+}
+
+/// A cache that cannot stand on its drive is a refusal with its place, not a failure of the work.
+#[test]
+fn an_application_that_cannot_begin_is_refused_with_its_place() {
+    let folder = files();
+    let text = format!("{DRIVE}[kv]\ncapacity = \"900MiB\"\n[[job]]\napp = \"kv\"\n");
+    folder.write("kv.toml", &text);
+    let done = folder.run(&["run", "kv.toml"]);
+    let line = text.lines().count();
+    assert!(
+        done.status == 2 && done.stderr.contains(&format!("kv.toml:{line}: app = kv: ")),
+        "{}",
+        done.stderr
+    );
 }

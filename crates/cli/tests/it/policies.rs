@@ -228,7 +228,7 @@ fn what_a_run_would_not_do_is_said_or_refused() {
     assert_eq!(done.json()["workload"]["precondition"], "none");
     let both = ["run", "netbook-ssd", "--rate", "1m", "--rate-iops", "100"];
     let done = folder.run(&[&both, &one[..]].concat());
-    assert!(done.stderr.starts_with("error: --rate-iops: rate_iops = given"), "{}", done.stderr);
+    assert!(done.stderr.starts_with("error: --rate-iops: rate_iops = 100"), "{}", done.stderr);
     let seeded = ["run", "netbook-ssd", "--seed", "5", "--randseed", "4"];
     let done = folder.run(&[&seeded, &one[..]].concat());
     assert_eq!(

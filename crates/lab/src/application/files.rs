@@ -6,7 +6,7 @@
 //! Settings that a job does not give follow from the size of the file system: how many files there are, the memory, the length of the log.
 
 use super::place::Place;
-use super::{SLICE, Settings, carried_out, copies};
+use super::{SLICE, Settings, carried_out, copies, refused};
 use crate::drive::{Measured, Onlooker, RunError, Tap, Target};
 use crate::file_system::{FileServer, InPlaceServer, Placement};
 use pellucid_flash::{Interface, Pauses, SimTime};
@@ -21,6 +21,8 @@ const MEMORY_BYTES_MIN: u64 = 4 << 20;
 /// Operations for each file of the set before the measurement, so that the log comes round, and in it.
 const WARM_UP_EACH: u64 = 24;
 const MEASURED_EACH: u64 = 8;
+/// A file system whose size is not given has at most this, so that a drive of terabytes needs neither hours nor its size in memory.
+pub(super) const SIZE_BYTES_MAX: u64 = 256 << 20;
 /// Fewest files of a set.
 const FILES_MIN: u64 = 10;
 
@@ -46,6 +48,22 @@ fn capacity_bytes(target: &impl Target, work: &FilesApp, place: &Place) -> u64 {
     }
 }
 
+/// Bytes of the file system, of those that it can have. Without a size it has no more than [`SIZE_BYTES_MAX`].
+fn bytes(work: &FilesApp, most: u64, place: &Place) -> u64 {
+    match work.size {
+        Some(size) => size.of(most),
+        None if place.backend == Backend::Nameless => most,
+        None => most.min(SIZE_BYTES_MAX),
+    }
+}
+
+/// Percent of the flash that the library keeps, so that the file system has no more blocks than its size says.
+fn kept_percent(target: &impl Target, work: &FilesApp, place: &Place, bytes: u64) -> u32 {
+    let flash = place.interface.capacity_sectors() * u64::from(target.sector_bytes());
+    let used = (u128::from(bytes) * 100).div_ceil(u128::from(flash.max(1))) as u32;
+    work.ops_percent.max(100_u32.saturating_sub(used))
+}
+
 /// Refuses a file server that the drive is too small for.
 pub(super) fn check(target: &impl Target, job: &Job, work: &FilesApp, place: &Place) -> Result<(), JobError> {
     let refuse = |key, value: String, allowed: String| Err(JobError::Value { key, value, allowed });
@@ -66,10 +84,10 @@ pub(super) fn check(target: &impl Target, job: &Job, work: &FilesApp, place: &Pl
         );
     }
     let most = capacity_bytes(target, work, place);
-    let bytes = work.size.of(most);
+    let bytes = bytes(work, most, place);
     if job.written.has("size") && place.backend == Backend::Nameless {
         let allowed = "only on blocks or flash; beside names the file system has the whole namespace";
-        return refuse("size", work.size.to_string(), allowed.into());
+        return refuse("size", job.written.value_of("size").into(), allowed.into());
     }
     if bytes > most {
         return refuse(
@@ -118,7 +136,7 @@ fn taken_bytes(file_bytes: u64) -> u64 {
 
 /// The file server of a job; settings that it does not give follow from the size of the file system.
 fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> Plan {
-    let bytes = work.size.of(capacity_bytes(target, work, place));
+    let bytes = bytes(work, capacity_bytes(target, work, place), place);
     let published = FilesConfig::new(work.personality);
     let file_bytes = work.file_bytes.unwrap_or(published.file_bytes);
     let files = match work.files {
@@ -167,7 +185,7 @@ fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> 
         namespace: place.namespace,
         bytes: if place.backend == Backend::Nameless { 0 } else { bytes },
         segment_bytes: work.segment_bytes.unwrap_or(0),
-        ops_percent: work.ops_percent,
+        ops_percent: kept_percent(target, work, place, bytes),
         mount,
     };
     Plan { config, bytes, placement }
@@ -201,12 +219,9 @@ impl Plan {
         if work.file_system == FileSystem::LogStructured {
             let cleaner: &str = work.cleaner.into();
             settings.put("cleaner", cleaner);
-            if let Some(bytes) = work.segment_bytes {
-                settings.put("segment", bytes);
-            }
         }
         if place.backend == Backend::Function {
-            settings.put("ops", format!("{}%", work.ops_percent));
+            settings.put("ops", format!("{}%", self.placement.ops_percent));
         }
         settings.0
     }
@@ -226,6 +241,8 @@ trait Server<'a, T: Target + 'a> {
     fn meter(&self) -> &Meter;
     fn tap(&mut self) -> &mut Tap<'a, T>;
     fn into_tap(self) -> Tap<'a, T>;
+    /// Bytes of a segment; `None`: it has none.
+    fn segment_bytes(&self) -> Option<u64>;
     /// Bytes that its cleaner has copied since [`Server::begin`], its pauses, and further counters.
     fn cleaned(&self) -> (u64, Pauses, Vec<PartFigure>);
 }
@@ -259,6 +276,10 @@ impl<'a, T: Target> Server<'a, T> for FileServer<Tap<'a, T>> {
 
     fn into_tap(self) -> Tap<'a, T> {
         self.into_drive()
+    }
+
+    fn segment_bytes(&self) -> Option<u64> {
+        Some(u64::from(self.fs().view().segment_blocks) * BLOCK_BYTES as u64)
     }
 
     fn cleaned(&self) -> (u64, Pauses, Vec<PartFigure>) {
@@ -311,6 +332,10 @@ impl<'a, T: Target> Server<'a, T> for InPlaceServer<Tap<'a, T>> {
         self.into_drive()
     }
 
+    fn segment_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// It writes in place, so there is nothing to clean.
     fn cleaned(&self) -> (u64, Pauses, Vec<PartFigure>) {
         (0, Pauses::default(), Vec::new())
@@ -331,16 +356,16 @@ pub(super) fn measure<T: Target>(
         settings: plan.settings(work, place),
         ..ApplicationReport::default()
     };
-    let failed = |why| RunError::Application(app.name(), why);
+    let refused = |why| refused(app.name(), why);
     let tap = Tap::new(target, logs, onlooker);
     match work.file_system {
         FileSystem::LogStructured => {
-            let server = FileServer::new(&plan.config, tap, &plan.placement).map_err(failed)?;
+            let server = FileServer::new(&plan.config, tap, &plan.placement).map_err(refused)?;
             carry_out(server, &plan, app, report)
         }
         FileSystem::InPlace => {
             let server =
-                InPlaceServer::new(&plan.config, tap, place.namespace, plan.bytes).map_err(failed)?;
+                InPlaceServer::new(&plan.config, tap, place.namespace, plan.bytes).map_err(refused)?;
             carry_out(server, &plan, app, report)
         }
     }
@@ -350,7 +375,7 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
     mut server: S,
     plan: &Plan,
     app: &AppJob,
-    report: ApplicationReport,
+    mut report: ApplicationReport,
 ) -> Result<Measured, RunError> {
     let failed = |why| RunError::Application(plan.config.personality.name(), why);
     let go_on = |server: &mut S, until: u64| -> Result<(), RunError> {
@@ -360,6 +385,8 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
         }
         Ok(())
     };
+    let segment = server.segment_bytes().map(|bytes| ("segment".into(), bytes.to_string()));
+    report.settings.extend(segment);
     let files = u64::from(plan.config.files);
     go_on(&mut server, app.warm_up.unwrap_or(files * WARM_UP_EACH))?;
     server.begin();
@@ -380,7 +407,7 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
         // An interrupt may have ended it early.
         warm_up: first,
         operations,
-        operations_per_second: rate(done),
+        operations_per_second: (simulated.0 > 0).then(|| rate(done)),
         left_out: meter.refused,
         latency: meter.latency().summary(),
         by_operation: meter.report(&plan.config, simulated).by_operation,

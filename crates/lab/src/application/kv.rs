@@ -1,20 +1,20 @@
-//! Clients of a key-value cache, by requests of published laws.
+//! Clients of a key-value cache, by requests of published laws or of a trace.
 //!
 //! ```text
-//!   set every key once ─► warm_up requests ─► begin ─► operations ─► report
+//!   set every key once (not of a trace) ─► warm_up requests ─► begin ─► operations ─► report
 //! ```
 //! The cache stands on the drive as `[kv]` says; `pellucid kv replay` replays traces on the same cache with the same clients.
 
-use super::{Settings, copies};
+use super::{Settings, copies, refused};
 use crate::drive::{Measured, Onlooker, RunError, Tap, Target};
-use crate::kv::{CacheWork, Clients, ClientsConfig, KvSummary, OnMiss};
+use crate::kv::{CacheWork, Clients, ClientsConfig, KvRunError, KvSummary, OnMiss};
 use pellucid_flash::Interface;
 use pellucid_kv::{EngineKind, KvConfig, build};
 use pellucid_report::{ApplicationReport, OperationReport, PartFigure, RequestSink};
 use pellucid_workload::kv::laws::{KeySize, Popularity, ValueSize};
 use pellucid_workload::kv::{Requests, Workload, WorkloadConfig};
 use pellucid_workload::trace::TraceError;
-use pellucid_workload::trace::kv::KvRecord;
+use pellucid_workload::trace::kv::{KvReader, KvRecord};
 use pellucid_workload::{AppJob, Job, JobError, KvApp};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -28,7 +28,12 @@ const KEY_AND_HEADER_BYTES: u64 = 320;
 const SAMPLED: u64 = 10_000;
 
 /// Refuses a drive on which the engine cannot stand.
-pub(super) fn check(target: &impl Target, app: &AppJob, config: &KvConfig) -> Result<(), JobError> {
+pub(super) fn check(
+    target: &impl Target,
+    app: &AppJob,
+    work: &KvApp,
+    config: &KvConfig,
+) -> Result<(), JobError> {
     let blocks = matches!(config.engine, EngineKind::Original);
     let suits = match target.interface(0) {
         Some(Interface::Block { .. }) => blocks,
@@ -36,7 +41,7 @@ pub(super) fn check(target: &impl Target, app: &AppJob, config: &KvConfig) -> Re
         _ => false,
     };
     if suits && target.targets().is_empty() {
-        return Ok(());
+        return open(work);
     }
     let allowed = format!(
         "with kv.engine = \"original\" on a block namespace, with policy, function, raw or direct on an open-channel one without layers and \
@@ -46,9 +51,20 @@ pub(super) fn check(target: &impl Target, app: &AppJob, config: &KvConfig) -> Re
     Err(JobError::Value { key: "app", value: app.name().into(), allowed })
 }
 
+/// Refuses a trace that cannot be read.
+fn open(work: &KvApp) -> Result<(), JobError> {
+    let Some(path) = &work.trace else { return Ok(()) };
+    let refused = |error: TraceError| JobError::Value {
+        key: "requests",
+        value: format!("file:{}", path.display()),
+        allowed: format!("a trace of key-value requests: {error}"),
+    };
+    KvReader::open(path, None).map(drop).map_err(refused)
+}
+
 /// Bytes that the cache keeps at most, on a drive of so many: all of it, or what all requests could set.
 pub(super) fn data_bytes(drive_bytes: u64, app: &AppJob, work: &KvApp) -> u64 {
-    let Some(keys) = work.keys else { return drive_bytes };
+    let (Some(keys), None) = (work.keys, &work.trace) else { return drive_bytes };
     let value = match work.value_size {
         ValueSize::Fixed(bytes) => bytes,
         ValueSize::Etc { max } | ValueSize::EtcTail { max } => max,
@@ -59,14 +75,18 @@ pub(super) fn data_bytes(drive_bytes: u64, app: &AppJob, work: &KvApp) -> u64 {
 }
 
 /// Requests until the user ends the run.
-struct UntilStopped {
-    requests: Workload,
+struct UntilStopped<R> {
+    requests: R,
     stopped: Rc<Cell<bool>>,
 }
 
-impl Requests for UntilStopped {
+impl<R: Requests> Requests for UntilStopped<R> {
     fn next_into(&mut self, record: &mut KvRecord) -> Result<u64, TraceError> {
         if self.stopped.get() { Ok(0) } else { self.requests.next_into(record) }
+    }
+
+    fn are_ordered_by_key(&self) -> bool {
+        self.requests.are_ordered_by_key()
     }
 }
 
@@ -104,19 +124,34 @@ fn popularity(law: Popularity) -> String {
     }
 }
 
-fn settings(work: &KvApp, config: &KvConfig, keys: u64) -> BTreeMap<String, String> {
+/// Where requests come from, and how many are made.
+struct Plan<R> {
+    requests: R,
+    /// Keys that are set once before the warm-up, and their number as a setting; `None`: a trace has its own.
+    keys: Option<u64>,
+    warm_up: u64,
+    operations: u64,
+}
+
+fn settings(work: &KvApp, config: &KvConfig, keys: Option<u64>) -> BTreeMap<String, String> {
     let mut settings = Settings(BTreeMap::new());
     settings.put("kv.engine", config.engine.name());
     settings.put("clients", work.clients);
     settings.put("think", format!("{}ns", work.think.0));
-    settings.put("nkeys", keys);
-    settings.put("set_share", format!("{}%", 100.0 * work.set_share));
-    settings.put("popularity", popularity(work.popularity));
-    match work.value_size {
-        ValueSize::Fixed(bytes) => settings.put("value_size", bytes),
-        ValueSize::Etc { .. } | ValueSize::EtcTail { .. } => settings.put("value_size", "etc"),
-    }
     settings.put("on_miss", if work.fills { "store" } else { "nothing" });
+    match (keys, &work.trace) {
+        (Some(keys), _) => {
+            settings.put("nkeys", keys);
+            settings.put("set_share", format!("{}%", 100.0 * work.set_share));
+            settings.put("popularity", popularity(work.popularity));
+            match work.value_size {
+                ValueSize::Fixed(bytes) => settings.put("value_size", bytes),
+                ValueSize::Etc { .. } | ValueSize::EtcTail { .. } => settings.put("value_size", "etc"),
+            }
+        }
+        (None, Some(path)) => settings.put("requests", format!("file:{}", path.display())),
+        (None, None) => {}
+    }
     settings.0
 }
 
@@ -128,22 +163,44 @@ pub(super) fn measure<T: Target>(
     logs: Vec<Box<dyn RequestSink>>,
     onlooker: &mut dyn Onlooker,
 ) -> Result<Measured, RunError> {
-    let failed = |why| RunError::Application(app.name(), why);
-    let (now, sector_bytes) = (Target::now(target), u64::from(target.sector_bytes()));
+    if let Some(path) = &work.trace {
+        let requests = KvReader::open(path, None).map_err(RunError::Trace)?;
+        let (warm_up, operations) = (app.warm_up.unwrap_or(0), app.operations.unwrap_or(u64::MAX));
+        let plan = Plan { requests, keys: None, warm_up, operations };
+        return carry_out(target, (job, app, work), config, plan, logs, onlooker);
+    }
+    let sector_bytes = u64::from(target.sector_bytes());
     let all = target.interface(0).map_or(0, |interface| interface.capacity_sectors()) * sector_bytes;
     let bytes = if config.capacity_bytes == 0 { all } else { config.capacity_bytes.min(all) };
-    let (made, keys) = requests(bytes, job, work)?;
+    let (requests, keys) = requests(bytes, job, work)?;
+    let (warm_up, operations) = (app.warm_up.unwrap_or(keys), app.operations.unwrap_or(keys));
+    let plan = Plan { requests, keys: Some(keys), warm_up, operations };
+    carry_out(target, (job, app, work), config, plan, logs, onlooker)
+}
+
+fn carry_out<T: Target, R: Requests>(
+    target: &mut T,
+    (job, app, work): (&Job, &AppJob, &KvApp),
+    config: &KvConfig,
+    plan: Plan<R>,
+    logs: Vec<Box<dyn RequestSink>>,
+    onlooker: &mut dyn Onlooker,
+) -> Result<Measured, RunError> {
+    let failed = |why| RunError::Application(app.name(), why);
+    let (now, sector_bytes) = (Target::now(target), u64::from(target.sector_bytes()));
     let tap = Tap::new(target, logs, onlooker);
-    let mut requests = UntilStopped { requests: made, stopped: tap.stopped() };
+    let stopped = tap.stopped();
+    let mut requests = UntilStopped { requests: plan.requests, stopped: stopped.clone() };
     let mut cache = build(tap, config, now)
-        .map_err(|why| failed(format!("kv.engine = {}: {why}", config.engine.name())))?;
+        .map_err(|why| refused(app.name(), format!("kv.engine = {}: {why}", config.engine.name())))?;
     let on_miss = if work.fills { OnMiss::Store } else { OnMiss::Nothing };
     let clients = ClientsConfig { count: work.clients, think: work.think, on_miss, seed: job.seed };
     let mut clients = Clients::new(clients, cache.now());
-    let warm_up = app.warm_up.unwrap_or(keys);
     let mut run = |cache: &mut _, count| -> Result<KvSummary, RunError> {
-        let summary = clients.run(cache, &mut requests, count);
-        let summary = summary.map_err(|why| failed(why.to_string()))?;
+        let summary = clients.run(cache, &mut requests, count).map_err(|why| match why {
+            KvRunError::Trace(error) => RunError::Trace(error),
+            KvRunError::Stuck => failed(why.to_string()),
+        })?;
         match summary.wrong_values {
             0 => Ok(summary),
             wrong => {
@@ -152,16 +209,24 @@ pub(super) fn measure<T: Target>(
         }
     };
     // An interrupt may end it early.
-    let warmed_up = run(&mut cache, keys.saturating_add(warm_up))?.requests;
+    let before_measuring = plan.keys.unwrap_or(0).saturating_add(plan.warm_up);
+    let warmed_up = if before_measuring > 0 { run(&mut cache, before_measuring)?.requests } else { 0 };
     cache.drive_mut().begin();
     let before = cache.statistics();
-    let summary = run(&mut cache, app.operations.unwrap_or(keys))?;
+    let summary = run(&mut cache, plan.operations)?;
+    if let (0, false, Some(path)) = (summary.requests, stopped.get(), &work.trace) {
+        let why = format!(
+            "{} has no request behind the warm-up; allowed: a longer trace, or a shorter warm_up",
+            path.display()
+        );
+        return Err(RunError::Refused(app.name(), why));
+    }
     let end = clients.now();
     let work_done = CacheWork::new(&cache.statistics(), &before);
     let mut measured = cache.into_drive().finish(end)?;
     let report = ApplicationReport {
         name: app.name().into(),
-        settings: settings(work, config, keys),
+        settings: settings(work, config, plan.keys),
         warm_up: warmed_up,
         copies: copies("cache", work_done.copied_bytes, &measured, sector_bytes),
         ..reported(summary, work_done)
@@ -186,7 +251,7 @@ fn reported(summary: KvSummary, cache: CacheWork) -> ApplicationReport {
     let figure = |name: &str, value| PartFigure { name: name.into(), value };
     ApplicationReport {
         operations: summary.requests,
-        operations_per_second: summary.requests_per_second,
+        operations_per_second: (summary.seconds > 0.0).then_some(summary.requests_per_second),
         left_out: summary.failed,
         by_operation: kinds
             .map(|(name, latency)| OperationReport {

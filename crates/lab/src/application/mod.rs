@@ -6,6 +6,7 @@
 //! An application is the only job of its run.
 
 mod files;
+mod graph;
 mod kv;
 mod place;
 
@@ -14,8 +15,8 @@ use pellucid_device::Device;
 use pellucid_flash::{Cause, Drive};
 use pellucid_kv::KvConfig;
 use pellucid_report::{Copies, RequestSink};
-use pellucid_workload::{AppJob, AppWork, Job, JobError};
-use place::Place;
+use pellucid_workload::{AppJob, AppWork, FileSystem, Job, JobError};
+use place::{Place, Wish};
 use std::collections::BTreeMap;
 
 /// Operations between two looks at whether the user has ended the run.
@@ -47,8 +48,11 @@ pub(crate) fn check(
     config: &KvConfig,
 ) -> Result<(), JobError> {
     match &app.work {
-        AppWork::Files(work) => files::check(target, job, work, &Place::of(target, job, work)?),
-        AppWork::Kv(_) => kv::check(target, app, config),
+        AppWork::Files(work) => {
+            files::check(target, job, work, &Place::of(target, job, Wish::of_files(job, work))?)
+        }
+        AppWork::Graph(work) => graph::check(target, job, work),
+        AppWork::Kv(work) => kv::check(target, app, work, config),
     }
 }
 
@@ -57,8 +61,22 @@ pub(crate) fn data_bytes(drive: &Device, app: &AppJob) -> u64 {
     let interfaces = (0..drive.namespaces()).filter_map(|number| Drive::interface(drive, number));
     let sectors: u64 = interfaces.map(|interface| interface.capacity_sectors()).sum();
     match &app.work {
-        AppWork::Files(work) => work.size.of(sectors * u64::from(drive.layout().sector_bytes)),
+        AppWork::Files(work) => {
+            let all = sectors * u64::from(drive.layout().sector_bytes);
+            work.size.map_or(all.min(files::SIZE_BYTES_MAX), |size| size.of(all))
+        }
         AppWork::Kv(work) => kv::data_bytes(sectors * u64::from(drive.layout().sector_bytes), app, work),
+        AppWork::Graph(work) => graph::data_bytes(sectors * u64::from(drive.layout().sector_bytes), work),
+    }
+}
+
+/// Bytes of a file system that writes in place, on a drive of so many; `None`: the application is another one.
+pub(crate) fn in_place_bytes(app: &AppJob, drive_bytes: u64) -> Option<u64> {
+    match &app.work {
+        AppWork::Files(work) if work.file_system == FileSystem::InPlace => {
+            Some(work.size.map_or(drive_bytes.min(files::SIZE_BYTES_MAX), |size| size.of(drive_bytes)))
+        }
+        AppWork::Files(_) | AppWork::Kv(_) | AppWork::Graph(_) => None,
     }
 }
 
@@ -72,10 +90,11 @@ pub(crate) fn measure<T: Target>(
 ) -> Result<Measured, RunError> {
     match &app.work {
         AppWork::Files(work) => {
-            let place = Place::of(target, job, work).map_err(RunError::Job)?;
+            let place = Place::of(target, job, Wish::of_files(job, work)).map_err(RunError::Job)?;
             files::measure(target, (job, app, work), &place, logs, onlooker)
         }
         AppWork::Kv(work) => kv::measure(target, (job, app, work), config, logs, onlooker),
+        AppWork::Graph(work) => graph::measure(target, (job, work), logs, onlooker),
     }
 }
 
@@ -83,11 +102,20 @@ pub(crate) fn measure<T: Target>(
 pub fn summary(app: &AppJob) -> String {
     match &app.work {
         AppWork::Kv(work) => format!("{}, {} clients", app.name(), work.clients),
+        AppWork::Graph(work) => format!("{}, engine {}", app.name(), work.engine.name()),
         AppWork::Files(work) => {
             let backend =
                 work.backend.map_or(String::new(), |backend| format!(", backend {}", backend.name()));
             format!("{}, filesystem {}{backend}", app.name(), work.file_system.name())
         }
+    }
+}
+
+/// An application that cannot begin on its drive, and why. A sentence that does not say what is allowed tells of a failure.
+fn refused(app: &'static str, why: String) -> RunError {
+    match why.contains("allowed: ") {
+        true => RunError::Refused(app, why),
+        false => RunError::Application(app, why),
     }
 }
 

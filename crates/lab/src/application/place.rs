@@ -37,45 +37,57 @@ fn needs(backend: Backend) -> &'static str {
     }
 }
 
+/// Needs of an application.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    /// Back end that it needs; `None`: any.
+    pub backend: Option<Backend>,
+    /// Key that says so, and its value.
+    pub by: (&'static str, &'static str),
+}
+
+impl Wish {
+    /// The wish of a file server.
+    pub fn of_files(job: &Job, work: &FilesApp) -> Wish {
+        let in_place = work.file_system == FileSystem::InPlace;
+        match if in_place { Some(Backend::Block) } else { work.backend } {
+            // It follows from the file system.
+            Some(backend) if in_place && !job.written.has("backend") => {
+                Wish { backend: Some(backend), by: ("filesystem", FileSystem::InPlace.name()) }
+            }
+            Some(backend) => Wish { backend: Some(backend), by: ("backend", backend.name()) },
+            None => Wish { backend: None, by: ("app", work.personality.name()) },
+        }
+    }
+}
+
 impl Place {
     /// The place of an application on a target.
-    pub fn of(target: &impl Target, job: &Job, work: &FilesApp) -> Result<Place, JobError> {
-        let in_place = work.file_system == FileSystem::InPlace;
-        let wanted = if in_place { Some(Backend::Block) } else { work.backend };
+    pub fn of(target: &impl Target, job: &Job, wish: Wish) -> Result<Place, JobError> {
         let all = usable(target);
         let named = named(target, job)?;
-        let suits = |place: &&Place| {
-            named.is_none_or(|number| place.namespace == number)
-                && wanted.is_none_or(|wanted| place.backend == wanted)
-        };
-        if let Some(place) = all.iter().find(suits) {
+        let is_named = |place: &&Place| named.is_none_or(|number| place.namespace == number);
+        let suits = |place: &&Place| wish.backend.is_none_or(|wanted| place.backend == wanted);
+        if let Some(place) = all.iter().filter(is_named).find(suits) {
             return Ok(*place);
+        }
+        let (key, value) = wish.by;
+        let Some(wanted) = wish.backend else {
+            return refuse(key, value, "on a block, open-channel or nameless namespace");
+        };
+        if key != "backend" {
+            return refuse(key, value, format!("with {}", needs(wanted)));
         }
         let there: Vec<String> = all
             .iter()
-            .filter(|place| named.is_none_or(|number| place.namespace == number))
+            .filter(is_named)
             .map(|place| {
-                format!(
-                    "{} (namespace {} is {})",
-                    place.backend.name(),
-                    place.namespace,
-                    place.interface.name()
-                )
+                let (backend, number) = (place.backend.name(), place.namespace);
+                format!("{backend} (namespace {number} is {})", place.interface.name())
             })
             .collect();
         let there = if there.is_empty() { "none on this drive".into() } else { there.join(", ") };
-        match wanted {
-            // It follows from the file system.
-            Some(Backend::Block) if !job.written.has("backend") => {
-                refuse("filesystem", FileSystem::InPlace.name(), format!("with {}", needs(Backend::Block)))
-            }
-            Some(wanted) => refuse(
-                "backend",
-                wanted.name(),
-                format!("{there}; {} needs {}", wanted.name(), needs(wanted)),
-            ),
-            None => refuse("app", work.personality.name(), "on a block, open-channel or nameless namespace"),
-        }
+        refuse(key, value, format!("{there}; {value} needs {}", needs(wanted)))
     }
 }
 

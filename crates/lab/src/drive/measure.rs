@@ -390,6 +390,17 @@ fn warnings(measured: &Measured, fill: Fill) -> Vec<String> {
             percent(share)
         ));
     }
+    if measured
+        .application
+        .as_ref()
+        .is_some_and(|app| app.operations > 0 && app.operations_per_second.is_none())
+    {
+        warnings.push(
+            "the operations took no simulated time, so there is no rate: memory answered all of them, and the host's processor costs nothing \
+             (kv.cpu of a cache)"
+                .into(),
+        );
+    }
     let left_out = measured.application.as_ref().map(|app| app.left_out as f64 / app.operations as f64);
     if let Some(share) = left_out.filter(|&share| share >= LEFT_OUT_SHARE_WARNED) {
         warnings

@@ -124,6 +124,9 @@ pub enum RunError {
     /// An application cannot go on: its name, and why, a sentence.
     #[error("{0}: {1}")]
     Application(&'static str, String),
+    /// An application cannot begin as it is asked to: its name, and what is allowed, a sentence.
+    #[error("app = {0}: {1}")]
+    Refused(&'static str, String),
     /// The request log could not be written.
     #[error("request log: {0}")]
     Log(std::io::Error),

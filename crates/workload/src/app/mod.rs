@@ -5,12 +5,18 @@
 //! ```
 //! A key that an application does not ask for is refused, with its place.
 
+mod graph;
+
+pub use graph::{GraphApp, GraphCosts, GraphEngine, GraphProgram, GraphSource};
+
 use super::units::{Amount, Grammar, parse_amount, parse_bytes, parse_time};
 use super::values::{Allowed, Parsed, allowed, bytes_from, count, percent};
 use super::{Job, JobBuilder, JobError};
 use crate::files::Personality;
 use crate::kv::laws::{Popularity, ValueSize};
+use graph::{GraphKeys, GraphName, OF_GRAPHS, SharedKeys};
 use pellucid_flash::Nanos;
+use std::path::{Path, PathBuf};
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
 /// Application of a job.
@@ -31,11 +37,15 @@ pub enum AppWork {
     Files(FilesApp),
     /// Clients of a key-value cache.
     Kv(KvApp),
+    /// A program on a graph.
+    Graph(GraphApp),
 }
 
 /// Settings of the clients of a key-value cache, and of their requests; the cache has those of `[kv]`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct KvApp {
+    /// `requests`: a trace of key-value requests, instead of the laws below.
+    pub trace: Option<PathBuf>,
     /// `clients`: each has one request at a time.
     pub clients: u32,
     /// `think`: pause of a client between an answer and its next request.
@@ -58,6 +68,16 @@ impl AppJob {
         match &self.work {
             AppWork::Files(files) => files.personality.name(),
             AppWork::Kv(_) => KV,
+            AppWork::Graph(graph) => graph.program.name(),
+        }
+    }
+
+    /// The file that its work comes from, if it does.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.work {
+            AppWork::Kv(KvApp { trace, .. }) => trace.as_deref(),
+            AppWork::Graph(GraphApp { source: GraphSource::File(path), .. }) => Some(path),
+            AppWork::Files(_) | AppWork::Graph(_) => None,
         }
     }
 
@@ -65,7 +85,7 @@ impl AppJob {
     pub fn needs_data(&self) -> bool {
         match &self.work {
             AppWork::Files(files) => files.file_system == FileSystem::LogStructured,
-            AppWork::Kv(_) => true,
+            AppWork::Kv(_) | AppWork::Graph(_) => true,
         }
     }
 }
@@ -128,7 +148,7 @@ pub struct FilesApp {
     /// `backend`; `None`: what the namespace is.
     pub backend: Option<Backend>,
     /// `size`: the file system's, of what it can have.
-    pub size: Amount,
+    pub size: Option<Amount>,
     /// `nfiles` or `filled`.
     pub files: FileCount,
     /// `meanfilesize`.
@@ -190,13 +210,26 @@ const FILLED_PERCENT: u8 = 50;
 const OPS_PERCENT: u32 = 20;
 
 /// Keys that every application asks for.
-const OF_ANY: &[&str] = &["name", "app", "warm_up", "operations", "randseed", "kb_base"];
+const OF_ANY: &[&str] = &["name", "app", "randseed", "kb_base"];
 
 /// Keys that clients of a key-value cache ask for.
-const OF_KV: &[&str] = &["clients", "think", "nkeys", "set_share", "popularity", "value_size", "on_miss"];
+const OF_KV: &[&str] = &[
+    "warm_up",
+    "operations",
+    "requests",
+    "clients",
+    "think",
+    "nkeys",
+    "set_share",
+    "popularity",
+    "value_size",
+    "on_miss",
+];
 
 /// Keys that file servers ask for.
 const OF_FILES: &[&str] = &[
+    "warm_up",
+    "operations",
     "filesystem",
     "backend",
     "size",
@@ -229,15 +262,50 @@ const SHARED: &[&str] = &[
     "meanfilesize",
     "nthreads",
     "page_cache",
+    "bs",
+    "iodepth",
     "namespace",
     "target",
 ];
+
+/// Kind of application, by the keys that it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppKind {
+    /// File servers.
+    Files,
+    /// Clients of a key-value cache.
+    Kv,
+    /// Programs on graphs.
+    Graphs,
+}
+
+impl AppKind {
+    /// Returns whether its applications ask for `key`, which may be one that all of them ask for.
+    pub fn asks(self, key: &str) -> bool {
+        let own = match self {
+            AppKind::Files => OF_FILES,
+            AppKind::Kv => OF_KV,
+            AppKind::Graphs => OF_GRAPHS,
+        };
+        OF_ANY.contains(&key) || own.contains(&key)
+    }
+
+    /// Names of its applications, as in `app`.
+    pub fn names(self) -> Vec<&'static str> {
+        match self {
+            AppKind::Files => Personality::ALL.map(Personality::name).to_vec(),
+            AppKind::Kv => vec![KV],
+            AppKind::Graphs => GraphName::VARIANTS.to_vec(),
+        }
+    }
+}
 
 /// Keys of applications, whatever `app` is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AppKeys {
     app: Option<AppName>,
     kv: KvKeys,
+    graph: GraphKeys,
     file_system: FileSystem,
     backend: Option<Backend>,
     filled: Option<u8>,
@@ -256,18 +324,21 @@ pub(super) struct AppKeys {
 enum AppName {
     Files(Personality),
     Kv,
+    Graph(GraphName),
 }
 
 impl AppName {
     fn of(value: &str) -> Option<AppName> {
         let files = Personality::ALL.into_iter().find(|personality| personality.name() == value);
-        files.map(AppName::Files).or((value == KV).then_some(AppName::Kv))
+        let graph = || value.parse().ok().map(AppName::Graph);
+        files.map(AppName::Files).or((value == KV).then_some(AppName::Kv)).or_else(graph)
     }
 }
 
 /// Keys of clients of a key-value cache.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct KvKeys {
+    trace: Option<PathBuf>,
     clients: Option<u32>,
     think: Nanos,
     keys: Option<u64>,
@@ -290,6 +361,13 @@ impl KvKeys {
                 Ok(bytes @ 1..=0x10_0000) => self.value_size = Some(ValueSize::Fixed(bytes as u32)),
                 _ => return allowed("etc, or 1 byte to 1m"),
             },
+            "requests" => {
+                self.trace = match value.strip_prefix("file:") {
+                    Some(path) if !path.is_empty() => Some(path.into()),
+                    _ if value == "laws" => None,
+                    _ => return allowed("laws, file:PATH"),
+                }
+            }
             "on_miss" => {
                 self.fills = match value {
                     "store" => Some(true),
@@ -304,6 +382,7 @@ impl KvKeys {
 
     fn build(&self) -> KvApp {
         KvApp {
+            trace: self.trace.clone(),
             clients: self.clients.unwrap_or(16),
             think: self.think,
             keys: self.keys,
@@ -357,13 +436,14 @@ fn named<T: std::str::FromStr + VariantNames>(value: &str) -> Parsed<T> {
 
 /// Names of all applications, for messages.
 pub(super) fn names() -> String {
-    format!("{}, {KV}", Personality::ALL.map(Personality::name).join(", "))
+    let files = Personality::ALL.map(Personality::name).join(", ");
+    format!("{files}, {KV}, {}", GraphName::VARIANTS.join(", "))
 }
 
 impl AppKeys {
     /// Takes one key; returns whether it is one of an application.
     pub fn take(&mut self, key: &str, value: &str, base: Grammar) -> Parsed<bool> {
-        if self.kv.take(key, value, base)? {
+        if self.kv.take(key, value, base)? || self.graph.take(key, value, base)? {
             return Ok(true);
         }
         let time = |value: &str| parse_time(value, Nanos(1), base).map(Some);
@@ -408,37 +488,55 @@ impl AppKeys {
     pub fn build(&self, job: &Job, files: &FileKeys) -> Result<Option<AppJob>, JobError> {
         let given = |key: &str| job.written.has(key);
         let Some(app) = self.app else {
-            let own = [OF_ANY, OF_FILES, OF_KV].concat();
+            let own = [OF_ANY, OF_FILES, OF_KV, OF_GRAPHS].concat();
             let unused = own.into_iter().find(|key| given(key) && !SHARED.contains(key));
-            return unused.map_or(Ok(None), |key| refuse(key, "given", "only with an app"));
+            return unused.map_or(Ok(None), |key| refuse(key, job.written.value_of(key), "only with an app"));
         };
         let (name, asked) = match app {
             AppName::Kv => (KV, OF_KV),
             AppName::Files(personality) => (personality.name(), OF_FILES),
+            AppName::Graph(name) => (name.name(), OF_GRAPHS),
         };
         let is_used = |key: &str| OF_ANY.contains(&key) || asked.contains(&key);
         if let Some(key) =
             JobBuilder::keys().iter().map(|doc| doc.name).find(|key| given(key) && !is_used(key))
         {
-            return refuse(key, "given", &format!("not with app = {name}"));
+            return refuse(key, job.written.value_of(key), &format!("not with app = {name}"));
         }
         let (warm_up, operations) = (self.warm_up, self.operations);
         let work = match app {
-            AppName::Kv => AppWork::Kv(self.kv.build()),
+            AppName::Kv => {
+                let drawn = ["nkeys", "set_share", "popularity", "value_size"];
+                if let Some(key) = drawn.into_iter().find(|key| self.kv.trace.is_some() && given(key)) {
+                    let allowed = "not with requests = file:PATH, which has them";
+                    return refuse(key, job.written.value_of(key), allowed);
+                }
+                AppWork::Kv(self.kv.build())
+            }
             AppName::Files(personality) => AppWork::Files(self.files(personality, job, files)?),
+            AppName::Graph(name) => AppWork::Graph(self.graph.build(name, job, self.shared())?),
         };
         Ok(Some(AppJob { work, warm_up, operations }))
     }
 
+    /// Values of keys that a program on a graph has, too.
+    fn shared(&self) -> SharedKeys {
+        SharedKeys {
+            segment_bytes: self.segment_bytes,
+            ops_percent: self.ops_percent,
+            request: self.processor.request,
+            kib: self.processor.request_kib,
+        }
+    }
+
     /// The file server of a job.
     fn files(&self, personality: Personality, job: &Job, files: &FileKeys) -> Result<FilesApp, JobError> {
-        let given = |key: &str| job.written.has(key);
-        self.check_files(personality, &given)?;
+        self.check_files(personality, job)?;
         Ok(FilesApp {
             personality,
             file_system: self.file_system,
             backend: self.backend,
-            size: job.size,
+            size: job.written.has("size").then_some(job.size),
             files: match files.files {
                 Some(number) => FileCount::Number(number),
                 None => FileCount::Percent(self.filled.unwrap_or(FILLED_PERCENT)),
@@ -456,7 +554,8 @@ impl AppKeys {
     }
 
     /// Refuses keys that this file server does not ask for.
-    fn check_files(&self, personality: Personality, given: &dyn Fn(&str) -> bool) -> Result<(), JobError> {
+    fn check_files(&self, personality: Personality, job: &Job) -> Result<(), JobError> {
+        let given = |key: &str| job.written.has(key);
         let in_place = self.file_system == FileSystem::InPlace;
         let rules: [(&'static str, bool, &str); 6] = [
             ("log_size", personality != Personality::Webserver, "only with app = webserver"),
@@ -471,10 +570,7 @@ impl AppKeys {
             ),
         ];
         match rules.into_iter().find(|(key, wrong, _)| *wrong && given(key)) {
-            Some((key, _, allowed)) => {
-                let value = if key == "backend" { self.backend.map_or("", Backend::name) } else { "given" };
-                refuse(key, value, allowed)
-            }
+            Some((key, _, allowed)) => refuse(key, job.written.value_of(key), allowed),
             None => Ok(()),
         }
     }
