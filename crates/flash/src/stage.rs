@@ -15,7 +15,8 @@ pub enum Stage {
     HostLink = 1,
     /// Waiting for and running on the firmware processor.
     Firmware = 2,
-    /// Waiting for a data-buffer entry, for an older request to the same unit, or for a superpage to fill.
+    /// Waiting for an older request to the same unit, for a superpage to fill, or for a data-buffer entry while no program frees one. While
+    /// programs free entries, the wait for one has the stages of these programs.
     Buffer = 3,
     /// Operation made, waiting for its die (way) to be free.
     WaitWay = 4,
@@ -65,13 +66,13 @@ impl Stage {
     }
 }
 
-/// Nanoseconds spent in each [`Stage`].
+/// Nanoseconds spent in each [`Stage`]; and how many of them, in whatever stages, the request waited for space in a data buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StageTimes(pub [u64; Stage::COUNT]);
+pub struct StageTimes(pub [u64; Stage::COUNT], u64);
 
 impl StageTimes {
     /// No time anywhere.
-    pub const ZERO: StageTimes = StageTimes([0; Stage::COUNT]);
+    pub const ZERO: StageTimes = StageTimes([0; Stage::COUNT], 0);
 
     /// Adds `time` to `stage`.
     #[inline]
@@ -83,6 +84,19 @@ impl StageTimes {
     #[inline]
     pub fn add_all(&mut self, other: &StageTimes) {
         add_each(&mut self.0, &other.0);
+        self.1 += other.1;
+    }
+
+    /// Says that `time`, which is in some stages already or will be, was a wait for space in a data buffer.
+    #[inline]
+    pub fn stall(&mut self, time: Nanos) {
+        self.1 += time.0;
+    }
+
+    /// How long of these times the request waited for space in a data buffer.
+    #[inline]
+    pub fn stalled(&self) -> Nanos {
+        Nanos(self.1)
     }
 
     /// Time spent in `stage`.

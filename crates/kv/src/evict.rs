@@ -50,10 +50,15 @@ impl Kv {
             let coming = self.evictions.len() as u32 + self.leaving;
             let free = self.engine.free() + coming;
             let [low, high] = self.watermarks.marks();
-            if free >= high || self.evictions.len() >= self.evictions_max() {
+            // A stop takes no more from the items than it needs to write what is in memory.
+            let (low, enough) = match self.phase {
+                Phase::Draining => (true, self.full.len() as u32),
+                _ => (free < low, high),
+            };
+            if free >= enough || self.evictions.len() >= self.evictions_max() {
                 return;
             }
-            let Some((victim, keep)) = self.victim(free < low) else {
+            let Some((victim, keep)) = self.victim(low) else {
                 // Nothing is on its way, and nothing can be had.
                 let stuck = free == 0 && !self.full.is_empty();
                 self.dead = stuck && !self.slabs.iter().any(|slab| slab.state == State::Writing);

@@ -269,7 +269,7 @@ pub struct FlowSeries {
     pub p99_ns: Vec<Option<u64>>,
     /// Largest latency in nanoseconds, exact; absent without requests.
     pub max_ns: Vec<Option<u64>>,
-    /// Nanoseconds that these requests waited for space in the data buffer, summed.
+    /// Nanoseconds that these requests waited for space in the data buffer, in whatever stages, summed.
     pub stall_ns: Vec<u64>,
 }
 

@@ -12,6 +12,7 @@ use super::{DescribedTarget, Entry, Spec};
 use pellucid_device::Namespace;
 use pellucid_ftl::{Durability, Map};
 use pellucid_host::{LayerConfig, TargetKind};
+use pellucid_kv::{Keep, Victim};
 use pellucid_media::StoreKind;
 
 /// Kind of command that uses a description.
@@ -80,10 +81,23 @@ const RULES: &[Rule] = &[
     rule(&["backing."], "backing.kind = \"disk\" or drive.kind = \"disk\"", |spec| {
         spec.medium == Medium::Disk || spec.backing.kind == BackingKind::Disk
     }),
-    rule(&["drive.ftl."], "a block namespace", |spec| {
-        let namespaces = &spec.drive.namespaces;
-        let is_mapped = |n: &Namespace| matches!(n, Namespace::Block { .. } | Namespace::Cache { .. });
-        namespaces.is_empty() || namespaces.iter().any(is_mapped)
+    // Chunks, zones and nameless writes have no entries: a zone stages superpages, and reads pass by. When a write is acknowledged holds for
+    // zones, too.
+    rule(
+        &[
+            "drive.ftl.",
+            "drive.buffer.entries",
+            "drive.buffer.read_entries",
+            "drive.buffer.retain",
+            "drive.buffer.fifo",
+            "drive.buffer.dirty_high",
+        ],
+        "a block namespace",
+        Spec::has_mapped_namespace,
+    ),
+    rule(&["drive.buffer.write"], "a block or zoned namespace", |spec| {
+        let is_zoned = |n: &Namespace| matches!(n, Namespace::Zoned { .. });
+        spec.has_mapped_namespace() || spec.drive.namespaces.iter().any(is_zoned)
     }),
     rule(&["drive.ftl.map_cache"], "drive.ftl.map = \"demand\"", |spec| {
         matches!(spec.drive.ftl.map, Map::Demand { .. })
@@ -275,6 +289,14 @@ const RULES: &[Rule] = &[
         let pairs = spec.jobs.iter().flat_map(|job| &job.pairs);
         pairs.filter(|pair| pair.key == "app").any(|pair| pair.value == "kv")
     }),
+    rule(
+        &["kv.keep"],
+        "kv.victim = \"most-obsolete\" or \"two-modes\"; the others keep what is hot, or with kv.keep = \"nothing\" nothing",
+        |spec| {
+            let by_space = matches!(spec.kv.victim, Victim::MostObsolete | Victim::TwoModes);
+            by_space || spec.kv.keep == Keep::Nothing
+        },
+    ),
     Rule {
         uses: &[Use::Age, Use::Kv, Use::ServeKv],
         ..rule(&["target"], "pellucid run, replay, compare and serve", |_| false)
@@ -308,6 +330,13 @@ impl Spec {
     /// Reports whether anything of the host stands between jobs and drive: layers or targets.
     pub fn has_host(&self) -> bool {
         !self.host.is_empty() || !self.targets.is_empty()
+    }
+
+    /// Reports whether the drive itself maps blocks, in a data buffer: an empty list is one block namespace.
+    fn has_mapped_namespace(&self) -> bool {
+        let namespaces = &self.drive.namespaces;
+        let is_mapped = |n: &Namespace| matches!(n, Namespace::Block { .. } | Namespace::Cache { .. });
+        namespaces.is_empty() || namespaces.iter().any(is_mapped)
     }
 
     fn value(&self, key: &str) -> Option<&str> {
@@ -383,6 +412,17 @@ impl Spec {
                 }
                 Place::File { .. } | Place::Default => {}
             }
+        }
+        let keeps_none = self.drive.ftl.durability == Durability::Volatile && self.has_mapped_namespace();
+        if let StoreKind::File(path) = &self.drive.media.store
+            && keeps_none
+            && matches!(used, Use::Work | Use::Age)
+        {
+            warnings.push(format!(
+                "drive.media.store = file:{}: the drive finds nothing there when it is switched on again, as drive.ftl.durability = \"volatile\"; \
+                 it does with \"journal\"",
+                path.display()
+            ));
         }
         Ok(warnings)
     }

@@ -2,6 +2,7 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{BlockId, Cause, Command, Completion, DieId, Lba, Lpn, Opcode, SimTime, Status};
+use pellucid_lab::experiment::{execute, jobs, parse_job};
 use pellucid_media::Fault;
 use pellucid_testing::swarm::tiny;
 
@@ -390,4 +391,44 @@ fn translation_pages_that_cannot_be_read_cost_nothing() {
     assert!(device.counters().read_retries > 0, "no translation page was read");
     assert_eq!((device.counters().uncorrectable_reads, device.bad_blocks()), (0, (0, 0)));
     device.check();
+}
+
+/// A read of GC that brings many units is one read: tried again, corrected or failed once. Beside these only reads of what is known to be
+/// lost, which the host sees as errors, end without a retry.
+#[test]
+fn reads_that_needed_a_retry_are_counted_by_operation() {
+    const DRIVE: &str = r#"
+[drive.media]
+channels = 2
+ways = 2
+dies = 2
+planes = 2
+multi_plane = true
+page_size = "8KiB"
+pages = 32
+cell = "mlc"
+blocks = 32
+[drive.media.timing]
+read = ["50us", "70us"]
+program = ["200us", "900us"]
+erase = "3ms"
+channel_rate = "400MB/s"
+[drive.media.faults]
+read_fail = 0.1
+[drive.scheduler]
+read_retries = 1
+[drive.ftl]
+over_provisioning = 0.6
+[precondition]
+fill = 1.0
+"#;
+    let mut spec = pellucid_spec::from_str(DRIVE, "planes", &[]).unwrap_or_else(|e| panic!("{e}"));
+    spec.jobs = vec![parse_job("rw=randread,bs=4k,number_ios=5000", "test")];
+    let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
+    let (_, report) = execute(&spec, &jobs, &|| 0.0, |_| ()).unwrap_or_else(|e| panic!("{e}"));
+    let media = &report.media;
+    let ended = media.corrected_reads + media.uncorrectable_reads;
+    assert!(report.gc.copied_units > 1000, "blocks are emptied: {:?}", report.gc);
+    assert!(media.corrected_reads <= media.read_retries, "{media:?}");
+    assert!(ended <= media.read_retries + report.directions.read.errors, "{media:?}");
 }

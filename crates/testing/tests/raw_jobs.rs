@@ -284,3 +284,26 @@ fn a_job_that_ends_early_says_why() {
         assert!(report.warnings.iter().all(|one| !one.contains("ended")), "{:?}", report.warnings);
     }
 }
+
+/// A sense brings a page, however many units of it a copy inside the die takes. So a copy that spares the channel takes no longer.
+#[test]
+fn a_copy_inside_a_die_senses_a_page_once() {
+    let sets = [
+        "media.unit_size=4KiB",
+        "media.page_size=16KiB",
+        "media.spare_size=256",
+        "media.timing.read=50us",
+        "media.timing.program=200us",
+        "precondition.fill=0.25",
+    ];
+    let fastest = |copyback: bool| {
+        let namespace = OPEN.replace("channel\"\n", &format!("channel\"\ncopyback = {copyback}\n"));
+        let report = done(&namespace, &["rw=chunk-copy,number_ios=20,bs=16k"], &sets);
+        report.directions.write.latency.min_ns.expect("it copies")
+    };
+    let (inside, through) = (fastest(true), fastest(false));
+    assert!(
+        (250_000..300_000).contains(&inside) && inside < through,
+        "{inside} ns inside, {through} ns through"
+    );
+}

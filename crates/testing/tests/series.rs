@@ -1,5 +1,6 @@
 //! The run over time adds up to the run as a whole.
 
+use pellucid_flash::Stage;
 use pellucid_lab::experiment::{execute, jobs, parse_job};
 use pellucid_report::{Report, Series, render_text};
 
@@ -64,6 +65,52 @@ fn busy_shares_of_intervals_are_shares_and_sum_to_those_of_the_run() {
         let difference = channel_mean - mean(series, &series.channel_busy_share);
         assert!(difference.abs() < 1e-9, "{job}: {channel_mean}, {difference}");
     }
+}
+
+/// A pause after the last request is no part of the measurement, and what the drive does in it is not counted.
+#[test]
+fn the_run_ends_with_the_last_completion_whatever_pause_follows() {
+    for job in [
+        "rw=randwrite,bs=16k,number_ios=5,rate_iops=10",
+        "rw=randwrite,bs=4k,number_ios=100,iodepth=8,rate_iops=1000",
+        "rw=write,bs=64k,number_ios=60,thinktime=10ms,thinktime_blocks=20",
+        "rw=randwrite,bs=4k,rate_iops=10,runtime=950ms,time_based=1",
+        "rw=randwrite,bs=4k,thinktime=100ms,thinktime_blocks=1,runtime=950ms,time_based=1",
+        "rw=randwrite,bs=4k,thinktime=100ms,thinktime_blocks=1,number_ios=3,end_fsync=1",
+    ] {
+        let report = run(job);
+        let seconds: f64 = report.series.length_seconds.iter().sum();
+        assert!((seconds - report.simulated_seconds).abs() < 1e-9, "{job}: {seconds}, {report:?}");
+        let last = report.jobs[0].time.end_seconds;
+        assert!((last - report.simulated_seconds).abs() < 1e-12, "{job}: {last}");
+        let die_mean = report.utilisation.dies.iter().flatten().sum::<f64>() / 4.0;
+        let difference = die_mean - mean(&report.series, &report.series.die_busy_share);
+        assert!(difference.abs() < 1e-9, "{job}: {die_mean}, {difference}");
+    }
+}
+
+/// A write-back write that finds no vacant entry waits for the program that frees one. That is a stall, though its stages are the program's.
+#[test]
+fn a_wait_for_an_entry_is_a_stall_whatever_stages_it_has() {
+    for retain in [false, true] {
+        let sets = ["buffer.entries=8".to_string(), format!("buffer.retain={retain}")];
+        let report = run_on("rw=randwrite,bs=4k,number_ios=400,iodepth=1", &sets);
+        let stalled: u64 = report.series.write.stall_ns.iter().sum();
+        let write = &report.directions.write;
+        let latency = write.latency.mean_ns.expect("it writes") * write.requests as f64;
+        // What is no stall is the link and the firmware, and neither takes time here.
+        assert!(
+            stalled as f64 > 0.99 * latency && stalled as f64 <= latency * 1.0001,
+            "{stalled} of {latency}"
+        );
+        assert!(
+            write.stage_ns[Stage::Media] > 0,
+            "the wait has the stages of the program: {:?}",
+            write.stage_ns
+        );
+    }
+    let apart = run_on("rw=randwrite,bs=4k,number_ios=20,iodepth=1", &[]);
+    assert_eq!(apart.series.write.stall_ns.iter().sum::<u64>(), 0, "there are 32 entries");
 }
 
 /// A controller that polls decides ahead which transfer comes next, so an interval may end before a transfer that is booked begins.

@@ -167,6 +167,11 @@ impl Generator {
         SimTime(self.origin.0.saturating_add(self.deadline_ns))
     }
 
+    /// Returns whether `next` has nothing more. [`earliest`](Generator::earliest) may still name a later moment: the end of the last pause.
+    pub fn is_over(&self) -> bool {
+        matches!(self.pending, Pending::End)
+    }
+
     /// Tells that one item, flushes included, completed at `now`. Needed only for jobs with `thinktime`;
     /// costs nothing for others.
     pub fn completed(&mut self, now: SimTime) {

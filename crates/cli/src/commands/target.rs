@@ -6,11 +6,12 @@ use crate::failure::Failure;
 use crate::output;
 use crate::subject::{Subject, split_sets};
 use anyhow::anyhow;
+use pellucid_device::Device;
 use pellucid_flash::{ChunkGeometry, Drive, Interface};
-use pellucid_host::{Target, TargetError, TargetKind, Targets};
+use pellucid_host::{HostFtlConfig, Shared, Target, TargetError, TargetKind, Targets};
 use pellucid_serve::control::Request;
 use pellucid_spec::targets::{Hold, RegistryError, add_described, load, registry_path, save};
-use pellucid_spec::{DescribedTarget, Spec};
+use pellucid_spec::{DescribedTarget, Spec, presets};
 use pellucid_text::read_range;
 use pellucid_workload::Job;
 use serde_json::{Value, json};
@@ -92,6 +93,9 @@ struct OnFile<'a> {
     /// As it was asked for.
     called: &'a str,
     geometry: ChunkGeometry,
+    /// The drive, and the settings of the host FTLs on it.
+    device: Device,
+    settings: HostFtlConfig,
     /// The targets of its description.
     described: Vec<DescribedTarget>,
     /// File of the others.
@@ -100,7 +104,12 @@ struct OnFile<'a> {
 
 impl OnFile<'_> {
     fn open<'a>(called: &'a str, global: &Global) -> Result<OnFile<'a>, Failure> {
+        if presets().iter().any(|preset| preset.name == split_sets(called, &[]).0) {
+            let message = "a preset, which keeps no targets; allowed: a description in TOML, or an image";
+            return Err(Failure::asked(anyhow!("{called}: {message}")));
+        }
         let subject = Subject::open(called, None, global)?;
+        let settings = subject.spec.host_ftl.clone();
         let described = subject.spec.targets.clone();
         let device = subject.device()?;
         let shape = |namespace| match Drive::interface(&device, namespace) {
@@ -111,10 +120,10 @@ impl OnFile<'_> {
             let message = "no open-channel namespace; targets need parallel units ([[drive.namespace]] interface = \"open-channel\")";
             Failure::asked(anyhow!("{called}: {message}"))
         })?;
-        Ok(OnFile { called, geometry, described, registry: registry_path(called) })
+        Ok(OnFile { called, geometry, device, settings, described, registry: registry_path(called) })
     }
 
-    /// Adds a target beside those of the registry and of the description.
+    /// Adds a target beside those of the registry and of the description, if the drive takes all of them, as a run or a server asks of it.
     fn create(&self, targets: &mut Targets, target: Target) -> Result<(), Failure> {
         let mut all = targets.clone();
         add_described(&mut all, &self.described, &self.geometry, &self.registry)?;
@@ -129,6 +138,13 @@ impl OnFile<'_> {
             }
             _ => RegistryError::Target(error).into(),
         })?;
+        let now = self.device.now();
+        let shared = Shared::new(self.device.clone(), now, 0);
+        let mut shared =
+            shared.map_err(|_| Failure::asked(anyhow!("{}: no open-channel namespace", self.called)))?;
+        for one in all.list() {
+            shared.create(one.clone(), &self.settings).map_err(Failure::asked)?;
+        }
         targets.create(&self.geometry, target).map_err(|error| RegistryError::Target(error).into())
     }
 

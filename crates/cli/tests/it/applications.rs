@@ -702,3 +702,30 @@ fn an_application_that_cannot_begin_is_refused_with_its_place() {
         done.stderr
     );
 }
+
+/// All write buffers are full while the flash is, and a victim that nobody reads leaves at once: stores go on with the place that it leaves.
+#[test]
+fn more_clients_than_a_slab_has_slots_are_answered_by_a_cache_of_few_buffers() {
+    let folder = Folder::new();
+    folder.write(
+        "kk.toml",
+        "[drive]\npreset = \"jasmine\"\n[drive.media]\nblocks = 40\npages = 16\nchannels = 1\nways = 2\n[drive.ftl]\nover_provisioning = 0.5\n",
+    );
+    for memory in ["2MiB", "4MiB"] {
+        let kv = format!("kv.memory={memory}");
+        let words = [
+            "run",
+            "kk.toml",
+            "--app",
+            "kv",
+            "--operations",
+            "2000",
+            "--nkeys",
+            "8000",
+            "--value-size",
+            "64k",
+        ];
+        let report = folder.run(&[&words[..], &["--set", &kv, "--json"]].concat()).json();
+        assert_eq!(report["application"]["operations"], 2000, "{memory}");
+    }
+}

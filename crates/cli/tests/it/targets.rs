@@ -392,3 +392,32 @@ fn a_server_keeps_targets_where_it_keeps_data() {
         assert!(refused.status == 2 && refused.stderr.contains(words), "{}", refused.stderr);
     }
 }
+
+/// What a run and a server would refuse is not written down.
+#[test]
+fn a_target_without_room_for_a_host_ftl_is_refused_at_once() {
+    let folder = Folder::new();
+    folder.write(
+        "open.toml",
+        "[drive]\npreset = \"open-channel\"\n[drive.media]\nblocks = 40\n[host]\nlayers = []\n",
+    );
+    let done = folder.run(&["target", "create", "open.toml", "main", "--units", "0-63"]);
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    assert!(
+        done.stderr.contains("target main: host.ftl.") && done.stderr.contains("allowed: "),
+        "{}",
+        done.stderr
+    );
+    assert!(!folder.path("open.targets.toml").exists(), "nothing is kept of it");
+    folder.run(&["target", "create", "open.toml", "raw", "--units", "0-63", "--kind", "raw"]).answer();
+    for words in [&["create", "open-channel", "main", "--units", "0-63"][..], &["list", "open-channel"]] {
+        let done = folder.run(&[&["target"], words].concat());
+        assert_eq!(done.status, 2, "{words:?}");
+        assert!(
+            done.stderr.contains("a preset, which keeps no targets; allowed: a description"),
+            "{}",
+            done.stderr
+        );
+    }
+    assert!(!folder.path("open-channel.targets.toml").exists(), "a preset leaves no file here");
+}

@@ -11,7 +11,7 @@ use super::superpages::SuperpageUnit;
 use super::{erases, gc, programs};
 use crate::shared::Shared;
 use pellucid_flash::{Cause, DieId, Lpn, Ppa};
-use pellucid_ftl::{Arrival, Arrived, CopyId, Move, Stream};
+use pellucid_ftl::{Arrival, CopyId, Move, Stream};
 
 /// Fixed copies whose sources are being read.
 #[derive(Clone, Debug, Default)]
@@ -136,9 +136,9 @@ fn place_fixed(side: &mut MediaSide, shared: &mut Shared, id: CopyId) {
 fn still_needed(side: &mut MediaSide, shared: &mut Shared, unit: u32) -> bool {
     let (moved, lpn) = (side.gc.copy(unit).moved(), side.gc.copy(unit).lpn());
     let given_up = shared.media.is_lost(moved.from);
-    // Given up since it was read: no copy may bring it back.
-    if given_up && side.translation.arrived(&moved, Some(lpn), Arrival::Unreadable) == Arrived::Lost {
-        shared.counts(side.number()).uncorrectable_reads += 1;
+    // Given up since it was read: no copy may bring it back. The read that failed is counted.
+    if given_up {
+        side.translation.arrived(&moved, Some(lpn), Arrival::Unreadable);
     }
     let needed = !given_up && side.translation.is_current(moved.from, Some(lpn));
     if !needed {

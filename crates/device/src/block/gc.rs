@@ -331,16 +331,24 @@ pub(super) fn copyback_done(
 pub(super) fn copies_arrived(side: &mut MediaSide, shared: &mut Shared, op: u32, head: u32) {
     let FlashOp { attempts, die, .. } = shared.scheduler.ops[op];
     let (mut again, mut first, mut count) = (List::EMPTY, NIL, 0);
-    let mut at = head;
+    let (mut lost, mut at) = (false, head);
     while at != NIL {
         let unit = at;
         at = side.gc.copies[unit].next;
-        if !take_copy(side, shared, unit, attempts) {
-            again.push_back(&mut side.gc.copies, unit);
-            first = if count == 0 { unit } else { first };
-            count += 1;
+        match take_copy(side, shared, unit, attempts) {
+            Taken::Done => {}
+            Taken::Lost => lost = true,
+            Taken::Again => {
+                again.push_back(&mut side.gc.copies, unit);
+                first = if count == 0 { unit } else { first };
+                count += 1;
+            }
         }
     }
+    // One read, however many units it brings.
+    let counters = shared.counts(side.number());
+    counters.uncorrectable_reads += u64::from(lost);
+    counters.corrected_reads += u64::from(count == 0 && !lost && attempts > 0);
     if count > 0 {
         let from = side.gc.copies[first].moved.from;
         let owner = side.owner(Purpose::Move(first));
@@ -354,23 +362,35 @@ pub(super) fn copies_arrived(side: &mut MediaSide, shared: &mut Shared, op: u32,
     pump(side, shared, DieId(die));
 }
 
-/// Takes in a unit that was read; `false`: it must be read again.
-fn take_copy(side: &mut MediaSide, shared: &mut Shared, copy: u32, attempts: u32) -> bool {
+/// What became of a unit that was read to be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// It will be copied, or need not be.
+    Done,
+    /// It cannot be read.
+    Lost,
+    /// It must be read again.
+    Again,
+}
+
+/// Takes in a unit that was read.
+fn take_copy(side: &mut MediaSide, shared: &mut Shared, copy: u32, attempts: u32) -> Taken {
     let GcCopy { moved, die, .. } = side.gc.copies[copy];
     let named = shared.media.page(moved.from);
     let mut arrival = Arrival::Outdated;
     if side.translation.is_current(moved.from, named) {
         arrival = match shared.media.read(moved.from, 0, side.gc.image_mut(copy), attempts) {
             ReadResult::Ok { corrected_bits, .. } if named.is_some() => {
-                shared.corrected(side.number(), corrected_bits, attempts);
+                shared.counts(side.number()).corrected_bits += u64::from(corrected_bits);
                 Arrival::Read
             }
-            _ if shared.tries_again(moved.from, attempts) => return false,
+            _ if shared.tries_again(moved.from, attempts) => return Taken::Again,
             _ => Arrival::Unreadable,
         };
     }
     side.gc.die_mut(DieId(die)).reading -= 1;
     side.translation.set_now(shared.now);
+    let mut taken = Taken::Done;
     match side.translation.arrived(&moved, named, arrival) {
         Arrived::Keep(lpn) => {
             side.gc.copies[copy].lpn = lpn;
@@ -378,10 +398,10 @@ fn take_copy(side: &mut MediaSide, shared: &mut Shared, copy: u32, attempts: u32
                 Stream::Merge(id) => fixed_copies::source_arrived(side, shared, id),
                 _ => _ = side.gc.packer(DieId(die)).pack(moved.to, copy),
             }
-            return true;
+            return taken;
         }
         Arrived::Metadata => metadata::write_map(side, shared),
-        Arrived::Lost => shared.counts(side.number()).uncorrectable_reads += 1,
+        Arrived::Lost => taken = Taken::Lost,
         Arrived::Drop => {}
     }
     drop_copy(side, copy);
@@ -389,7 +409,7 @@ fn take_copy(side: &mut MediaSide, shared: &mut Shared, copy: u32, attempts: u32
         side.fixed.drop_source(id, copy);
         fixed_copies::source_arrived(side, shared, id);
     }
-    true
+    taken
 }
 
 pub(super) fn drop_copy(side: &mut MediaSide, copy: u32) {

@@ -89,7 +89,7 @@ fn place_read(core: &mut Core, shared: &mut Shared, slice: u32, in_turn: bool) {
         }
         None => core.buffer.take(lpn).expect("a vacancy was made"),
     };
-    book_placed(core, shared, slice, entry, in_turn && !starved::waits_apart(core, false));
+    book_placed(core, shared, slice, entry, in_turn);
     let record = &mut shared.slices[slice];
     let held = &mut core.buffer[entry];
     if held.has(record.mask()) {
@@ -104,12 +104,16 @@ fn place_read(core: &mut Core, shared: &mut Shared, slice: u32, in_turn: bool) {
     }
 }
 
-/// The slice has its entry; `waited`: it waited for programs until now.
+/// The slice has its entry; `waited`: it waited for one until now.
 #[inline]
 pub(super) fn book_placed(core: &mut Core, shared: &mut Shared, slice: u32, entry: u32, waited: bool) {
+    let apart = starved::waits_apart(core, shared.is_write(slice));
     let record = &mut shared.slices[slice];
     record.place = Place::Entry(entry);
-    match waited {
+    if waited {
+        record.stages.stall(shared.now - record.mark);
+    }
+    match waited && !apart {
         true => record.book_from(core.starved.cleaning(), shared.now),
         false => record.book(Stage::Buffer, shared.now),
     }

@@ -318,7 +318,9 @@ pub(super) fn let_evictor_lead(
 ) -> bool {
     let Some(slice) = core.starved.lead(entry) else { return false };
     let mut stages = *stages;
-    shared.slices[slice].book_from(&mut stages, shared.now);
+    let record = &mut shared.slices[slice];
+    record.stages.stall(shared.now - record.mark);
+    record.book_from(&mut stages, shared.now);
     true
 }
 

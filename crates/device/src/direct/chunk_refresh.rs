@@ -160,7 +160,7 @@ impl ChunkNamespace {
             let images = &mut job.images[at * unit_bytes..(at + 1) * unit_bytes];
             match shared.media.read(Ppa(unit), 0, images, attempts) {
                 ReadResult::Ok { corrected_bits, .. } => {
-                    shared.corrected(self.number, corrected_bits, attempts)
+                    shared.counts(self.number).corrected_bits += u64::from(corrected_bits);
                 }
                 ReadResult::Uncorrectable | ReadResult::Erased => lost = true,
             }
@@ -169,7 +169,10 @@ impl ChunkNamespace {
         }
         let again = lost && shared.tries_again(ppa, attempts);
         if !again {
-            shared.counts(self.number).uncorrectable_reads += u64::from(lost);
+            // One read, however many units it brings.
+            let counters = shared.counts(self.number);
+            counters.uncorrectable_reads += u64::from(lost);
+            counters.corrected_reads += u64::from(!lost && attempts > 0);
             job.given_up |= lost;
             job.reads -= 1;
         }

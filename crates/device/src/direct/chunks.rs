@@ -399,10 +399,11 @@ impl ChunkNamespace {
             .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
         let mut time = shared.media.program_ns(first);
         let per_unit = shared.layout.sectors_per_unit;
+        let mut sensed = None;
         for unit in 0..shared.layout.units_per_superpage {
             let (ppa, at) = (Ppa(first.0 + unit), data_at + unit * per_unit);
             if shared.works[work].command.data.is_empty() {
-                time += self.move_unit(shared, work, at, ppa, number);
+                time += self.move_unit(shared, work, at, (ppa, number), &mut sensed);
                 continue;
             }
             let command = &shared.works[work].command;
@@ -416,13 +417,22 @@ impl ChunkNamespace {
         Some(time)
     }
 
-    /// Copyback of one unit: address `at` of the command, and those behind it, to `to`.
-    fn move_unit(&mut self, shared: &mut Shared, work: u32, at: u32, to: Ppa, number: Lpn) -> Nanos {
+    /// Copyback of one unit: address `at` of the command, and those behind it, to a place, under a number. `sensed`: the sense whose data the
+    /// die holds, which may have brought this unit, too. Returns the time of the sense that it needs.
+    fn move_unit(
+        &mut self,
+        shared: &mut Shared,
+        work: u32,
+        at: u32,
+        (to, number): (Ppa, Lpn),
+        sensed: &mut Option<u32>,
+    ) -> Nanos {
         match self.chunk_locate(shared, work, at) {
             Some((from, _)) => {
-                let time = shared.media.read_ns(from);
+                let group = Some(shared.sense.quotient(from.0));
+                let holds = std::mem::replace(sensed, group) == group;
                 shared.media.copy_unit(from, to);
-                time
+                if holds { Nanos::ZERO } else { shared.media.read_ns(from) }
             }
             // Reset since it was addressed.
             None => {

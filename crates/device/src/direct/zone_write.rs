@@ -63,8 +63,10 @@ impl ZoneNamespace {
         let slot = self.runs[zone as usize].tail;
         debug_assert_eq!((self.slots[slot].zone, self.slots[slot].superpage), (zone, superpage));
         self.slots[slot].coming += shared.slices[slice].sectors;
-        shared.slices[slice].place = Place::Slot(slot);
-        shared.slices[slice].book(Stage::Buffer, shared.now);
+        let record = &mut shared.slices[slice];
+        record.place = Place::Slot(slot);
+        record.stages.stall(shared.now - record.mark);
+        record.book(Stage::Buffer, shared.now);
         self.ask_dma(shared, slice);
     }
 

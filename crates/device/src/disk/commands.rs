@@ -50,6 +50,8 @@ impl Disk {
                 return;
             }
             self.room.pop_front();
+            let record = &mut self.slots[slot as usize];
+            record.stages.stall(self.now.since(record.since));
             self.book(slot, Stage::Buffer);
             self.promised += sectors;
             self.transfer(slot);

@@ -2,7 +2,9 @@
 
 use crate::flash::{Faults, Flash};
 use pellucid_flash::{Nanos, Rng, SimTime};
-use pellucid_kv::{Ask, EngineKind, Get, Item, Key, KvConfig, Mode, Outcome, Store, System, What, build};
+use pellucid_kv::{
+    Ask, EngineKind, Get, Item, Key, KvConfig, Mode, Outcome, OverProvisioning, Store, System, What, build,
+};
 use std::ops::Range;
 
 struct Cache {
@@ -386,6 +388,11 @@ impl Cache {
 
 /// A cache of 8 write buffers on some megabytes of flash.
 fn on_larger_flash(engine: EngineKind) -> Cache {
+    let (config, flash) = larger(engine);
+    Cache { system: build(flash, &config, SimTime::ZERO).expect("a cache"), time_s: 1000 }
+}
+
+fn larger(engine: EngineKind) -> (KvConfig, Flash) {
     let config = KvConfig {
         slab_bytes: 32 << 10,
         memory_bytes: 256 << 10,
@@ -396,7 +403,7 @@ fn on_larger_flash(engine: EngineKind) -> Cache {
         EngineKind::Original => Flash::blocks(16_384, 3),
         _ => Flash::chunks(crate::flash::geometry(2, 4, 64, 32), 3),
     };
-    Cache { system: build(flash, &config, SimTime::ZERO).expect("a cache"), time_s: 1000 }
+    (config, flash)
 }
 
 const STEP: Nanos = Nanos(1_000_000);
@@ -538,5 +545,29 @@ fn failed_programs_cost_no_block_that_can_be_erased() {
         assert!(failed >= 20 && found.failures <= failed, "{engine:?}: {failed} failed: {found:?}");
         assert_eq!((found.retired_blocks, found.resting_parts), (0, 0), "{engine:?}: {found:?}");
         assert!((0..300).filter(|number| cache.get(&format!("key-{number}")).is_some()).count() > 30);
+    }
+}
+
+/// A stop closes slabs that are not full, and writes a snapshot. Where the flash has room for both, no item is given up for them.
+#[test]
+fn a_clean_stop_drops_no_item_for_which_there_is_room() {
+    for engine in EngineKind::ALL {
+        let (config, flash) = larger(engine);
+        let over_provisioning = OverProvisioning::Fixed(0.25);
+        let config = KvConfig { warm_restart: true, over_provisioning, ..config };
+        let mut cache =
+            Cache { system: build(flash, &config, SimTime::ZERO).expect("a cache"), time_s: 1000 };
+        cache.stores(0, 6000, STEP);
+        let now = cache.system.now();
+        cache.system.advance(now + Nanos(3_000_000_000));
+        let before = cache.system.statistics();
+        assert!(
+            before.slabs_evicted > 0 && before.slabs_free >= 2,
+            "{engine:?}: it is at its watermarks: {before:?}"
+        );
+        cache.system.stop().expect("a clean stop");
+        let now = cache.system.now();
+        let again = build(cache.system.into_drive(), &config, now).expect("a cache");
+        assert_eq!(again.statistics().items, before.items, "{engine:?}");
     }
 }

@@ -40,7 +40,7 @@ pub use timeline::TimelinePart;
 
 use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom, Timeline};
 use pellucid_film::{Clock, Recorder};
-use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Stage, Status};
+use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Status};
 use pellucid_ftl::FtlCounters;
 use pellucid_report::{RequestRecorder, RequestSink, Sample, TimeSeries};
 use pellucid_spec::SteadySpec;
@@ -440,7 +440,8 @@ impl<'a, T: Target> Run<'a, T> {
         if !stopped && self.recorders.iter().all(|recorder| recorder.requests() == 0) {
             return Err(RunError::NoRequest { submitted: self.submitted });
         }
-        let end = self.last_completion.max(self.measured_from);
+        // One that is stopped in a pause, or whose job finds nothing after one, has measured the pause, too.
+        let end = self.last_completion.max(self.measured_from).max(now);
         self.sample(end);
         if let Some(film) = onlooker.film().filter(|_| self.films) {
             self.film(end, film);
@@ -759,7 +760,7 @@ impl<'a, T: Target> Run<'a, T> {
         let read = matches!(completion.opcode, Opcode::Read | Opcode::PhysicalRead);
         if completion.status == Status::Success && (write || read) {
             let latency = completion.completed - completion.submitted;
-            let stall = completion.stages.get(Stage::Buffer);
+            let stall = completion.stages.stalled();
             self.series.complete(completion.completed, write, bytes, latency, stall);
             self.written_bytes += if write { bytes } else { 0 };
             if let Some(steady) = &mut self.steady {

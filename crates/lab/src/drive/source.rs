@@ -220,6 +220,8 @@ impl Jobs {
             }
         }
         match soonest {
+            // What is still to wait for is no request, so nothing that is measured.
+            Some(_) if self.workers.iter().all(Worker::is_over) => Next::Blocked,
             Some(time) => Next::At(time),
             None if blocked => {
                 let full = |w: &Worker| w.started && !w.ended && w.in_flight >= w.job.iodepth;
@@ -489,6 +491,15 @@ impl Worker {
             raw: raw.map(Box::new),
             flow: None,
         })
+    }
+
+    /// Returns whether it has submitted its last request, though it may have a pause before its end. A pause that lasts until a completion
+    /// is over then, and this answer with it.
+    fn is_over(&self) -> bool {
+        let past_deadline = self.generator.earliest() >= self.generator.deadline();
+        let flushes = self.job.flush_at_end && !self.final_flush_sent;
+        let nothing_drawn = self.ahead.is_none() && self.generator.is_over();
+        self.started && (self.ended || nothing_drawn || past_deadline && !flushes)
     }
 
     /// Counts a request at `now`.

@@ -128,6 +128,29 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
         let message = refused(SMALL, &[set], used);
         assert!(message.ends_with(said), "{message}");
     }
+    for (preset, sets) in [
+        ("open-channel", &["entries=64", "read_entries=8", "retain=false", "write=\"write-through\""][..]),
+        ("zoned", &["entries=64", "read_entries=8", "retain=false"]),
+    ] {
+        for set in sets {
+            let spec = load(preset, &[format!("buffer.{set}")]).expect("a value that the drive allows");
+            let message = spec.check_effect(Use::Show).expect_err("refused").to_string();
+            assert!(
+                message.contains("has no effect here; allowed: with a block"),
+                "{preset}, {set}: {message}"
+            );
+        }
+    }
+    for victim in ["lru", "fifo"] {
+        let sets = |keep: &str| [format!("kv.victim={victim}"), format!("kv.keep={keep}")];
+        let message = refused(&clients, &sets("hot").each_ref().map(String::as_str), Use::Work);
+        assert!(
+            message.contains("kv.keep = \"hot\": has no effect here; allowed: with kv.victim"),
+            "{message}"
+        );
+        let nothing = from_str(&clients, "my.toml", &sets("nothing")).expect("allowed");
+        assert!(nothing.check_effect(Use::Work).is_ok(), "{victim} drops all");
+    }
     let disk = "[drive]\npreset = 'wd1502faex'\n";
     let message = refused(disk, &["ftl.victim=fifo"], Use::Show);
     assert!(message.ends_with("has no effect here; allowed: with drive.kind = \"flash\""), "{message}");
@@ -148,4 +171,20 @@ fn layers_above_a_disk_are_there_or_refused() {
     assert!(
         refusal(load("wd1502faex", &["media.store=file:x".into()])).contains("a disk is not kept in a file")
     );
+}
+
+/// A file that a volatile drive cannot read again looks as if it kept the data.
+#[test]
+fn a_file_under_a_volatile_drive_is_warned_of() {
+    let warnings = |sets: &[&str], used| {
+        let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
+        load("cosmos-plus", &sets).and_then(|spec| spec.check_effect(used)).expect("allowed")
+    };
+    let volatile = warnings(&["media.store=file:kept"], Use::Work);
+    assert!(
+        volatile[0].starts_with("drive.media.store = file:kept: the drive finds nothing there"),
+        "{volatile:?}"
+    );
+    assert!(warnings(&["media.store=file:kept", "ftl.durability=journal"], Use::Work).is_empty());
+    assert!(warnings(&["media.store=ram"], Use::Work).is_empty());
 }

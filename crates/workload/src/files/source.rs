@@ -388,7 +388,12 @@ impl Files {
                 continue;
             }
             match self.due.peek().map(|Reverse((at, ..))| *at) {
-                Some(at) if at > now => return FilesNext::At(at.min(self.deadline())),
+                // Only requests under way may lead to others until then.
+                Some(at) if at > now && at >= self.deadline() => {
+                    let under_way = self.pending.len() > self.idle_tokens.len();
+                    return if under_way { FilesNext::Blocked } else { FilesNext::End };
+                }
+                Some(at) if at > now => return FilesNext::At(at),
                 Some(_) => {
                     if let Some(Reverse((_, _, event))) = self.due.pop() {
                         self.run(event);
