@@ -19,6 +19,7 @@ mod check;
 mod closed;
 mod open;
 
+use crate::die_set::DieSet;
 use crate::pool::{Pool, TakeOrder};
 use pellucid_flash::{BlockId, BlockStream, BlockUse, BlockView, DieId, Layout};
 
@@ -128,8 +129,9 @@ pub(crate) struct BlockManager {
     /// of its own.
     giving_units: (u32, u32),
     bad: u32,
-    /// Generation counter: changes whenever the set of free, open or bad blocks changes, or space is reclaimed.
-    changes: u64,
+    /// Dies in which host data may find space that they did not find before, since this was last taken: their free, open or bad blocks have
+    /// changed, or their GC has gone on.
+    came: DieSet,
     keep_buckets: bool,
 }
 
@@ -171,7 +173,7 @@ impl BlockManager {
                 layout.superpages_per_block.saturating_sub(1),
             ),
             bad: 0,
-            changes: 0,
+            came: DieSet::new(layout.dies),
             keep_buckets,
             layout: layout.clone(),
         }
@@ -285,15 +287,21 @@ impl BlockManager {
         self.pool.free_total()
     }
 
-    /// Generation counter: changes whenever the set of free, open or bad blocks changes, or space is reclaimed.
+    /// Records that host data may find space in `die` again.
     #[inline]
-    pub fn changes(&self) -> u64 {
-        self.changes
+    pub fn space_came(&mut self, die: DieId) {
+        self.came.add(die);
     }
 
-    /// Records that host data may find space again, though no block was taken or given back.
-    pub fn space_came(&mut self) {
-        self.changes += 1;
+    /// Dies in which host data may find space again.
+    pub fn came(&self) -> &DieSet {
+        &self.came
+    }
+
+    /// Dies in which host data may find space again, to be taken out.
+    #[inline]
+    pub fn came_mut(&mut self) -> &mut DieSet {
+        &mut self.came
     }
 
     pub fn bad_count(&self) -> u32 {
@@ -391,7 +399,7 @@ impl BlockManager {
     /// Records a successful erase: the block is free again.
     pub fn erased(&mut self, block: BlockId) {
         self.hot[block.0 as usize].state = BlockState::Free;
-        self.changes += 1;
+        self.came.add(self.layout.die_of_block(block));
         let pool = self.pool_of(block);
         pool.set_erases(block, pool.erases(block) + 1);
         pool.give(block);
@@ -406,13 +414,13 @@ impl BlockManager {
         self.count_giving(block, |blocks| blocks.hot[block.0 as usize].state = BlockState::Bad);
         self.pool_of(block).retire(block);
         self.bad += 1;
-        self.changes += 1;
+        self.came.add(self.layout.die_of_block(block));
     }
 
     /// Restores, at a mount, a block that holds data, `open` if it can take more. Its last program had the number `sequence`.
     pub fn restore(&mut self, block: BlockId, valid: u32, open: bool, sequence: u64) {
         self.pool_of(block).take_this(block);
-        self.changes += 1;
+        self.came.add(self.layout.die_of_block(block));
         self.hot[block.0 as usize].valid = valid;
         self.hot[block.0 as usize].state = if open { BlockState::Open } else { BlockState::Full };
         self.close_if_settled(block, sequence);

@@ -495,7 +495,7 @@ impl Gc {
         let stream = self.shared_stream(parts.blocks, victim, cause);
         parts.blocks.choose(victim);
         // The reserve may be smaller now, or a block is coming back.
-        parts.blocks.space_came();
+        parts.blocks.space_came(die);
         let now = self.now;
         // Empty blocks of the cache need no space.
         if !cached || valid > 0 {
@@ -519,12 +519,13 @@ impl Gc {
 
     /// Ends a victim: it is a free block again, is retired, or stays because not all of it can be read.
     pub fn end_outgoing(&mut self, blocks: &mut BlockManager, block: BlockId) {
-        if let Some(victim) = self.victims.end(self.layout.die_of_block(block), block) {
+        let die = self.layout.die_of_block(block);
+        if let Some(victim) = self.victims.end(die, block) {
             if let Some(since) = victim.since {
                 self.counters.pauses.record(self.now.since(since));
             }
             // The reserve may be smaller now.
-            blocks.space_came();
+            blocks.space_came(die);
         }
         self.went_on(blocks, block);
     }

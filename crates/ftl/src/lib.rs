@@ -9,6 +9,7 @@ mod chunks;
 mod config;
 mod counters;
 mod demand;
+mod die_set;
 mod gc;
 mod handles;
 mod log_block;

@@ -100,7 +100,7 @@ impl Gc {
     fn release(&mut self, blocks: &mut BlockManager, die: DieId) {
         if self.is_waited_for(die) {
             self.set_waited_for(die, false);
-            blocks.space_came();
+            blocks.space_came(die);
             self.release_host();
         }
     }

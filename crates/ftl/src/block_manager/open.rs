@@ -11,7 +11,7 @@ impl BlockManager {
             (false, true) => self.pool.take_most_worn(die),
             (false, false) => self.pool.take(die),
         }?;
-        self.changes += 1;
+        self.came.add(die);
         let hot = &mut self.hot[block.0 as usize];
         debug_assert!(hot.state == BlockState::Free && hot.valid == 0 && hot.in_flight == 0);
         hot.state = BlockState::Open;

@@ -226,7 +226,7 @@ impl Core {
     #[inline]
     pub fn placing(&mut self) -> (&mut Placement, Ground<'_>) {
         let ground =
-            Ground { shape: &self.shape, blocks: &self.blocks, gc: &mut self.gc, rng: &mut self.rng };
+            Ground { shape: &self.shape, blocks: &mut self.blocks, gc: &mut self.gc, rng: &mut self.rng };
         (&mut self.placement, ground)
     }
 

@@ -1,43 +1,62 @@
 //! Dies that were found to have no space for host data: they are skipped until that may have changed.
 //!
 //! A drive under GC has space in few dies at a time: the open block of each is full until an erase frees another one, and every write
-//! would ask all of them again. Space comes back only when a block is taken, erased or retired somewhere, when a die is given up, or when
-//! GC that paces host data has progressed; then the whole record is cleared.
+//! would ask all of them again. Space comes back in a die when one of its blocks is taken, erased or retired, when one of its victims begins
+//! or ends, or when GC that paces host data has progressed ([`BlockManager::came`](crate::block_manager)): then that die is asked again. It
+//! may come back in all of them with blocks to spare ([`Spare`]): then the whole record is cleared.
+
+/// Conditions of the whole drive under which its dies give host data a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Spare {
+    /// Host data may take a free block.
+    pub blocks: bool,
+    /// A translation page finds space beyond the GC reserve.
+    pub map: bool,
+    /// Dies that can be programmed.
+    pub live_dies: u32,
+}
 
 /// Full dies, by their position in the order of placement.
 #[derive(Clone, Debug)]
 pub(super) struct FullDies {
     words: Vec<u64>,
     count: usize,
-    /// The state of blocks and dies to which the record belongs.
-    as_of: (u64, u32),
+    /// The conditions to which the record belongs.
+    as_of: Spare,
 }
 
 impl FullDies {
     /// Creates an empty record for `dies` dies.
     pub fn new(dies: usize) -> FullDies {
-        FullDies { words: vec![0; dies.div_ceil(64)], count: dies, as_of: (0, 0) }
+        FullDies { words: vec![0; dies.div_ceil(64)], count: dies, as_of: Spare::default() }
     }
 
-    /// Returns whether the recorded knowledge belongs to this state.
+    /// Returns whether what was found holds under these conditions, too.
     #[inline]
-    pub fn is_of(&self, state: (u64, u32)) -> bool {
-        self.as_of == state
+    pub fn holds(&self, spare: Spare) -> bool {
+        let Spare { blocks, map, live_dies } = self.as_of;
+        (blocks || !spare.blocks) && (map || !spare.map) && live_dies == spare.live_dies
     }
 
-    /// Clears the record, unless it belongs to this state.
+    /// Clears the record, unless it holds under these conditions, to which it belongs from now on.
     #[inline]
-    pub fn bring_to(&mut self, state: (u64, u32)) {
-        if !self.is_of(state) {
+    pub fn bring_to(&mut self, spare: Spare) {
+        if !self.holds(spare) {
             self.words.fill(0);
-            self.as_of = state;
         }
+        self.as_of = spare;
     }
 
     /// Records that the die at `place` of the order has no space.
     #[inline]
     pub fn note(&mut self, place: usize) {
         self.words[place / 64] |= 1 << (place % 64);
+    }
+
+    /// Records that the die at `place` may have space again.
+    #[inline]
+    pub fn forget(&mut self, place: usize) {
+        self.words[place / 64] &= !(1 << (place % 64));
     }
 
     /// Returns whether the die at `place` is known to have no space.
@@ -91,9 +110,29 @@ mod tests {
                 match plain {
                     Some(place) if round % 3 > 0 => full.note(place),
                     Some(_) => full.note(from),
-                    None => full.bring_to((round, 0)),
+                    None => full.forget(from),
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_record_is_cleared_when_the_drive_has_more_to_spare_and_kept_when_it_has_less() {
+        let none = Spare { blocks: false, map: false, live_dies: 4 };
+        let all = Spare { blocks: true, map: true, live_dies: 4 };
+        let some = [Spare { blocks: true, ..none }, Spare { map: true, ..none }, all];
+        let dead = Spare { live_dies: 3, ..none };
+        for (from, to, keeps) in some.map(|some| (none, some, false)).into_iter().chain([
+            (all, none, true),
+            (all, some[0], true),
+            (some[0], some[1], false),
+            (none, dead, false),
+        ]) {
+            let mut full = FullDies::new(4);
+            full.bring_to(from);
+            full.note(2);
+            full.bring_to(to);
+            assert_eq!(full.knows(2), keeps, "{from:?} to {to:?}");
         }
     }
 }

@@ -9,7 +9,7 @@
 //! recorded as full has no space for host data.
 
 use super::core::{Core, Shape};
-use super::full::FullDies;
+use super::full::{FullDies, Spare};
 use crate::block_manager::{BlockKind, BlockManager, OpenBlock};
 use crate::gc::Gc;
 use crate::policy::Forked;
@@ -21,7 +21,7 @@ use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa, Rng};
 #[derive(Debug)]
 pub(super) struct Ground<'a> {
     pub shape: &'a Shape,
-    pub blocks: &'a BlockManager,
+    pub blocks: &'a mut BlockManager,
     pub gc: &'a mut Gc,
     pub rng: &'a mut Rng,
 }
@@ -42,6 +42,8 @@ impl Ground<'_> {
 #[derive(Clone, Debug)]
 pub(super) struct Placement {
     dies: Vec<DieId>,
+    /// Place of each die in that order.
+    places: Vec<u32>,
     cursor: usize,
     is_random: bool,
     is_by_address: bool,
@@ -54,7 +56,10 @@ impl Placement {
     /// Creates the order of dies that is configured; the first one has the turn.
     pub fn new(config: &FtlConfig, layout: &Layout) -> Placement {
         let dies = placement_order(config.placement, layout);
+        let mut places = vec![0; dies.len()];
+        (0..).zip(&dies).for_each(|(place, die)| places[die.0 as usize] = place);
         Placement {
+            places,
             full: FullDies::new(dies.len()),
             dies,
             cursor: 0,
@@ -166,7 +171,8 @@ impl Placement {
     /// Chooses a die for [`Stream::Host`]: dies without space are not asked again before they may have some.
     #[inline]
     fn choose_for_host(&mut self, ground: &mut Ground<'_>) -> Option<(DieId, Stream)> {
-        self.full.bring_to((ground.blocks.changes(), ground.blocks.live_dies()));
+        self.full.bring_to(ground.space().spare());
+        ground.blocks.came_mut().drain(|die| self.full.forget(self.places[die.0 as usize] as usize));
         self.shuffle(ground.rng);
         while let Some(at) = self.full.next_unknown(self.cursor) {
             let die = self.dies[at];
@@ -189,7 +195,7 @@ impl Placement {
         page: Lpn,
         sequence: u64,
     ) -> Option<(DieId, Stream)> {
-        let (layout, blocks) = (&ground.shape.layout, ground.blocks);
+        let layout = &ground.shape.layout;
         let (mut candidates, mut streams) = (Vec::new(), Vec::new());
         for die in (0..layout.dies).map(DieId) {
             match ground.space().of(die, stream) {
@@ -198,7 +204,7 @@ impl Placement {
                         die,
                         channel: die.0 / layout.dies_per_channel,
                         way: die.0 % layout.dies_per_channel,
-                        free_blocks: blocks.free_count(die),
+                        free_blocks: ground.blocks.free_count(die),
                     });
                     streams.push(shared);
                 }
@@ -211,11 +217,10 @@ impl Placement {
 
     /// Panics where a die that is recorded as full has space.
     pub fn check(&self, space: Space<'_>) {
-        if self.full.is_of((space.blocks.changes(), space.blocks.live_dies())) {
-            for (at, &die) in self.dies.iter().enumerate().filter(|&(at, _)| self.full.knows(at)) {
-                let takes = space.of(die, Stream::Host);
-                assert_eq!(takes, None, "die {}, at {at} of the order, has space", die.0);
-            }
+        let knows = |(at, die): &(usize, &DieId)| self.full.knows(*at) && !space.blocks.came().has(**die);
+        for (at, &die) in self.dies.iter().enumerate().filter(knows) {
+            let takes = if self.full.holds(space.spare()) { space.of(die, Stream::Host) } else { None };
+            assert_eq!(takes, None, "die {}, at {at} of the order, has space", die.0);
         }
     }
 }
@@ -348,6 +353,16 @@ impl<'a> Space<'a> {
     fn beyond_reserve(self, die: DieId, stream: Stream) -> Option<Stream> {
         let (shared, open) = self.slot(die, stream);
         (self.blocks.free_count(die) >= self.gc.reserve(die) + u32::from(!open)).then_some(shared)
+    }
+
+    /// Conditions of the whole drive under which its dies give host data a block.
+    #[inline]
+    fn spare(self) -> Spare {
+        Spare {
+            blocks: self.has_blocks_to_spare(),
+            map: self.shape.config.separation != Separation::Off || self.map_has_space(),
+            live_dies: self.blocks.live_dies(),
+        }
     }
 
     /// Returns whether the SLC cache of `die` takes data.
