@@ -46,7 +46,7 @@ impl SourceSizes {
     /// Mean of [`SourceSizes::LINUX`], in bytes: 256 + 4600 gamma(2.8).
     pub const LINUX_MEAN: f64 = 7967.9;
 
-    /// The same shape with another mean, in bytes.
+    /// Returns the law of the same shape with another mean, in bytes.
     pub fn with_mean(mean: f64) -> SourceSizes {
         SourceSizes { scale: mean / SourceSizes::LINUX_MEAN }
     }

@@ -55,9 +55,9 @@ pub enum Personality {
 }
 
 impl Personality {
-    /// Those of filebench.
+    /// Personalities of filebench.
     pub const ALL: [Personality; 3] = [Personality::Fileserver, Personality::Webserver, Personality::Varmail];
-    /// All of them, which are applications.
+    /// Personalities that an application can have.
     pub const APPS: [Personality; 5] = [
         Personality::Fileserver,
         Personality::Webserver,
