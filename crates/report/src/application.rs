@@ -27,7 +27,7 @@ pub struct ApplicationReport {
     pub by_operation: Vec<OperationReport>,
     /// Bytes that operations wrote.
     pub written_bytes: u64,
-    /// Bytes that operations of a file system read; 0 for a cache, which does not count what hits returned.
+    /// Bytes that operations of a file system or a program on a graph read; 0 for a cache, which does not count what hits returned.
     pub read_bytes: u64,
     /// Bytes of valid data that were copied to free space, by who did.
     pub copies: Vec<Copies>,

@@ -281,6 +281,8 @@ fn applications_are_jobs_with_keys_of_their_own() {
             &[("app", "varmail"), ("filesystem", "in-place"), ("backend", "function")],
             "block with filesystem = in-place",
         ),
+        (&[("app", "tar"), ("meanappendsize", "8k")], "which append nothing"),
+        (&[("rw", "tar")], "fileserver"),
         (&[("filled", "5%")], "filled = 5%: allowed: only with an app"),
         (&[("app", "pagerank"), ("warm_up", "5")], "warm_up = 5: allowed: not with app = pagerank"),
         (&[("app", "bfs"), ("iterations", "5")], "iterations = 5: allowed: only with app = pagerank"),

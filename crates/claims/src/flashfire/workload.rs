@@ -6,6 +6,7 @@
 //! Table 3. A partition of Windows XP begins at sector 63, so no request is aligned to anything in the drive.
 
 use pellucid_flash::Rng;
+use pellucid_workload::files::SourceSizes;
 
 /// First sector of the partition.
 const PARTITION: u64 = 63;
@@ -260,8 +261,7 @@ impl Volume {
 
     fn extract(&mut self, files: u32) {
         for _ in 0..files {
-            // 11 KB in the mean, half of them below 5 KB.
-            let bytes = 256.0 + 4_600.0 * (-(1.0 - self.rng.unit_f64()).ln()).powf(1.8);
+            let bytes = SourceSizes::LINUX.draw(&mut self.rng);
             let mut sectors = (bytes / 4096.0).ceil().min(256.0) as u32 * 8;
             while sectors > 0 {
                 let now = sectors.min(128);

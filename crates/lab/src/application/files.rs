@@ -201,7 +201,9 @@ impl Plan {
         settings.put("size", self.bytes);
         settings.put("nfiles", config.files);
         settings.put("meanfilesize", config.file_bytes);
-        settings.put("meanappendsize", config.append_bytes);
+        if work.personality.appends() {
+            settings.put("meanappendsize", config.append_bytes);
+        }
         if work.personality == Personality::Webserver {
             settings.put("log_size", config.log_bytes);
         }

@@ -20,7 +20,7 @@ use pellucid_fs::{
     SyncPoint, Time, Volume,
 };
 use pellucid_host::Stack;
-use pellucid_workload::files::{FilesConfig, Gamma, Meter, Operation, Personality};
+use pellucid_workload::files::{FilesConfig, Meter, Operation, Personality};
 use std::collections::VecDeque;
 
 /// Jobs with the drive at a time.
@@ -140,11 +140,11 @@ impl<D: Target> FileServer<D> {
         };
         let fs = Fs::format(time(now), &format, placement.mount)?;
         let mut rng = Rng::stream(config.seed, "file server");
-        let sizes = Gamma::with_mean(config.file_bytes as f64, config.personality.shape());
+        let sizes = config.personality.sizes(config.file_bytes);
         let file = |rng: &mut Rng| File {
             ino: Ino::ROOT,
             bytes: 0,
-            wanted_bytes: sizes.draw(rng).max(1.0) as u64,
+            wanted_bytes: sizes.draw(rng),
             exists: false,
             open: 0,
         };

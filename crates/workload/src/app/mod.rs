@@ -293,7 +293,7 @@ impl AppKind {
     /// Names of its applications, as in `app`.
     pub fn names(self) -> Vec<&'static str> {
         match self {
-            AppKind::Files => Personality::ALL.map(Personality::name).to_vec(),
+            AppKind::Files => Personality::APPS.map(Personality::name).to_vec(),
             AppKind::Kv => vec![KV],
             AppKind::Graphs => GraphName::VARIANTS.to_vec(),
         }
@@ -329,7 +329,7 @@ enum AppName {
 
 impl AppName {
     fn of(value: &str) -> Option<AppName> {
-        let files = Personality::ALL.into_iter().find(|personality| personality.name() == value);
+        let files = Personality::APPS.into_iter().find(|personality| personality.name() == value);
         let graph = || value.parse().ok().map(AppName::Graph);
         files.map(AppName::Files).or((value == KV).then_some(AppName::Kv)).or_else(graph)
     }
@@ -436,7 +436,7 @@ fn named<T: std::str::FromStr + VariantNames>(value: &str) -> Parsed<T> {
 
 /// Names of all applications, for messages.
 pub(super) fn names() -> String {
-    let files = Personality::ALL.map(Personality::name).join(", ");
+    let files = Personality::APPS.map(Personality::name).join(", ");
     format!("{files}, {KV}, {}", GraphName::VARIANTS.join(", "))
 }
 
@@ -557,7 +557,8 @@ impl AppKeys {
     fn check_files(&self, personality: Personality, job: &Job) -> Result<(), JobError> {
         let given = |key: &str| job.written.has(key);
         let in_place = self.file_system == FileSystem::InPlace;
-        let rules: [(&'static str, bool, &str); 6] = [
+        let rules: [(&'static str, bool, &str); 7] = [
+            ("meanappendsize", !personality.appends(), "not with app = tar or build, which append nothing"),
             ("log_size", personality != Personality::Webserver, "only with app = webserver"),
             ("filled", given("nfiles"), "not together with nfiles"),
             ("cleaner", in_place, "only with filesystem = log-structured"),

@@ -1,4 +1,4 @@
-//! The gamma distribution of file sizes.
+//! Laws of file sizes: filebench's gamma distribution, and that of a tree of sources.
 
 use pellucid_flash::Rng;
 
@@ -29,6 +29,51 @@ impl Gamma {
                 }
             }
         }
+    }
+}
+
+/// Sizes of the files of Linux's sources: 256 bytes and a stretched exponential, of which half are below 2.6 KB and one in a hundred is above 72 KB.
+///
+/// It is the law with which FlashFire's extraction of linux-2.6.28.1 has the sizes of requests of the paper (section 4.3.2: over 90 % below 8 KiB).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SourceSizes {
+    scale: f64,
+}
+
+impl SourceSizes {
+    /// Linux's own.
+    pub const LINUX: SourceSizes = SourceSizes { scale: 1.0 };
+    /// Mean of [`SourceSizes::LINUX`], in bytes: 256 + 4600 gamma(2.8).
+    pub const LINUX_MEAN: f64 = 7967.9;
+
+    /// Returns the law of the same shape with another mean, in bytes.
+    pub fn with_mean(mean: f64) -> SourceSizes {
+        SourceSizes { scale: mean / SourceSizes::LINUX_MEAN }
+    }
+
+    /// The next number.
+    pub fn draw(&self, rng: &mut Rng) -> f64 {
+        self.scale * (256.0 + 4_600.0 * (-(1.0 - rng.unit_f64()).ln()).powf(1.8))
+    }
+}
+
+/// Law of the sizes of a file set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sizes {
+    /// filebench's.
+    Gamma(Gamma),
+    /// A tree of sources.
+    Sources(SourceSizes),
+}
+
+impl Sizes {
+    /// The next size in bytes, at least 1.
+    pub fn draw(&self, rng: &mut Rng) -> u64 {
+        let bytes = match self {
+            Sizes::Gamma(law) => law.draw(rng),
+            Sizes::Sources(law) => law.draw(rng),
+        };
+        bytes.max(1.0) as u64
     }
 }
 

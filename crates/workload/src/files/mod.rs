@@ -20,7 +20,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use laws::{Gamma, normal};
+pub use laws::{Gamma, Sizes, SourceSizes, normal};
 pub use layout::{Extent, Layout, LayoutError};
 pub use page_cache::PageCache;
 pub use personality::{Operation, Personality};

@@ -1,6 +1,10 @@
-//! Filebench's personalities: what a thread does, again and again, and with which files.
+//! Personalities: what a thread does, again and again, and with which files.
 //!
-//! From `workloads/fileserver.f`, `webserver.f` and `varmail.f` of filebench (versions 3.0 and 3.1 of the personalities).
+//! Three are filebench's, from `workloads/fileserver.f`, `webserver.f` and `varmail.f` (versions 3.0 and 3.1 of the personalities). Two work on a tree of
+//! sources: `tar`, which is `tar c | tar x` over an older copy, and `build`, the compilers of a parallel make. Sizes are those of Linux's sources
+//! ([`SourceSizes`]); which operations follow one another, and how many compilers there are, is assumed.
+
+use super::laws::{Gamma, Sizes, SourceSizes};
 
 /// One operation of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray)]
@@ -44,11 +48,23 @@ pub enum Personality {
     Webserver,
     /// Mail in files of 16 KiB: deletes, creates, appends, syncs, reads.
     Varmail,
+    /// Copies a tree of sources over an older copy: reads a file, deletes the old one, writes the new one.
+    Tar,
+    /// Compiles: looks at attributes, reads a source and its headers, replaces an object.
+    Build,
 }
 
 impl Personality {
-    /// All of them.
+    /// Personalities of filebench.
     pub const ALL: [Personality; 3] = [Personality::Fileserver, Personality::Webserver, Personality::Varmail];
+    /// Personalities that an application can have.
+    pub const APPS: [Personality; 5] = [
+        Personality::Fileserver,
+        Personality::Webserver,
+        Personality::Varmail,
+        Personality::Tar,
+        Personality::Build,
+    ];
 
     /// Its name in jobs.
     pub fn name(self) -> &'static str {
@@ -56,6 +72,8 @@ impl Personality {
             Personality::Fileserver => "fileserver",
             Personality::Webserver => "webserver",
             Personality::Varmail => "varmail",
+            Personality::Tar => "tar",
+            Personality::Build => "build",
         }
     }
 
@@ -75,17 +93,43 @@ impl Personality {
                 Delete, Create, Append, Fsync, Close, Open, ReadWhole, Append, Fsync, Close, Open, ReadWhole,
                 Close,
             ],
+            Personality::Tar => &[Open, ReadWhole, Close, Delete, Create, WriteWhole, Close],
+            Personality::Build => &[
+                Stat, Stat, Stat, Stat, Open, ReadWhole, Close, Open, ReadWhole, Close, Open, ReadWhole,
+                Close, Open, ReadWhole, Close, Delete, Create, WriteWhole, Close,
+            ],
         }
+    }
+
+    /// Returns whether its files are a tree of sources.
+    pub fn is_sources(self) -> bool {
+        matches!(self, Personality::Tar | Personality::Build)
+    }
+
+    /// Returns whether it appends.
+    pub fn appends(self) -> bool {
+        self.operations()
+            .iter()
+            .any(|operation| matches!(operation, Operation::Append | Operation::AppendLog))
     }
 
     /// `nfiles`.
     pub fn files(self) -> u32 {
-        if self == Personality::Fileserver { 10_000 } else { 1_000 }
+        match self {
+            Personality::Fileserver => 10_000,
+            Personality::Webserver | Personality::Varmail => 1_000,
+            // About as many as linux-2.6.28.1 has.
+            Personality::Tar | Personality::Build => 25_000,
+        }
     }
 
     /// `meanfilesize`.
     pub fn file_bytes(self) -> u64 {
-        if self == Personality::Fileserver { 128 << 10 } else { 16 << 10 }
+        match self {
+            Personality::Fileserver => 128 << 10,
+            Personality::Webserver | Personality::Varmail => 16 << 10,
+            Personality::Tar | Personality::Build => SourceSizes::LINUX_MEAN as u64,
+        }
     }
 
     /// `meandirwidth`.
@@ -99,6 +143,8 @@ impl Personality {
             Personality::Fileserver => 50,
             Personality::Webserver => 100,
             Personality::Varmail => 16,
+            Personality::Tar => 1,
+            Personality::Build => 4,
         }
     }
 
@@ -109,11 +155,17 @@ impl Personality {
 
     /// `prealloc`: percent of the files that exist at the beginning.
     pub fn existing_percent(self) -> u32 {
-        if self == Personality::Webserver { 100 } else { 80 }
+        match self {
+            Personality::Fileserver | Personality::Varmail => 80,
+            Personality::Webserver | Personality::Tar | Personality::Build => 100,
+        }
     }
 
-    /// Shape of the gamma distribution of file sizes, filebench's default.
-    pub fn shape(self) -> f64 {
-        1.5
+    /// Law of file sizes with this mean: filebench's default is a gamma distribution of shape 1.5.
+    pub fn sizes(self, mean_bytes: u64) -> Sizes {
+        match self.is_sources() {
+            true => Sizes::Sources(SourceSizes::with_mean(mean_bytes as f64)),
+            false => Sizes::Gamma(Gamma::with_mean(mean_bytes as f64, 1.5)),
+        }
     }
 }

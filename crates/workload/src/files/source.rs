@@ -17,7 +17,7 @@ mod write_back;
 use super::layout::{Extent, Layout, LayoutError};
 use super::page_cache::PageCache;
 use super::report::Meter;
-use super::{BLOCK_BYTES, FilesConfig, Gamma};
+use super::{BLOCK_BYTES, FilesConfig};
 use pellucid_flash::{Nanos, Rng, SimTime};
 use pellucid_report::FilesReport;
 use std::cmp::Reverse;
@@ -219,9 +219,9 @@ impl Files {
             )
         };
         let mut layout = Layout::new(blocks, all, personality.directory_width()).map_err(directories)?;
-        let gamma = Gamma::with_mean(config.file_bytes as f64, personality.shape());
+        let sizes = personality.sizes(config.file_bytes);
         let mut files: Vec<FileState> = (0..all)
-            .map(|_| FileState { wanted_bytes: gamma.draw(&mut rng).max(1.0) as u64, ..FileState::default() })
+            .map(|_| FileState { wanted_bytes: sizes.draw(&mut rng), ..FileState::default() })
             .collect();
         let mut extents = Vec::new();
         let mut exists: Vec<u32> =

@@ -18,6 +18,22 @@ fn sizes_have_the_mean_and_variance_of_the_gamma_law() {
     assert!((variance / (131_072f64.powi(2) / 1.5) - 1.0).abs() < 0.03, "variance {variance}");
 }
 
+/// The mean is the one that is asked for; half are below 3 KB, where Linux's own mean is.
+#[test]
+fn sources_have_the_mean_and_the_tail_of_their_law() {
+    let mut rng = Rng::new(1);
+    let law = SourceSizes::with_mean(SourceSizes::LINUX_MEAN);
+    let drawn: Vec<f64> = (0..400_000).map(|_| law.draw(&mut rng)).collect();
+    let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
+    assert!((mean / SourceSizes::LINUX_MEAN - 1.0).abs() < 0.01, "mean {mean}");
+    let share = |below: f64| drawn.iter().filter(|&&bytes| bytes < below).count() as f64 / drawn.len() as f64;
+    assert!((share(2600.0) - 0.5).abs() < 0.02, "{}", share(2600.0));
+    assert!((share(72_000.0) - 0.99).abs() < 0.002, "{}", share(72_000.0));
+    let twice = SourceSizes::with_mean(2.0 * SourceSizes::LINUX_MEAN);
+    let (a, b) = (law.draw(&mut Rng::new(7)), twice.draw(&mut Rng::new(7)));
+    assert!((b / a - 2.0).abs() < 1e-9);
+}
+
 #[test]
 fn files_get_blocks_of_their_own_and_give_them_back() {
     let mut layout = Layout::new(200_000, 500, 20).unwrap();
