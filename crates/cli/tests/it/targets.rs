@@ -161,7 +161,7 @@ fn a_description_has_targets_for_its_jobs() {
     let folder = folder();
     let open = std::fs::read_to_string(folder.path("open.toml")).unwrap();
     let two = "[[target]]\nname = \"log\"\nkind = \"raw\"\nunits = \"1 channel x all ways\"\nfill = \"25%\"\n\
-               [[target]]\nname = \"main\"\nunits = \"rest\"\n[host.ftl]\nover_provisioning = 2.0\n\
+               [[target]]\nname = \"main\"\nunits = \"rest\"\n\
                [[job]]\nname = \"read\"\ntarget = \"log\"\nrw = \"chunk-randread\"\nbs = \"4k\"\nnumber_ios = 300\n\
                [[job]]\nname = \"write\"\ntarget = \"main\"\nrw = \"randwrite\"\nbs = \"4k\"\nnumber_ios = 2000\n";
     folder.write("two.toml", &format!("{open}{two}"));
