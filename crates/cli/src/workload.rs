@@ -35,6 +35,9 @@ fn option_keys() -> impl Iterator<Item = &'static KeyDoc> {
     JobBuilder::keys().iter().filter(|doc| doc.name != "target")
 }
 
+/// Keys of job files alone: as options they are refused with a reason, and not listed.
+const OF_FILES_ALONE: &[&str] = &["kb_base"];
+
 /// Joins a switch with the value that stands behind it as a word of its own (`--norandommap 1`), as fio takes it.
 pub fn join_switches(words: Vec<OsString>) -> Vec<OsString> {
     let is_switch = |word: &OsStr| {
@@ -74,6 +77,7 @@ fn arg(doc: &'static KeyDoc) -> Arg {
         true => arg.aliases([hyphened(alias), alias]),
         false => arg.alias(alias),
     });
+    let arg = arg.hide(OF_FILES_ALONE.contains(&doc.name));
     if is_switch(doc) { arg.num_args(0..=1).require_equals(true).default_missing_value("1") } else { arg }
 }
 

@@ -110,7 +110,7 @@ pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
                 .map_err(|error| refused(place, error))?;
         }
         let job = builder.build().map_err(|error| refused(place_of(raw, &error), error))?;
-        check_wait(&jobs, &job).map_err(|error| refused(&raw.place, error))?;
+        check_wait(&jobs, &job).map_err(|error| refused(place_of(raw, &error), error))?;
         jobs.push(job);
     }
     application::of(&jobs).map_err(|error| placed(&jobs, error))?;

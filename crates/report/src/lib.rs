@@ -100,6 +100,9 @@ pub struct Report {
     pub warnings: Vec<String>,
     /// Requests completed, with and without success, in all directions.
     pub requests: u64,
+    /// Reads whose data were compared with what was written, and were right; absent without `--verify`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified_reads: Option<u64>,
     /// The user ended the run before its work was done.
     pub partial: bool,
     /// Length of the measurement in simulated seconds: from its start to the last completion.

@@ -161,6 +161,7 @@ pub(crate) fn report() -> Report {
         seeds: BTreeMap::from([("ftl".into(), 3), ("media".into(), 2), ("workload".into(), 42)]),
         provenance: None,
         partial: false,
+        verified_reads: None,
         steady_state: None,
         overrides: BTreeMap::from([("drive.ftl.victim".into(), "fifo".into())]),
         warnings: vec!["an invented sentence with <signs> & more".into()],

@@ -169,6 +169,7 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
     let steady_state = Some(SteadyState::default());
     let report = Report {
         provenance,
+        verified_reads: Some(0),
         steady_state,
         files,
         application,

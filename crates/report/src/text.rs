@@ -26,6 +26,10 @@ pub fn render_text(report: &Report, width: usize) -> String {
     if report.partial {
         labelled(&mut out, width, "partial", &words(PARTIAL));
     }
+    if let Some(reads) = report.verified_reads {
+        let line = format!("{} reads were compared with what was written, and all are right", count(reads));
+        labelled(&mut out, width, "verify", &words(&line));
+    }
     labelled(&mut out, width, "trace", &report.replay.map_or(Vec::new(), |replay| replay.words()));
     if report.requests == 0 && report.application.is_none() {
         labelled(

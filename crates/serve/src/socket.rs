@@ -93,6 +93,10 @@ impl Listener {
             Address::Tcp(address) => TcpListener::bind(*address).map(Listener::Tcp),
             Address::Unix(path) => {
                 remove_stale(path);
+                if std::fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
+                    let message = "a file is there that is no socket; allowed: a path where nothing is, or a socket that a server left";
+                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+                }
                 let listener = Listener::Unix(UnixListener::bind(path)?, path.clone());
                 // Accessible to its owner only: a client that can connect can write to the drive, or break
                 // it.

@@ -39,7 +39,7 @@ keys! {
     "kv.item_max": ITEM, Whole(1 << 20) => kv.item_max_bytes,
         "The largest value";
     "kv.warm_restart": Kind::Flag, Flag(false) => kv.warm_restart,
-        "Keep the items over a clean stop";
+        "Keep the items over a clean stop; where flash lacks room for slabs that are not full and for the index, those used least recently are dropped";
     "kv.seed": Kind::Whole(0, i64::MAX as u64), Whole(1) => kv.seed,
         "Seed of the hash of keys";
     "kv.cpu.cores": few(1), Whole(1) => kv.costs.cores,

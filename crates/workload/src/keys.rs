@@ -379,7 +379,7 @@ const KEYS: &[KeyDoc] = &[
         "kb_base",
         &[],
         "1024",
-        "1024: k is 1024 and ki 1000; 1000: k is 1000 and ki 1024; for the keys set after it",
+        "in a job file of fio: 1024: k is 1024 and ki 1000; 1000: k is 1000 and ki 1024",
     ),
 ];
 

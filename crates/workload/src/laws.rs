@@ -1,7 +1,7 @@
 //! Values of `random_distribution`: laws of addresses as fio writes them.
 //!
 //! ```text
-//!  law[,law[,law]]      random | zipf:theta | pareto:h | normal:deviation | zoned:access/size[:...] | zoned_abs:access/bytes[:...]
+//!  law[,law[,law]]      random | zipf:theta | pareto:h | normal:deviation[%] | zoned:access/size[:...] | zoned_abs:access/bytes[:...]
 //!  read,write,trim
 //! ```
 //! Invariant: access shares of a zoned law sum to 100, and so do sizes in percent.
@@ -43,19 +43,21 @@ fn law(name: &str, argument: &str, grammar: Grammar) -> Parsed<Distribution> {
         }
         "pareto" => number(|x| x > 0.0 && x < 1.0, "pareto:h with h between 0 and 1, and no centre")
             .map(Distribution::Pareto),
-        "normal" | "gauss" => number(
-            |x| (0.001..=100.0).contains(&x),
-            "normal:deviation from 0.001 to 100 (percent), and no centre",
-        )
-        .map(Distribution::Normal),
+        "normal" | "gauss" => {
+            let deviation = argument.strip_suffix('%').unwrap_or(argument).parse::<f64>();
+            match deviation.ok().filter(|share| (0.001..=100.0).contains(share)) {
+                Some(share) => Ok(Distribution::Normal(share)),
+                None => allowed("normal:deviation% from 0.001 to 100, and no centre"),
+            }
+        }
         "zoned" => zones(argument, |extent| match extent.trim_end_matches('%') {
             "" => Ok(None),
             text => percent(text).map(|p| Some(Amount::Percent(p))),
         }),
         "zoned_abs" => zones(argument, |extent| Ok(Some(Amount::Bytes(block_bytes(extent, grammar)?)))),
         _ => allowed(
-            "random, zipf:theta, pareto:h, normal:deviation, zoned:access/size:..., \
-             zoned_abs:access/bytes:...",
+            "random, zipf:theta, pareto:h, normal:deviation%, zoned:access%/size%:..., \
+             zoned_abs:access%/bytes:...",
         ),
     }
 }

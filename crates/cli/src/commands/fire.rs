@@ -4,6 +4,7 @@ use super::serving::Serving;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{MadeFile, Opened};
+use crate::spelling::add_set;
 use crate::{output, stderr};
 use anyhow::anyhow;
 use pellucid_device::Device;
@@ -109,14 +110,14 @@ impl Fire {
             return Err(Failure::asked(anyhow!("--set {other}: allowed: host.cluster_buffer.KEY=VALUE")));
         }
         let mut sets = global.sets.clone();
-        let own = [
-            ("size", &self.memory),
-            ("cluster", &self.cluster),
-            ("flush", &self.flush),
-            ("journal", &self.journal),
-        ];
-        let given = own.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
-        sets.extend(given.map(|(key, value)| format!("host.cluster_buffer.{key}=\"{value}\"")));
+        for (option, key, value) in [
+            ("--memory", "size", &self.memory),
+            ("--cluster", "cluster", &self.cluster),
+            ("--flush", "flush", &self.flush),
+            ("--journal", "journal", &self.journal),
+        ] {
+            add_set(&mut sets, option, &format!("host.cluster_buffer.{key}"), value.as_deref())?;
+        }
         sets.push("host.layers=[\"cluster-buffer\"]".into());
         let spec = pellucid_spec::load(DEFAULTS, &sets)?;
         let Some(LayerConfig::ClusterBuffer(config)) = spec.host.into_iter().next() else {

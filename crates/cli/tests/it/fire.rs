@@ -198,7 +198,7 @@ fn what_cannot_be_is_refused_in_one_sentence() {
     }
     std::fs::write(folder.path("free.img"), vec![1; DEVICE_BYTES as usize]).unwrap();
     for (words, says) in [
-        (&["--memory", "0"][..], "host.cluster_buffer.size = \"0\": not allowed; allowed: a size"),
+        (&["--memory", "0"][..], "host.cluster_buffer.size = 0: not allowed; allowed: a size"),
         (&["--memory", "1MiB"], "host.cluster_buffer.size = 1048576 bytes: allowed: at least"),
         (&["--cluster", "1000"], "allowed: a multiple of the sector of 512 bytes"),
         (&["--flush", "never"], "not allowed; allowed: strict, paper"),

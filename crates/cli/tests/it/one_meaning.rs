@@ -41,6 +41,10 @@ fn an_option_and_the_key_that_it_spells_agree_or_are_refused() {
         (&["age", "tiny.toml"], ["--seed", "2", "--set", "precondition.seed=3"]),
         (&["kv", "tiny.toml"], ["--engine", "raw", "--set", "kv.engine=original"]),
         (&["kv", "tiny.toml"], ["--memory", "1MiB", "--set", "kv.memory=2MiB"]),
+        (
+            &["fire", "--device", "tiny.toml", "--nbd", "unix:nbd"],
+            ["--cluster", "1MiB", "--set", "host.cluster_buffer.cluster=2MiB"],
+        ),
     ] {
         let [option, value, _, set] = more;
         let (key, other) = set.split_once('=').unwrap();

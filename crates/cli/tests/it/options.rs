@@ -393,6 +393,8 @@ fn one_grammar_of_units() {
         (&["--runtime", "5"], "a time with its unit, such as 5s"),
         (&["--thinktime", "100"], "a time with its unit, such as 100us"),
         (&["--kb-base", "1000"], "only in a job file of fio"),
+        (&["--wait-for", "nobody"], "--wait-for: wait_for = nobody: allowed: the name of a job"),
+        (&["--random-distribution", "normal:101%"], "normal:deviation% from 0.001 to 100"),
     ] {
         let done = run(words);
         assert_eq!(done.status, 2, "{words:?}: {}", done.stderr);

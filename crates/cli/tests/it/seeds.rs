@@ -71,7 +71,9 @@ fn what_cannot_be_repeated_over_seeds_is_refused() {
     let folder = Folder::with_drive();
     folder.write("t.csv", "0,host,0,Write,0,4096,10\n");
     folder.write("traced.toml", &format!("{}[run]\ntrace = \"t.csv\"\n", crate::common::TINY));
-    let media = ["--set", "media.store=file", "--set", "media.path=flash.img"];
+    let media = ["media.store=file", "media.path=flash.img", "ftl.durability=journal"]
+        .map(|set| ["--set", set])
+        .concat();
     fn run<'a>(words: &[&'a str]) -> Vec<&'a str> {
         [&["run", "tiny.toml", "--seeds", "2"], &WORK[..], words].concat()
     }

@@ -313,3 +313,23 @@ fn a_log_that_nobody_reads_stops_no_server() {
         drop(log);
     }
 }
+
+/// An ordinary file is no socket that a dead server left: it stays, and is named as what is in the way.
+#[test]
+fn a_file_in_the_place_of_a_socket_is_named_and_kept() {
+    let folder = Folder::with_drive();
+    folder.write("notes.txt", "mine");
+    for sockets in
+        [["--nbd", "unix:nbd", "--control", "notes.txt"], ["--nbd", "unix:notes.txt", "--control", "control"]]
+    {
+        let words = ["serve", "tiny.toml", "--set", "media.store=ram"];
+        let done = folder.run(&[&words[..], &sockets].concat());
+        assert_ne!(done.status, 0, "{sockets:?}");
+        assert!(
+            done.stderr.contains("notes.txt") && done.stderr.contains("a file is there that is no socket"),
+            "{}",
+            done.stderr
+        );
+        assert_eq!(std::fs::read_to_string(folder.path("notes.txt")).unwrap(), "mine");
+    }
+}

@@ -577,3 +577,19 @@ fn the_hints_work_as_they_are_printed() {
         std::fs::remove_dir_all(folder.path("report")).unwrap();
     }
 }
+
+/// A run that verifies says what it compared; one without says nothing of it.
+#[test]
+fn a_run_that_verifies_says_how_many_reads_it_compared() {
+    let folder = Folder::with_drive();
+    let words = ["run", "tiny.toml", "--rw", "randrw", "--bs", "4k", "--number-ios", "400"];
+    let text = folder.run(&[&words[..], &["--verify"]].concat()).answer();
+    let report = folder.run(&[&words[..], &["--verify", "--json"]].concat()).json();
+    let reads = report["directions"]["read"]["requests"].as_u64().unwrap();
+    assert!(reads > 100 && report["verified_reads"] == reads, "{report}");
+    assert!(
+        text.contains(&format!("{reads} reads were compared with what was written, and all are right")),
+        "{text}"
+    );
+    assert!(folder.run(&[&words[..], &["--json"]].concat()).json().get("verified_reads").is_none());
+}

@@ -46,6 +46,8 @@ pub struct Measured {
     pub host: Option<HostUse>,
     /// Bytes that requests have written, where layers make other writes of them.
     pub written_bytes: Option<u64>,
+    /// Reads whose data were checked and right, of a run that verifies.
+    pub verified_reads: Option<u64>,
     /// Busy time of channels over the run, ns.
     pub channel_busy: Vec<u64>,
     /// Busy time of dies over the run, ns.
@@ -106,6 +108,7 @@ impl Measured {
                 .collect(),
             host: run.device.host().zip(run.host_before).map(|(now, before)| host_difference(now, &before)),
             written_bytes: run.device.reshapes_writes().then_some(run.written_bytes),
+            verified_reads: run.oracle.is_some().then_some(run.verified_reads),
             channel_busy: since(channels, &run.busy_before.0),
             die_busy: since(dies, &run.busy_before.1),
             link_busy: [link[0] - run.busy_before.2[0], link[1] - run.busy_before.2[1]],
@@ -272,6 +275,7 @@ pub fn report(
         workload,
         seeds,
         requests: measured.requests.requests,
+        verified_reads: measured.verified_reads,
         simulated_seconds: measured.simulated.as_secs_f64(),
         host,
         steady_state: measured.steady,

@@ -188,6 +188,8 @@ pub struct Run<'a, T: Target = Device> {
     submitted: u64,
     /// Bytes of writes that count and have succeeded.
     written_bytes: u64,
+    /// Reads whose data the oracle has found right, those of `ramp_time` too.
+    verified_reads: u64,
 }
 
 /// Looks on while a run goes on. A closure that takes [`Progress`] is one.
@@ -357,6 +359,7 @@ impl<'a, T: Target> Run<'a, T> {
             last_completion: start,
             submitted: 0,
             written_bytes: 0,
+            verified_reads: 0,
         }
     }
 
@@ -779,9 +782,12 @@ impl<'a, T: Target> Run<'a, T> {
         let ok = completion.status == Status::Success;
         let stamped = slot.namespace.stamped(slot.lba);
         match completion.opcode {
-            Opcode::Read if ok => oracle
-                .check_read(stamped, self.image_bytes, &completion.data, &slot.promise)
-                .map_err(RunError::Mismatch)?,
+            Opcode::Read if ok => {
+                oracle
+                    .check_read(stamped, self.image_bytes, &completion.data, &slot.promise)
+                    .map_err(RunError::Mismatch)?;
+                self.verified_reads += 1;
+            }
             Opcode::Read => {}
             Opcode::Flush if ok => {
                 let covered = std::mem::take(&mut self.in_flight[tag].covered);

@@ -91,6 +91,14 @@ impl<T: Target> Writer<'_, '_, T> {
         Ok(())
     }
 
+    /// What is filled, as its user calls it.
+    fn whose(&self) -> String {
+        match self.target.targets().into_iter().find(|place| place.namespace == self.number) {
+            Some(place) => format!("target {}", place.name),
+            None => format!("namespace {}", self.number),
+        }
+    }
+
     /// Waits until at most `most` commands are under way.
     fn wait(&mut self, most: usize) -> Result<(), RunError> {
         loop {
@@ -98,9 +106,9 @@ impl<T: Target> Writer<'_, '_, T> {
                 self.under_way -= 1;
                 if completion.status != Status::Success {
                     let status = completion.status.name();
+                    let whose = self.whose();
                     return Err(RunError::Host(format!(
-                        "precondition: a write of namespace {} ended with {status}",
-                        self.number
+                        "precondition: a write of {whose} ended with {status}"
                     )));
                 }
             }
