@@ -128,6 +128,9 @@ impl KvServe {
             ..Options::default()
         };
         let mut server = Server::new(service, options, Box::new(log)).map_err(Failure::work)?;
+        // Whoever finds the server listening may already ask it to stop.
+        let stopper = server.stopper();
+        interrupt::instead(move || stopper.stop_because("signal"));
         let mut facts = Vec::new();
         for address in &addresses {
             let tls = tls.clone();
@@ -135,9 +138,8 @@ impl KvServe {
             let bound = server.listen(address, PROTOCOL, accept).map_err(Failure::asked)?;
             facts.push(served_log::memcached(&name, &bound));
         }
-        let stopper = server.stopper();
         if let Some(path) = &self.control {
-            let stopper = stopper.clone();
+            let stopper = server.stopper();
             let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
             server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
         }
@@ -148,7 +150,6 @@ impl KvServe {
             server.show_on(&board);
         }
         facts.iter().for_each(log);
-        interrupt::instead(move || stopper.stop_because("signal"));
         made.keep();
         server.run().map(drop).map_err(Failure::work)
     }

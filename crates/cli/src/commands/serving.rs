@@ -336,6 +336,9 @@ impl Serving {
             ..Options::default()
         };
         let mut server = Server::new(core, options, Box::new(log)).map_err(Failure::work)?;
+        // Whoever finds the server listening may already ask it to stop.
+        let stopper = server.stopper();
+        interrupt::instead(move || stopper.stop_because("signal"));
         let tls = self.tls.as_ref().map(|directory| TlsConfig::load(directory, self.tls_verify_peer));
         let tls = tls.transpose().map_err(Failure::asked)?;
         for address in &self.nbd {
@@ -355,12 +358,10 @@ impl Serving {
         if self.ublk {
             self.attach(&mut server, &blocks)?;
         }
-        let stopper = server.stopper();
         self.oversight.listen(&mut server)?;
         unprepared.into_iter().for_each(|drive| log(&Event::NotPreconditioned { drive }));
         self.oversight.show(&mut server, log)?;
         facts.iter().for_each(log);
-        interrupt::instead(move || stopper.stop_because("signal"));
         made.into_iter().for_each(MadeFile::keep);
         let core = server.run().map_err(Failure::work)?;
         match core.unstopped() {
