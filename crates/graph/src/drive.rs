@@ -8,7 +8,7 @@
 //! The processor and the drive work at the same time: computing takes simulated time ([`Store::spend`]), and commands go on meanwhile. The
 //! engine waits for a write when too many are under way, and in [`Store::replace`].
 //!
-//! Invariants: a piece of a segment that is read was sealed before; extents of a removed segment are free when nothing reads them.
+//! Invariants: a piece of a segment that is read was sealed before, and its write has ended, because a drive owes no order to commands under way; extents of a removed segment are free when nothing reads them.
 
 use super::store::{Segment, Store, StoreError, Work, absent, short};
 use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Nanos, Opcode, SimTime, Status, Tag};
@@ -99,6 +99,8 @@ pub struct DriveStore<D> {
     segments: BTreeMap<Segment, Held>,
     pieces: VecDeque<Piece>,
     tags: Tag,
+    /// Writes under way: their segments and where they begin in them.
+    writes: BTreeMap<Tag, (Segment, u64)>,
     under_way: usize,
     failed: Option<Status>,
     moved: Moved,
@@ -139,6 +141,7 @@ impl<D: Drive> DriveStore<D> {
             segments: BTreeMap::new(),
             pieces: VecDeque::new(),
             tags: 0,
+            writes: BTreeMap::new(),
             under_way: 0,
             failed: None,
             moved: Moved::default(),
@@ -213,6 +216,7 @@ impl<D: Drive> DriveStore<D> {
 
     fn complete(&mut self, completion: Completion) {
         self.under_way -= 1;
+        self.writes.remove(&completion.tag);
         let bytes = completion.data.len() as u64;
         self.busy(self.config.costs.completion + self.moving(bytes));
         match self.pieces.iter_mut().find(|piece| piece.tag == completion.tag) {
@@ -241,7 +245,8 @@ impl<D: Drive> DriveStore<D> {
         data.resize(data.len().next_multiple_of(self.sector_bytes as usize), 0);
         let sectors = (data.len() as u64 / self.sector_bytes) as u32;
         let lba = self.lba(segment, at);
-        self.submit(Opcode::Write, lba, sectors, data);
+        let tag = self.submit(Opcode::Write, lba, sectors, data);
+        self.writes.insert(tag, (segment, at));
         match self.failed.take() {
             Some(status) => {
                 Err(StoreError::Failed { segment, why: format!("the drive ended a write with {status:?}") })
@@ -270,8 +275,9 @@ impl<D: Drive> DriveStore<D> {
         let sectors = bytes.div_ceil(self.sector_bytes) as u32;
         let lba = self.lba(segment, at);
         let data = vec![0; (u64::from(sectors) * self.sector_bytes) as usize];
-        // Its completion may come while it waits for a place.
-        while self.under_way >= self.config.depth {
+        // Its completion may come while it waits for a place, and for what it reads.
+        let is_written = |store: &Self| !store.writes.values().any(|&write| write == (segment, at));
+        while self.under_way >= self.config.depth || !is_written(self) {
             self.wait();
         }
         self.pieces.push_back(Piece { segment, at, tag: self.tags + 1, data: None });

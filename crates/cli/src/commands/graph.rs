@@ -33,7 +33,7 @@ Examples:
   pellucid graph pagerank edges.txt.zst --memory 256MiB --out ranks.parquet
   pellucid graph components soc-LiveJournal1.txt.gz --top 5
   pellucid graph sssp roads.mtx --from 17 --out distances.csv
-  pellucid graph run pagerank --drive memblaze --engine policy --edges 1m
+  pellucid graph run pagerank --drive jasmine --set media.blocks=64 --edges 1m
 
 An edge list is text (SNAP: two vertices a line, and maybe a weight), Matrix Market, pairs of 32-bit numbers (--format binary) or
 Parquet; the first three plain, gzip or zstd. What does not fit into --memory lies in --work meanwhile. A run that was killed goes on

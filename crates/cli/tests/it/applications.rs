@@ -464,6 +464,20 @@ fn a_program_on_a_graph_is_a_job_on_both_engines() {
     assert_eq!(repeatable(ranks), repeatable(run("open.toml", "policy", "pagerank")));
 }
 
+/// A drive owes no order to commands under way: what is read was written before. Jasmine's reads overtake writes.
+#[test]
+fn a_graph_is_read_as_it_was_written_on_a_drive_that_reorders() {
+    let folder = files();
+    let result = |drive: &[&str]| {
+        let words = ["graph", "run", "pagerank", "--edges", "1m", "--iterations", "2", "--json", "--drive"];
+        folder.run(&[&words[..], drive].concat()).json()["application"]["result"].clone()
+    };
+    assert_eq!(
+        result(&["jasmine", "--set", "media.blocks=64"]),
+        result(&["memblaze", "--set", "media.blocks=64"])
+    );
+}
+
 /// Values are those that the command computes of the same file in real memory.
 #[test]
 fn a_graph_of_a_file_has_the_values_that_the_command_computes() {
