@@ -66,7 +66,7 @@ pub struct Directions {
     pub write: Direction,
     /// Trims and write-zeroes: requests that name sectors without transferring them.
     pub trim: Direction,
-    /// Flushes.
+    /// Flushes and other commands that name no data to be moved, such as questions for the state of chunks; no bytes.
     pub flush: Direction,
 }
 
@@ -203,15 +203,16 @@ impl RequestRecorder {
     #[inline]
     pub fn record(&mut self, completion: &Completion, bytes: u64) {
         self.last = self.last.max(completion.completed);
-        let kind = match completion.opcode.effect() {
+        let (kind, bytes) = match completion.opcode.effect() {
             Effect::Reads if completion.unmapped > 0 && completion.status == Status::Success => {
                 self.unmapped_sectors += u64::from(completion.unmapped);
-                UNMAPPED
+                (UNMAPPED, bytes)
             }
-            Effect::Reads => 0,
-            Effect::Writes => 1,
-            Effect::Erases => 2,
-            Effect::Asks | Effect::Manages => 3,
+            Effect::Reads => (0, bytes),
+            Effect::Writes => (1, bytes),
+            Effect::Erases => (2, bytes),
+            // The sectors that a question is about are not moved.
+            Effect::Asks | Effect::Manages => (3, 0),
         };
         self.kinds[kind].record(completion, bytes);
     }
@@ -291,7 +292,9 @@ mod tests {
         recorder.record(&completion(Opcode::WriteZeroes, Status::Success, 5, 0), 512);
         recorder.record(&completion(Opcode::Trim, Status::Success, 5, 0), 512);
         recorder.record(&completion(Opcode::Flush, Status::Success, 0, 7), 0);
-        assert_eq!(recorder.requests(), 6);
+        // A question names sectors, and moves none.
+        recorder.record(&completion(Opcode::Report, Status::Success, 0, 7), 4096);
+        assert_eq!(recorder.requests(), 7);
         let directions = recorder.finish(Nanos::from_us(1)).directions;
         let read = &directions.read;
         assert_eq!((read.requests, read.errors, read.bytes), (3, 1, 8192));
@@ -306,9 +309,9 @@ mod tests {
         assert_eq!(read.iops, 2e6);
         assert_eq!(read.throughput_bytes_per_second, 8192e6);
         assert_eq!(directions.trim.requests, 2);
-        assert_eq!(directions.flush.bytes, 0);
+        assert_eq!((directions.flush.requests, directions.flush.bytes), (2, 0));
         assert_eq!(directions.write, Direction::default());
-        assert_eq!(directions.requests(), 6);
+        assert_eq!(directions.requests(), 7);
     }
 
     #[test]
