@@ -85,6 +85,13 @@ pub(super) fn check(target: &impl Target, job: &Job, work: &FilesApp, place: &Pl
     }
     let most = capacity_bytes(target, work, place);
     let bytes = bytes(work, most, place);
+    let kept = kept_percent(target, work, place, bytes);
+    if job.written.has("ops") && job.written.has("size") && kept > work.ops_percent {
+        let allowed = format!(
+            "{kept}% or more with this size, as the library keeps what the file system does not take, or no size"
+        );
+        return refuse("ops", format!("{}%", work.ops_percent), allowed);
+    }
     if job.written.has("size") && place.backend == Backend::Nameless {
         let allowed = "only on blocks or flash; beside names the file system has the whole namespace";
         return refuse("size", job.written.value_of("size").into(), allowed.into());
