@@ -733,7 +733,7 @@ fn the_size_of_a_file_system_bounds_its_log() {
     let copied = |app: &Value| app["copies"][0]["bytes"].as_u64().unwrap();
     assert!(copied(&half) > 2 * copied(&whole), "{} and {}", copied(&half), copied(&whole));
     let both = folder.run(&["run", "flash.toml", "--size", "20m", "--ops", "10%"]);
-    let said = "--ops 10%: not allowed; allowed: 50% or more with this size";
+    let said = "ops = 10%: allowed: 50% or more with this size";
     assert!(both.status == 2 && both.stderr.contains(said), "{}", both.stderr);
     assert_eq!(whole["settings"]["segment"], "262144");
     assert!(
