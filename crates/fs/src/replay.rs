@@ -308,9 +308,9 @@ impl Fs {
                 lost - 1
             )));
         }
-        self.damage.extend(scan.blind.iter().map(|at| {
+        self.damage.extend(runs(scan.blind.iter().copied()).map(|blocks| {
             Finding(format!(
-                "block {at} of the log cannot be read: a commit that was synced may stand there, and those behind it"
+                "{blocks} of the log cannot be read: a commit that was synced may stand there, and those behind it"
             ))
         }));
         let copies = commits.copies.iter().map(|address| {
@@ -319,8 +319,10 @@ impl Fs {
         self.notes.extend(copies);
         let unread =
             scan.unreadable.iter().filter(|at| !scan.blind.contains(at) && !commits.blocks_told(**at));
-        self.notes
-            .extend(unread.map(|at| Finding(format!("block {at} of the log's reserve cannot be read"))));
+        self.notes.extend(
+            runs(unread.copied())
+                .map(|blocks| Finding(format!("{blocks} of the log's reserve cannot be read"))),
+        );
         let torn = scan.torn.iter().map(|at| {
             Finding(format!(
                 "what was written to block {at} of the flash was torn by a power cut, or is damaged"
@@ -426,5 +428,32 @@ impl Commits {
 
     fn blocks_told(&self, address: u64) -> bool {
         self.copies.contains(&address) || self.hit.iter().any(|(at, ..)| *at == address)
+    }
+}
+
+/// Words for each run of neighbours in rising numbers of blocks: a drive that fails altogether gives one sentence, not thousands.
+fn runs(blocks: impl Iterator<Item = u64>) -> impl Iterator<Item = String> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for block in blocks {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == block => *last = block,
+            _ => runs.push((block, block)),
+        }
+    }
+    runs.into_iter().map(|(first, last)| match first == last {
+        true => format!("block {first}"),
+        false => format!("blocks {first} to {last}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::runs;
+
+    #[test]
+    fn neighbours_are_one_run() {
+        let words: Vec<String> = runs([3, 4, 5, 9, 11, 12].into_iter()).collect();
+        assert_eq!(words, ["blocks 3 to 5", "block 9", "blocks 11 to 12"]);
+        assert_eq!(runs(std::iter::empty()).count(), 0);
     }
 }

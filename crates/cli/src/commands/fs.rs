@@ -470,6 +470,9 @@ fn check(ground: &Ground, repaired: &[String], global: &Global) -> Result<(), Fa
             findings.push(&found.0);
         }
     }
+    // Data that are lost stay lost: only what is not found again was repaired.
+    let repaired: Vec<&String> =
+        repaired.iter().filter(|found| !findings.contains(&found.as_str())).collect();
     let notes: Vec<&str> = target.fs.notes().iter().map(|note| note.0.as_str()).collect();
     let text = if global.json {
         let value = json!({

@@ -115,7 +115,7 @@ fn what_cannot_be_repeated_is_refused() {
     refused(&|report| drop(report.as_object_mut().unwrap().remove("provenance")), "it has no provenance");
     refused(
         &|report| report["provenance"]["command"] = Value::from(vec!["age", "tiny.toml"]),
-        "none of run, replay, compare and fs run",
+        "none of run, replay, compare, fs run and graph run",
     );
     refused(
         &|report| report["provenance"]["command"] = Value::from(vec!["rnu"]),

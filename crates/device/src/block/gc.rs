@@ -362,7 +362,7 @@ pub(super) fn copies_arrived(side: &mut MediaSide, shared: &mut Shared, op: u32,
     pump(side, shared, DieId(die));
 }
 
-/// What became of a unit that was read to be copied.
+/// Fate of a unit that was read to be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
     /// It will be copied, or need not be.

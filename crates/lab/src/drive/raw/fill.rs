@@ -91,7 +91,7 @@ impl<T: Target> Writer<'_, '_, T> {
         Ok(())
     }
 
-    /// What is filled, as its user calls it.
+    /// Name of the place that is filled, as its user calls it.
     fn whose(&self) -> String {
         match self.target.targets().into_iter().find(|place| place.namespace == self.number) {
             Some(place) => format!("target {}", place.name),
