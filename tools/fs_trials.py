@@ -785,6 +785,13 @@ def in_service(pellucid, mount, name):
     mount.start()
     assert (mount.path / "more").read_bytes() == b"more" and not set(readable(contents)), name
     mount.stop()
+    if name == "block":
+        # A drive that loses its power while it is read is no damaged file system. On the function level the fifth operation comes after the mount.
+        words = ["--time", "instant", "--fault", "power-cut@5ops"]
+        cut = mount.ask("mount", mount.image, mount.path, *mount.drive, *words)
+        told_why = "the drive lost its power while the file system was read; mount it again" in cut.stderr
+        assert cut.returncode == 1 and told_why and "cannot be read" not in cut.stderr, f"{name}: {cut.stderr[-2000:]}"
+        mount.check()
 
 
 def said(control, line):

@@ -133,6 +133,13 @@ impl Mount {
             true => self.ground.open_in_service(options, time, self.oversight, global)?,
             false => self.ground.open(options, pace_of(time), global)?,
         };
+        if target.carrier.is_lost() {
+            // Its reads have failed, which is no damage.
+            drop(target);
+            below.put_away()?;
+            let why = "the drive lost its power while the file system was read; mount it again";
+            return Err(Failure::work(anyhow!("{}: {why}", self.ground.target.display())));
+        }
         let read_only = target.fs.state() == FsState::ReadOnly;
         let damage = target.fs.damage();
         let of_target = |what: &Finding| format!("{}: {}", self.ground.target.display(), what.0);
