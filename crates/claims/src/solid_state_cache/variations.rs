@@ -28,33 +28,6 @@ static OF_FILESERVER: &[Variation] = &[
     vary("no stream goes past", Assumptions { both: &["host.cache.sequential=0"], ..ASSUMED }),
     vary("sectors and records of 512 bytes", Assumptions { both: &["media.sector_size=512"], ..ASSUMED }),
     vary("a queue for each bank", Assumptions { both: &["scheduler.order=fifo"], ..ASSUMED }),
-    vary("spare space of 12 %", Assumptions { both: &["ftl.over_provisioning=0.12"], ..ASSUMED }),
-    vary("spare space of 17 %", Assumptions { both: &["ftl.over_provisioning=0.17"], ..ASSUMED }),
-    vary("spare space of 28 %", Assumptions { both: &["ftl.over_provisioning=0.28"], ..ASSUMED }),
-    vary(
-        "erase blocks of 512 KiB",
-        Assumptions {
-            both: &[
-                "media.pages=16",
-                "media.blocks=272",
-                "ftl.over_provisioning=0.08",
-                "media.timing.erase=1500us",
-            ],
-            ..ASSUMED
-        },
-    ),
-    vary(
-        "erase blocks of 256 KiB",
-        Assumptions {
-            both: &[
-                "media.pages=8",
-                "media.blocks=544",
-                "ftl.over_provisioning=0.14",
-                "media.timing.erase=750us",
-            ],
-            ..ASSUMED
-        },
-    ),
     vary("page cache of 64 MiB", Assumptions { page_cache: 64, ..ASSUMED }),
     vary("files fill 3/2 of the cache", Assumptions { files: 2.0, ..ASSUMED }),
     vary(
