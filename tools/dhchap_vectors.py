@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes crates/serve/tests/data/dhchap-vectors.txt and dh-vectors.txt: responses of DH-HMAC-CHAP, and the exchanges before them,
+"""Writes crates/target/tests/data/dhchap-vectors.txt and dh-vectors.txt: responses of DH-HMAC-CHAP, and the exchanges before them,
 computed with Python's hashlib, hmac and integers.
 
     python3 tools/dhchap_vectors.py
@@ -91,7 +91,7 @@ def exchanges():
 
 
 def main() -> None:
-    out = pathlib.Path(__file__).resolve().parent.parent / "crates/serve/tests/data/dhchap-vectors.txt"
+    out = pathlib.Path(__file__).resolve().parent.parent / "crates/target/tests/data/dhchap-vectors.txt"
     out.parent.mkdir(parents=True, exist_ok=True)
     header = [
         "# Responses of DH-HMAC-CHAP made by tools/dhchap_vectors.py with hashlib and hmac, seeded random keys.",

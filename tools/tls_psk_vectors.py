@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes crates/serve/tests/data/tls-psk-vectors.txt: identities and keys of TLS under NVMe/TCP, computed with Python's hashlib and hmac.
+"""Writes crates/target/tests/data/tls-psk-vectors.txt: identities and keys of TLS under NVMe/TCP, computed with Python's hashlib and hmac.
 
     python3 tools/tls_psk_vectors.py
 
@@ -55,7 +55,7 @@ def vectors():
 
 
 def main():
-    path = pathlib.Path(__file__).parent.parent / "crates/serve/tests/data/tls-psk-vectors.txt"
+    path = pathlib.Path(__file__).parent.parent / "crates/target/tests/data/tls-psk-vectors.txt"
     lines = ["# Written by tools/tls_psk_vectors.py: configured key|identity|key of the handshake", *vectors()]
     path.write_text("\n".join(lines) + "\n")
 

@@ -1,6 +1,6 @@
 //! A line on the control socket: it is refused in a sentence, or it is a request that is the same when it is written and read again.
 
-use pellucid_serve::control::Request;
+use pellucid_target::control::Request;
 
 /// One input.
 pub fn run(line: &[u8]) {

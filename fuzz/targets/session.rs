@@ -5,10 +5,11 @@
 //! holds no memory in it, and another connection is served as before.
 
 use pellucid_device::Device;
-use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::nvme::{Connection, SharedTarget, SubsystemConfig, Target};
-use pellucid_serve::session::{BYTES_MAX, ConnectionId, Load, Port, Session};
-use pellucid_serve::{Core, Output, Service, Time};
+use pellucid_serve::{Core, Operated, Time};
+use pellucid_target::nbd::NbdSession;
+use pellucid_target::nvme::{Connection, SharedTarget, SubsystemConfig, Target};
+use pellucid_target::session::{BYTES_MAX, ConnectionId, Load, Port, Session};
+use pellucid_target::{Output, Service};
 use pellucid_wire::nbd::{Command, OptionKind, Request, encode_client_flags, encode_option};
 use pellucid_wire::nvme::{
     Connect, ConnectData, DYNAMIC_CONTROLLER, PropertySet, SglDescriptor, SubmissionEntry, nqn,
@@ -91,7 +92,7 @@ impl World {
     }
 
     fn with<R>(&mut self, link: &mut Link, act: impl FnOnce(&mut dyn Session, &mut Port<'_>) -> R) -> R {
-        act(&mut *link.session, &mut Port::new(&mut self.core, link.id, &mut link.load, &mut link.output))
+        act(&mut *link.session, &mut Port::new(self.core.face(), link.id, &mut link.load, &mut link.output))
     }
 
     /// Bytes arrive; what follows from them happens. A session that holds back is asked again when the drive is done.

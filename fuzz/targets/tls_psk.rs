@@ -3,7 +3,7 @@
 //! The input is an identity, and after a line end a key. A key that is read has an identity of its own in both versions, which is
 //! found again; the identity of the input finds a key only if it is one of these.
 
-use pellucid_serve::nvme::tls::{Identity, TlsKey, TlsKeys};
+use pellucid_target::nvme::{Identity, TlsKey, TlsKeys};
 
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555";
 const KEY: &str = "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:";

@@ -12,10 +12,10 @@ use pellucid_host::{CpuCosts, HostFtlConfig, LayerConfig, Targets, ZoneChunksCon
 use pellucid_kv::{EngineKind, KvConfig, KvCosts};
 use pellucid_lab::image::is_image;
 use pellucid_media::StoreKind;
-use pellucid_serve::nvme::HostSecrets;
 use pellucid_serve::{Core, FileConfig, FileDrive, Refusal, Remote, RemoteConfig, Served};
 use pellucid_spec::targets::{Hold, RegistryError, add_described, load, registry_path, save};
 use pellucid_spec::{Spec, Use};
+use pellucid_target::nvme::HostSecrets;
 use std::path::PathBuf;
 use std::str::FromStr;
 

@@ -4,8 +4,8 @@
 
 use pellucid_device::Device;
 use pellucid_serve::event::Event;
-use pellucid_serve::nvme::{Connection, SubsystemConfig, Target};
 use pellucid_serve::{Address, Core, Options, Server, Time};
+use pellucid_target::nvme::{Connection, SubsystemConfig, Target};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -10,14 +10,16 @@
 //!
 //! Invariant: every submitted operation is answered by exactly one [`Attachment::completed`], never from inside [`Port::submit`].
 
-use crate::core::Core;
-use crate::output::Output;
-use crate::service::{Answer, Done, Service};
-use crate::session::{ConnectionId, Load, Port};
+use crate::event::Event;
+use crate::service::{Done, Operated};
+use pellucid_target::Answer;
+use pellucid_target::Output;
+use pellucid_target::session::{ConnectionId, Load, Port};
+use pellucid_target::{Drives, Service};
 use std::os::fd::RawFd;
 
 /// An endpoint that submits requests and takes completions.
-pub trait Attachment<S: Service = Core> {
+pub trait Attachment<S: Service + ?Sized = dyn Drives> {
     /// Protocol name for logs and figures.
     fn protocol(&self) -> &'static str;
 
@@ -29,6 +31,11 @@ pub trait Attachment<S: Service = Core> {
 
     /// Takes available input and submits its requests. Called in every turn, even without input.
     fn take(&mut self, port: &mut Port<'_, S>);
+
+    /// Takes the attachment's events for the log. Called in every turn.
+    fn take_events(&mut self) -> Vec<Event> {
+        Vec::new()
+    }
 
     /// Handles the completion of the operation submitted under `token`. A buffer in the answer is returned
     /// with [`Port::give_back`].
@@ -45,19 +52,19 @@ pub trait Attachment<S: Service = Core> {
 }
 
 /// An attachment with the server's state for it.
-pub(crate) struct Attached<S: Service> {
+pub(crate) struct Attached<S: Operated> {
     pub id: ConnectionId,
     /// Index of its protocol in the hub's list.
     protocol: usize,
-    attachment: Box<dyn Attachment<S>>,
+    attachment: Box<dyn Attachment<S::Face>>,
     load: Load,
     /// Stays empty: an attachment sends its own output.
     output: Output,
 }
 
-impl<S: Service> Attached<S> {
+impl<S: Operated> Attached<S> {
     /// Creates attachment number `at` of a server.
-    pub fn new(at: usize, protocol: usize, attachment: Box<dyn Attachment<S>>) -> Attached<S> {
+    pub fn new(at: usize, protocol: usize, attachment: Box<dyn Attachment<S::Face>>) -> Attached<S> {
         let id = ConnectionId::of_attachment(at);
         Attached { id, protocol, attachment, load: Load::default(), output: Output::default() }
     }
@@ -65,23 +72,25 @@ impl<S: Service> Attached<S> {
     fn with<T>(
         &mut self,
         service: &mut S,
-        work: impl FnOnce(&mut dyn Attachment<S>, &mut Port<'_, S>) -> T,
+        work: impl FnOnce(&mut dyn Attachment<S::Face>, &mut Port<'_, S::Face>) -> T,
     ) -> T {
-        let result =
-            work(&mut *self.attachment, &mut Port::new(service, self.id, &mut self.load, &mut self.output));
+        let result = work(
+            &mut *self.attachment,
+            &mut Port::new(service.face(), self.id, &mut self.load, &mut self.output),
+        );
         debug_assert!(self.output.is_empty(), "an attachment sends by itself");
         result
     }
 
     pub fn take(&mut self, service: &mut S) {
         self.with(service, |attachment, port| attachment.take(port));
+        service.logbook_mut().events.append(&mut self.attachment.take_events());
     }
 
     /// Passes on the completion of one of its operations.
     pub fn completed(&mut self, service: &mut S, done: Done<Answer<S>>) {
-        self.load.commands -= 1;
-        self.load.bytes -= done.bytes;
-        service.hub_mut().protocols[self.protocol].commands += 1;
+        self.load.answered(done.bytes);
+        service.logbook_mut().protocols[self.protocol].commands += 1;
         self.with(service, |attachment, port| attachment.completed(done.route.token, done.answer, port));
     }
 

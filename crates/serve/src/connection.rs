@@ -11,12 +11,13 @@
 //! Input that a congested session did not take is held here, and no more is read until it is taken. So a peer
 //! that sends faster than it is served finds its socket full.
 
-use crate::budget::{OWN_BYTES, STALL_PART, large_part};
-use crate::output::Output;
 use crate::server::nanoseconds;
-use crate::service::{Answer, Done, Service};
-use crate::session::{Close, ConnectionId, Load, Port, Session};
+use crate::service::{Done, Operated};
 use crate::socket::{Stream, UNIX_SEND_BYTES};
+use pellucid_target::Answer;
+use pellucid_target::Output;
+use pellucid_target::budget::{OWN_BYTES, STALL_PART, large_part};
+use pellucid_target::session::{Close, ConnectionId, Load, Port, Session};
 use std::io::{self, IoSliceMut};
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ enum Phase {
     Told,
 }
 
-pub(crate) struct Connection<S: Service> {
+pub(crate) struct Connection<S: Operated> {
     pub id: ConnectionId,
     pub stream: Stream,
     pub peer: String,
@@ -79,7 +80,7 @@ pub(crate) struct Connection<S: Service> {
     pub readable: bool,
     /// The peer has sent its last byte: read until the end of the stream, because no more events come.
     pub half_closed: bool,
-    session: Box<dyn Session<S>>,
+    session: Box<dyn Session<S::Face>>,
     output: Output,
     load: Load,
     /// Upper bound of the bytes of large-read answers in the output.
@@ -99,13 +100,13 @@ pub(crate) struct Connection<S: Service> {
     gone: bool,
 }
 
-impl<S: Service> Connection<S> {
+impl<S: Operated> Connection<S> {
     pub fn new(
         id: ConnectionId,
         stream: Stream,
         peer: String,
         protocol: usize,
-        session: Box<dyn Session<S>>,
+        session: Box<dyn Session<S::Face>>,
         ending: Duration,
     ) -> Connection<S> {
         Connection {
@@ -138,12 +139,12 @@ impl<S: Service> Connection<S> {
     fn with_session(
         &mut self,
         service: &mut S,
-        work: impl FnOnce(&mut dyn Session<S>, &mut Port<'_, S>) -> Result<(), Close>,
+        work: impl FnOnce(&mut dyn Session<S::Face>, &mut Port<'_, S::Face>) -> Result<(), Close>,
     ) {
         let before = self.output.bytes();
-        let mut port = Port::new(service, self.id, &mut self.load, &mut self.output);
+        let mut port = Port::new(service.face(), self.id, &mut self.load, &mut self.output);
         let result = work(&mut *self.session, &mut port);
-        service.hub_mut().bytes_in_outputs += self.output.bytes() - before;
+        service.hub_mut().output_changed(before, self.output.bytes());
         if let Err(why) = result {
             self.end(why, service);
         }
@@ -175,7 +176,8 @@ impl<S: Service> Connection<S> {
         match self.phase {
             _ if self.gone => false,
             Phase::Open => {
-                let congested = Port::new(service, self.id, &mut self.load, &mut self.output).congested();
+                let congested =
+                    Port::new(service.face(), self.id, &mut self.load, &mut self.output).congested();
                 (self.readable || self.has_more()) && self.session.wants_input() && !congested
             }
             Phase::Told | Phase::Draining => self.readable,
@@ -262,7 +264,7 @@ impl<S: Service> Connection<S> {
             Ok(count) => {
                 // A short read means that the stream has no more bytes now; an event announces the next.
                 self.readable = count == wanted || self.half_closed;
-                service.hub_mut().protocols[self.protocol].received_bytes += count as u64;
+                service.logbook_mut().protocols[self.protocol].received_bytes += count as u64;
                 let landed = count.min(landing);
                 if landed > 0 {
                     self.with_session(service, |session, port| session.landed(landed, port));
@@ -316,10 +318,9 @@ impl<S: Service> Connection<S> {
 
     /// Passes on the completion of one of its operations.
     pub fn completed(&mut self, service: &mut S, done: Done<Answer<S>>) {
-        self.load.commands -= 1;
+        self.load.answered(done.bytes);
         self.answers.count += 1;
-        service.hub_mut().protocols[self.protocol].commands += 1;
-        self.load.bytes -= done.bytes;
+        service.logbook_mut().protocols[self.protocol].commands += 1;
         if self.gone || matches!(self.phase, Phase::Refusing | Phase::Told) {
             return service.discard(done.answer);
         }
@@ -330,20 +331,14 @@ impl<S: Service> Connection<S> {
         });
         let large = large_part(done.bytes).min(self.output.bytes() - before);
         self.large_answers += large;
-        service.hub_mut().budget.large += large;
+        service.hub_mut().budget.hold_large(large);
     }
 
     /// Limits the count of large answers to the size of the output.
     fn settle_large(&mut self, service: &mut S) {
         let left = self.large_answers.min(self.output.bytes());
-        service.hub_mut().budget.large -= self.large_answers - left;
+        service.hub_mut().budget.release_large(self.large_answers - left);
         self.large_answers = left;
-    }
-
-    /// Releases the budget of data that were still to arrive.
-    fn give_up_incoming(&mut self, service: &mut S) {
-        service.hub_mut().budget.incoming -= std::mem::take(&mut self.load.incoming);
-        service.hub_mut().budget.large -= std::mem::take(&mut self.load.incoming_large);
     }
 
     /// Marks the socket writable again.
@@ -362,8 +357,8 @@ impl<S: Service> Connection<S> {
             let sent = before - self.output.bytes();
             self.load.moved += sent as u64;
             self.answers.bytes += sent;
-            service.hub_mut().bytes_in_outputs -= sent;
-            service.hub_mut().protocols[self.protocol].sent_bytes += sent as u64;
+            service.hub_mut().output_changed(before, self.output.bytes());
+            service.logbook_mut().protocols[self.protocol].sent_bytes += sent as u64;
             self.settle_large(service);
         }
         if self.output.is_empty() {
@@ -386,8 +381,8 @@ impl<S: Service> Connection<S> {
             self.why = Some(Close::Refused(format!("{what} while others wait for room for theirs")));
             self.gone = true;
             // Released at once, so that no more connections are closed than necessary.
-            self.give_up_incoming(service);
-            service.hub_mut().bytes_in_outputs -= self.output.bytes();
+            self.load.give_up_incoming(service.hub_mut());
+            service.hub_mut().output_changed(self.output.bytes(), 0);
             self.output.discard(&mut service.hub_mut().pool);
             self.settle_large(service);
         }
@@ -398,7 +393,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Returns true if it keeps budget from others without moving its data; see [`crate::budget`].
+    /// Returns true if it keeps budget from others without moving its data; see [`pellucid_target::budget`].
     fn is_stalled(&mut self, service: &S, now_ns: u64, stall: Duration) -> bool {
         let moved = self.stall.moved + std::mem::take(&mut self.load.moved);
         let held = self.output.bytes() + self.load.incoming;
@@ -413,11 +408,11 @@ impl<S: Service> Connection<S> {
 
     /// Tells the session that the memory budget it waited for is available.
     pub fn has_turn(&mut self, service: &mut S) {
-        (self.load.waits, self.load.turn) = (false, true);
+        self.load.give_turn();
         if self.phase == Phase::Open && !self.gone {
             self.with_session(service, |session, port| session.has_turn(port));
         }
-        self.load.turn = false;
+        self.load.take_turn();
     }
 
     /// Returns true if output waits and the socket may take it.
@@ -432,9 +427,9 @@ impl<S: Service> Connection<S> {
 
     /// Closes the session and releases memory. Returns the reason why the connection ended.
     pub fn close(mut self, service: &mut S) -> Option<Close> {
-        service.hub_mut().bytes_in_outputs -= self.output.bytes();
-        self.give_up_incoming(service);
-        self.session.closed(&mut Port::new(service, self.id, &mut self.load, &mut self.output));
+        service.hub_mut().output_changed(self.output.bytes(), 0);
+        self.load.give_up_incoming(service.hub_mut());
+        self.session.closed(&mut Port::new(service.face(), self.id, &mut self.load, &mut self.output));
         self.output.discard(&mut service.hub_mut().pool);
         self.settle_large(service);
         self.why

@@ -14,22 +14,26 @@ mod caches;
 mod damage;
 mod figures;
 mod offer;
+mod plan;
 mod service;
+mod status;
 mod steps;
 mod targets;
 
-use crate::budget::large_part;
+use crate::core::plan::Plan;
 use crate::drive::Served;
-use crate::engine::{Answered, Engine, Entry, Lead, Route, Submission, Time};
+use crate::engine::{Answered, Engine, Entry, Lead, Submission, Time};
 use crate::event::Event;
-use crate::hub::Hub;
-use crate::plan::Plan;
+use crate::logbook::Logbook;
 use crate::remote::Remote;
-use crate::service::{Done, Service};
-use crate::session::{ConnectionId, Keeps, Namespace, Operation};
+use crate::service::Done;
 use pellucid_device::Device;
-use pellucid_flash::{ChunkInfo, Command, Completion, Held, Histogram, Lba, Notice, Opcode, SimTime};
+use pellucid_flash::{Command, Completion, Held, Histogram, Lba, Notice, Opcode, SimTime};
 use pellucid_monitor::Board;
+use pellucid_target::Hub;
+use pellucid_target::Service;
+use pellucid_target::budget::large_part;
+use pellucid_target::session::{ConnectionId, Keeps, Namespace, Operation, Route};
 use std::collections::VecDeque;
 use steps::Steps;
 use targets::TargetBook;
@@ -99,8 +103,9 @@ pub struct Core {
     plan: Plan,
     steps: Steps,
     observer: Option<Box<dyn Observer>>,
-    /// State that the reactor and its connections maintain.
-    pub(crate) hub: Hub,
+    /// State that its connections share.
+    hub: Hub,
+    logbook: Logbook,
     board: Option<Board>,
     /// Notices that no host has taken yet, each with its namespace.
     untold: VecDeque<(usize, Notice)>,
@@ -143,7 +148,8 @@ impl Core {
         let volatile = namespaces.iter().filter(|n| n.keeps == Keeps::Nothing);
         events.extend(volatile.map(|n| Event::PromisesNothing { namespace: n.name.clone() }));
         Ok(Core {
-            hub: Hub { events, ..Hub::default() },
+            hub: Hub::default(),
+            logbook: Logbook { events, ..Logbook::default() },
             in_wall_time: devices.iter().any(Served::is_in_wall_time),
             operations: namespaces.iter().map(|_| Operations { had: 0, strike: u64::MAX }).collect(),
             plan: Plan::default(),
@@ -206,18 +212,6 @@ impl Core {
         self.engine.backends_mut()[drive].device_mut().ok_or_else(|| REMOTE.to_owned())
     }
 
-    /// Reports `count` chunks of an open-channel namespace from number `first` on; empty for a remote drive.
-    pub(crate) fn chunk_infos(&self, namespace: usize, first: u32, count: u32) -> Vec<ChunkInfo> {
-        let Namespace { drive, number, .. } = self.namespaces[namespace];
-        self.engine.backends()[drive].chunk_infos(number, first, count)
-    }
-
-    /// Unacknowledged moves of a nameless namespace; empty for a remote drive.
-    pub(crate) fn moves(&self, namespace: usize) -> Vec<(Lba, Lba)> {
-        let Namespace { drive, number, .. } = self.namespaces[namespace];
-        self.engine.backends()[drive].moves(number)
-    }
-
     /// Connection state of a remote drive; `None` if the drive is local.
     pub(crate) fn remote_state(&self, namespace: usize) -> Option<&'static str> {
         self.engine.backends()[self.namespaces[namespace].drive].remote().map(Remote::state)
@@ -229,7 +223,7 @@ impl Core {
         self.engine.backends()[drive].is_read_only(number)
     }
 
-    /// See [`crate::session::Port::pop_notice`].
+    /// See [`pellucid_target::session::Port::pop_notice`].
     pub(crate) fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, Notice)> {
         for (drive, served) in self.engine.backends_mut().iter_mut().enumerate() {
             while let Some((number, notice)) = served.pop_notice() {
@@ -261,7 +255,7 @@ impl Core {
     /// Panics if the namespace does not exist.
     pub fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
         let bytes = operation.data.len();
-        self.hub.budget.large += large_part(bytes);
+        self.hub.budget.hold_large(large_part(bytes));
         let tag = self.engine.begin(Entry { route, namespace, bytes, inside: 0 });
         let step = self.steps.begin(&self.namespaces[namespace], tag, operation);
         self.take_step(namespace, tag, step);
@@ -348,7 +342,7 @@ impl Core {
         let now = SimTime(self.now_ns());
         for drive in self.engine.backends_mut().iter_mut().filter(|drive| drive.is_in_wall_time()) {
             drive.turn(now);
-            self.hub.events.append(&mut drive.take_events());
+            self.logbook.events.append(&mut drive.take_events());
         }
     }
 
@@ -365,14 +359,14 @@ impl Core {
                 Some(step) => self.take_step(namespace, tag, step),
                 None => {
                     let Entry { route, bytes, .. } = self.engine.end(tag, at);
-                    self.hub.budget.large -= large_part(bytes);
+                    self.hub.budget.release_large(large_part(bytes));
                     return Some(Done { route, bytes, answer: completion });
                 }
             }
         }
     }
 
-    /// See [`crate::session::Port::held`].
+    /// See [`pellucid_target::session::Port::held`].
     pub(crate) fn held(&self, namespace: usize, lba: Lba, sectors: u64, looks_max: u64) -> Held {
         let Namespace { drive, number, sector_bytes, unit_bytes, .. } = self.namespaces[namespace];
         let device = &self.engine.backends()[drive];

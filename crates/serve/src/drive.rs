@@ -21,20 +21,21 @@ pub use waiter::{Pace, Waiter};
 use crate::engine::{Answered, Backend};
 use crate::event::Event;
 use crate::file_drive::FileDrive;
-use crate::host_fault::HostFault;
 use crate::remote::Remote;
-use crate::session::Keeps;
 use injector::Injector;
 use mio::{Poll, Token, Waker};
 use pellucid_device::{Device, WritePolicy};
 use pellucid_flash::{
     ChunkInfo, Command, Completion, Drive, Figure, Held, Interface, Layout, Lba, Lpn, Notice, SimTime,
 };
-use pellucid_ftl::{Durability, MountReport};
+use pellucid_ftl::Durability;
 use pellucid_host::{
     AnyLayer, CacheConfig, CacheManager, Layer, LayerConfig, Machine, Pair, Shared, Stack, Tower,
 };
 use pellucid_media::{Fault, StoreError};
+use pellucid_target::CutReport;
+use pellucid_target::control::HostFault;
+use pellucid_target::session::Keeps;
 use std::sync::Arc;
 
 /// Events that a modelled cache drive may run before other drives get their turn.
@@ -47,15 +48,6 @@ pub enum NoCache {
     Refused(String),
     /// A drive misbehaves.
     Failed(String),
-}
-
-/// State of a drive after a power cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CutReport {
-    /// Findings of its mount.
-    pub mount: MountReport,
-    /// Sectors whose newest acknowledged data only layers of the host held; what they held before is back.
-    pub undone_host_sectors: u64,
 }
 
 /// A drive in service.

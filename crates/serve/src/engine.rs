@@ -28,14 +28,13 @@ mod submission;
 #[cfg(test)]
 mod tests;
 
-use crate::session::ConnectionId;
 use completion::CompletionBatch;
 use in_flight::InFlight;
 use pellucid_flash::{Histogram, SimTime};
+use pellucid_target::session::Route;
 use std::collections::VecDeque;
 use submission::SubmissionBatch;
 
-pub(crate) use completion::BATCH_MAX;
 pub(crate) use in_flight::Entry;
 pub use machine::Reply;
 use pacer::Pacer;
@@ -44,15 +43,6 @@ pub(crate) use submission::Submission;
 
 /// Events that a backend may run before the sockets are polled again.
 const EVENTS_MAX: u32 = 4096;
-
-/// Destination of an answer: a connection's session, and the session's token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// The connection.
-    pub connection: ConnectionId,
-    /// Token that the session chose for the request.
-    pub token: u64,
-}
 
 /// An answer as it comes out of a backend.
 #[derive(Debug)]

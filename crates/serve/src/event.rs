@@ -9,10 +9,10 @@
 mod fields;
 
 use crate::engine::Time;
-use crate::session::{ConnectionId, Keeps};
 use pellucid_flash::{Figure, Status};
 use pellucid_ftl::MountReport;
 use pellucid_media::{Extent, StoreNotice};
+use pellucid_target::session::{ConnectionId, Keeps};
 use std::fmt::{self, Display};
 
 /// Something that happened to a server or its drives.

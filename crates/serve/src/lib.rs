@@ -1,5 +1,5 @@
-//! Serves a drive, or a cache on one, in real time: sockets, the pacer, and the protocols of hosts and
-//! clients.
+//! Serves a drive, or a cache on one, in real time: sockets, the pacer, and what a server owns. The protocols
+//! themselves are sessions without I/O, in `target`.
 //!
 //! ```text
 //!  listener ─► connection ─► Session (NBD, NVMe/TCP) ─► Port ─► Core ─► Device
@@ -22,30 +22,23 @@ extern crate self as pellucid_serve;
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-mod action;
 mod attachment;
-mod budget;
 mod connection;
-pub mod control;
 mod core;
 mod drive;
 mod engine;
 pub mod event;
 mod file_drive;
-mod host_fault;
-mod hub;
 mod in_process;
 pub mod kv;
-pub mod nbd;
-pub mod nvme;
-mod output;
-mod plan;
-mod pool;
+mod logbook;
+pub mod nvme_tls;
 mod record;
 mod remote;
+pub mod secret;
+mod serial;
 mod server;
 mod service;
-pub mod session;
 mod socket;
 mod timer;
 mod tls;
@@ -53,18 +46,16 @@ mod ublk;
 
 pub use crate::attachment::Attachment;
 pub use crate::core::{Arrival, Core, KeepTargets, Observer, Refusal};
-pub use drive::{Bottom, CutReport, NoCache, Pace, Served, Waiter};
-pub use engine::{Answered, Backend, Engine, Lead, Reply, Route, Time};
+pub use drive::{Bottom, NoCache, Pace, Served, Waiter};
+pub use engine::{Answered, Backend, Engine, Lead, Reply, Time};
 pub use file_drive::{FileConfig, FileDrive, FileError};
-pub use host_fault::{CommandSet, HostFault, HostFaultKind};
 pub use in_process::{LocalDrive, LocalEnd, in_process};
-pub use output::Output;
-pub use plan::{Moment, PlanError, PlannedFault};
-pub use pool::Pool;
+pub use logbook::Logbook;
 pub use record::FioTrace;
 pub use remote::{Remote, RemoteConfig, RemoteError};
+pub use serial::serial_number;
 pub use server::{Accept, CONNECTIONS_MAX, CONTROL, Log, Options, ServeError, Server, Stopper};
-pub use service::{Answer, Done, Service};
+pub use service::{Done, Operated};
 pub use socket::{Address, AddressError};
 pub use tls::{TlsConfig, TlsError};
 pub use ublk::{BlockDevice, UblkError};

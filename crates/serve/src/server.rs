@@ -21,13 +21,14 @@ mod table;
 use crate::attachment::{Attached, Attachment};
 use crate::core::Core;
 use crate::event::Event;
-use crate::service::{Answer, Done, Service};
-use crate::session::{Close, ConnectionId, Session};
+use crate::service::{Done, Operated};
 use crate::socket::{Address, Listener};
 use crate::timer::Timer;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use pellucid_monitor::{Board, Protocol};
+use pellucid_target::Answer;
+use pellucid_target::session::{Close, ConnectionId, Session};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -38,13 +39,11 @@ use table::Table;
 
 use admission::Pending;
 
-pub(crate) use table::SLOT_BITS;
-
 const WAKER: Token = Token(0);
 const TIMER: Token = Token(1);
 const LISTENERS: usize = 2;
 const CONNECTIONS: usize = 1 << 16;
-const REMOTES: usize = CONNECTIONS + (1 << SLOT_BITS);
+const REMOTES: usize = CONNECTIONS + (ConnectionId::SLOTS);
 const ATTACHMENTS: Token = Token(1 << 20);
 
 /// Name of the protocol whose listeners have reserved connections.
@@ -52,7 +51,7 @@ pub const CONTROL: &str = "control";
 /// Number of reserved connections.
 const CONTROL_RESERVE: usize = 16;
 /// Maximum number of concurrent connections.
-pub const CONNECTIONS_MAX: usize = (1 << SLOT_BITS) - 1 - CONTROL_RESERVE;
+pub const CONNECTIONS_MAX: usize = (ConnectionId::SLOTS) - 1 - CONTROL_RESERVE;
 
 /// Longest read from a connection, apart from a payload that is read directly into place.
 const READ_BYTES: usize = 256 << 10;
@@ -78,8 +77,9 @@ const TURN_READ_BYTES_MAX: usize = 2 << 20;
 
 /// Creates the session of a new connection. The address is the local one that the peer connected to, `None`
 /// on a Unix socket. An error turns the peer away.
-pub type Accept<S = Core> =
-    Box<dyn FnMut(ConnectionId, Option<SocketAddr>) -> Result<Box<dyn Session<S>>, String>>;
+pub type Accept<S = Core> = Box<
+    dyn FnMut(ConnectionId, Option<SocketAddr>) -> Result<Box<dyn Session<<S as Operated>::Face>>, String>,
+>;
 
 /// Receives the events of a server.
 pub type Log = Box<dyn FnMut(&Event)>;
@@ -150,6 +150,12 @@ impl Stopper {
         self.stop_because("asked");
     }
 
+    /// What a session of the control socket calls to stop the server.
+    pub fn for_control(&self) -> Box<dyn FnMut()> {
+        let stopper = self.clone();
+        Box::new(move || stopper.stop_because("control"))
+    }
+
     /// Stops the server with a `reason`, one word for the log. The first reason counts.
     pub fn stop_because(&self, reason: &'static str) {
         self.reason.get_or_init(|| reason);
@@ -159,7 +165,7 @@ impl Stopper {
     }
 }
 
-struct Listening<S> {
+struct Listening<S: Operated> {
     listener: Listener,
     accept: Accept<S>,
     what: &'static str,
@@ -170,7 +176,7 @@ struct Listening<S> {
 }
 
 /// A server, by default of drives.
-pub struct Server<S: Service = Core> {
+pub struct Server<S: Operated = Core> {
     service: S,
     options: Options,
     log: Log,
@@ -210,15 +216,15 @@ impl Server {
         let protocol = self.protocol(attachment.protocol());
         let namespace = attachment.namespace();
         let attached = Attached::new(self.attachments.len(), protocol, attachment);
-        self.service.hub_mut().protocols[protocol].connections += 1;
-        self.service.hub_mut().protocols[protocol].connected += 1;
+        self.service.logbook_mut().protocols[protocol].connections += 1;
+        self.service.logbook_mut().protocols[protocol].connected += 1;
         self.service.hold(attached.id, namespace);
         self.attachments.push(attached);
         Ok(())
     }
 }
 
-impl<S: Service> Server<S> {
+impl<S: Operated> Server<S> {
     /// Creates a server of `service` without listeners.
     ///
     /// # Errors
@@ -281,7 +287,7 @@ impl<S: Service> Server<S> {
 
     /// Index of a protocol in the hub's list.
     fn protocol(&mut self, name: &'static str) -> usize {
-        let protocols = &mut self.service.hub_mut().protocols;
+        let protocols = &mut self.service.logbook_mut().protocols;
         protocols.iter().position(|p| p.name == name).unwrap_or_else(|| {
             protocols.push(Protocol { name, ..Protocol::default() });
             protocols.len() - 1
@@ -379,7 +385,7 @@ impl<S: Service> Server<S> {
         }
         let tick = self.tick_ns.saturating_sub(now);
         let failing = self.listeners.iter().any(|listening| listening.failing.is_some());
-        let idle = self.service.hub().connections == 0 && !self.service.hub().stopping && !failing;
+        let idle = self.service.logbook().connections == 0 && !self.service.hub().is_stopping() && !failing;
         self.poll_now(events, if idle { None } else { Some(Duration::from_nanos(tick)) })?;
         self.turn_ns = self.service.now_ns();
         Ok(())
@@ -459,8 +465,8 @@ impl<S: Service> Server<S> {
             return 0;
         }
         let came = connection.read(&mut self.service, &mut self.scratch);
-        if came > 0 && self.service.hub_mut().protocols[connection.protocol].name != CONTROL {
-            self.service.hub_mut().heard_ns = self.turn_ns;
+        if came > 0 && self.service.logbook_mut().protocols[connection.protocol].name != CONTROL {
+            self.service.hub_mut().heard(self.turn_ns);
         }
         self.table.touch(slot);
         if came > 0 && !self.options.poll.is_zero() {
@@ -522,8 +528,8 @@ impl<S: Service> Server<S> {
 
     fn remove(&mut self, slot: usize) {
         let Some(mut connection) = self.table.remove(slot) else { return };
-        self.service.hub_mut().connections -= 1;
-        self.service.hub_mut().protocols[connection.protocol].connections -= 1;
+        self.service.logbook_mut().connections -= 1;
+        self.service.logbook_mut().protocols[connection.protocol].connections -= 1;
         let _ = connection.stream.deregister(self.poll.registry());
         let (id, peer) = (connection.id, std::mem::take(&mut connection.peer));
         self.service.release(id);
@@ -546,13 +552,13 @@ impl<S: Service> Server<S> {
                 self.table.touch(slot);
             }
         }
-        for (id, why) in std::mem::take(&mut self.service.hub_mut().closing) {
+        for (id, why) in self.service.hub_mut().take_closing() {
             if let Some((slot, connection)) = self.table.find(id) {
                 connection.end(why, &self.service);
                 self.table.touch(slot);
             }
         }
-        for id in std::mem::take(&mut self.service.hub_mut().nudged) {
+        for id in self.service.hub_mut().take_nudged() {
             if let Some((slot, _)) = self.table.find(id) {
                 self.tick(slot, self.service.now_ns());
             }
@@ -578,7 +584,7 @@ impl<S: Service> Server<S> {
                 self.accept(at);
             }
         }
-        if !self.service.hub().stopping && self.stopper.stop.load(Ordering::Acquire) {
+        if !self.service.hub().is_stopping() && self.stopper.stop.load(Ordering::Acquire) {
             self.begin_stopping();
         }
         if self.table.has_touched() {
@@ -596,7 +602,7 @@ impl<S: Service> Server<S> {
     /// Logs pending events.
     fn tell(&mut self) {
         self.service.look_after();
-        for event in self.service.hub_mut().events.drain(..) {
+        for event in self.service.logbook_mut().events.drain(..) {
             (self.log)(&event);
         }
     }

@@ -1,23 +1,20 @@
-//! The service of a server: drives ([`Core`](crate::Core)), or a key-value cache.
+//! A service that the server runs: drives ([`Core`](crate::Core)), or a key-value cache.
 //!
 //! ```text
-//!  Server, Connection, Session ─► Service ─► Engine ─► Backend
+//!  Session ─► Port ─► its face: Drives, Items ─┐
+//!  Server, Connection ─────────────────────────┴─► Operated ─► Engine ─► Backend
 //! ```
 //! Connections, TLS, memory budgets, turns, the log, the monitor and the control socket are shared by all
-//! services. A service adds the requests of its sessions ([`Port::service`](crate::session::Port::service)),
-//! its figures, and its shutdown.
+//! services. A service adds the requests of its sessions (its [face](Operated::Face)), its figures, and its
+//! shutdown.
 
-use crate::control::Request;
-use crate::engine::{Backend, Engine, Route};
-use crate::hub::Hub;
-use crate::session::ConnectionId;
+use crate::engine::{Backend, Engine};
+use crate::logbook::Logbook;
 use mio::{Poll, Token, Waker};
 use pellucid_monitor::Board;
-use serde_json::Value;
+use pellucid_target::session::{ConnectionId, Route};
+use pellucid_target::{Answer, Service};
 use std::sync::Arc;
-
-/// Answer that the sessions of a service receive.
-pub type Answer<S> = <<S as Service>::Backend as Backend>::Answer;
 
 /// An answered request.
 #[derive(Debug)]
@@ -31,15 +28,21 @@ pub struct Done<A> {
 }
 
 /// A service, owned by the server's single thread.
-pub trait Service {
+pub trait Operated: Service {
     /// Backend that its engine runs.
-    type Backend: Backend;
+    type Backend: Backend<Answer = Answer<Self>>;
 
-    /// State that its connections share.
-    fn hub(&self) -> &Hub;
+    /// The service as its sessions see it.
+    type Face: Service<Answer = Answer<Self>> + ?Sized;
 
-    /// Mutable access to the shared state.
-    fn hub_mut(&mut self) -> &mut Hub;
+    /// The service as its sessions see it.
+    fn face(&mut self) -> &mut Self::Face;
+
+    /// What the log and monitors are told.
+    fn logbook(&self) -> &Logbook;
+
+    /// Mutable access to what the log and monitors are told.
+    fn logbook_mut(&mut self) -> &mut Logbook;
 
     /// Engine of the service.
     fn engine(&self) -> &Engine<Self::Backend>;
@@ -52,20 +55,6 @@ pub trait Service {
 
     /// Returns the next answered request.
     fn pop(&mut self) -> Option<Done<Answer<Self>>>;
-
-    /// Drops an answer whose connection is gone, and keeps its buffers for reuse.
-    fn discard(&mut self, answer: Answer<Self>);
-
-    /// Answers a request on the control socket; `None`: [`Service::outcome`] has the answer later.
-    ///
-    /// # Errors
-    /// Returns one sentence if it cannot be done.
-    fn control(&mut self, by: ConnectionId, request: Request) -> Result<Option<Value>, String>;
-
-    /// Returns a pending answer of [`Service::control`], once it is known.
-    fn outcome(&mut self, _by: ConnectionId) -> Option<Result<(), String>> {
-        None
-    }
 
     /// Sets the board that shows figures on demand.
     fn show_on(&mut self, board: Board);
@@ -87,7 +76,7 @@ pub trait Service {
         Ok(())
     }
 
-    /// Handles an event on one of these sockets; `token` counts from the first of [`Service::attach`].
+    /// Handles an event on one of these sockets; `token` counts from the first of [`Operated::attach`].
     fn remote_ready(&mut self, _token: usize) {}
 
     /// Wall time of the next planned fault, on the clock of [`Service::now_ns`].
@@ -100,14 +89,14 @@ pub trait Service {
 
     /// Stops the service: no operation waits for modelled time any more.
     fn stop(&mut self) {
-        self.hub_mut().stopping = true;
+        self.hub_mut().stop();
         self.engine_mut().stop_pacing();
     }
 
     /// Begins, without connections, to store all state that the next start needs.
     fn put_away(&mut self);
 
-    /// Continues [`Service::put_away`]; returns true if it has ended.
+    /// Continues [`Operated::put_away`]; returns true if it has ended.
     fn is_put_away(&mut self) -> bool;
 
     /// Finishes the service, as the last call.
@@ -116,23 +105,10 @@ pub trait Service {
     /// Returns one sentence that names the state that was lost.
     fn finish(&mut self) -> Result<(), String>;
 
-    /// Wall time since the start.
-    #[inline]
-    fn now_ns(&self) -> u64 {
-        self.engine().now_ns()
-    }
-
     /// Number of outstanding requests.
     #[inline]
     fn outstanding(&self) -> usize {
         self.engine().outstanding()
-    }
-
-    /// Bytes of data being received, in backends, or to be sent.
-    #[inline]
-    fn bytes_held(&self) -> usize {
-        let hub = self.hub();
-        hub.budget.incoming + self.engine().bytes() + hub.bytes_in_outputs
     }
 
     /// Returns true if a request waits to enter its backend.

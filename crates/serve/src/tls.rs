@@ -7,15 +7,9 @@
 //! | `server-key.pem`  | its key                                                   |
 //! | `ca-cert.pem`     | the signer of clients' certificates, if they need one     |
 
-mod layer;
 mod records;
-mod secured;
 #[cfg(test)]
 mod tests;
-
-pub(crate) use layer::{Engine, Layer, refused};
-pub(crate) use records::Tls;
-pub(crate) use secured::Secured;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -5,11 +5,11 @@ use crate::common::{ask_control, config, drive, drive_of_zones, pattern, scratch
 use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Nanos, Opcode, Rng, SimTime, Status};
 use pellucid_media::{Faults, StoreKind};
-use pellucid_serve::control::ControlSession;
-use pellucid_serve::session::{ConnectionId, Operation, Port};
 use pellucid_serve::{
-    Address, Arrival, Attachment, CONTROL, Core, Observer, Options, Route, Server, Service, Time, in_process,
+    Address, Arrival, Attachment, CONTROL, Core, Observer, Operated, Options, Server, Time, in_process,
 };
+use pellucid_target::control::ControlSession;
+use pellucid_target::session::{ConnectionId, Operation, Port, Route};
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
@@ -419,7 +419,7 @@ fn a_user_within_the_process_learns_of_a_power_cut_first() {
         let mut server = Server::new(core, Options::default(), Box::new(|_| {})).expect("a queue");
         server.attach(Box::new(end)).expect("something to wait for");
         let stopper = server.stopper();
-        let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+        let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.for_control())) as _));
         server.listen(&Address::Unix(listened), CONTROL, accept).expect("a Unix socket");
         tell.send((local, server.stopper())).expect("somebody listens");
         server.run().expect("a good end");

@@ -5,8 +5,8 @@
 use crate::common::{self, Client, eventually, scratch};
 use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_serve::event::Event;
-use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::{Address, Core, FileConfig, FileDrive, Options, Server, Time};
+use pellucid_target::nbd::NbdSession;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashSet;
 use std::fs::{self, File};

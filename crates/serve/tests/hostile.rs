@@ -5,9 +5,10 @@ use crate::common::{self, Client, SECTOR, Served, config, drive, pattern, read_s
 use pellucid_device::Device;
 use pellucid_flash::Rng;
 use pellucid_media::StoreKind;
-use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::session::{BYTES_MAX, Close, ConnectionId, Load, Port, Session, TOTAL_BYTES_MAX};
-use pellucid_serve::{Core, Options, Output, Time};
+use pellucid_serve::{Core, Operated, Options, Time};
+use pellucid_target::Output;
+use pellucid_target::nbd::NbdSession;
+use pellucid_target::session::{BYTES_MAX, Close, ConnectionId, Load, Port, Session, TOTAL_BYTES_MAX};
 use pellucid_wire::nbd::{Command, OptionKind, Request, encode_client_flags, encode_option};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -294,7 +295,7 @@ fn who_says_nothing_is_shown_the_door() {
     let mut core =
         Core::new(vec![("one".into(), drive(StoreKind::Ram))], Time::Instant).expect("a good drive");
     let (mut load, mut output, mut session) = (Load::default(), Output::default(), NbdSession::default());
-    let mut port = Port::new(&mut core, ConnectionId::new(1), &mut load, &mut output);
+    let mut port = Port::new(core.face(), ConnectionId::new(1), &mut load, &mut output);
     session.opened(&mut port);
     assert_eq!(port.output().take_all().len(), 18, "the greeting");
     let now = port.now_ns();

@@ -12,6 +12,7 @@ mod monitor;
 mod nbd;
 mod nbd_session;
 mod nvme;
+mod nvme_session;
 mod paced;
 mod remote;
 mod storage;

@@ -8,9 +8,10 @@ use pellucid_device::{Device, DeviceConfig, Namespace};
 use pellucid_flash::Rng;
 use pellucid_ftl::Victim;
 use pellucid_media::{BitErrors, Ecc, EccData, Integrity, StoreKind};
-use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::session::{ConnectionId, Load, Port, Session};
-use pellucid_serve::{Core, Options, Output, Refusal, Time};
+use pellucid_serve::{Core, Operated, Options, Refusal, Time};
+use pellucid_target::Output;
+use pellucid_target::nbd::NbdSession;
+use pellucid_target::session::{ConnectionId, Load, Port, Session};
 use pellucid_wire::nbd::{
     ClientHandshake, ClientHandshakeEvent, Command, Info, InfoRequest, MetaContextRequest, OptionKind,
     OptionReply, Request, allocation, command_flag, encode_client_flags, encode_option, transmission_flag,
@@ -81,7 +82,7 @@ fn simple_replies_instead_of_structured_ones() {
         let session = NbdSession::default();
         let mut session = if simple { session.with_simple_replies() } else { session };
         let (mut load, mut output) = (Load::default(), Output::default());
-        let mut port = Port::new(&mut core, ConnectionId::new(1), &mut load, &mut output);
+        let mut port = Port::new(core.face(), ConnectionId::new(1), &mut load, &mut output);
         let mut input = encode_client_flags(true).to_vec();
         encode_option(OptionKind::StructuredReply, &[], &mut input);
         let contexts = MetaContextRequest::encode("one", &["base:allocation"]);
@@ -105,11 +106,11 @@ fn simple_replies_instead_of_structured_ones() {
         assert_eq!((errors, export), (refused, Some(simple)));
         let command = Command::Read.raw();
         let read = Request { flags: 0, command, cookie: 5, offset_bytes: 0, length_bytes: 512 };
-        let mut port = Port::new(&mut core, ConnectionId::new(1), &mut load, &mut output);
+        let mut port = Port::new(core.face(), ConnectionId::new(1), &mut load, &mut output);
         session.receive(&mut &read.encode()[..], &mut port).expect("a good request");
         while core.run() {}
         let done = core.pop().expect("the read has ended");
-        let mut port = Port::new(&mut core, ConnectionId::new(1), &mut load, &mut output);
+        let mut port = Port::new(core.face(), ConnectionId::new(1), &mut load, &mut output);
         session.completed(done.route.token, done.answer, &mut port);
         assert_eq!(output.take_all()[..4], magic);
     }

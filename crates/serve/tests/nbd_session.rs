@@ -3,9 +3,10 @@
 use crate::common::{config, drive, pattern, scratch};
 use pellucid_device::Device;
 use pellucid_media::StoreKind;
-use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::session::{AT_ONCE_BYTES, ConnectionId, Load, Port, Session};
-use pellucid_serve::{Core, FileConfig, FileDrive, Output, Served, Service, Time};
+use pellucid_serve::{Core, FileConfig, FileDrive, Operated, Served, Time};
+use pellucid_target::Output;
+use pellucid_target::nbd::NbdSession;
+use pellucid_target::session::{AT_ONCE_BYTES, ConnectionId, Load, Port, Session};
 use pellucid_wire::nbd::{
     Chunk, ClientHandshake, ClientHandshakeEvent, Command, Extent, Info, InfoRequest, MetaContextRequest,
     OptionKind, OptionReply, ReplyDecoder, ReplyEvent, Request, allocation, encode_client_flags,
@@ -56,7 +57,7 @@ impl Alone {
     }
 
     fn with<R>(&mut self, work: impl FnOnce(&mut NbdSession, &mut Port<'_>) -> R) -> R {
-        let mut port = Port::new(&mut self.core, ConnectionId::new(1), &mut self.load, &mut self.output);
+        let mut port = Port::new(self.core.face(), ConnectionId::new(1), &mut self.load, &mut self.output);
         work(&mut self.session, &mut port)
     }
 

@@ -7,9 +7,9 @@ mod tls;
 use crate::common;
 use pellucid_device::Device;
 use pellucid_media::StoreKind;
-use pellucid_serve::nvme::{Connection, SharedTarget, SubsystemConfig, Target};
-use pellucid_serve::session::Session;
 use pellucid_serve::{Address, Core, Options, Server, Stopper, Time};
+use pellucid_target::nvme::{Connection, SharedTarget, SubsystemConfig, Target};
+use pellucid_target::session::Session;
 use pellucid_wire::nvme::{
     Completion, Connect, ConnectData, DISCOVERY_NQN, DYNAMIC_CONTROLLER, DiscoveryEntry, DiscoveryHeader,
     PropertyGet, PropertySet, SglDescriptor, SubmissionEntry, nqn,

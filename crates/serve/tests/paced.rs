@@ -4,8 +4,9 @@ use crate::common::{self, Client, config, drive, pattern, serve, serve_observed}
 use pellucid_device::Device;
 use pellucid_flash::{Command, Completion, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_media::StoreKind;
-use pellucid_serve::session::{ConnectionId, Operation};
-use pellucid_serve::{Arrival, Core, FioTrace, Lead, Observer, Options, Route, Service, Time};
+use pellucid_serve::{Arrival, Core, FioTrace, Lead, Observer, Options, Time};
+use pellucid_target::Service;
+use pellucid_target::session::{ConnectionId, Operation, Route};
 use pellucid_wire::nbd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -9,8 +9,8 @@ use pellucid_host::{
     HostFtl, HostFtlConfig, LayerConfig, Stack, Target as Range, TargetKind, Targets, ZoneChunksConfig,
 };
 use pellucid_media::{Fault, StoreKind};
-use pellucid_serve::session::{ConnectionId, Operation};
-use pellucid_serve::{Core, Options, Remote, RemoteConfig, Route, Served, Server, Service, Stopper, Time};
+use pellucid_serve::{Core, Operated, Options, Remote, RemoteConfig, Served, Server, Stopper, Time};
+use pellucid_target::session::{ConnectionId, Operation, Route};
 use pellucid_wire::nbd::Command;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -10,10 +10,10 @@ use crate::watch::MonitorOptions;
 use crate::{exposure, interrupt, layered, served_log};
 use anyhow::anyhow;
 use pellucid_kv::KvConfig;
-use pellucid_serve::control::ControlSession;
 use pellucid_serve::event::Event;
 use pellucid_serve::kv::{Cache, DriveCache, KvService, session};
 use pellucid_serve::{Address, CONTROL, Options, Server, Time, TlsConfig};
+use pellucid_target::control::ControlSession;
 use pellucid_text::format::binary_bytes;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -140,7 +140,7 @@ impl KvServe {
         }
         if let Some(path) = &self.control {
             let stopper = server.stopper();
-            let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+            let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.for_control())) as _));
             server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
         }
         if let Some(board) = self.monitor.start(|address| {

@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, Subcommand};
 use pellucid_flash::{Cause, Opcode, Status};
 use pellucid_host::{HostCounters, HostHoldings};
 use pellucid_monitor::{Figures, LayerFigures, LayerSide, ServingFigures, WorkFigures, metrics};
-use pellucid_serve::{nbd, nvme};
+use pellucid_target::{nbd, nvme};
 use pellucid_workload::JobBuilder;
 use std::fmt::Write;
 use strum::{EnumMessage, VariantArray};

@@ -5,8 +5,8 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{self, Opened, RemoteDrive, RemoteHost};
 use anyhow::anyhow;
-use pellucid_serve::nvme::HostSecrets;
-use pellucid_serve::{FileConfig, RemoteConfig};
+use pellucid_serve::{FileConfig, RemoteConfig, secret};
+use pellucid_target::nvme::HostSecrets;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -82,7 +82,7 @@ impl Serve {
             }
         };
         let load = |file: &PathBuf| {
-            let loaded = HostSecrets::load(file);
+            let loaded = secret::load(file, HostSecrets::parse);
             loaded.map_err(|error| Failure::asked(anyhow!("--remote-dhchap: {error}")))
         };
         let secrets = self.remote_dhchap.as_ref().map(load).transpose()?;

@@ -11,16 +11,16 @@ use anyhow::anyhow;
 use pellucid_flash::Interface;
 use pellucid_lab::image::is_image;
 use pellucid_output::{OutputFile, begins_with, refuse_foreign};
-use pellucid_serve::control::ControlSession;
 use pellucid_serve::event::Event;
-use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::nvme::tls::{SecuredConnection, TlsKeys, TlsOffer};
-use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, serial_number};
-use pellucid_serve::session::{NQN_PREFIX, Namespace};
+use pellucid_serve::nvme_tls::{SecuredConnection, TlsOffer};
 use pellucid_serve::{
     Address, Arrival, BlockDevice, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options,
-    PlannedFault, Refusal, Server, Time, TlsConfig, UblkError,
+    Refusal, Server, Time, TlsConfig, UblkError, secret, serial_number,
 };
+use pellucid_target::control::{ControlSession, PlannedFault};
+use pellucid_target::nbd::NbdSession;
+use pellucid_target::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, TlsKey, TlsKeys};
+use pellucid_target::session::{NQN_PREFIX, Namespace};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
@@ -144,7 +144,7 @@ impl Oversight {
     pub fn listen(&self, server: &mut Server) -> Result<(), Failure> {
         let Some(path) = &self.control else { return Ok(()) };
         let stopper = server.stopper();
-        let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+        let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.for_control())) as _));
         server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
         Ok(())
     }
@@ -345,7 +345,8 @@ impl Serving {
             let tls = tls.clone();
             let simple = self.nbd_simple_replies;
             let session = move || {
-                let session = tls.clone().map_or_else(NbdSession::default, NbdSession::secured);
+                let session =
+                    tls.clone().map_or_else(NbdSession::default, |tls| NbdSession::secured(Box::new(tls)));
                 if simple { session.with_simple_replies() } else { session }
             };
             let accept = Box::new(move |_, _| Ok(Box::new(session()) as _));
@@ -461,7 +462,7 @@ impl Serving {
     fn secrets(&self) -> Result<BTreeMap<String, HostSecrets>, Failure> {
         let mut secrets = BTreeMap::new();
         for (host, file) in &self.dhchap {
-            let loaded = HostSecrets::load(file)
+            let loaded = secret::load(file, HostSecrets::parse)
                 .map_err(|error| Failure::asked(anyhow!("--dhchap {host}: {error}")))?;
             let loaded = loaded.with_group_min(self.group_min());
             if secrets.insert(host.clone(), loaded).is_some() {
@@ -483,8 +484,8 @@ impl Serving {
     fn tls_offer(&self) -> Result<Option<TlsOffer>, Failure> {
         let mut keys = TlsKeys::default();
         for (host, file) in &self.tls_psk {
-            let key =
-                TlsKeys::load(file).map_err(|error| Failure::asked(anyhow!("--tls-psk {host}: {error}")))?;
+            let key = secret::load(file, TlsKey::parse_file)
+                .map_err(|error| Failure::asked(anyhow!("--tls-psk {host}: {error}")))?;
             if !keys.add(host, key) {
                 return Err(Failure::asked(anyhow!(
                     "--tls-psk {host}: given twice; allowed: once for each host"

@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::event::Event;
-use crate::session::ConnectionId;
+use pellucid_target::session::ConnectionId;
 
 impl Core {
     /// Begins to write everything back from a cache, as requested on the control socket.
@@ -29,7 +29,7 @@ impl Core {
         let outcome = self.engine.backends()[drive].cache().and_then(|cache| cache.detached())?;
         self.detaching.swap_remove(at);
         if outcome.is_ok() {
-            self.hub.events.push(Event::CacheDetached { drive: self.names[drive].clone() });
+            self.logbook.events.push(Event::CacheDetached { drive: self.names[drive].clone() });
         }
         Some(outcome)
     }

@@ -10,15 +10,14 @@
 mod tests;
 
 use super::Core;
-use crate::action::Action;
-use crate::drive::CutReport;
 use crate::engine::{Backend, Time};
 use crate::event::{By, Event};
-use crate::host_fault::{HostFault, HostFaultKind};
-use crate::plan::{Moment, PlannedFault};
-use crate::session::Namespace;
+use pellucid_device::Device;
 use pellucid_flash::{Interface, Opcode, Status};
 use pellucid_media::{Fault, Faults};
+use pellucid_target::CutReport;
+use pellucid_target::control::{Action, Chances, HostFault, HostFaultKind, Moment, Outcome, PlannedFault};
+use pellucid_target::session::Namespace;
 use std::time::Duration;
 
 impl Core {
@@ -28,11 +27,11 @@ impl Core {
     /// Fails if the drive does not exist, or cannot be damaged in this way.
     pub fn plan(&mut self, fault: PlannedFault) -> Result<(), String> {
         let namespace = self.namespace_named(fault.drive.as_deref())?;
-        fault.action.check(namespace, self)?;
+        self.check(namespace, fault.action)?;
         if matches!(fault.action, Action::Inject(_)) && fault.moment == Moment::Time(Duration::ZERO) {
             // The first command must meet the fault.
             let by = By::Plan { text: fault.text, operations: 0 };
-            return fault.action.carry_out(namespace, by, self).map(drop);
+            return self.carry_out(namespace, fault.action, by).map(drop);
         }
         self.plan.add(fault, namespace, self.operations[namespace].had);
         self.operations[namespace].strike = self.plan.next_operation(namespace);
@@ -51,7 +50,7 @@ impl Core {
         while let Some((drive, fault)) = self.plan.take(namespace, now) {
             let by = By::Plan { text: fault.text, operations: self.operations[drive].had };
             // The log has the reason of a failure.
-            let _ = fault.action.carry_out(drive, by, self);
+            let _ = self.carry_out(drive, fault.action, by);
         }
         for (namespace, count) in self.operations.iter_mut().enumerate() {
             count.strike = self.plan.next_operation(namespace);
@@ -61,7 +60,7 @@ impl Core {
     /// Logs the planned faults that have not struck: a test that relied on one has tested nothing.
     pub(crate) fn tell_faults_not_struck(&mut self) {
         for (namespace, fault) in self.plan.not_struck() {
-            self.hub.events.push(Event::FaultNotStruck {
+            self.logbook.events.push(Event::FaultNotStruck {
                 drive: self.namespaces[namespace].name.clone(),
                 fault: fault.text.clone(),
                 operations: self.operations[namespace].had,
@@ -104,13 +103,13 @@ impl Core {
         untold.into_iter().for_each(|answered| self.engine.withdraw(answered));
         let drive = self.names[drive].clone();
         let undone_host_sectors = outcome.as_ref().map_or(0, |cut| cut.undone_host_sectors);
-        self.hub.events.push(Event::PowerCut {
+        self.logbook.events.push(Event::PowerCut {
             drive: drive.clone(),
             commands_lost,
             undone_host_sectors,
             by,
         });
-        self.hub.events.push(match &outcome {
+        self.logbook.events.push(match &outcome {
             Ok(cut) => Event::Mounted { drive, report: cut.mount },
             Err(why) => Event::MountFailed { drive, why: why.clone() },
         });
@@ -175,5 +174,77 @@ impl Core {
         self.device_here(namespace)?;
         let now = self.engine.backend_now();
         self.engine.backends_mut()[self.namespaces[namespace].drive].inject(now, fault)
+    }
+
+    /// Checks that the action can be done to a drive, without doing it.
+    ///
+    /// # Errors
+    /// Names the problem and the allowed values.
+    pub(crate) fn check(&mut self, drive: usize, action: Action) -> Result<(), String> {
+        match action {
+            Action::PowerCut | Action::Chances(_) => self.device_here(drive).map(|_| ()),
+            Action::Damage(fault) => {
+                self.device_here(drive)?.check_fault(fault).map_err(|error| error.to_string())
+            }
+            Action::Inject(fault) => self.check_host_fault(drive, fault),
+            Action::Clear => Ok(()),
+        }
+    }
+
+    /// Carries out the action for `by` and writes it to the log.
+    ///
+    /// # Errors
+    /// Gives the reason why it cannot be done.
+    pub(crate) fn carry_out(&mut self, drive: usize, action: Action, by: By) -> Result<Outcome, String> {
+        if !matches!(by, By::Plan { .. }) {
+            self.submit_waiting();
+        }
+        let outcome = self.act(drive, action, &by);
+        // A power cut is logged where it happens; unchanged probabilities are no fault.
+        let is_told = match action {
+            Action::PowerCut => outcome.is_err(),
+            Action::Chances(chances) => chances != Chances::default(),
+            Action::Damage(_) | Action::Inject(_) => outcome.is_ok() || matches!(by, By::Plan { .. }),
+            Action::Clear => true,
+        };
+        if is_told {
+            self.logbook.events.push(Event::Fault {
+                drive: self.namespaces()[drive].name.clone(),
+                fault: action.to_string(),
+                by,
+                read_only: match outcome {
+                    Ok(Outcome::Damage { read_only }) => Some(read_only),
+                    _ => None,
+                },
+                error: outcome.as_ref().err().cloned(),
+            });
+        }
+        outcome
+    }
+
+    fn act(&mut self, drive: usize, action: Action, by: &By) -> Result<Outcome, String> {
+        match action {
+            Action::PowerCut => {
+                let commands_lost = self.device_here(drive)?.outstanding_commands() as usize;
+                let report = self.power_cut_by(drive, by.clone())?;
+                Ok(Outcome::PowerCut { commands_lost, report })
+            }
+            Action::Chances(chances) => self.set_chances(drive, chances),
+            Action::Damage(fault) => {
+                self.inject(drive, fault)?;
+                // A cache keeps working without its drive.
+                let below = self.device(drive).is_some_and(Device::is_read_only);
+                Ok(Outcome::Damage { read_only: below || self.is_read_only(drive) })
+            }
+            Action::Inject(fault) => self.meet(drive, fault).map(|()| Outcome::Injected),
+            Action::Clear => Ok(Outcome::Cleared { faults: self.clear_faults(drive) }),
+        }
+    }
+
+    fn set_chances(&mut self, drive: usize, chances: Chances) -> Result<Outcome, String> {
+        let faults = chances.over(&self.device_here(drive)?.config().media.faults);
+        let outcome = Outcome::of_faults(&faults);
+        self.set_faults(drive, faults)?;
+        Ok(outcome)
     }
 }

@@ -4,11 +4,11 @@
 
 use super::Core;
 use crate::drive::Served;
-use crate::service::Service;
-use crate::session::Namespace;
 use pellucid_device::Device;
 use pellucid_flash::BlockMap;
 use pellucid_monitor::{Figures, LayerSide, Serving, View};
+use pellucid_target::Service;
+use pellucid_target::session::Namespace;
 use std::time::Duration;
 
 impl Core {
@@ -36,7 +36,7 @@ impl Core {
             wall: Duration::from_nanos(self.now_ns()),
             drives: drives.collect(),
             serving: Some(Serving {
-                protocols: self.hub.protocols.clone(),
+                protocols: self.logbook.protocols.clone(),
                 layers: self.layers(),
                 keeps: self.present().map(|n| (n.name.clone(), n.keeps.name())).collect(),
                 held_bytes: self.bytes_held() as u64,

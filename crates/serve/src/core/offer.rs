@@ -4,8 +4,8 @@
 
 use crate::drive::Served;
 use crate::engine::Time;
-use crate::session::Namespace;
 use pellucid_flash::Interface;
+use pellucid_target::session::Namespace;
 
 /// Error for drives that cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

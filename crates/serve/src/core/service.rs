@@ -5,23 +5,26 @@
 //! ```
 
 use super::Core;
-use crate::control::Request;
 use crate::drive::Served;
-use crate::engine::{Engine, Route};
+use crate::engine::Engine;
 use crate::event::Event;
-use crate::hub::Hub;
+use crate::logbook::Logbook;
 use crate::remote::TOKENS;
-use crate::service::{Done, Service};
-use crate::session::{ConnectionId, Operation};
+use crate::secret;
+use crate::service::{Done, Operated};
 use mio::{Poll, Token, Waker};
 use pellucid_device::Device;
-use pellucid_flash::{Completion, Status};
+use pellucid_flash::{ChunkInfo, Completion, Held, Lba, Notice, Status};
 use pellucid_monitor::Board;
+use pellucid_target::Hub;
+use pellucid_target::control::Request;
+use pellucid_target::session::{ConnectionId, Namespace, Operation, Route};
+use pellucid_target::{CutReport, Drives, Service};
 use serde_json::Value;
 use std::sync::Arc;
 
 impl Service for Core {
-    type Backend = Served;
+    type Answer = Completion;
 
     #[inline]
     fn hub(&self) -> &Hub {
@@ -31,6 +34,106 @@ impl Service for Core {
     #[inline]
     fn hub_mut(&mut self) -> &mut Hub {
         &mut self.hub
+    }
+
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.engine.now_ns()
+    }
+
+    #[inline]
+    fn bytes_inside(&self) -> usize {
+        self.engine.bytes()
+    }
+
+    fn discard(&mut self, completion: Completion) {
+        self.hub.pool.give_back(completion.data);
+    }
+
+    fn control(&mut self, by: ConnectionId, request: Request) -> Result<Option<Value>, String> {
+        Core::control(self, by, request)
+    }
+
+    fn outcome(&mut self, by: ConnectionId) -> Option<Result<(), String>> {
+        Core::outcome(self, by)
+    }
+
+    fn draw_random(&mut self, bytes: &mut [u8]) -> bool {
+        secret::draw_random(bytes)
+    }
+}
+
+/// What NBD and NVMe/TCP ask of the drives.
+impl Drives for Core {
+    fn namespaces(&self) -> &[Namespace] {
+        Core::namespaces(self)
+    }
+
+    #[inline]
+    fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
+        Core::submit(self, namespace, route, operation);
+    }
+
+    fn attach_to(&mut self, connection: ConnectionId, namespace: usize) {
+        Core::attach_to(self, connection, namespace);
+    }
+
+    fn target_changes(&self) -> u64 {
+        Core::target_changes(self)
+    }
+
+    fn chunk_infos(&self, namespace: usize, first: u32, count: u32) -> Vec<ChunkInfo> {
+        let Namespace { drive, number, .. } = self.namespaces[namespace];
+        self.engine.backends()[drive].chunk_infos(number, first, count)
+    }
+
+    fn moves(&self, namespace: usize) -> Vec<(Lba, Lba)> {
+        let Namespace { drive, number, .. } = self.namespaces[namespace];
+        self.engine.backends()[drive].moves(number)
+    }
+
+    fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, Notice)> {
+        Core::pop_notice(self, namespaces)
+    }
+
+    fn device(&self, namespace: usize) -> Option<&Device> {
+        Core::device(self, namespace)
+    }
+
+    fn device_mut(&mut self, namespace: usize) -> Option<&mut Device> {
+        Core::device_mut(self, namespace)
+    }
+
+    fn is_read_only(&self, namespace: usize) -> bool {
+        Core::is_read_only(self, namespace)
+    }
+
+    fn held(&self, namespace: usize, lba: Lba, sectors: u64, looks_max: u64) -> Held {
+        Core::held(self, namespace, lba, sectors, looks_max)
+    }
+
+    fn power_cut(&mut self, namespace: usize) -> Result<CutReport, String> {
+        Core::power_cut(self, namespace)
+    }
+}
+
+impl Operated for Core {
+    type Backend = Served;
+    type Face = dyn Drives;
+
+    #[inline]
+    fn face(&mut self) -> &mut (dyn Drives + 'static) {
+        self
+    }
+
+    #[inline]
+    fn logbook(&self) -> &Logbook {
+        &self.logbook
+    }
+
+    #[inline]
+    fn logbook_mut(&mut self) -> &mut Logbook {
+        &mut self.logbook
     }
 
     #[inline]
@@ -53,18 +156,6 @@ impl Service for Core {
         Core::pop(self)
     }
 
-    fn discard(&mut self, completion: Completion) {
-        self.hub.pool.give_back(completion.data);
-    }
-
-    fn control(&mut self, by: ConnectionId, request: Request) -> Result<Option<Value>, String> {
-        Core::control(self, by, request)
-    }
-
-    fn outcome(&mut self, by: ConnectionId) -> Option<Result<(), String>> {
-        Core::outcome(self, by)
-    }
-
     fn show_on(&mut self, board: Board) {
         self.watch();
         self.board = Some(board);
@@ -82,11 +173,11 @@ impl Service for Core {
         self.settle_targets();
         for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
             while let Some(notice) = drive.device_mut().and_then(Device::store_notice) {
-                self.hub.events.push(Event::StoreNotice { drive: name.clone(), notice });
+                self.logbook.events.push(Event::StoreNotice { drive: name.clone(), notice });
             }
         }
         if let Some(why) = self.observer.as_mut().and_then(|observer| observer.failed()) {
-            self.hub.events.push(Event::RecordFailed { why });
+            self.logbook.events.push(Event::RecordFailed { why });
         }
     }
 
@@ -118,7 +209,7 @@ impl Service for Core {
 
     /// Operations no longer wait for remote drives that are away, either.
     fn stop(&mut self) {
-        self.hub.stopping = true;
+        self.hub.stop();
         self.engine.stop_pacing();
         self.engine.backends_mut().iter_mut().for_each(Served::stop);
     }
@@ -127,7 +218,7 @@ impl Service for Core {
         self.tell_faults_not_struck();
         for namespace in 0..self.namespaces.len() {
             if !self.namespaces[namespace].gone {
-                let route = Route { connection: ConnectionId(0), token: namespace as u64 };
+                let route = Route { connection: ConnectionId::SERVER, token: namespace as u64 };
                 self.submit(namespace, route, Operation::flush());
             }
         }
@@ -135,7 +226,7 @@ impl Service for Core {
 
     fn is_put_away(&mut self) -> bool {
         while let Some(Done { route: Route { connection, token }, answer, .. }) = Core::pop(self) {
-            if connection == ConnectionId(0) && answer.status != Status::Success {
+            if connection == ConnectionId::SERVER && answer.status != Status::Success {
                 self.last_flush_failed(token as usize, answer.status);
             }
         }
@@ -196,12 +287,12 @@ impl Core {
                 "{drive}: what was not flushed before may be lost, its last flush failed ({status:?})"
             ));
         }
-        self.hub.events.push(Event::FlushFailed { drive, status });
+        self.logbook.events.push(Event::FlushFailed { drive, status });
     }
 
     fn stop_failed(&mut self, drive: usize, why: String) {
         let drive = self.names[drive].clone();
         self.unstopped.push(format!("{drive}: {why}"));
-        self.hub.events.push(Event::StopFailed { drive, why });
+        self.logbook.events.push(Event::StopFailed { drive, why });
     }
 }

@@ -13,9 +13,9 @@ mod tests;
 use super::{Core, Operations};
 use crate::drive::Served;
 use crate::event::{Event, User};
-use crate::session::{ConnectionId, NQN_PREFIX, Namespace};
 use pellucid_flash::{Drive, Interface};
 use pellucid_host::{HostFtlConfig, Target, TargetEvent, TargetState, Targets};
+use pellucid_target::session::{ConnectionId, NQN_PREFIX, Namespace};
 use pellucid_wire::nvme::NQN_BYTES_MAX;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -107,7 +107,7 @@ impl Core {
     pub(crate) fn attach_to(&mut self, connection: ConnectionId, namespace: usize) {
         self.hold(connection, namespace);
         let drive = self.namespaces[namespace].name.clone();
-        self.hub.events.push(Event::Attached { by: User::Connection(connection), drive });
+        self.logbook.events.push(Event::Attached { by: User::Connection(connection), drive });
     }
 
     /// Releases the namespaces of a removed connection.
@@ -116,7 +116,7 @@ impl Core {
         self.book.holders.append(&mut held.split_off(&(connection, usize::MAX)));
         for (_, namespace) in held {
             let drive = self.namespaces[namespace].name.clone();
-            self.hub.events.push(Event::Detached { by: User::Connection(connection), drive });
+            self.logbook.events.push(Event::Detached { by: User::Connection(connection), drive });
         }
         self.book.waiting.retain(|waiting| waiting.connection != connection);
     }
@@ -265,7 +265,7 @@ impl Core {
                 None => self.keep(drive),
             };
             let (target, error) = (name, outcome.as_ref().err().cloned());
-            self.hub.events.push(match is_ready {
+            self.logbook.events.push(match is_ready {
                 true => Event::TargetReady { target, error },
                 false => Event::TargetGone { target, error },
             });
@@ -273,7 +273,7 @@ impl Core {
             let waits = |w: &&mut Waiting| w.namespace == namespace && w.outcome.is_none();
             if let Some(waiting) = self.book.waiting.iter_mut().find(waits) {
                 waiting.outcome = Some(outcome);
-                self.hub.nudged.push(waiting.connection);
+                self.hub.nudge(waiting.connection);
             }
             failure = failure.or(why);
         }

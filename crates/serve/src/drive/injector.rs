@@ -10,10 +10,10 @@
 //!
 //! Invariants: each command has exactly one completion; a command that no fault hits is unchanged.
 
-use crate::host_fault::{HostFault, HostFaultKind};
 use pellucid_flash::{
     Command, Completion, FNV_BASIS, Nanos, Opcode, Rng, SimTime, Stage, StageTimes, Status, Tag, fnv1a,
 };
+use pellucid_target::control::{HostFault, HostFaultKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 

@@ -14,7 +14,8 @@ const BATCH_MIN: usize = 8;
 /// Batches beyond this size save nothing more.
 const HALF_MAX: usize = 64;
 /// Largest batch; a larger one would be split.
-pub(crate) const BATCH_MAX: usize = HALF_MAX * 3 / 2;
+const BATCH_MAX: usize = pellucid_target::output::BATCH_MAX;
+const _: () = assert!(BATCH_MAX == HALF_MAX * 3 / 2);
 /// Units of `depth` per request.
 const SCALE: usize = 1 << 16;
 

@@ -1,7 +1,5 @@
 //! The store of the items: a cache on a drive, or any other backend for the same requests.
 
-use crate::action::{Action, Outcome};
-use crate::drive::CutReport;
 use crate::drive::{Bottom, Pace, Served, Waiter};
 use crate::engine::{Answered, Backend};
 use crate::event::Event;
@@ -10,13 +8,15 @@ use pellucid_device::Device;
 use pellucid_flash::{Drive, Figure, SimTime};
 use pellucid_host::Tower;
 use pellucid_kv::{Answer, Ask, ClassStatistics, Key, KvConfig, KvStatistics, System, build_by};
+use pellucid_target::CutReport;
+use pellucid_target::control::{Action, Outcome};
 use serde_json::Value;
 use std::sync::Arc;
 
 const NO_DRIVE: &str = "the cache stands on no modelled drive";
 
 /// A backend of [`KvService`](super::KvService).
-pub trait Cache: Backend<Ask = Ask, Answer = Answer> {
+pub trait Cache: Backend<Ask = Ask, Answer = Answer> + 'static {
     /// Provides an empty buffer for the value of a store.
     fn buffer(&mut self) -> Vec<u8>;
 

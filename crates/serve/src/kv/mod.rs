@@ -7,29 +7,29 @@
 //! without a copy.
 
 mod cache;
-mod replies;
-mod session;
 mod stats;
 #[cfg(test)]
 mod tests;
 
 pub use cache::{Cache, DriveCache};
-pub use session::KvSession;
 
-use crate::action::{Action, Chances};
-use crate::budget::large_part;
-use crate::control::Request;
-use crate::engine::{Answered, Engine, Entry, Route, Time};
+use crate::engine::{Answered, Engine, Entry, Time};
 use crate::event::{By, Event};
-use crate::hub::Hub;
-use crate::service::{Done, Service};
-use crate::session::{ConnectionId, Session};
-use crate::tls::{Secured, Tls, TlsConfig};
+use crate::logbook::Logbook;
+use crate::secret;
+use crate::service::{Done, Operated};
+use crate::tls::TlsConfig;
 use mio::{Poll, Token, Waker};
 use pellucid_flash::{Histogram, SimTime};
 use pellucid_kv::{Answer, Ask, Key, KvConfig, Outcome, What};
 use pellucid_monitor::{Board, Figures};
-use replies::{Ended, Kind};
+use pellucid_target::Hub;
+use pellucid_target::budget::large_part;
+use pellucid_target::control::{Action, Chances, Request};
+use pellucid_target::memcached::{Ended, Kind, KvSession};
+use pellucid_target::session::{ConnectionId, Route, Session};
+use pellucid_target::tls::Secured;
+use pellucid_target::{Items, Service};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -38,11 +38,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 ///
 /// # Errors
 /// Returns the TLS error.
-pub fn session<C: Cache>(tls: Option<&TlsConfig>) -> Result<Box<dyn Session<KvService<C>>>, String> {
+pub fn session(tls: Option<&TlsConfig>) -> Result<Box<dyn Session<dyn Items>>, String> {
     match tls {
         None => Ok(Box::new(KvSession::default())),
         Some(config) => {
-            let tls = Tls::begin(config).map_err(|why| format!("{why:?}"))?;
+            let tls = config.layer().map_err(|why| format!("{why:?}"))?;
             Ok(Box::new(Secured::new(KvSession::default(), tls)))
         }
     }
@@ -71,6 +71,7 @@ struct Asked {
 pub struct KvService<C: Cache> {
     engine: Engine<C>,
     hub: Hub,
+    logbook: Logbook,
     name: String,
     config: KvConfig,
     asked: Asked,
@@ -88,14 +89,15 @@ impl<C: Cache> KvService<C> {
     /// Takes a cache into service. A dilation must be above 0.
     pub fn new(name: &str, cache: C, config: &KvConfig, time: Time) -> KvService<C> {
         let began_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
-        let mut hub = Hub::default();
+        let mut logbook = Logbook::default();
         if config.warm_restart {
             let items = cache.statistics().items;
-            hub.events.push(Event::CacheStarted { cache: name.into(), items });
+            logbook.events.push(Event::CacheStarted { cache: name.into(), items });
         }
         KvService {
             engine: Engine::new(vec![cache], time),
-            hub,
+            hub: Hub::default(),
+            logbook,
             name: name.into(),
             config: config.clone(),
             asked: Asked::default(),
@@ -122,12 +124,95 @@ impl<C: Cache> KvService<C> {
         self.engine.into_backends().pop()
     }
 
-    /// Largest accepted value.
+    /// Acts on the drive below and logs it.
+    fn act(&mut self, by: ConnectionId, action: Action) -> Result<Value, String> {
+        let outcome = self.cache_mut().act(action);
+        let (drive, by) = (self.name.clone(), By::Control(by));
+        let count = |found: &Value, key: &str| found[key].as_u64().unwrap_or(0);
+        if action == Action::Chances(Chances::default()) {
+            // The request only reads the probabilities.
+            return outcome;
+        }
+        self.logbook.events.push(match (action, &outcome) {
+            (Action::PowerCut, Ok(found)) => Event::PowerCut {
+                drive,
+                commands_lost: count(found, "commands_lost") as usize,
+                undone_host_sectors: count(found, "undone_host_sectors"),
+                by,
+            },
+            _ => Event::Fault {
+                drive,
+                fault: action.to_string(),
+                by,
+                read_only: outcome.as_ref().ok().and_then(|found| found["read_only"].as_bool()),
+                error: outcome.as_ref().err().cloned(),
+            },
+        });
+        outcome
+    }
+}
+
+impl<C: Cache> Service for KvService<C> {
+    type Answer = Answer;
+
+    #[inline]
+    fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    #[inline]
+    fn hub_mut(&mut self) -> &mut Hub {
+        &mut self.hub
+    }
+
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.engine.now_ns()
+    }
+
+    #[inline]
+    fn bytes_inside(&self) -> usize {
+        self.engine.bytes()
+    }
+
+    fn discard(&mut self, answer: Answer) {
+        if let Outcome::Item(item) = answer.outcome {
+            self.give_back(item.value);
+        }
+    }
+
+    fn control(&mut self, by: ConnectionId, request: Request) -> Result<Option<Value>, String> {
+        match request {
+            Request::Status => Ok(Some(self.status())),
+            Request::Watch => {
+                self.cache_mut().watch();
+                serde_json::to_value(Figures::from(&self.view())).map(Some).map_err(|error| error.to_string())
+            }
+            // The server's owner stops it.
+            Request::Stop => Ok(Some(json!({}))),
+            Request::Break { drive: Some(drive), .. } if drive != self.name => {
+                Err(format!("drive: {drive}; allowed: {}", self.name))
+            }
+            Request::Break { action, .. } => self.act(by, action).map(Some),
+            Request::Targets { .. }
+            | Request::TargetCreate { .. }
+            | Request::TargetRemove { .. }
+            | Request::Detach { .. } => {
+                Err("do: not of a cache; allowed: status, watch, stop, power-cut, faults, damage".into())
+            }
+        }
+    }
+
+    fn draw_random(&mut self, bytes: &mut [u8]) -> bool {
+        secret::draw_random(bytes)
+    }
+}
+
+impl<C: Cache> Items for KvService<C> {
     fn item_max_bytes(&self) -> u32 {
         self.config.item_max_bytes
     }
 
-    /// Reads the clock.
     #[inline]
     fn look_at_clock(&mut self) -> u64 {
         self.clock_ns = self.engine.now_ns();
@@ -135,35 +220,28 @@ impl<C: Cache> KvService<C> {
         self.clock_ns
     }
 
-    /// Current second of the clock that expiry uses.
     #[inline]
     fn now_s(&self) -> u32 {
         self.now_s
     }
 
-    /// Provides an empty buffer for a value.
     fn buffer(&mut self) -> Vec<u8> {
         self.cache_mut().buffer()
     }
 
-    /// Takes back the buffer of a value.
     fn give_back(&mut self, buffer: Vec<u8>) {
         self.cache_mut().give_back(buffer);
     }
 
-    /// Submits a request to the cache; the answer arrives in
-    /// [`Session::completed`](crate::session::Session::completed).
     #[inline]
-    fn ask(&mut self, connection: ConnectionId, number: u64, key: Key, what: What, bytes: usize) {
-        self.hub.budget.large += large_part(bytes);
+    fn ask(&mut self, route: Route, key: Key, what: What, bytes: usize) {
+        self.hub.budget.hold_large(large_part(bytes));
         // In instant time requests enter in batches, so the requests in between hide the memory latency of
         // the prefetch.
         self.cache().prefetch(&key);
-        let route = Route { connection, token: number };
         self.engine.submit(0, route, bytes, Ask { tag: 0, time_s: self.now_s, key, what });
     }
 
-    /// Counts a request by its outcome.
     #[inline]
     fn count(&mut self, kind: Kind, outcome: &Outcome) {
         let asked = &mut self.asked;
@@ -201,34 +279,6 @@ impl<C: Cache> KvService<C> {
         asked.meta += u64::from(kind.is_meta());
     }
 
-    /// Acts on the drive below and logs it.
-    fn act(&mut self, by: ConnectionId, action: Action) -> Result<Value, String> {
-        let outcome = self.cache_mut().act(action);
-        let (drive, by) = (self.name.clone(), By::Control(by));
-        let count = |found: &Value, key: &str| found[key].as_u64().unwrap_or(0);
-        if action == Action::Chances(Chances::default()) {
-            // The request only reads the probabilities.
-            return outcome;
-        }
-        self.hub.events.push(match (action, &outcome) {
-            (Action::PowerCut, Ok(found)) => Event::PowerCut {
-                drive,
-                commands_lost: count(found, "commands_lost") as usize,
-                undone_host_sectors: count(found, "undone_host_sectors"),
-                by,
-            },
-            _ => Event::Fault {
-                drive,
-                fault: action.to_string(),
-                by,
-                read_only: outcome.as_ref().ok().and_then(|found| found["read_only"].as_bool()),
-                error: outcome.as_ref().err().cloned(),
-            },
-        });
-        outcome
-    }
-
-    /// Counts an answered request and gives its buffer back.
     #[inline]
     fn ended(&mut self, Ended { kind, began_ns, buffer, .. }: Ended) {
         if let Some(buffer) = buffer {
@@ -239,19 +289,33 @@ impl<C: Cache> KvService<C> {
             latency.record(self.clock_ns.saturating_sub(began_ns), 1);
         }
     }
+
+    fn value_bytes_max(&self, key: &Key) -> usize {
+        self.cache().value_bytes_max(key)
+    }
+
+    fn statistics(&mut self, what: &[u8]) -> Vec<u8> {
+        stats::answer(what, self)
+    }
 }
 
-impl<C: Cache> Service for KvService<C> {
+impl<C: Cache> Operated for KvService<C> {
     type Backend = C;
+    type Face = dyn Items;
 
     #[inline]
-    fn hub(&self) -> &Hub {
-        &self.hub
+    fn face(&mut self) -> &mut (dyn Items + 'static) {
+        self
     }
 
     #[inline]
-    fn hub_mut(&mut self) -> &mut Hub {
-        &mut self.hub
+    fn logbook(&self) -> &Logbook {
+        &self.logbook
+    }
+
+    #[inline]
+    fn logbook_mut(&mut self) -> &mut Logbook {
+        &mut self.logbook
     }
 
     #[inline]
@@ -268,7 +332,7 @@ impl<C: Cache> Service for KvService<C> {
         if self.cache().is_in_wall_time() {
             let now = SimTime(self.engine.now_ns());
             let mut events = self.cache_mut().turn(now);
-            self.hub.events.append(&mut events);
+            self.logbook.events.append(&mut events);
         }
         let more = self.engine.run();
         self.look_at_clock();
@@ -279,36 +343,8 @@ impl<C: Cache> Service for KvService<C> {
     fn pop(&mut self) -> Option<Done<Answer>> {
         let Answered { tag, at, answer } = self.engine.take()?;
         let Entry { route, bytes, .. } = self.engine.end(tag, at);
-        self.hub.budget.large -= large_part(bytes);
+        self.hub.budget.release_large(large_part(bytes));
         Some(Done { route, bytes, answer })
-    }
-
-    fn discard(&mut self, answer: Answer) {
-        if let Outcome::Item(item) = answer.outcome {
-            self.give_back(item.value);
-        }
-    }
-
-    fn control(&mut self, by: ConnectionId, request: Request) -> Result<Option<Value>, String> {
-        match request {
-            Request::Status => Ok(Some(self.status())),
-            Request::Watch => {
-                self.cache_mut().watch();
-                serde_json::to_value(Figures::from(&self.view())).map(Some).map_err(|error| error.to_string())
-            }
-            // The server's owner stops it.
-            Request::Stop => Ok(Some(json!({}))),
-            Request::Break { drive: Some(drive), .. } if drive != self.name => {
-                Err(format!("drive: {drive}; allowed: {}", self.name))
-            }
-            Request::Break { action, .. } => self.act(by, action).map(Some),
-            Request::Targets { .. }
-            | Request::TargetCreate { .. }
-            | Request::TargetRemove { .. }
-            | Request::Detach { .. } => {
-                Err("do: not of a cache; allowed: status, watch, stop, power-cut, faults, damage".into())
-            }
-        }
     }
 
     fn attach(&mut self, poll: &Poll, first: Token, waker: &Arc<Waker>) -> std::io::Result<()> {

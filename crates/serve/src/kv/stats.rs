@@ -2,19 +2,16 @@
 //! control socket.
 
 use super::{Cache, KvService};
-use crate::service::Service;
+use crate::service::Operated;
 use pellucid_flash::{Figure, FigureKind, Histogram};
 use pellucid_kv::{ClassStatistics, KvStatistics, OverProvisioning};
 use pellucid_monitor::{Board, LayerSide, Protocol, Serving, View};
+use pellucid_target::Service;
+use pellucid_target::memcached::version;
 use pellucid_wire::memcached::ErrorLine;
 use serde_json::{Value, json};
 use std::fmt::{Display, Write};
 use std::time::Duration;
-
-/// Version shown to clients. It begins with the protocol version, which clients parse.
-pub(super) fn version() -> String {
-    format!("1.6.18-pellucid-{}", env!("CARGO_PKG_VERSION"))
-}
 
 /// Lines of statistics.
 struct Lines(String);
@@ -74,7 +71,7 @@ pub(super) struct Baseline {
 impl<C: Cache> KvService<C> {
     /// Sums a counter over the client protocols.
     fn sum(&self, of: fn(&Protocol) -> u64) -> u64 {
-        let protocols = self.hub.protocols.iter().filter(|protocol| protocol.name != crate::CONTROL);
+        let protocols = self.logbook.protocols.iter().filter(|protocol| protocol.name != crate::CONTROL);
         protocols.map(of).sum()
     }
 
@@ -223,7 +220,7 @@ impl<C: Cache> KvService<C> {
             wall: Duration::from_nanos(self.now_ns()),
             drives: device.map(|device| (self.name.clone(), device.snapshot())).into_iter().collect(),
             serving: Some(Serving {
-                protocols: self.hub.protocols.clone(),
+                protocols: self.logbook.protocols.clone(),
                 layers: vec![side],
                 keeps: Vec::new(),
                 held_bytes: self.bytes_held() as u64,
@@ -238,7 +235,7 @@ impl<C: Cache> KvService<C> {
         let figures = self.figures().into_iter().map(|figure| (figure.name.to_owned(), figure.value.into()));
         json!({
             "up_ns": self.now_ns(),
-            "connections": self.hub.connections,
+            "connections": self.logbook.connections,
             "outstanding": self.outstanding(),
             "bytes_held": self.bytes_held(),
             "cache": { "name": self.name, "engine": self.config.engine.name() },

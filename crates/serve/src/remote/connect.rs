@@ -14,10 +14,11 @@ pub(super) use describe::{chunks_entry, parse_chunks};
 
 use super::queue::{Broken, Ended, Payload, Queue};
 use super::{cache, zones};
-use crate::nvme::HostSecrets;
-use crate::nvme::dhchap::{self, HostStep};
+use crate::secret::draw_random;
 use describe::{chunk_log, identify, zone_log};
 use pellucid_flash::{CacheGeometry, ChunkGeometry, ChunkInfo, Vector, ZoneGeometry};
+use pellucid_target::nvme::HostSecrets;
+use pellucid_target::nvme::dhchap::{self, HostStep};
 use pellucid_wire::nvme::auth::{AUTH_PROTOCOL, AUTH_SPECIFIC};
 use pellucid_wire::nvme::{
     AdminOpcode, AuthArguments, Capabilities, Connect, ConnectData, ConnectReply, DISCOVERY_NQN,
@@ -298,7 +299,7 @@ impl RemoteConfig {
             }
             Some(secrets) if requirements.authentication => {
                 let mut ask = |step: HostStep<'_>| exchange(queue, step);
-                dhchap::authenticate(secrets, [&self.host_nqn, subsystem], &mut ask)
+                dhchap::authenticate(secrets, [&self.host_nqn, subsystem], &mut draw_random, &mut ask)
                     .map_err(|why| format!("authentication of {} to {subsystem}: {why}", self.host_nqn))?;
             }
             _ => {}

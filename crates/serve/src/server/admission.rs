@@ -12,7 +12,7 @@
 use super::{CONNECTIONS, CONTROL, CONTROL_RESERVE, LOGGED_MAX, Listening, PENDING_MAX, Server, nanoseconds};
 use crate::connection::Connection;
 use crate::event::Event;
-use crate::service::Service;
+use crate::service::Operated;
 use crate::socket::{Ends, Stream};
 use mio::Token;
 use std::io;
@@ -30,7 +30,7 @@ fn is_of_a_peer(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted)
 }
 
-impl<S: Service> Server<S> {
+impl<S: Operated> Server<S> {
     pub(super) fn accept(&mut self, at: usize) {
         loop {
             let Some(listening) = self.listeners.get_mut(at) else { return };
@@ -57,7 +57,7 @@ impl<S: Service> Server<S> {
     /// when the server is full.
     fn has_place(&self, listener: usize) -> bool {
         let reserve = if self.listeners[listener].what == CONTROL { CONTROL_RESERVE } else { 0 };
-        self.service.hub().connections < self.options.connections_max + reserve
+        self.service.logbook().connections < self.options.connections_max + reserve
     }
 
     /// Handles an accepted connection. If the server is full, the peer waits briefly, as the ends of other
@@ -134,9 +134,9 @@ impl<S: Service> Server<S> {
         let mut connection =
             Box::new(Connection::new(id, stream, peer, protocol, session, self.options.ending));
         connection.open(&mut self.service);
-        self.service.hub_mut().connections += 1;
-        self.service.hub_mut().protocols[protocol].connections += 1;
-        self.service.hub_mut().protocols[protocol].connected += 1;
+        self.service.logbook_mut().connections += 1;
+        self.service.logbook_mut().protocols[protocol].connections += 1;
+        self.service.logbook_mut().protocols[protocol].connected += 1;
         self.table.insert(slot, connection);
         self.table.touch(slot);
     }

@@ -8,22 +8,22 @@
 use super::{ServeError, Server};
 use crate::attachment::Attached;
 use crate::event::Event;
-use crate::service::Service;
-use crate::session::Close;
+use crate::service::Operated;
 use mio::Events;
+use pellucid_target::session::Close;
 use std::time::Duration;
 
-impl<S: Service> Server<S> {
+impl<S: Operated> Server<S> {
     pub(super) fn is_over(&self) -> bool {
-        self.service.hub().stopping
-            && self.service.hub().connections == 0
+        self.service.hub().is_stopping()
+            && self.service.logbook().connections == 0
             && self.attachments.iter().all(Attached::has_ended)
     }
 
     /// Begins to stop: no new connections or requests; outstanding requests are answered.
     pub(super) fn begin_stopping(&mut self) {
         let reason = self.stopper.reason.get().copied().unwrap_or("asked");
-        (self.log)(&Event::Stopping { reason, connections: self.service.hub().connections });
+        (self.log)(&Event::Stopping { reason, connections: self.service.logbook().connections });
         self.service.stop();
         self.pending.clear();
         self.listeners.clear();

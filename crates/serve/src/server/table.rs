@@ -15,13 +15,11 @@
 //! other.
 
 use crate::connection::Connection;
-use crate::service::Service;
-use crate::session::ConnectionId;
+use crate::service::Operated;
 use crate::socket::Stream;
 use mio::{Registry, Token};
+use pellucid_target::session::ConnectionId;
 
-/// Bits of a connection's number that hold its slot.
-pub(crate) const SLOT_BITS: u32 = 16;
 /// Maximum number of connections read directly, and of hot ones.
 const HOT_MAX: usize = 4;
 /// A connection without input for this time is no longer hot.
@@ -35,7 +33,7 @@ struct Hot {
 }
 
 /// All connections of a server.
-pub(super) struct Table<S: Service> {
+pub(super) struct Table<S: Operated> {
     slots: Vec<Option<Box<Connection<S>>>>,
     vacant: Vec<usize>,
     serial: u64,
@@ -46,7 +44,7 @@ pub(super) struct Table<S: Service> {
     busy: Vec<usize>,
 }
 
-impl<S: Service> Default for Table<S> {
+impl<S: Operated> Default for Table<S> {
     fn default() -> Table<S> {
         Table {
             slots: Vec::new(),
@@ -60,12 +58,12 @@ impl<S: Service> Default for Table<S> {
     }
 }
 
-impl<S: Service> Table<S> {
+impl<S: Operated> Table<S> {
     /// Returns the slot and the number for a new connection; [`Table::insert`] takes them.
     pub fn next(&mut self) -> (usize, ConnectionId) {
         let slot = self.vacant.last().copied().unwrap_or(self.slots.len());
         self.serial += 1;
-        (slot, ConnectionId(self.serial << SLOT_BITS | slot as u64))
+        (slot, ConnectionId::in_slot(self.serial, slot))
     }
 
     /// Puts a connection into the slot that [`Table::next`] returned.
@@ -99,7 +97,7 @@ impl<S: Service> Table<S> {
     /// Finds a connection that still exists, with its slot.
     #[inline]
     pub fn find(&mut self, id: ConnectionId) -> Option<(usize, &mut Connection<S>)> {
-        let slot = (id.0 & ((1 << SLOT_BITS) - 1)) as usize;
+        let slot = id.slot();
         let connection = self.get(slot)?;
         (connection.id == id).then_some((slot, connection))
     }

@@ -1,27 +1,38 @@
 //! TLS records, which rustls handles.
 
-use super::{Engine, Layer, TlsConfig, refused};
-use crate::output::Output;
-use crate::pool::Pool;
-use crate::session::Close;
+use super::TlsConfig;
+use pellucid_target::Output;
+use pellucid_target::Pool;
+use pellucid_target::session::Close;
+use pellucid_target::tls::{Engine, Layer, Offer, refused};
 use rustls::ServerConnection;
 use std::io::Read;
 use std::sync::Arc;
 
-/// TLS state of one connection.
-pub(crate) type Tls = Layer<Records>;
-
-impl Tls {
-    /// Begins TLS with the offer of `config`.
-    pub fn begin(config: &TlsConfig) -> Result<Tls, Close> {
-        let mut connection = ServerConnection::new(Arc::clone(&config.0)).map_err(refused)?;
-        // The session's limits also bound this buffer.
-        connection.set_buffer_limit(None);
-        Ok(Layer::new(Records(connection)))
+impl TlsConfig {
+    /// Begins TLS on a connection whose client speaks it from its first byte.
+    pub(crate) fn layer(&self) -> Result<Layer<Records>, Close> {
+        Records::begin(self).map(Layer::new)
     }
 }
 
+impl Offer for TlsConfig {
+    fn begin(&self) -> Result<Box<dyn Engine>, Close> {
+        Ok(Box::new(Records::begin(self)?))
+    }
+}
+
+/// TLS state of one connection.
 pub(crate) struct Records(ServerConnection);
+
+impl Records {
+    fn begin(config: &TlsConfig) -> Result<Records, Close> {
+        let mut connection = ServerConnection::new(Arc::clone(&config.0)).map_err(refused)?;
+        // The session's limits also bound this buffer.
+        connection.set_buffer_limit(None);
+        Ok(Records(connection))
+    }
+}
 
 impl Engine for Records {
     fn decrypt(&mut self, input: &mut &[u8], received: &mut Vec<u8>) -> Result<bool, Close> {

@@ -1,11 +1,11 @@
 //! Tests of the layer between a session and its socket, with an engine that does not encrypt.
 
-use super::layer::{Engine, Layer};
-use crate::output::Output;
-use crate::pool::Pool;
-use crate::session::{BYTES_MAX, Close, ConnectionId, Load, Port};
-use crate::{Core, Time, common};
+use crate::{Core, Operated, Time, common};
 use pellucid_media::StoreKind;
+use pellucid_target::Output;
+use pellucid_target::Pool;
+use pellucid_target::session::{BYTES_MAX, Close, ConnectionId, Load, Port};
+use pellucid_target::tls::{Engine, Layer};
 
 /// A TLS engine that does not encrypt.
 struct Clear;
@@ -29,7 +29,7 @@ fn answers_that_nobody_takes_stay_bounded() {
     let drive = common::drive(StoreKind::Ram);
     let mut core = Core::new(vec![("one".into(), drive)], Time::Instant).expect("a drive to serve");
     let (mut load, mut output) = (Load::default(), Output::default());
-    let mut port = Port::new(&mut core, ConnectionId::new(1), &mut load, &mut output);
+    let mut port = Port::new(core.face(), ConnectionId::new(1), &mut load, &mut output);
     let answer = |input: &mut &[u8], port: &mut Port<'_>| {
         while !input.is_empty() && !port.congested() {
             *input = &input[1..];

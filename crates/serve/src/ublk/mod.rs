@@ -21,9 +21,9 @@ mod ring;
 use crate::attachment::Attachment;
 use crate::core::Core;
 use crate::event::{Event, UblkStep, User};
-use crate::session::{Keeps, Operation, Port};
 use abi::Asked;
 use pellucid_flash::{Completion, Interface, Lba, Opcode, Status};
+use pellucid_target::session::{Keeps, Operation, Port};
 use ring::{Queue, QueueEvent};
 use std::fmt;
 use std::io;
@@ -108,6 +108,8 @@ pub struct BlockDevice {
     /// Number of tags whose fetch has ended with the device.
     returned: u16,
     events: Vec<QueueEvent>,
+    /// Events for the log.
+    told: Vec<Event>,
 }
 
 impl BlockDevice {
@@ -136,6 +138,7 @@ impl BlockDevice {
             in_drive: vec![InDrive::default(); usize::from(DEPTH)],
             returned: 0,
             events: Vec::new(),
+            told: Vec::new(),
         })
     }
 
@@ -143,14 +146,14 @@ impl BlockDevice {
         let drive = port.namespaces()[self.namespace].name.clone();
         match result {
             Ok(()) => {
-                port.log(Event::Attached { by: User::Device(self.queue.device_path()), drive });
+                self.told.push(Event::Attached { by: User::Device(self.queue.device_path()), drive });
                 if self.phase == Phase::Starting {
                     self.phase = Phase::Live;
                 }
             }
             Err(error) => {
                 let (step, error) = (UblkStep::Start { drive }, error.to_string());
-                port.log(Event::UblkFailed { step, error });
+                self.told.push(Event::UblkFailed { step, error });
                 self.begin_to_stop();
             }
         }
@@ -208,6 +211,10 @@ impl Attachment for BlockDevice {
         vec![self.queue.descriptor()]
     }
 
+    fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.told)
+    }
+
     fn take(&mut self, port: &mut Port<'_>) {
         let mut events = std::mem::take(&mut self.events);
         self.queue.take_events(&mut events);
@@ -219,7 +226,7 @@ impl Attachment for BlockDevice {
                 QueueEvent::Stopped(Ok(())) => {}
                 QueueEvent::Stopped(Err(error)) => {
                     let error = error.to_string();
-                    port.log(Event::UblkFailed { step: UblkStep::Stop, error });
+                    self.told.push(Event::UblkFailed { step: UblkStep::Stop, error });
                 }
             }
         }
@@ -227,7 +234,7 @@ impl Attachment for BlockDevice {
         if self.returned == DEPTH && self.phase != Phase::Ended {
             self.phase = Phase::Ended;
             let drive = port.namespaces()[self.namespace].name.clone();
-            port.log(match self.queue.delete() {
+            self.told.push(match self.queue.delete() {
                 Ok(()) => Event::Detached { by: User::Device(self.queue.device_path()), drive },
                 Err(error) => {
                     Event::UblkFailed { step: UblkStep::Delete { drive }, error: error.to_string() }

@@ -11,11 +11,11 @@ use pellucid_ftl::{
     WearLevelling, WriteFailure, ZoneConfig,
 };
 use pellucid_media::{Cell, Faults, Keep, ListedFault, MediaConfig, StoreKind, Timing, Variation};
-use pellucid_serve::control::ControlSession;
 use pellucid_serve::event::Event;
-use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::nvme::{Connection, HostSecrets, SubsystemConfig, Target};
 use pellucid_serve::{Address, CONTROL, Core, Observer, Options, Server, Stopper, Time};
+use pellucid_target::control::ControlSession;
+use pellucid_target::nbd::NbdSession;
+use pellucid_target::nvme::{Connection, HostSecrets, SubsystemConfig, Target};
 use pellucid_wire::nbd::{
     Chunk, ClientHandshake, ClientHandshakeEvent, Command, Extent, Info, InfoRequest, MetaContextRequest,
     OptionKind, OptionReply, ReplyDecoder, ReplyEvent, Request, encode_client_flags, encode_option,
@@ -214,7 +214,7 @@ pub fn listen(
     let accept = Box::new(move |_, _| Ok(Box::new(Connection::new(&target, local)) as _));
     let bound = server.listen(&Address::Tcp(local), "nvme-tcp", accept).expect("a port");
     let stopper = server.stopper();
-    let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+    let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.for_control())) as _));
     server.listen(&Address::Unix(paths.1), CONTROL, accept).expect("a Unix socket");
     let Address::Tcp(nvme) = bound else { panic!("a TCP address") };
     nvme
@@ -365,7 +365,7 @@ fn serve_logged(
         let tcp = server.listen(&"127.0.0.1:0".parse().expect("an address"), "nbd", accept());
         server.listen(&Address::Unix(paths.0), "nbd", accept()).expect("a Unix socket");
         let stopper = server.stopper();
-        let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+        let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.for_control())) as _));
         server.listen(&Address::Unix(paths.1), CONTROL, accept).expect("a Unix socket");
         tell.send((tcp.expect("a port"), server.stopper())).expect("somebody listens");
         server.run().expect("a good end").into_devices()

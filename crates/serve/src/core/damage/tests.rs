@@ -1,10 +1,10 @@
 use super::*;
 use crate::common::drive;
 use crate::core::{Arrival, Observer};
-use crate::engine::{Route, Time};
-use crate::session::{ConnectionId, Operation};
+use crate::engine::Time;
 use pellucid_flash::Lba;
 use pellucid_media::StoreKind;
+use pellucid_target::session::{ConnectionId, Operation, Route};
 use std::cell::RefCell;
 use std::rc::Rc;
 

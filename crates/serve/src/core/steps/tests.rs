@@ -1,11 +1,11 @@
 use super::*;
 use crate::common::drive;
 use crate::core::Core;
-use crate::engine::{Route, Time};
-use crate::service::Service;
-use crate::session::ConnectionId;
+use crate::engine::Time;
+use crate::service::Operated;
 use pellucid_flash::{SimTime, StageTimes};
 use pellucid_media::StoreKind;
+use pellucid_target::session::{ConnectionId, Route};
 
 /// Completion of a step that has succeeded.
 fn ended(opcode: Opcode) -> Completion {

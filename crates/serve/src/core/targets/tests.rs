@@ -1,9 +1,9 @@
 //! Outcomes of targets are reported to the right connections.
 
 use crate::common;
-use crate::session::ConnectionId;
 use crate::{Core, Time};
 use pellucid_host::{Target, TargetKind};
+use pellucid_target::session::ConnectionId;
 
 /// A target is removed before the client that created it has asked for the outcome.
 #[test]

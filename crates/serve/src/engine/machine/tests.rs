@@ -10,12 +10,12 @@ mod log;
 mod store;
 
 use super::Reply;
-use crate::engine::{Engine, Route, Time};
-use crate::session::ConnectionId;
+use crate::engine::{Engine, Time};
 use disk::Disk;
 use log::{Answer, Ask, Outcome, What};
 use pellucid_flash::{Rng, SimTime};
 use pellucid_host::{Machine, Stack};
+use pellucid_target::session::{ConnectionId, Route};
 use std::collections::BTreeMap;
 
 impl Reply for Answer {

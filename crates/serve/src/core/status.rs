@@ -1,0 +1,130 @@
+//! The control socket's requests about drives.
+
+use crate::core::Core;
+use crate::event::By;
+use crate::service::Operated;
+use pellucid_flash::{Cause, Drive};
+use pellucid_target::Service;
+use pellucid_target::control::Request;
+use pellucid_target::session::ConnectionId;
+use serde_json::{Value, json};
+
+impl Core {
+    /// See [`Service::control`].
+    pub(crate) fn control(&mut self, by: ConnectionId, request: Request) -> Result<Option<Value>, String> {
+        match request {
+            Request::Status => Ok(Some(status(self))),
+            Request::Watch => {
+                self.watch();
+                serde_json::to_value(self.figures()).map(Some).map_err(|error| error.to_string())
+            }
+            // The server's owner stops it.
+            Request::Stop => Ok(Some(json!({}))),
+            Request::Break { drive, action } => {
+                let drive = self.namespace_named(drive.as_deref())?;
+                let outcome = self.carry_out(drive, action, By::Control(by))?;
+                Ok(Some(outcome.answer()))
+            }
+            Request::Targets { drive } => self.targets(self.drive_named(drive.as_deref())?).map(Some),
+            Request::Detach { drive } => {
+                let drive = self.drive_named(drive.as_deref())?;
+                self.detach(by, drive).map(|()| None)
+            }
+            Request::TargetCreate { drive, target } => {
+                let drive = self.drive_named(drive.as_deref())?;
+                self.create_target(by, drive, target).map(|()| None)
+            }
+            Request::TargetRemove { drive, name } => {
+                let drive = self.drive_named(drive.as_deref())?;
+                self.remove_target(by, drive, &name).map(|()| None)
+            }
+        }
+    }
+}
+
+/// Builds the status of all drives.
+fn status(core: &Core) -> Value {
+    let lateness = core.lateness_ns();
+    let drives: Vec<Value> = (0..core.namespaces().len())
+        .filter(|&namespace| !core.namespaces()[namespace].gone)
+        .map(|namespace| drive_status(core, namespace))
+        .collect();
+    json!({
+        "up_ns": core.now_ns(),
+        "connections": core.logbook.connections,
+        "outstanding": core.outstanding(),
+        "bytes_held": core.bytes_held(),
+        "lateness_ns": {
+            "count": lateness.total(),
+            "p50": lateness.quantile(0.5).unwrap_or(0),
+            "p99": lateness.quantile(0.99).unwrap_or(0),
+            "max": lateness.quantile(1.0).unwrap_or(0),
+        },
+        "lead_ns": core.lead_ns(),
+        "hand_out_ns": core.hand_out_ns(),
+        "drives": drives,
+    })
+}
+
+fn drive_status(core: &Core, drive: usize) -> Value {
+    let namespace = &core.namespaces()[drive];
+    let Some(device) = core.device(drive) else {
+        return json!({
+            "name": namespace.name,
+            "bytes": namespace.bytes(),
+            "sector_bytes": namespace.sector_bytes,
+            "keeps": namespace.keeps.name(),
+            "read_only": core.is_read_only(drive),
+            "remote": core.remote_state(drive),
+            "host_faults": host_faults(core, drive),
+        });
+    };
+    // With several namespaces, each reports its own operations; block erases and media failures are reported
+    // for the whole drive.
+    let several = device.namespaces() > 1 && namespace.number < device.namespaces();
+    let counters = match several {
+        true => device.counters_of(namespace.number),
+        false => device.counters(),
+    };
+    let free_blocks = if several { device.free_blocks_of(namespace.number) } else { device.free_blocks() };
+    let programmed: u64 = counters.programmed_sectors.iter().sum();
+    let by_cause: serde_json::Map<String, Value> = Cause::listed(&counters.programmed_sectors)
+        .map(|cause| (cause.name().to_string(), counters.programmed_sectors[cause as usize].into()))
+        .collect();
+    let (mut count, mut sum, mut max) = (0u64, 0u64, 0u32);
+    for erases in device.erase_counts() {
+        (count, sum, max) = (count + 1, sum + u64::from(erases), max.max(erases));
+    }
+    let (factory_bad, grown_bad) = device.bad_blocks();
+    json!({
+        "name": namespace.name,
+        "bytes": namespace.bytes(),
+        "sector_bytes": namespace.sector_bytes,
+        "keeps": namespace.keeps.name(),
+        "simulated_ns": device.now().0,
+        "read_only": core.is_read_only(drive),
+        "host_read_sectors": counters.host_read_sectors,
+        "host_written_sectors": counters.host_written_sectors,
+        "programmed_sectors": by_cause,
+        "write_amplification": (counters.host_written_sectors > 0)
+            .then(|| programmed as f64 / counters.host_written_sectors as f64),
+        "erases": counters.erases,
+        "erases_mean": (count > 0).then(|| sum as f64 / count as f64),
+        "erases_max": max,
+        "free_blocks": free_blocks,
+        "factory_bad_blocks": factory_bad,
+        "grown_bad_blocks": grown_bad,
+        "read_retries": counters.read_retries,
+        "uncorrectable_reads": counters.uncorrectable_reads,
+        "program_failures": counters.program_failures,
+        "erase_failures": counters.erase_failures,
+        "power_cuts": device.counters().power_cuts,
+        "host_faults": host_faults(core, drive),
+    })
+}
+
+/// Faults that hosts see, each with the number of commands it has hit.
+fn host_faults(core: &Core, drive: usize) -> Vec<Value> {
+    let faults = core.host_faults(drive).into_iter();
+    faults.map(|(fault, hits)| json!({ "fault": fault.to_string(), "hits": hits })).collect()
+}

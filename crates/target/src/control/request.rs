@@ -1,0 +1,391 @@
+//! Requests on the control socket, for both of its ends: a [`Request`] and its line of JSON.
+//!
+//! The table of requests is in the [module above](super). `parse` and `to_line` are inverse: encoding and
+//! parsing a request returns an equal one.
+
+use super::action::{Action, Chances};
+use super::plan::PlanError;
+use pellucid_flash::DieId;
+use pellucid_host::{Target, TargetKind};
+use pellucid_media::Fault;
+use serde_json::{Map, Value, json};
+
+/// Names of the requests.
+const REQUESTS: &str = "status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, detach, stop";
+/// Kinds of damage.
+const DAMAGE: &str = "slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out";
+
+/// A request on the control socket.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Counters, wear and lateness of every drive.
+    Status,
+    /// Figures for monitors; the first request starts watching the drives.
+    Watch,
+    /// Stop the server, as SIGTERM does.
+    Stop,
+    /// Carry out an action on a drive; without a name, on the only one.
+    Break {
+        /// Name of the drive.
+        drive: Option<String>,
+        /// Action to carry out.
+        action: Action,
+    },
+    /// Parallel units of a drive, and the targets on them.
+    Targets {
+        /// Name of the drive.
+        drive: Option<String>,
+    },
+    /// Create a target; the answer comes when it takes commands.
+    TargetCreate {
+        /// Name of the drive.
+        drive: Option<String>,
+        /// Target to create.
+        target: Target,
+    },
+    /// Write back everything from a cache and take it out of use; the answer comes at the end.
+    Detach {
+        /// Name of the drive.
+        drive: Option<String>,
+    },
+    /// Remove a target; the answer comes when its units are free.
+    TargetRemove {
+        /// Name of the drive.
+        drive: Option<String>,
+        /// Name of the target.
+        name: String,
+    },
+}
+
+impl Request {
+    /// Parses a line without its line end.
+    ///
+    /// # Errors
+    /// Returns a sentence that names the problem and the allowed values.
+    pub fn parse(line: &[u8]) -> Result<Request, String> {
+        let request: Value = serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
+        let what = request.get("do").and_then(Value::as_str).unwrap_or_default();
+        let unknown = || format!("do: {what:?}; allowed: {REQUESTS}");
+        let Some(fields) = request.as_object() else { return Err(unknown()) };
+        let fields = Fields(fields);
+        fields.only(what, keys_of(what).ok_or_else(unknown)?, "nothing beside do")?;
+        let drive = fields.name("drive")?;
+        let act = |action| Request::Break { drive: drive.clone(), action };
+        Ok(match what {
+            "status" => Request::Status,
+            "watch" => Request::Watch,
+            "stop" => Request::Stop,
+            "power-cut" => act(Action::PowerCut),
+            "faults" => act(Action::Chances(Chances {
+                program: fields.chance("program_fail")?,
+                erase: fields.chance("erase_fail")?,
+                read: fields.chance("read_fail")?,
+            })),
+            "damage" => act(Action::Damage(fields.damage()?)),
+            "inject" => {
+                let fault = fields.required_name("fault")?;
+                act(Action::Inject(fault.parse().map_err(|error: PlanError| error.to_string())?))
+            }
+            "clear-faults" => act(Action::Clear),
+            "targets" => Request::Targets { drive },
+            "detach" => Request::Detach { drive },
+            "target-create" => {
+                let kind = fields.get("kind").as_str().and_then(TargetKind::from_name);
+                let kind =
+                    kind.ok_or_else(|| format!("kind: {}; allowed: block, raw", fields.get("kind")))?;
+                let (first, units) = (fields.whole("first_unit")?, fields.whole("units")?);
+                let name = fields.required_name("name")?;
+                let target = Target::new(name, kind, first..first.saturating_add(units));
+                Request::TargetCreate { drive, target }
+            }
+            _ => Request::TargetRemove { drive, name: fields.required_name("name")? },
+        })
+    }
+
+    /// Formats the request as a line, without its line end.
+    pub fn to_line(&self) -> String {
+        let (what, mut fields) = match self {
+            Request::Status => ("status", json!({})),
+            Request::Watch => ("watch", json!({})),
+            Request::Stop => ("stop", json!({})),
+            Request::Break { action, .. } => fields_of(action),
+            Request::Targets { .. } => ("targets", json!({})),
+            Request::Detach { .. } => ("detach", json!({})),
+            Request::TargetCreate { target, .. } => (
+                "target-create",
+                json!({
+                    "name": target.name, "kind": target.kind.name(),
+                    "first_unit": target.units.start, "units": target.units.len(),
+                }),
+            ),
+            Request::TargetRemove { name, .. } => ("target-remove", json!({ "name": name })),
+        };
+        fields["do"] = what.into();
+        if let Some(drive) = self.drive() {
+            fields["drive"] = drive.into();
+        }
+        fields.to_string()
+    }
+
+    fn drive(&self) -> Option<&str> {
+        match self {
+            Request::Status | Request::Watch | Request::Stop => None,
+            Request::Break { drive, .. }
+            | Request::Targets { drive }
+            | Request::Detach { drive }
+            | Request::TargetCreate { drive, .. }
+            | Request::TargetRemove { drive, .. } => drive.as_deref(),
+        }
+    }
+}
+
+/// Keys that a request may have beside `do`; `None` if there is no such request.
+fn keys_of(what: &str) -> Option<&'static [&'static str]> {
+    Some(match what {
+        "status" | "watch" | "stop" => &[],
+        "power-cut" | "targets" | "detach" | "clear-faults" => &["drive"],
+        "inject" => &["drive", "fault"],
+        "faults" => &["drive", "program_fail", "erase_fail", "read_fail"],
+        "damage" => &["drive", "what", "die", "factor", "count"],
+        "target-create" => &["drive", "name", "kind", "first_unit", "units"],
+        "target-remove" => &["drive", "name"],
+        _ => return None,
+    })
+}
+
+/// Keys that each kind of damage takes beside `what`; `None` if there is no such kind.
+fn damage_keys_of(what: &str) -> Option<&'static [&'static str]> {
+    Some(match what {
+        "slow-die" | "bit-errors" => &["die", "factor"],
+        "kill-die" => &["die"],
+        "fail-programs" | "fail-erases" => &["count"],
+        "wear-out" => &[],
+        _ => return None,
+    })
+}
+
+fn fields_of(action: &Action) -> (&'static str, Value) {
+    match action {
+        Action::PowerCut => ("power-cut", json!({})),
+        Action::Inject(fault) => ("inject", json!({ "fault": fault.to_string() })),
+        Action::Clear => ("clear-faults", json!({})),
+        Action::Chances(chances) => {
+            let given = [
+                ("program_fail", chances.program),
+                ("erase_fail", chances.erase),
+                ("read_fail", chances.read),
+            ];
+            let given = given.into_iter().filter_map(|(key, chance)| Some((key.to_owned(), chance?.into())));
+            ("faults", Value::Object(given.collect()))
+        }
+        Action::Damage(fault) => {
+            let fields = match *fault {
+                Fault::SlowDie { die, factor } => {
+                    json!({ "what": "slow-die", "die": die.0, "factor": factor })
+                }
+                Fault::KillDie { die } => json!({ "what": "kill-die", "die": die.0 }),
+                Fault::BitErrors { die: None, factor } => json!({ "what": "bit-errors", "factor": factor }),
+                Fault::BitErrors { die: Some(die), factor } => {
+                    json!({ "what": "bit-errors", "die": die.0, "factor": factor })
+                }
+                Fault::FailPrograms { count } => json!({ "what": "fail-programs", "count": count }),
+                Fault::FailErases { count } => json!({ "what": "fail-erases", "count": count }),
+                Fault::WearOut => json!({ "what": "wear-out" }),
+            };
+            ("damage", fields)
+        }
+    }
+}
+
+/// Fields of a request.
+struct Fields<'a>(&'a Map<String, Value>);
+
+impl Fields<'_> {
+    fn get(&self, key: &str) -> &Value {
+        self.0.get(key).unwrap_or(&Value::Null)
+    }
+
+    /// Refuses unknown keys: a mistyped key must not count as omitted, as that would change the action.
+    fn only(&self, what: &str, allowed: &[&str], nothing: &str) -> Result<(), String> {
+        let is_unknown = |key: &&String| *key != "do" && !allowed.contains(&key.as_str());
+        let Some(key) = self.0.keys().find(is_unknown) else { return Ok(()) };
+        let list = if allowed.is_empty() { nothing.to_owned() } else { allowed.join(", ") };
+        Err(format!("{key}: unknown to {what}; allowed: {list}"))
+    }
+
+    fn name(&self, key: &str) -> Result<Option<String>, String> {
+        self.0.contains_key(key).then(|| self.required_name(key)).transpose()
+    }
+
+    fn required_name(&self, key: &str) -> Result<String, String> {
+        let name = self.get(key).as_str();
+        name.map(str::to_owned).ok_or_else(|| format!("{key}: {}; allowed: a name", self.get(key)))
+    }
+
+    fn whole(&self, key: &str) -> Result<u32, String> {
+        let whole = self.get(key).as_u64().and_then(|value| u32::try_from(value).ok());
+        whole.ok_or_else(|| format!("{key}: {}; allowed: a whole number from 0 to 4294967295", self.get(key)))
+    }
+
+    fn factor(&self) -> Result<f64, String> {
+        let factor = self.get("factor");
+        factor.as_f64().ok_or_else(|| format!("factor: {factor}; allowed: a number"))
+    }
+
+    fn chance(&self, key: &str) -> Result<Option<f64>, String> {
+        let Some(value) = self.0.get(key) else { return Ok(None) };
+        let chance = value.as_f64().ok_or_else(|| format!("{key}: {value}; allowed: a number from 0 to 1"));
+        chance.map(Some)
+    }
+
+    fn damage(&self) -> Result<Fault, String> {
+        let what = self.get("what").as_str().unwrap_or_default();
+        let takes = damage_keys_of(what).ok_or_else(|| format!("what: {what:?}; allowed: {DAMAGE}"))?;
+        let its = [takes, &["drive", "what"]].concat();
+        if let Some(key) = self.0.keys().find(|key| *key != "do" && !its.contains(&key.as_str())) {
+            let allowed = if takes.is_empty() { "nothing".to_owned() } else { takes.join(", ") };
+            return Err(format!("{key}: unknown to {what}; allowed: {allowed}"));
+        }
+        let die = || self.whole("die").map(DieId);
+        Ok(match what {
+            "slow-die" => Fault::SlowDie { die: die()?, factor: self.factor()? },
+            "kill-die" => Fault::KillDie { die: die()? },
+            "bit-errors" => {
+                let die = self.0.contains_key("die").then(die).transpose()?;
+                Fault::BitErrors { die, factor: self.factor()? }
+            }
+            "fail-programs" => Fault::FailPrograms { count: self.whole("count")? },
+            "fail-erases" => Fault::FailErases { count: self.whole("count")? },
+            _ => Fault::WearOut,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::host_fault::{HostFault, HostFaultKind};
+    use pellucid_flash::Nanos;
+    use proptest::prelude::*;
+
+    fn faults() -> impl Strategy<Value = Fault> {
+        let factor = || 0.0..1e9;
+        prop_oneof![
+            (any::<u32>(), factor()).prop_map(|(die, factor)| Fault::SlowDie { die: DieId(die), factor }),
+            any::<u32>().prop_map(|die| Fault::KillDie { die: DieId(die) }),
+            (any::<Option<u32>>(), factor())
+                .prop_map(|(die, factor)| Fault::BitErrors { die: die.map(DieId), factor }),
+            any::<u32>().prop_map(|count| Fault::FailPrograms { count }),
+            any::<u32>().prop_map(|count| Fault::FailErases { count }),
+            Just(Fault::WearOut),
+        ]
+    }
+
+    fn chance() -> impl Strategy<Value = Option<f64>> {
+        proptest::option::of(0.0..=1.0)
+    }
+
+    fn host_faults() -> impl Strategy<Value = HostFault> {
+        let kinds = prop_oneof![
+            Just(HostFaultKind::IoError),
+            Just(HostFaultKind::LostFlush),
+            Just(HostFaultKind::Corrupt),
+            (1..u64::MAX).prop_map(|ns| HostFaultKind::Delay(Nanos(ns))),
+        ];
+        let rest = (0..u64::MAX, 1..u64::MAX, 0.0..=1.0, proptest::option::of(1..u64::MAX), any::<u64>());
+        (kinds, rest).prop_map(|(kind, (from, length, rate, count, seed))| HostFault {
+            range_bytes: (from, from.saturating_add(length)),
+            rate,
+            count,
+            seed,
+            ..HostFault::of(kind)
+        })
+    }
+
+    fn actions() -> impl Strategy<Value = Action> {
+        prop_oneof![
+            Just(Action::PowerCut),
+            Just(Action::Clear),
+            host_faults().prop_map(Action::Inject),
+            (chance(), chance(), chance()).prop_map(|(program, erase, read)| Action::Chances(Chances {
+                program,
+                erase,
+                read
+            })),
+            faults().prop_map(Action::Damage),
+        ]
+    }
+
+    fn requests() -> impl Strategy<Value = Request> {
+        let drive = || any::<Option<String>>();
+        let target =
+            (any::<String>(), any::<bool>(), any::<u32>(), any::<u32>()).prop_map(|(name, raw, a, b)| {
+                let kind = if raw { TargetKind::Raw } else { TargetKind::Block };
+                Target::new(name, kind, a.min(b)..a.max(b))
+            });
+        prop_oneof![
+            Just(Request::Status),
+            Just(Request::Watch),
+            Just(Request::Stop),
+            (drive(), actions()).prop_map(|(drive, action)| Request::Break { drive, action }),
+            drive().prop_map(|drive| Request::Targets { drive }),
+            drive().prop_map(|drive| Request::Detach { drive }),
+            (drive(), target).prop_map(|(drive, target)| Request::TargetCreate { drive, target }),
+            (drive(), any::<String>()).prop_map(|(drive, name)| Request::TargetRemove { drive, name }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_that_is_encoded_and_parsed_is_the_same(request in requests()) {
+            let line = request.to_line();
+            prop_assert!(!line.contains('\n'));
+            prop_assert_eq!(Request::parse(line.as_bytes()), Ok(request));
+        }
+
+        #[test]
+        fn any_line_is_understood_or_refused_in_a_sentence(line in any::<Vec<u8>>()) {
+            match Request::parse(&line) {
+                Ok(request) => prop_assert_eq!(Request::parse(request.to_line().as_bytes()), Ok(request)),
+                Err(why) => prop_assert!(!why.is_empty()),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (line, sentence) in [
+            ("no", "not JSON: expected ident at line 1 column 2"),
+            (
+                "[]",
+                "do: \"\"; allowed: status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, detach, stop",
+            ),
+            (r#"{"do":"status","drive":"a"}"#, "drive: unknown to status; allowed: nothing beside do"),
+            (
+                r#"{"do":"faults","read":1}"#,
+                "read: unknown to faults; allowed: drive, program_fail, erase_fail, read_fail",
+            ),
+            (r#"{"do":"faults","drive":1}"#, "drive: 1; allowed: a name"),
+            (r#"{"do":"faults","read_fail":"x"}"#, "read_fail: \"x\"; allowed: a number from 0 to 1"),
+            (
+                r#"{"do":"damage"}"#,
+                "what: \"\"; allowed: slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out",
+            ),
+            (
+                r#"{"do":"damage","what":"kill-die","die":0,"factor":1}"#,
+                "factor: unknown to kill-die; allowed: die",
+            ),
+            (
+                r#"{"do":"damage","what":"wear-out","count":1}"#,
+                "count: unknown to wear-out; allowed: nothing",
+            ),
+            (
+                r#"{"do":"damage","what":"kill-die"}"#,
+                "die: null; allowed: a whole number from 0 to 4294967295",
+            ),
+            (r#"{"do":"target-create","name":"a","kind":"odd"}"#, "kind: \"odd\"; allowed: block, raw"),
+        ] {
+            assert_eq!(Request::parse(line.as_bytes()), Err(sentence.to_owned()), "{line}");
+        }
+    }
+}

@@ -1,0 +1,564 @@
+//! The interface between protocols and the server: sessions, ports, operations and namespaces.
+//!
+//! ```text
+//!  socket ─► Session::receive ─► Port::submit ─► drive
+//!  socket ◄─ Port::output     ◄─ Session::completed ◄─┘
+//! ```
+//! A [`Session`] is the sans-io state of one connection: it reads no clock and owns no socket. All sessions
+//! run on the thread that owns the drives, so sessions of one controller may share state through an
+//! `Rc<RefCell<..>>` that the accept closure passes to each of them.
+//!
+//! Invariants: every submitted operation is answered by exactly one [`Session::completed`], never from inside
+//! [`Port::submit`], unless the connection is gone; after [`Session::closed`] a session is not called again.
+
+use crate::budget::{OWN_BYTES, large_part, share_of};
+use crate::hub::Hub;
+use crate::output::Output;
+use crate::pool::Pool;
+use crate::service::{Answer, CutReport, Drives, Service};
+use pellucid_device::Device;
+use pellucid_flash::{ChunkInfo, Held, Interface, Lba, Notice, Opcode, Vector};
+
+/// Commands in the drives at which a connection is [congested](Port::congested).
+pub const COMMANDS_MAX: u32 = 2048;
+/// Bytes of data that one connection may request in one call, before the others have their turn.
+pub const AT_ONCE_BYTES: usize = 1 << 20;
+/// Minimum that a request counts towards [`AT_ONCE_BYTES`], as even one without data is work.
+const AT_ONCE_MIN: usize = 4 << 10;
+/// Bytes of data in the drives and in the output at which a connection is congested.
+pub const BYTES_MAX: usize = 16 << 20;
+/// Maximum bytes of data that all connections together hold: being received, in the drives, and to be sent
+/// (plus twice 16 KiB each).
+pub const TOTAL_BYTES_MAX: usize = 256 << 20;
+
+/// Prefix of a drive's qualified name over NVMe; the drive's name follows. Names of targets are limited so
+/// that theirs fit too.
+pub const NQN_PREFIX: &str = "nqn.2026-01.org.pellucid:";
+
+/// Identifier of a connection, unique for the lifetime of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(u64);
+
+/// Bits of a [`ConnectionId`] that hold its slot in the server's table; above them is its serial number.
+const SLOT_BITS: u32 = 16;
+
+impl ConnectionId {
+    /// The server itself, which is no connection.
+    pub const SERVER: ConnectionId = ConnectionId(0);
+    /// Number of slots that a server may have.
+    pub const SLOTS: usize = 1 << SLOT_BITS;
+
+    /// Creates the identifier of connection `serial`, above 0, in slot 0.
+    pub fn new(serial: u64) -> ConnectionId {
+        ConnectionId::in_slot(serial, 0)
+    }
+
+    /// Creates the identifier of connection `serial`, above 0, in a slot below [`ConnectionId::SLOTS`].
+    pub fn in_slot(serial: u64, slot: usize) -> ConnectionId {
+        ConnectionId(serial << SLOT_BITS | slot as u64)
+    }
+
+    /// Slot of the connection in its server's table.
+    #[inline]
+    pub fn slot(self) -> usize {
+        (self.0 & ((1 << SLOT_BITS) - 1)) as usize
+    }
+
+    /// Creates the identifier of attachment number `at`, which is no connection. Connections have a serial
+    /// number above 0.
+    pub fn of_attachment(at: usize) -> ConnectionId {
+        ConnectionId(at as u64 + 1)
+    }
+
+    /// Number of the attachment; `None` for a connection, or the server itself.
+    pub fn attachment(self) -> Option<usize> {
+        let is_one = self.0 >> SLOT_BITS == 0;
+        is_one.then_some(usize::try_from(self.0).ok()?.checked_sub(1)?)
+    }
+}
+
+impl std::fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (self.0 >> SLOT_BITS).fmt(f)
+    }
+}
+
+/// Destination of an answer: a connection's session, and the session's token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Token that the session chose for the request.
+    pub token: u64,
+}
+
+/// Reason why a connection ends. Its pending output is still sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// The peer has ended the connection. Operations in the drives are still answered.
+    Finished,
+    /// The peer has broken the protocol or was refused; the text goes to the log.
+    Refused(String),
+}
+
+/// The protocol state of one connection to a service, by default to drives.
+pub trait Session<S: Service + ?Sized = dyn Drives> {
+    /// Begins the session. A protocol whose server speaks first writes its greeting to the output.
+    fn opened(&mut self, _port: &mut Port<'_, S>) {}
+
+    /// Takes bytes off the front of `input`. It takes all of them, unless [`Port::congested`] forbids new
+    /// commands: then it returns early, and is called again with the rest when commands have completed. It
+    /// may also return early after much work, so that others have their turn, and is called again with the
+    /// rest afterwards.
+    ///
+    /// # Errors
+    /// Returns the reason if the connection must end.
+    fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_, S>) -> Result<(), Close>;
+
+    /// Buffer for the next bytes of an expected payload, so that they are read directly from the socket into
+    /// place. It must be the missing part, and must not be empty.
+    fn landing(&mut self) -> Option<&mut [u8]> {
+        None
+    }
+
+    /// Handles `bytes` that were read into the front of [`Session::landing`]. Not called otherwise.
+    ///
+    /// # Errors
+    /// Returns the reason if the connection must end.
+    fn landed(&mut self, _bytes: usize, _port: &mut Port<'_, S>) -> Result<(), Close> {
+        Ok(())
+    }
+
+    /// Returns true if the session can use more input now. It must return false while it waits for memory
+    /// budget ([`Port::has_budget`]).
+    fn wants_input(&self) -> bool {
+        true
+    }
+
+    /// Continues after the memory budget that the session waited for is available: until this returns,
+    /// [`Port::has_budget`] is true once.
+    fn has_turn(&mut self, _port: &mut Port<'_, S>) -> Result<(), Close> {
+        Ok(())
+    }
+
+    /// Handles the answer to the request submitted under `token`. The session must send a buffer in the
+    /// answer, such as [`Completion::data`](pellucid_flash::Completion::data), with [`Output::data`], or
+    /// return it with [`Port::give_back`].
+    fn completed(&mut self, token: u64, answer: Answer<S>, port: &mut Port<'_, S>);
+
+    /// Runs periodic work, about ten times a second and soon after [`Port::nudge`]. `now_ns` is wall time
+    /// since the server started.
+    ///
+    /// # Errors
+    /// Returns the reason if the connection must end, for example because its keep-alive time is over.
+    fn tick(&mut self, _now_ns: u64, _port: &mut Port<'_, S>) -> Result<(), Close> {
+        Ok(())
+    }
+
+    /// Returns true if the session keeps input that it has taken but not processed, as a layer over a
+    /// congested session may. [`Session::receive`] is then called again even without new input.
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    /// Ends the session after its connection is gone, whichever end closed it, and none of its operations is
+    /// in the drives.
+    fn closed(&mut self, _port: &mut Port<'_, S>) {}
+}
+
+/// A command of a host, like [`pellucid_flash::Command`] without its tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// Submission queue of the drive, taken modulo the drive's number of queues.
+    pub queue: u16,
+    /// Opcode of the command.
+    pub opcode: Opcode,
+    /// Force unit access.
+    pub fua: bool,
+    /// First sector.
+    pub lba: Lba,
+    /// Number of sectors; 0 only for a flush.
+    pub sectors: u32,
+    /// Data of a write, or the buffer of a read (from [`Port::take_buffer`]), of `sectors * sector_bytes`
+    /// bytes; else empty.
+    pub data: Vec<u8>,
+    /// Placement handle of a write, if the namespace has several.
+    pub handle: u16,
+    /// Addresses of an open-channel vector command.
+    pub vector: Option<Box<Vector>>,
+}
+
+impl Operation {
+    /// Creates an operation in queue 0 that is neither forced nor placed.
+    pub fn new(opcode: Opcode, lba: Lba, sectors: u32, data: Vec<u8>) -> Operation {
+        Operation { queue: 0, opcode, fua: false, lba, sectors, data, handle: 0, vector: None }
+    }
+
+    /// Creates a flush.
+    pub fn flush() -> Operation {
+        Operation::new(Opcode::Flush, Lba(0), 0, Vec::new())
+    }
+}
+
+/// Data that a namespace keeps when its drive loses power, which determines the cache that hosts are told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// Every acknowledged write, and every discard before a flush: there is no volatile cache.
+    Acknowledged,
+    /// Data that were flushed or forced: there is a volatile cache.
+    Flushed,
+    /// No data are guaranteed: a flush has no target.
+    Nothing,
+}
+
+impl Keeps {
+    /// Returns true if a write may be acknowledged before it is durable, so that it needs a flush.
+    #[inline]
+    pub fn has_cache(self) -> bool {
+        self == Keeps::Flushed
+    }
+
+    /// Name in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Keeps::Acknowledged => "acknowledged",
+            Keeps::Flushed => "flushed",
+            Keeps::Nothing => "nothing",
+        }
+    }
+}
+
+/// Constant properties of a namespace while it is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// Name of the namespace, and of its NBD export.
+    pub name: String,
+    /// Index of its drive in the server.
+    pub drive: usize,
+    /// Number among the namespaces of that drive.
+    pub number: u16,
+    /// Interface of the namespace.
+    pub interface: Interface,
+    /// Number of host sectors; for chunks, of the sparse address space.
+    pub sectors: u64,
+    /// Bytes per host sector.
+    pub sector_bytes: u32,
+    /// Bytes of a mapping unit: aligned requests are the most efficient.
+    pub unit_bytes: u32,
+    /// Bytes of a superpage, which are programmed together.
+    pub superpage_bytes: u32,
+    /// Data kept across a power cut.
+    pub keeps: Keeps,
+    /// Name of the target on some of the drive's parallel units, if it is one.
+    pub target: Option<String>,
+    /// The namespace does not exist yet, or no longer: no connection may begin to use it.
+    pub gone: bool,
+}
+
+impl Namespace {
+    /// Number of placement handles; 1 without placement.
+    pub fn handles(&self) -> u16 {
+        self.interface.handles()
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.sectors * u64::from(self.sector_bytes)
+    }
+}
+
+/// Load of a connection on the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Number of submitted operations that have not completed.
+    pub commands: u32,
+    /// Bytes of data of these operations.
+    pub bytes: usize,
+    /// Bytes of data, expected or received, of operations that have not been submitted.
+    pub incoming: usize,
+    /// Bytes received since the last tick.
+    pub moved: u64,
+    /// Bytes of large requests being received.
+    incoming_large: usize,
+    /// Bytes requested through this [`Port`].
+    at_once: usize,
+    /// Bytes of the next answer, for which there was no room ([`Port::has_room`]); 0 if there was.
+    wanted: usize,
+    /// The connection waits for memory budget.
+    waits: bool,
+    /// The connection has waited for budget, and its turn has come.
+    turn: bool,
+}
+
+impl Load {
+    /// Counts a request with `bytes` of data as answered.
+    #[inline]
+    pub fn answered(&mut self, bytes: usize) {
+        self.commands -= 1;
+        self.bytes -= bytes;
+    }
+
+    /// Gives the connection its turn to take memory budget, until it is taken back.
+    pub fn give_turn(&mut self) {
+        (self.waits, self.turn) = (false, true);
+    }
+
+    /// Takes back a turn that was not used.
+    pub fn take_turn(&mut self) {
+        self.turn = false;
+    }
+
+    /// Releases the budget of data that were still to arrive.
+    pub fn give_up_incoming(&mut self, hub: &mut Hub) {
+        let (incoming, large) =
+            (std::mem::take(&mut self.incoming), std::mem::take(&mut self.incoming_large));
+        hub.budget.release(incoming, large);
+    }
+}
+
+/// A session's access to the server: its output, the service, buffers, and other connections.
+pub struct Port<'a, S: Service + ?Sized = dyn Drives> {
+    service: &'a mut S,
+    connection: ConnectionId,
+    load: &'a mut Load,
+    output: &'a mut Output,
+    /// Pending bytes that are not in `output` but in a layer.
+    beyond: usize,
+}
+
+impl<'a, S: Service + ?Sized> Port<'a, S> {
+    /// Creates a port for `connection`.
+    pub fn new(
+        service: &'a mut S,
+        connection: ConnectionId,
+        load: &'a mut Load,
+        output: &'a mut Output,
+    ) -> Port<'a, S> {
+        load.at_once = 0;
+        Port { service, connection, load, output, beyond: 0 }
+    }
+
+    /// Connection of the session.
+    pub fn connection(&self) -> ConnectionId {
+        self.connection
+    }
+
+    /// Output to the peer.
+    pub fn output(&mut self) -> &mut Output {
+        self.output
+    }
+
+    /// Returns true if the connection has so much in flight, or has requested so much in one call, that it
+    /// should start no new work now. It is never congested while it has nothing in the drives and nothing to
+    /// send.
+    pub fn congested(&self) -> bool {
+        let bytes = self.load.bytes + self.output.bytes() + self.beyond;
+        self.load.commands >= COMMANDS_MAX
+            || self.load.at_once >= AT_ONCE_BYTES
+            || bytes >= BYTES_MAX
+            || (bytes > 0 && self.service.bytes_held() + OWN_BYTES > TOTAL_BYTES_MAX)
+            || (self.load.wanted > 0 && !self.fits(self.load.wanted))
+    }
+
+    /// Returns true if the connection may hold an answer of `bytes` beside those it already holds; if not, it
+    /// is congested until it may. A connection that holds nothing always may. The others are limited to a
+    /// [share](share_of) of the free budget, so a peer that takes no answers fills only its own share.
+    #[inline]
+    pub fn has_room(&mut self, bytes: usize) -> bool {
+        let fits = self.fits(bytes);
+        self.load.wanted = if fits { 0 } else { bytes };
+        fits
+    }
+
+    fn fits(&self, bytes: usize) -> bool {
+        let holds = self.load.bytes + self.load.incoming + self.output.bytes() + self.beyond;
+        holds == 0 || holds + bytes <= share_of(self.service.bytes_held())
+    }
+
+    /// Returns true if there is memory budget for a request with `bytes` of data, which must then begin at
+    /// once. If not, the connection waits, and [`Session::has_turn`] is called when there is. A small request
+    /// is admitted if no other data are arriving, as [`Port::congested`] was checked before.
+    #[inline]
+    pub fn has_budget(&mut self, bytes: usize) -> bool {
+        (bytes <= OWN_BYTES && self.load.incoming == 0) || self.has_common_budget(bytes)
+    }
+
+    fn admits(&mut self, bytes: usize) -> bool {
+        let held = self.service.bytes_held();
+        self.service.hub_mut().budget.admits(held, bytes, self.load.turn)
+    }
+
+    fn has_common_budget(&mut self, bytes: usize) -> bool {
+        if self.admits(bytes) {
+            self.load.turn = false;
+            return true;
+        }
+        if !std::mem::replace(&mut self.load.waits, true) {
+            self.service.hub_mut().budget.wait(self.connection, bytes);
+        }
+        false
+    }
+
+    /// Charges `bytes` of expected data to the memory budget.
+    #[inline]
+    pub fn expect(&mut self, bytes: usize) {
+        self.load.incoming += bytes;
+        self.load.incoming_large += large_part(bytes);
+        self.service.hub_mut().budget.expect(bytes);
+    }
+
+    /// Counts `bytes` of expected data as received.
+    #[inline]
+    pub fn came(&mut self, bytes: usize) {
+        self.load.moved += bytes as u64;
+    }
+
+    /// Releases the budget of expected data that were submitted or dropped.
+    #[inline]
+    pub fn release(&mut self, bytes: usize) {
+        self.load.incoming -= bytes;
+        self.load.incoming_large -= large_part(bytes);
+        self.service.hub_mut().budget.release(bytes, large_part(bytes));
+    }
+
+    /// Load of the connection.
+    pub fn load(&self) -> Load {
+        *self.load
+    }
+
+    /// Takes a buffer of `length` bytes with unspecified (but initialised) content. Memory of a large buffer
+    /// is not touched before it is written to.
+    pub fn take_buffer(&mut self, length: usize) -> Vec<u8> {
+        self.service.hub_mut().pool.take(length)
+    }
+
+    /// Returns a buffer for reuse.
+    pub fn give_back(&mut self, buffer: Vec<u8>) {
+        self.service.hub_mut().pool.give_back(buffer);
+    }
+
+    /// Wall time in nanoseconds since the server started; the clock of [`Session::tick`].
+    pub fn now_ns(&self) -> u64 {
+        self.service.now_ns()
+    }
+
+    /// Fills `bytes` with randomness for keys; returns false if the system has none.
+    pub fn draw_random(&mut self, bytes: &mut [u8]) -> bool {
+        self.service.draw_random(bytes)
+    }
+
+    /// Schedules [`Session::tick`] of another connection (or this one), so that it can send something.
+    pub fn nudge(&mut self, connection: ConnectionId) {
+        self.service.hub_mut().nudge(connection);
+    }
+
+    /// Ends another connection (or this one) after its pending output is sent.
+    pub fn close(&mut self, connection: ConnectionId, why: Close) {
+        self.service.hub_mut().close(connection, why);
+    }
+
+    /// Creates the port of a layer between a session and its socket, with another output.
+    pub fn with_output<'b>(&'b mut self, output: &'b mut Output) -> Port<'b, S> {
+        let beyond = self.beyond + self.output.bytes();
+        Port { service: self.service, connection: self.connection, load: self.load, output, beyond }
+    }
+
+    /// The output, and the pool of buffers.
+    pub fn output_and_pool(&mut self) -> (&mut Output, &mut Pool) {
+        (self.output, &mut self.service.hub_mut().pool)
+    }
+
+    /// The service.
+    pub fn service(&mut self) -> &mut S {
+        self.service
+    }
+
+    /// Counts a request with `bytes` of data, just before it is submitted; the service answers it to this
+    /// connection.
+    #[inline]
+    pub fn submits(&mut self, bytes: usize) {
+        self.load.commands += 1;
+        self.load.bytes += bytes;
+        self.load.at_once += bytes.max(AT_ONCE_MIN);
+    }
+
+    /// Returns true if the server is shutting down: new work should be refused.
+    pub fn stopping(&self) -> bool {
+        self.service.hub().is_stopping()
+    }
+}
+
+/// Calls for sessions of drives.
+impl Port<'_> {
+    /// Submits an operation to a drive. [`Session::completed`] reports its end under `token`, which the
+    /// session chooses. An invalid operation (range, length, buffer) is answered like any other, with its
+    /// status.
+    ///
+    /// # Panics
+    /// Panics if the namespace does not exist.
+    pub fn submit(&mut self, namespace: usize, token: u64, operation: Operation) {
+        self.submits(operation.data.len());
+        self.service.submit(namespace, Route { connection: self.connection, token }, operation);
+    }
+
+    /// Namespaces by number. NVMe's namespace identifiers are these numbers plus 1.
+    pub fn namespaces(&self) -> &[Namespace] {
+        self.service.namespaces()
+    }
+
+    /// Holds a namespace for this connection: while the connection lives, a target is not removed.
+    pub fn hold(&mut self, namespace: usize) {
+        self.service.attach_to(self.connection, namespace);
+    }
+
+    /// Number of changes to the set of targets so far.
+    pub fn target_changes(&self) -> u64 {
+        self.service.target_changes()
+    }
+
+    /// Reports `count` chunks of an open-channel namespace from number `first` on.
+    pub fn chunk_infos(&self, namespace: usize, first: u32, count: u32) -> Vec<ChunkInfo> {
+        self.service.chunk_infos(namespace, first, count)
+    }
+
+    /// Unacknowledged moves of a nameless namespace: old name and new name.
+    pub fn moves(&self, namespace: usize) -> Vec<(Lba, Lba)> {
+        self.service.moves(namespace)
+    }
+
+    /// Returns the next unsolicited notice of one of these namespaces, with the namespace.
+    pub fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, Notice)> {
+        self.service.pop_notice(namespaces)
+    }
+
+    /// Mutable access to the drive behind a namespace; `None` if it is remote.
+    pub fn device_mut(&mut self, namespace: usize) -> Option<&mut Device> {
+        self.service.device_mut(namespace)
+    }
+
+    /// The drive behind a namespace, with counters, wear and configuration; `None` if it is remote.
+    pub fn device(&self, namespace: usize) -> Option<&Device> {
+        self.service.device(namespace)
+    }
+
+    /// Returns true if a namespace takes no writes.
+    pub fn is_read_only(&self, namespace: usize) -> bool {
+        self.service.is_read_only(namespace)
+    }
+
+    /// Reports whether the mapping unit of `lba` holds data on the media or in the buffer, and up to which of
+    /// `sectors` the answer is equal. About `looks_max` lookups limit the search; the answer covers at least
+    /// `lba`.
+    pub fn held(&self, namespace: usize, lba: Lba, sectors: u64, looks_max: u64) -> Held {
+        self.service.held(namespace, lba, sectors, looks_max)
+    }
+
+    /// Cuts the power of the drive behind a namespace and restores it. Its operations, of all connections,
+    /// end with [`pellucid_flash::Status::PowerLoss`].
+    ///
+    /// # Errors
+    /// Fails if the drive cannot be mounted again, or is remote.
+    pub fn power_cut(&mut self, namespace: usize) -> Result<CutReport, String> {
+        self.service.power_cut(namespace)
+    }
+}
