@@ -1,4 +1,4 @@
-//! What a server tells its log and its monitors of its connections.
+//! Events and counts that a server keeps for its log and its monitors.
 
 use crate::event::Event;
 use pellucid_monitor::Protocol;

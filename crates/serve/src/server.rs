@@ -150,7 +150,7 @@ impl Stopper {
         self.stop_because("asked");
     }
 
-    /// What a session of the control socket calls to stop the server.
+    /// Returns the function with which a session of the control socket stops the server.
     pub fn for_control(&self) -> Box<dyn FnMut()> {
         let stopper = self.clone();
         Box::new(move || stopper.stop_because("control"))

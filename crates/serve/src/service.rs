@@ -38,10 +38,10 @@ pub trait Operated: Service {
     /// The service as its sessions see it.
     fn face(&mut self) -> &mut Self::Face;
 
-    /// What the log and monitors are told.
+    /// Events for the log, and counts for monitors.
     fn logbook(&self) -> &Logbook;
 
-    /// Mutable access to what the log and monitors are told.
+    /// Mutable access to the events and counts.
     fn logbook_mut(&mut self) -> &mut Logbook;
 
     /// Engine of the service.

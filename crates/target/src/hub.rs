@@ -1,4 +1,4 @@
-//! What all connections of a server share, for any service: memory, messages to each other, and turns of the
+//! State that all connections of a server share, for any service: memory, messages to each other, and turns of the
 //! control socket.
 
 use crate::budget::MemoryBudget;

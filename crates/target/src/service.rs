@@ -1,4 +1,4 @@
-//! What a session asks of its server, whatever is served.
+//! Requests of a session to its server, whatever is served.
 //!
 //! ```text
 //!  Session ─► Port ─► Service ─┬─ Drives   NBD, NVMe/TCP

@@ -37,7 +37,7 @@ impl Engine for Box<dyn Engine> {
     }
 }
 
-/// What a server offers to clients that start TLS within a session.
+/// Offer of a server to clients that start TLS within a session.
 pub trait Offer {
     /// Begins the server's end of a connection.
     ///

@@ -63,7 +63,7 @@ impl Service for Core {
     }
 }
 
-/// What NBD and NVMe/TCP ask of the drives.
+/// Requests of NBD and NVMe/TCP to the drives.
 impl Drives for Core {
     fn namespaces(&self) -> &[Namespace] {
         Core::namespaces(self)
