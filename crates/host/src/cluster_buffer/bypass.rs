@@ -1,4 +1,5 @@
-//! Commands that bypass the buffer: forced writes, trims, and writes of zeros.
+//! Commands that bypass the buffer: forced writes, trims, writes of zeros, writes into ranges that do, and all
+//! writes while the buffer is paused.
 
 use super::{ClusterBuffer, Purpose, State};
 use pellucid_flash::{Command, Completion, Nanos, Status};
@@ -40,8 +41,8 @@ impl ClusterBuffer {
     /// Reports whether a cluster must not be evicted now, because a command bypasses it or is the next to do
     /// so.
     pub(super) fn is_blocked(&self, cluster: u64) -> bool {
-        let next = self.waiting.front().map(|&op| self.command(op));
-        let next = next.filter(|command| !self.is_buffered(command));
+        let next = self.waiting.front().filter(|&&op| !self.ops[op].buffered);
+        let next = next.map(|&op| self.command(op));
         let next = next.map(|command| self.clusters(command.lba.0, command.sectors));
         next.is_some_and(|(first, last)| (first..=last).contains(&cluster))
             || self.bypasses.iter().any(|bypass| bypass.has(cluster))

@@ -1,6 +1,7 @@
 //! Configuration of a cluster buffer, and the division of its memory.
 
 use pellucid_flash::{Interface, Nanos};
+use std::ops::Range;
 
 use super::journal::{JournalConfig, Region};
 use super::table::{SLOT_BYTES, TABLE_ENTRY_BYTES};
@@ -44,6 +45,8 @@ pub struct ClusterBufferConfig {
     pub early_retirement: bool,
     /// Maximum number of evictions under way.
     pub evictions: u32,
+    /// Sectors whose writes pass the buffer by, such as those of a file system's metadata.
+    pub bypass: Vec<Range<u64>>,
     /// Processor time of the layer's work.
     pub cpu: CpuCosts,
 }
@@ -62,6 +65,7 @@ impl Default for ClusterBufferConfig {
             padding: true,
             early_retirement: true,
             evictions: 1,
+            bypass: Vec::new(),
             cpu: CpuCosts::FREE,
         }
     }
@@ -97,6 +101,18 @@ pub enum ClusterBufferError {
         /// Bytes of a cluster.
         cluster_bytes: u64,
     },
+    /// A range whose writes pass the buffer by is empty, or not on the drive.
+    #[error(
+        "cluster buffer: bypass of sectors {first} to {end}: allowed: a range within the {sectors} sectors of the drive"
+    )]
+    Bypass {
+        /// First sector of the range.
+        first: u64,
+        /// Sector behind the range.
+        end: u64,
+        /// Sectors of the drive.
+        sectors: u64,
+    },
     /// A journal needs flushes that write the buffer.
     #[error("host.cluster_buffer.journal: allowed: with host.cluster_buffer.flush = strict")]
     JournalOfPaper,
@@ -122,6 +138,23 @@ pub enum ClusterBufferError {
         /// Bytes of the device.
         drive_bytes: u64,
     },
+}
+
+/// Joins ranges that overlap or touch, in order.
+pub(super) fn joined(ranges: &[Range<u64>], sectors: u64) -> Result<Vec<Range<u64>>, ClusterBufferError> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in sorted {
+        if range.is_empty() || range.end > sectors {
+            return Err(ClusterBufferError::Bypass { first: range.start, end: range.end, sectors });
+        }
+        match joined.last_mut().filter(|last| range.start <= last.end) {
+            Some(last) => last.end = last.end.max(range.end),
+            None => joined.push(range),
+        }
+    }
+    Ok(joined)
 }
 
 /// Division of the memory.

@@ -31,6 +31,7 @@ impl ClusterBuffer {
     pub(super) fn barrier(&self) -> Option<u64> {
         match self.stopping {
             Stopping::Draining => Some(u64::MAX),
+            _ if self.paused => Some(u64::MAX),
             _ => self.flushes.back().map(|&op| self.ops[op].barrier),
         }
     }

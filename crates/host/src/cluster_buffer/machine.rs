@@ -19,8 +19,9 @@ impl Machine for ClusterBuffer {
         self.now = now;
         (self.last_ask, self.rested, self.stopping) = (now, false, Stopping::No);
         let refused = self.refuse(&command);
-        let sectors = if self.is_buffered(&command) { command.sectors } else { 0 };
-        let op = self.ops.insert(Op { command: Some(command), submitted: now, ..Op::default() });
+        let buffered = self.is_for_buffer(&command);
+        let sectors = if buffered { command.sectors } else { 0 };
+        let op = self.ops.insert(Op { command: Some(command), submitted: now, buffered, ..Op::default() });
         if let Some(status) = refused {
             return self.finish(op, status);
         }
@@ -113,7 +114,7 @@ impl Machine for ClusterBuffer {
         fresh.up = std::mem::take(&mut self.up);
         fresh.counters = self.counters;
         fresh.counters.lost_sectors += u64::from(self.table.held());
-        (fresh.now, fresh.last_ask) = (now, now);
+        (fresh.now, fresh.last_ask, fresh.paused) = (now, now, self.paused);
         *self = fresh;
         Ok(())
     }
@@ -132,7 +133,7 @@ impl Machine for ClusterBuffer {
             Figure::bytes("written_bytes", "Bytes taken into the buffer.", written_sectors * sector),
             Figure::count(
                 "bypassed",
-                "Forced writes, trims and writes of zeros, which pass the buffer by.",
+                "Commands that pass the buffer by: forced writes, trims, writes of zeros, writes into ranges that do, and writes while it is paused.",
                 bypassed,
             ),
             Figure::count("evictions", "Clusters that left the buffer.", evictions),
@@ -163,6 +164,7 @@ impl Machine for ClusterBuffer {
             self.torn_records(),
             Figure::bytes("held_bytes", "Bytes in the buffer.", u64::from(self.table.held()) * sector)
                 .gauge(),
+            Figure::count("paused", "1: writes pass the buffer by.", self.paused.into()).gauge(),
             Figure::bytes("memory_bytes", "Bytes of host memory.", self.memory_bytes()).gauge(),
         ]
     }

@@ -3,7 +3,8 @@
 //! ```text
 //!   write ─────────► buffer ── eviction: read what is missing, write the cluster ──► drive
 //!   read ──────────► drive, then what the buffer holds replaces what came back
-//!   forced write, trim, write zeroes ──► drive, past the buffer, which drops its older copies
+//!   forced write, trim, write zeroes ──► drive, past the buffer, which drops its older copies; so do writes into
+//!                    ranges that the configuration names, and all writes while the buffer is paused
 //!   flush ─────────► strict: evictions, then the drive, then the journal for the rest; paper: the drive
 //! ```
 //! Kim, Kim, Lee, Maeng, Ramachandran, "FlashFire: Overcoming the Performance Bottleneck of Flash Storage
@@ -46,7 +47,7 @@ pub use journal::{JournalConfig, JournalHead, JournalUse};
 
 use crate::cpu::Steps;
 use bypass::Bypass;
-use config::Shape;
+use config::{Shape, joined};
 use evict::Eviction;
 use journal::Journal;
 use pellucid_flash::slab::{NIL, Slab};
@@ -54,6 +55,7 @@ use pellucid_flash::{
     Command, Completion, Interface, Lba, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
 };
 use std::collections::VecDeque;
+use std::ops::Range;
 use table::{State, Table};
 
 /// Command from above.
@@ -62,6 +64,8 @@ struct Op {
     command: Option<Command>,
     submitted: SimTime,
     stages: StageTimes,
+    /// The write goes into the buffer, as was decided when it came.
+    buffered: bool,
     /// Write: number of sectors in the buffer. Read: number of parts under way after a failed read of the
     /// drive.
     done: u32,
@@ -132,7 +136,7 @@ pub struct ClusterBufferCounters {
     pub writes: u64,
     /// Sectors of the writes taken into the buffer.
     pub written_sectors: u64,
-    /// Writes, trims and writes of zeros that bypassed the buffer.
+    /// Writes, trims and writes of zeros that bypassed the buffer, whatever the reason.
     pub bypassed: u64,
     /// Clusters evicted.
     pub evictions: u64,
@@ -195,6 +199,10 @@ pub struct ClusterBuffer {
     /// Time at which the oldest cluster reaches its maximum age.
     aged_at: Option<SimTime>,
     stopping: Stopping,
+    /// New writes bypass the buffer, which writes what it holds.
+    paused: bool,
+    /// Sectors whose writes bypass the buffer: in order, and apart.
+    passes: Vec<Range<u64>>,
     buffers: Vec<Vec<u8>>,
     down: VecDeque<Command>,
     up: VecDeque<Completion>,
@@ -236,6 +244,8 @@ impl ClusterBuffer {
             rested: true,
             aged_at: None,
             stopping: Stopping::No,
+            paused: false,
+            passes: joined(&config.bypass, shape.sectors)?,
             buffers: Vec::new(),
             down: VecDeque::new(),
             up: VecDeque::new(),
@@ -291,6 +301,47 @@ impl ClusterBuffer {
             + of_evictions.max(beyond)
             + self.ops.memory_bytes()
             + self.parts.memory_bytes()
+    }
+
+    /// Has all later writes bypass the buffer, and writes what it holds; [`ClusterBuffer::paused`] reports the
+    /// end. Its guarantees stay: a flush still covers every write before it.
+    pub fn pause(&mut self, now: SimTime) {
+        self.now = now;
+        self.paused = true;
+        self.retry_failed();
+        self.go_on();
+    }
+
+    /// Takes writes into the buffer again.
+    pub fn resume(&mut self) {
+        self.paused = false;
+    }
+
+    /// Reports whether writes bypass the buffer.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Returns the outcome of [`ClusterBuffer::pause`] once it is known: the buffer is empty, or a sentence
+    /// says what it still holds.
+    pub fn paused(&self) -> Option<Result<(), String>> {
+        if !self.paused {
+            return Some(Err("the buffer was resumed before it was empty".into()));
+        }
+        let waits = self.waiting.iter().any(|&op| self.ops[op].buffered);
+        if waits
+            || self.evictions.iter().any(Option::is_some)
+            || self.table.used().count() > self.failed as usize
+        {
+            return None;
+        }
+        if self.failed == 0 {
+            return Some(Ok(()));
+        }
+        let bytes = u64::from(self.table.held()) * u64::from(self.config.sector_bytes);
+        Some(Err(format!(
+            "the device refuses writes: {bytes} bytes stay in the buffer, where reads find them"
+        )))
     }
 
     /// Returns the processor time spent so far.
@@ -354,11 +405,11 @@ impl ClusterBuffer {
         if self.is_early(op) {
             return;
         }
-        let Command { opcode, fua, sectors, .. } = *self.command(op);
+        let Command { opcode, sectors, .. } = *self.command(op);
         match opcode {
             Opcode::Read => self.start_read(op),
             Opcode::Flush => self.start_flush(op),
-            Opcode::Write if !fua || self.journal.is_some() => {
+            Opcode::Write if self.ops[op].buffered => {
                 self.counters.writes += 1;
                 self.counters.written_sectors += u64::from(sectors);
                 self.stamp += 1;

@@ -4,21 +4,28 @@ use super::{ClusterBuffer, State};
 use pellucid_flash::{Command, Opcode, Status};
 
 impl ClusterBuffer {
-    /// Reports whether a command goes into the buffer. With a journal, a forced write is a write and a flush.
+    /// Reports whether a new command goes into the buffer. With a journal, a forced write is a write and a
+    /// flush.
     #[inline]
-    pub(super) fn is_buffered(&self, command: &Command) -> bool {
-        command.opcode == Opcode::Write && (!command.fua || self.journal.is_some())
+    pub(super) fn is_for_buffer(&self, command: &Command) -> bool {
+        command.opcode == Opcode::Write
+            && (!command.fua || self.journal.is_some())
+            && !self.paused
+            && !self.passes(command)
+    }
+
+    /// Reports whether a command touches a range whose writes bypass the buffer.
+    fn passes(&self, command: &Command) -> bool {
+        let (first, end) = (command.lba.0, command.lba.0.saturating_add(command.sectors.into()));
+        let next = self.passes.partition_point(|range| range.end <= first);
+        self.passes.get(next).is_some_and(|range| range.start < end)
     }
 
     /// Continues waiting commands, in order.
     #[inline]
     pub(super) fn admit(&mut self) {
         while let Some(&op) = self.waiting.front() {
-            let command = self.command(op);
-            let through = match command.opcode {
-                Opcode::Write if self.is_buffered(command) => self.fill(op),
-                _ => self.start_bypass(op),
-            };
+            let through = if self.ops[op].buffered { self.fill(op) } else { self.start_bypass(op) };
             if !through {
                 return;
             }
@@ -30,7 +37,7 @@ impl ClusterBuffer {
     pub(super) fn lacks_space(&self) -> bool {
         self.waiting.front().is_some_and(|&op| {
             let command = self.command(op);
-            self.is_buffered(command)
+            self.ops[op].buffered
                 && self.table.is_exhausted()
                 && !self.is_passed_by(command.lba.0, command.sectors)
         })

@@ -9,6 +9,7 @@ use pellucid_host::{
     JournalUse, Layer, Machine, Stack,
 };
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 const SECTOR: usize = 512;
 
@@ -39,8 +40,22 @@ fn random_config(seed: u64, sectors: u64) -> ClusterBufferConfig {
         padding: pick(&[0, 1, 1]) == 1,
         early_retirement: pick(&[0, 1]) == 1,
         evictions,
+        bypass: random_bypass(seed, sectors),
         ..base
     }
+}
+
+/// Ranges that the writes of every third seed pass by: they touch, overlap, and lie anywhere.
+fn random_bypass(seed: u64, sectors: u64) -> Vec<Range<u64>> {
+    let mut rng = Rng::stream(seed, "bypass");
+    let ranges = if seed.is_multiple_of(3) { 1 + rng.below(3) } else { 0 };
+    // A journal may take some sectors at the end.
+    let sectors = sectors - 20;
+    let mut range = || {
+        let first = rng.below(sectors - 1);
+        first..first + 1 + rng.below((sectors - first - 1).min(20))
+    };
+    (0..ranges).map(|_| range()).collect()
 }
 
 fn start(config: &ClusterBufferConfig, drive: BlockReference, now: SimTime) -> Buffered {
@@ -83,6 +98,9 @@ struct World {
     asked: BTreeMap<u64, Asked>,
     version: u64,
     rng: Rng,
+    /// Chance of pauses, and pauses that have ended.
+    pausing: Rng,
+    pauses: u32,
     now: SimTime,
     lossy: bool,
     flush_faults: u32,
@@ -112,6 +130,8 @@ impl World {
             asked: BTreeMap::new(),
             version: 0,
             rng: Rng::stream(seed, "world"),
+            pausing: Rng::stream(seed, "pauses"),
+            pauses: 0,
             now: SimTime::ZERO,
             lossy: false,
             flush_faults: 0,
@@ -269,8 +289,31 @@ impl World {
             while self.asked.len() < depth && self.rng.chance(0.8) {
                 self.submit();
             }
+            let paused = self.host.layer.is_paused();
+            if self.pausing.chance(if paused { 0.1 } else { 0.01 }) {
+                self.pause_or_resume();
+            }
             self.step();
         }
+    }
+
+    /// Pauses the buffer, or resumes it, whether its pause has ended or not.
+    fn pause_or_resume(&mut self) {
+        let layer = &mut self.host.layer;
+        if !layer.is_paused() {
+            layer.pause(self.now);
+            self.host.act_on_drive(self.now, |_| ());
+            return self.collect();
+        }
+        match layer.paused() {
+            Some(Ok(())) => {
+                assert_eq!(layer.held_sectors(), 0, "a paused buffer holds nothing");
+                self.pauses += 1;
+            }
+            Some(Err(why)) => assert!(self.lossy && layer.held_sectors() > 0, "{why}"),
+            None => {}
+        }
+        layer.resume();
     }
 
     /// Cuts the power; the state after the cut is the reference from now on.
@@ -342,20 +385,23 @@ fn journalled(config: &ClusterBufferConfig, usage: JournalUse, seed: u64) -> Wor
 
 #[test]
 fn random_commands_match_a_plain_map() {
-    let mut evicted = 0;
+    let (mut evicted, mut pauses, mut bypassed) = (0, 0, 0);
     for seed in 0..120 {
         let mut world = world(seed);
         world.work(600);
         world.drain();
         world.read_all();
         evicted += world.host.layer.counters().evictions;
+        bypassed += world.host.layer.counters().bypassed;
+        pauses += world.pauses;
         world.host.stop().expect("a drive without faults");
         assert_eq!(world.host.layer.held_sectors(), 0, "seed {seed}");
         // All data are on the drive.
         world.host = start(&world.host.layer.config().clone(), world.host.drive.clone(), world.now);
         world.read_all();
     }
-    assert!(evicted > 5_000, "{evicted} evictions");
+    assert!(evicted > 5_000 && pauses > 100, "{evicted} evictions, {pauses} pauses");
+    assert!(bypassed > 5_000, "{bypassed} commands passed the buffer by");
 }
 
 #[test]
@@ -401,6 +447,40 @@ fn a_cut_at_every_event_loses_what_is_stated_at_most() {
         }
     }
     assert!(cuts > 5_000 && lost > 10_000, "{cuts} cuts, {lost} sectors");
+}
+
+/// Checks that a pause empties the buffer, that writes then pass it by, and that they do so in the ranges that
+/// are named, at any time.
+#[test]
+fn writes_pass_a_paused_buffer_by_and_those_into_named_ranges_always() {
+    let named = ClusterBufferConfig { bypass: vec![100..108, 104..120], ..config(8, 4, 400) };
+    let drive = BlockReference::new(400, 1);
+    let mut host = start(&named, drive, SimTime::ZERO);
+    let write = |host: &mut Buffered, lba, sectors| {
+        let data = vec![7; sectors as usize * SECTOR];
+        assert_eq!(call(host, Opcode::Write, lba, sectors, data).status, Status::Success);
+        (host.layer.held_sectors(), host.layer.counters().bypassed)
+    };
+    assert_eq!(write(&mut host, 0, 5), (5, 0));
+    assert_eq!(write(&mut host, 99, 1), (6, 0), "before the range");
+    assert_eq!(write(&mut host, 120, 1), (7, 0), "behind it");
+    assert_eq!(write(&mut host, 119, 2), (6, 1), "into it: the older copy of its second sector is gone");
+    host.layer.pause(Stack::now(&host));
+    host.act_on_drive(Stack::now(&host), |_| ());
+    while host.layer.paused().is_none() {
+        let next = Drive::next_event(&host).expect("evictions are under way");
+        Drive::advance(&mut host, next);
+    }
+    assert_eq!(host.layer.paused(), Some(Ok(())));
+    assert_eq!(write(&mut host, 0, 5), (0, 2), "paused");
+    host.layer.resume();
+    assert!(host.layer.paused().is_some_and(|outcome| outcome.is_err()));
+    assert_eq!(write(&mut host, 0, 5), (5, 2), "resumed");
+    for wrong in [3..3, 399..401] {
+        let wrong = ClusterBufferConfig { bypass: vec![wrong], ..config(8, 4, 400) };
+        let refused = ClusterBuffer::new(&wrong, Some(Interface::Block { sectors: 400, handles: 1 }), SECTOR);
+        assert!(matches!(refused, Err(ClusterBufferError::Bypass { sectors: 400, .. })));
+    }
 }
 
 /// Makes a world whose flushes journal, with work under way.

@@ -75,6 +75,7 @@ pub fn clustered_config(seed: u64, sectors: u64) -> ClusterBufferConfig {
         padding: pick(&[0, 1, 1]) == 1,
         early_retirement: pick(&[0, 1]) == 1,
         evictions,
+        bypass: Vec::new(),
         cpu: CpuCosts {
             cores: pick(&[1, 3]) as u32,
             submit_ns: cost,

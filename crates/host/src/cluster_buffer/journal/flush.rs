@@ -39,7 +39,7 @@ impl ClusterBuffer {
     /// Reports whether a flush leaves this cluster to the journal.
     pub(in super::super) fn is_for_journal(&self, cluster: &Cluster) -> bool {
         let journals = self.journal.as_ref().is_some_and(|journal| journal.way == Some(Way::Journal));
-        journals && self.stopping == Stopping::No && self.is_small(cluster)
+        journals && self.stopping == Stopping::No && !self.paused && self.is_small(cluster)
     }
 
     /// Reports whether a cluster must stay in the buffer, because the group under way makes it durable:
