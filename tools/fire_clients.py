@@ -139,6 +139,29 @@ def ext4_and_kill(pellucid, options=()):
         run("e2fsck", "-f", "-n", server.device)
 
 
+def metadata(pellucid):
+    """The metadata that --bypass-metadata finds is what dumpe2fs and debugfs list, to the block; and writes into it pass the buffer by."""
+    for options in (["-t", "ext4"], ["-t", "ext3"], ["-t", "ext2"], ["-t", "ext4", "-b", "4096", "-O", "meta_bg,^resize_inode"],
+                    ["-t", "ext4", "-b", "1024", "-O", "sparse_super2"], ["-t", "ext4", "-O", "^sparse_super,^flex_bg"]):
+        with tempfile.TemporaryDirectory() as directory:
+            device = Path(directory) / "device.img"
+            with device.open("wb") as file:
+                file.truncate(700 * MIB)
+            run("mkfs.ext4", "-q", "-F", *options, device)
+            listed = run("dumpe2fs", device)
+            block = int(re.search(r"Block size:\s+(\d+)", listed)[1])
+            places = r"(?:superblock|[Gg]roup descriptors?|Reserved GDT blocks|Block bitmap|Inode bitmap|Inode table) at (\d+)(?:-(\d+))?"
+            blocks = set(range(int(re.search(r"First block:\s+(\d+)", listed)[1]) + 1))
+            for found in re.finditer(places, listed):
+                blocks.update(range(int(found[1]), int(found[2] or found[1]) + 1))
+            if "has_journal" in listed:
+                blocks.update(map(int, run("debugfs", "-R", "blocks <8>", device).split()))
+            server = Fire(directory, device=device, options=["--bypass-metadata", "--memory", "64MiB"], pellucid=pellucid)
+            server.kill()
+            told = re.search(r"writes into (\d+) bytes", server.log())
+            assert told and int(told[1]) == len(blocks) * block, (options, told and told[0], len(blocks) * block)
+
+
 def detach(pellucid):
     """What was written and not flushed is on the device after SIGTERM."""
     with tempfile.TemporaryDirectory() as directory:
@@ -220,7 +243,7 @@ def refusals(pellucid):
         assert device.read_bytes() == bytes(4 * MIB)
 
 
-TESTS = [fio_verify, kill_and_return, kill_and_return_with_a_journal, ext4_and_kill, ext4_and_kill_with_a_journal, detach, shorter_device, fewer_programs_than_the_device_alone, unit_of_systemd, refusals]
+TESTS = [fio_verify, metadata, kill_and_return, kill_and_return_with_a_journal, ext4_and_kill, ext4_and_kill_with_a_journal, detach, shorter_device, fewer_programs_than_the_device_alone, unit_of_systemd, refusals]
 
 if __name__ == "__main__":
     main("fire clients", __doc__, TESTS)

@@ -183,6 +183,14 @@ impl AnyLayer {
         }
     }
 
+    /// Returns the cluster buffer mutably, if it is one.
+    pub fn cluster_buffer_mut(&mut self) -> Option<&mut ClusterBuffer> {
+        match self {
+            AnyLayer::ClusterBuffer(buffer) => Some(buffer),
+            _ => None,
+        }
+    }
+
     /// Returns the cache manager, if it is one.
     pub fn cache(&self) -> Option<&CacheManager> {
         match self {

@@ -10,9 +10,9 @@
 //! Invariant: before anything but an operation changes a drive, all waiting operations are submitted to it
 //! ([`Core::submit_waiting`]). Planned faults are the exception: they strike between two operations.
 
-mod caches;
 mod damage;
 mod figures;
+mod layers;
 mod offer;
 mod plan;
 mod service;
@@ -118,6 +118,8 @@ pub struct Core {
     unstopped: Vec<String>,
     /// Control connections that wait for the cache on a drive to be detached.
     detaching: Vec<(ConnectionId, usize)>,
+    /// Control connections that wait for the cluster buffer on a drive to be empty.
+    pausing: Vec<(ConnectionId, usize)>,
 }
 
 impl Core {
@@ -164,6 +166,7 @@ impl Core {
             resting: false,
             unstopped: Vec::new(),
             detaching: Vec::new(),
+            pausing: Vec::new(),
         })
     }
 

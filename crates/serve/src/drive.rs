@@ -30,7 +30,8 @@ use pellucid_flash::{
 };
 use pellucid_ftl::Durability;
 use pellucid_host::{
-    AnyLayer, CacheConfig, CacheManager, Layer, LayerConfig, Machine, Pair, Shared, Stack, Tower,
+    AnyLayer, CacheConfig, CacheManager, ClusterBuffer, Layer, LayerConfig, Machine, Pair, Shared, Stack,
+    Tower,
 };
 use pellucid_media::{Fault, StoreError};
 use pellucid_target::CutReport;
@@ -120,6 +121,21 @@ impl Served {
     /// The cache, if the drive is one.
     pub(crate) fn cache(&self) -> Option<&CacheManager> {
         self.tower.stack()?.layer.cache()
+    }
+
+    /// The uppermost cluster buffer, if there is one.
+    pub(crate) fn cluster_buffer(&self) -> Option<&ClusterBuffer> {
+        self.tower.layers().find_map(AnyLayer::cluster_buffer)
+    }
+
+    /// Begins to empty the uppermost cluster buffer, which later writes pass by; returns false if there is none.
+    pub(crate) fn pause(&mut self) -> bool {
+        change_buffer(&mut self.tower, ClusterBuffer::pause)
+    }
+
+    /// Has the uppermost cluster buffer take writes again; returns false if there is none.
+    pub(crate) fn resume(&mut self) -> bool {
+        change_buffer(&mut self.tower, |buffer, _| buffer.resume())
     }
 
     /// Begins to write everything back from a cache; returns false if the drive is not a cache.
@@ -600,6 +616,19 @@ fn of_device(device: &Device, namespace: u16) -> Keeps {
             }
         }
     }
+}
+
+/// Changes the uppermost cluster buffer of a tower; returns false if there is none.
+fn change_buffer(tower: &mut Tower<Bottom>, change: impl FnOnce(&mut ClusterBuffer, SimTime)) -> bool {
+    let Some(stack) = tower.stack_mut() else { return false };
+    let now = stack.now();
+    let Some(buffer) = stack.layer.cluster_buffer_mut() else {
+        return change_buffer(&mut stack.drive, change);
+    };
+    change(buffer, now);
+    // Sends what the buffer has to say to the drive.
+    stack.act_on_drive(now, |_| ());
+    true
 }
 
 impl Backend for Served {

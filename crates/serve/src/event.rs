@@ -277,6 +277,16 @@ pub enum Event {
         /// Name of the drive.
         drive: String,
     },
+    /// A cluster buffer is empty, and writes pass it by.
+    FirePaused {
+        /// Name of the drive.
+        drive: String,
+    },
+    /// A cluster buffer takes writes again.
+    FireResumed {
+        /// Name of the drive.
+        drive: String,
+    },
     /// The layers of a drive could not be stopped in order.
     StopFailed {
         /// Name of the drive.

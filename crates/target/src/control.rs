@@ -9,6 +9,8 @@
 //!  {"do":"target-create","name":"log","kind":"raw","first_unit":4,"units":2}  answered when the target takes commands
 //!  {"do":"target-remove","name":"log"}                answered when its units are free; refused while a connection uses it
 //!  {"do":"detach"}                                    a cache writes everything back and is out of use; answered when that has ended
+//!  {"do":"fire-pause"}                                a cluster buffer writes what it holds and passes later writes by; answered when that has ended
+//!  {"do":"fire-resume"}                               it takes writes again
 //!  {"do":"watch"}                                     the figures of monitors; from the first time on, drives are watched
 //!  {"do":"stop"}                                      as SIGTERM
 //! ```

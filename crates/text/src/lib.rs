@@ -18,6 +18,16 @@ pub fn read_range(text: &str) -> Option<std::ops::Range<u32>> {
     (first <= last).then_some(first..last.checked_add(1)?)
 }
 
+/// Reads a range of bytes, `FROM-TO` with sizes such as 4096 or 1GiB, or `FROM-` without an end (`u64::MAX`). The end is not part of
+/// it. `None`: it is none; the ends are not compared.
+pub fn read_byte_range(text: &str) -> Option<(u64, u64)> {
+    let (from, to) = text.split_once('-')?;
+    // Plain bytes have no bound but their 64 bits.
+    let size = |text: &str| text.parse().ok().or_else(|| Quantity::Size.read_text(text));
+    let to = if to.is_empty() { u64::MAX } else { size(to)? };
+    Some((size(from)?, to))
+}
+
 /// Quotes a word as a shell takes it.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
@@ -31,6 +41,15 @@ pub fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_of_bytes_may_have_no_end() {
+        for (text, range) in
+            [("0-1MiB", Some((0, 1 << 20))), ("512-", Some((512, u64::MAX))), ("1-x", None), ("7", None)]
+        {
+            assert_eq!(read_byte_range(text), range, "{text}");
+        }
+    }
 
     #[test]
     fn a_range_has_both_ends() {

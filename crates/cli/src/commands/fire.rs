@@ -1,5 +1,6 @@
 //! `pellucid fire`: write clustering in front of a slow device (FlashFire), and the probe that finds what such a device likes.
 
+use super::control::Control;
 use super::serving::Serving;
 use crate::args::Global;
 use crate::failure::Failure;
@@ -11,14 +12,17 @@ use pellucid_device::Device;
 use pellucid_flash::{Drive, SimTime};
 use pellucid_host::{
     ClusterBufferConfig, CpuCosts, JournalConfig, JournalHead, LayerConfig, Probe, ProbeConfig, ProbeError,
-    ProbePoint, probe,
+    ProbePoint, find_metadata, probe,
 };
 use pellucid_lab::experiment::prepare;
 use pellucid_serve::{FileConfig, FileDrive, Served};
-use pellucid_text::format;
+use pellucid_target::control::Request;
+use pellucid_text::{format, read_byte_range};
+use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Read, Seek, SeekFrom};
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 const EXAMPLES: &str = "\
@@ -28,6 +32,8 @@ Examples:
   pellucid fire --device stick.img --memory 64MiB --nbd unix:/run/stick.sock --monitor 9300
   pellucid fire --device stick.img --journal 64MiB --make-journal --nbd 10809
   pellucid fire --device /dev/sdX --set host.cluster_buffer.idle=2s --nbd 10809
+  pellucid fire --device /dev/sdX --cluster auto --bypass-metadata --ublk --control /run/fire.control
+  pellucid fire pause --control /run/fire.control
 
 Other settings: --set host.cluster_buffer.KEY=VALUE (docs/reference/keys.md). To detach: stop the command (SIGTERM); it writes all that it holds first.";
 
@@ -36,8 +42,10 @@ const DEFAULTS: &str = "netbook-ssd";
 
 /// Put write clustering in front of a slow device (FlashFire): small writes become large ones
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Fire {
+    #[command(subcommand)]
+    change: Option<Change>,
     /// The device: a file or block device (PATH, or file:PATH with sector=, direct=, threads=), which nothing else may use meanwhile
     #[arg(long, value_name = "FILE_OR_DEVICE", required_unless_present = "probe")]
     device: Option<String>,
@@ -48,9 +56,17 @@ pub struct Fire {
     /// Memory for everything that the buffer needs; the same as --set host.cluster_buffer.size=SIZE [default: 32MiB]
     #[arg(long, value_name = "SIZE", conflicts_with = "probe")]
     memory: Option<String>,
-    /// Size of a cluster, which is written at once; best the erase unit that --probe finds; the same as --set host.cluster_buffer.cluster=SIZE [default: 1MiB]
+    /// Size of a cluster, which is written at once; best the erase unit that --probe finds; the same as --set host.cluster_buffer.cluster=SIZE.
+    /// auto: probe the device first, which takes minutes, and take the size that suits it [default: 1MiB]
     #[arg(long, value_name = "SIZE", conflicts_with = "probe")]
     cluster: Option<String>,
+    /// Have writes into these bytes of the device pass the buffer by: FROM-TO, such as 0-64MiB; may be given several times
+    #[arg(long, value_name = "FROM-TO", conflicts_with = "probe")]
+    bypass: Vec<String>,
+    /// Have writes into a file system's metadata pass the buffer by: superblocks, group descriptors, bitmaps, inode tables and journal of
+    /// ext2, ext3 and ext4, the tables and root directory of FAT, as the start finds them on the device. Directories are not found
+    #[arg(long, conflicts_with = "probe")]
+    bypass_metadata: bool,
     /// strict: a flush writes all that the buffer holds. paper: as published, a flush bypasses the buffer, and a power cut loses its
     /// content; the same as --set host.cluster_buffer.flush=MODE [default: strict]
     #[arg(long, value_name = "MODE", conflicts_with = "probe")]
@@ -66,8 +82,44 @@ pub struct Fire {
     serving: Serving,
 }
 
+/// A cluster buffer in service is changed.
+#[derive(Debug, clap::Subcommand)]
+enum Change {
+    /// Have the buffer write what it holds, and pass all later writes by, for work that must not lose a write; ends when the buffer is empty
+    #[command(after_help = "Example:\n  pellucid fire pause --control /run/fire.control")]
+    Pause(Where),
+    /// Have the buffer take writes again
+    #[command(after_help = "Example:\n  pellucid fire resume --control /run/fire.control")]
+    Resume(Where),
+}
+
+/// Cluster buffer of a server.
+#[derive(Debug, clap::Args)]
+struct Where {
+    /// The control socket of pellucid fire, or of pellucid serve with the layer cluster-buffer
+    #[arg(long, value_name = "PATH")]
+    control: PathBuf,
+    /// The drive, when the server has several
+    #[arg(long, value_name = "NAME")]
+    drive: Option<String>,
+}
+
+impl Change {
+    fn run(self) -> Result<(), Failure> {
+        let (control, request) = match self {
+            Change::Pause(Where { control, drive }) => (control, Request::FirePause { drive }),
+            Change::Resume(Where { control, drive }) => (control, Request::FireResume { drive }),
+        };
+        let answer = Control::connect_for_long(&control)?.ask(&request)?;
+        Ok(output::print(&format!("{answer:#}\n"))?)
+    }
+}
+
 impl Fire {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        if let Some(change) = self.change {
+            return change.run();
+        }
         let Some(device) = &self.device else {
             return run_probe(self.probe.as_deref().unwrap_or_default(), global);
         };
@@ -81,11 +133,13 @@ impl Fire {
     /// The device under its buffer.
     fn open(&self, device: &str, global: &Global) -> Result<Opened, Failure> {
         let file = file_config(device)?;
-        let layer = self.layer(file.sector_bytes, global)?;
+        let cluster = self.cluster_of(device, &file, global)?;
+        let mut layer = self.layer(file.sector_bytes, cluster.as_deref(), global)?;
         let wants_journal = layer.journal.is_some();
         if !wants_journal {
             refuse_forgotten_journal(device, &file)?;
         }
+        layer.bypass = self.bypassed(device, &file, global)?;
         let drive = FileDrive::open(&file).map_err(Failure::asked)?;
         let whole = drive.interface(0).map_or(0, |interface| interface.capacity_sectors());
         let drive = Served::on_file(drive, &[LayerConfig::ClusterBuffer(layer)]);
@@ -103,20 +157,86 @@ impl Fire {
         Ok(Opened { name, drive, registry: None, unprepared: false, from, made: MadeFile::NONE })
     }
 
+    /// The size of a cluster as it is asked for, or as a probe finds it.
+    fn cluster_of(
+        &self,
+        device: &str,
+        file: &FileConfig,
+        global: &Global,
+    ) -> Result<Option<String>, Failure> {
+        if self.cluster.as_deref() != Some("auto") {
+            return Ok(self.cluster.clone());
+        }
+        if self.journal.is_some() {
+            let allowed = "allowed: without a journal, whose clusters stay as they were made";
+            return Err(Failure::asked(anyhow!("--cluster auto: {allowed}")));
+        }
+        refuse_forgotten_journal(device, file)?;
+        let found = probe_file(device, file, "--cluster auto", global)?;
+        if !global.quiet {
+            stderr::say(&format!(
+                "{device}: clusters of {}, as the probe finds",
+                format::binary_bytes(found.cluster as f64)
+            ));
+        }
+        Ok(Some(found.cluster.to_string()))
+    }
+
+    /// Sectors whose writes pass the buffer by.
+    fn bypassed(&self, device: &str, file: &FileConfig, global: &Global) -> Result<Vec<Range<u64>>, Failure> {
+        if self.bypass.is_empty() && !self.bypass_metadata {
+            return Ok(Vec::new());
+        }
+        let refuse = |option: &str, why: String| Failure::asked(anyhow!("{option}: {device}: {why}"));
+        let unreadable = |error: std::io::Error| refuse("--device", error.to_string());
+        let mut opened = File::open(&file.path).map_err(unreadable)?;
+        let size = opened.seek(SeekFrom::End(0)).map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        for text in &self.bypass {
+            let range = read_byte_range(text).map(|(from, to)| from..if to == u64::MAX { size } else { to });
+            let range = range.filter(|range| range.start < range.end && range.end <= size);
+            bytes.push(range.ok_or_else(|| {
+                let allowed = format!("allowed: FROM-TO, such as 0-64MiB, within its {size} bytes");
+                refuse(&format!("--bypass {text}"), allowed)
+            })?);
+        }
+        if self.bypass_metadata {
+            let read =
+                |from, data: &mut [u8]| opened.read_exact_at(data, from).map_err(|error| error.to_string());
+            let found = find_metadata(size, read);
+            let found = found.map_err(|error| refuse("--bypass-metadata", error.to_string()))?;
+            if !global.quiet {
+                let kinds = found.kinds.join(", ");
+                let all = found.bytes();
+                stderr::say(&format!(
+                    "{device}: {kinds}: writes into {all} bytes of metadata pass the buffer by"
+                ));
+            }
+            bytes.extend(found.ranges);
+        }
+        let sector = u64::from(file.sector_bytes);
+        Ok(bytes.into_iter().map(|range| range.start / sector..range.end.div_ceil(sector)).collect())
+    }
+
     /// The buffer as it is asked for.
-    fn layer(&self, sector_bytes: u32, global: &Global) -> Result<ClusterBufferConfig, Failure> {
+    fn layer(
+        &self,
+        sector_bytes: u32,
+        cluster: Option<&str>,
+        global: &Global,
+    ) -> Result<ClusterBufferConfig, Failure> {
         let is_other = |set: &&String| !set.starts_with("host.cluster_buffer.");
         if let Some(other) = global.sets.iter().find(is_other) {
             return Err(Failure::asked(anyhow!("--set {other}: allowed: host.cluster_buffer.KEY=VALUE")));
         }
         let mut sets = global.sets.clone();
         for (option, key, value) in [
-            ("--memory", "size", &self.memory),
-            ("--cluster", "cluster", &self.cluster),
-            ("--flush", "flush", &self.flush),
-            ("--journal", "journal", &self.journal),
+            ("--memory", "size", self.memory.as_deref()),
+            ("--cluster", "cluster", cluster),
+            ("--flush", "flush", self.flush.as_deref()),
+            ("--journal", "journal", self.journal.as_deref()),
         ] {
-            add_set(&mut sets, option, &format!("host.cluster_buffer.{key}"), value.as_deref())?;
+            add_set(&mut sets, option, &format!("host.cluster_buffer.{key}"), value)?;
         }
         sets.push("host.layers=[\"cluster-buffer\"]".into());
         let spec = pellucid_spec::load(DEFAULTS, &sets)?;
@@ -153,7 +273,7 @@ fn file_config(device: &str) -> Result<FileConfig, Failure> {
 /// A journal may have what was flushed and is nowhere else: without it the device would be served as it was before.
 fn refuse_forgotten_journal(device: &str, file: &FileConfig) -> Result<(), Failure> {
     // A device that cannot be read is refused when it is opened to be served.
-    let Ok(mut opened) = std::fs::File::open(&file.path) else { return Ok(()) };
+    let Ok(mut opened) = File::open(&file.path) else { return Ok(()) };
     let bytes = u64::from(file.sector_bytes);
     let sectors = opened.seek(SeekFrom::End(0)).unwrap_or(0) / bytes;
     let mut head_at = |at: u64| {
@@ -173,13 +293,6 @@ fn refuse_forgotten_journal(device: &str, file: &FileConfig) -> Result<(), Failu
 
 /// Probes a device, or a modelled drive, and prints what was found.
 fn run_probe(called: &str, global: &Global) -> Result<(), Failure> {
-    let refuse = |error: ProbeError| {
-        let why = anyhow!("--probe {called}: {error}");
-        match error {
-            ProbeError::NotBlock(_) | ProbeError::Small { .. } => Failure::asked(why),
-            ProbeError::Failed { .. } | ProbeError::Silent => Failure::work(why),
-        }
-    };
     let is_file = FileConfig::is_meant(called) || Path::new(called).exists();
     if !is_file || called.ends_with(".toml") {
         // A drive that is full, as one that has been used.
@@ -190,14 +303,19 @@ fn run_probe(called: &str, global: &Global) -> Result<(), Failure> {
         let now = device.now();
         let config = ProbeConfig { sector_bytes, ..ProbeConfig::default() };
         let wait = |_: &mut Device, next: Option<SimTime>| next;
-        let found = probe(&mut device, &config, now, wait, tell(global)).map_err(refuse)?;
+        let found = probe(&mut device, &config, now, wait, tell(global))
+            .map_err(|error| refused_probe("--probe", called, &error))?;
         return show(&found);
     }
     if let Some(set) = global.sets.first() {
         return Err(Failure::asked(anyhow!("--set {set}: allowed: with a modelled drive")));
     }
-    let file = FileConfig { direct: true, ..file_config(called)? };
-    let mut drive = FileDrive::open(&file).map_err(Failure::asked)?;
+    show(&probe_file(called, &file_config(called)?, "--probe", global)?)
+}
+
+/// Probes a file or block device for an option of the command.
+fn probe_file(called: &str, file: &FileConfig, option: &str, global: &Global) -> Result<Probe, Failure> {
+    let mut drive = FileDrive::open(&FileConfig { direct: true, ..file.clone() }).map_err(Failure::asked)?;
     let config = ProbeConfig { sector_bytes: file.sector_bytes, ..ProbeConfig::default() };
     let clock = Instant::now();
     let wait = |drive: &mut FileDrive, _| {
@@ -206,8 +324,16 @@ fn run_probe(called: &str, global: &Global) -> Result<(), Failure> {
         drive.wait(longest).then(|| SimTime(clock.elapsed().as_nanos() as u64))
     };
     drive.advance(SimTime(0));
-    let found = probe(&mut drive, &config, SimTime(0), wait, tell(global)).map_err(refuse)?;
-    show(&found)
+    let found = probe(&mut drive, &config, SimTime(0), wait, tell(global));
+    found.map_err(|error| refused_probe(option, called, &error))
+}
+
+fn refused_probe(option: &str, called: &str, error: &ProbeError) -> Failure {
+    let why = anyhow!("{option} {called}: {error}");
+    match error {
+        ProbeError::NotBlock(_) | ProbeError::Small { .. } => Failure::asked(why),
+        ProbeError::Failed { .. } | ProbeError::Silent => Failure::work(why),
+    }
 }
 
 /// Tells people at a terminal that it goes on.

@@ -64,10 +64,16 @@ fn with_device() -> Folder {
 
 /// The buffer in front of it. It writes nothing for being idle, so that what reaches the device is what had to.
 fn fire(folder: &Folder) -> (Serving, Client) {
+    fire_with(folder, "")
+}
+
+fn fire_with(folder: &Folder, options: &str) -> (Serving, Client) {
     let _ = std::fs::remove_file(folder.path("control"));
     let server = Serving::new(
         folder,
-        "exec \"$0\" fire --device stick.img --memory 4MiB --set host.cluster_buffer.idle=never --nbd unix:nbd --control control",
+        &format!(
+            "exec \"$0\" fire --device stick.img --memory 4MiB --set host.cluster_buffer.idle=never --nbd unix:nbd --control control {options}"
+        ),
     );
     listens(folder, "control");
     let client = Client::of(folder);
@@ -137,6 +143,42 @@ fn what_was_flushed_is_on_the_device_after_a_kill() {
     }
 }
 
+/// A paused buffer has written all that it held, and writes reach the device at once until it is resumed.
+#[test]
+fn a_paused_buffer_holds_nothing() {
+    let folder = with_device();
+    let mut model = vec![1; DEVICE_BYTES as usize];
+    let (_server, mut client) = fire(&folder);
+    assert_eq!(client.write(PLACES[1], 2), 0);
+    check_device(&folder, &model);
+    put(&mut model, PLACES[1], 2);
+    let change = |change: &str| folder.run(&["fire", change, "--control", "control"]);
+    assert_eq!(change("pause").status, 0);
+    check_device(&folder, &model);
+    assert_eq!(client.write(PLACES[2], 3), 0);
+    put(&mut model, PLACES[2], 3);
+    check_device(&folder, &model);
+    assert_eq!(change("resume").status, 0);
+    assert_eq!(client.write(PLACES[3], 4), 0);
+    check_device(&folder, &model);
+    assert_eq!(client.read(PLACES[3]), [4; BYTES]);
+}
+
+/// Writes into a named range reach the device at once, and others are held.
+#[test]
+fn writes_into_a_named_range_pass_the_buffer_by() {
+    let folder = with_device();
+    let mut model = vec![1; DEVICE_BYTES as usize];
+    let (_server, mut client) = fire_with(&folder, "--bypass 3MiB-4MiB --bypass 7MiB-");
+    assert_eq!(client.write(PLACES[1], 2), 0);
+    check_device(&folder, &model);
+    for at in &PLACES[2..] {
+        assert_eq!(client.write(*at, 3), 0);
+        put(&mut model, *at, 3);
+    }
+    check_device(&folder, &model);
+}
+
 /// A device that loses its end takes no writes any more; nothing is made of what it lost, and the log says why.
 #[test]
 fn a_device_that_gets_shorter_fails_flushes_and_is_not_made_longer() {
@@ -179,6 +221,8 @@ fn what_cannot_be_is_refused_in_one_sentence() {
         (&["--device", "stick.img", "--nbd", "0"], "stick.img: another process has it"),
         (&["--probe", "stick.img"], "stick.img: another process has it"),
         (&["--probe", "odd.img"], "odd.img: its size of 1000 bytes is no multiple of a sector of 512"),
+        (&["pause"], "required arguments were not provided: --control"),
+        (&["pause", "--control", "none"], "none"),
         (&["--probe", "stick.img", "--nbd", "0"], "'--probe <DEVICE>' cannot be used with"),
         (&["--probe", "stick.img", "--cluster", "1MiB"], "'--probe <DEVICE>' cannot be used with"),
         (
@@ -202,6 +246,15 @@ fn what_cannot_be_is_refused_in_one_sentence() {
         (&["--memory", "1MiB"], "host.cluster_buffer.size = 1048576 bytes: allowed: at least"),
         (&["--cluster", "1000"], "allowed: a multiple of the sector of 512 bytes"),
         (&["--flush", "never"], "not allowed; allowed: strict, paper"),
+        (
+            &["--bypass", "1MiB"],
+            "--bypass 1MiB: free.img: allowed: FROM-TO, such as 0-64MiB, within its 16777216 bytes",
+        ),
+        (&["--bypass", "2MiB-1MiB"], "--bypass 2MiB-1MiB: free.img: allowed: FROM-TO"),
+        (&["--bypass", "0-17MiB"], "--bypass 0-17MiB: free.img: allowed: FROM-TO"),
+        (&["--bypass-metadata"], "--bypass-metadata: free.img: no file system that is known"),
+        (&["--cluster", "auto", "--journal", "4MiB"], "--cluster auto: allowed: without a journal"),
+        (&["--cluster", "auto"], "--cluster auto free.img: 16777216 bytes: too small to be probed"),
         (&["--set", "media.blocks=64"], "--set media.blocks=64: allowed: host.cluster_buffer.KEY=VALUE"),
         (&["--set", "host.cluster_buffer.sise=4MiB"], "unknown key (did you mean size?)"),
     ] {

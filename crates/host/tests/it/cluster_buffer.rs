@@ -400,7 +400,7 @@ fn random_commands_match_a_plain_map() {
         world.host = start(&world.host.layer.config().clone(), world.host.drive.clone(), world.now);
         world.read_all();
     }
-    assert!(evicted > 5_000 && pauses > 100, "{evicted} evictions, {pauses} pauses");
+    assert!(evicted > 5_000 && pauses > 40, "{evicted} evictions, {pauses} pauses");
     assert!(bypassed > 5_000, "{bypassed} commands passed the buffer by");
 }
 

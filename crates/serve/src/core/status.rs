@@ -30,6 +30,14 @@ impl Core {
                 let drive = self.drive_named(drive.as_deref())?;
                 self.detach(by, drive).map(|()| None)
             }
+            Request::FirePause { drive } => {
+                let drive = self.drive_named(drive.as_deref())?;
+                self.fire_pause(by, drive).map(|()| None)
+            }
+            Request::FireResume { drive } => {
+                let drive = self.drive_named(drive.as_deref())?;
+                self.fire_resume(drive).map(|()| Some(json!({})))
+            }
             Request::TargetCreate { drive, target } => {
                 let drive = self.drive_named(drive.as_deref())?;
                 self.create_target(by, drive, target).map(|()| None)

@@ -119,6 +119,7 @@ impl Core {
             self.logbook.events.push(Event::Detached { by: User::Connection(connection), drive });
         }
         self.book.waiting.retain(|waiting| waiting.connection != connection);
+        self.stop_waiting(connection);
     }
 
     fn held_by(&self, namespace: usize) -> usize {
@@ -173,7 +174,7 @@ impl Core {
 
     /// Outcome of the target that `connection` waits for; `None` while it is pending.
     pub(crate) fn outcome(&mut self, connection: ConnectionId) -> Option<Result<(), String>> {
-        if let Some(outcome) = self.detach_outcome(connection) {
+        if let Some(outcome) = self.detach_outcome(connection).or_else(|| self.pause_outcome(connection)) {
             return Some(outcome);
         }
         self.settle_targets();

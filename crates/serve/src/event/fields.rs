@@ -62,6 +62,8 @@ impl Event {
             Event::FlushFailed { .. } => "flush-failed",
             Event::StopFailed { .. } => "stop-failed",
             Event::CacheDetached { .. } => "cache-detached",
+            Event::FirePaused { .. } => "fire-paused",
+            Event::FireResumed { .. } => "fire-resumed",
             Event::Stopped => "stopped",
         }
     }
@@ -98,7 +100,9 @@ impl Event {
                 std::iter::once(text("drive", drive)).chain(figures).collect()
             }
             Event::LayerNotice { drive, why } => vec![text("drive", drive), text("why", why)],
-            Event::CacheDetached { drive } => vec![text("drive", drive)],
+            Event::CacheDetached { drive } | Event::FirePaused { drive } | Event::FireResumed { drive } => {
+                vec![text("drive", drive)]
+            }
             Event::MountFailed { drive, why } | Event::StopFailed { drive, why } => {
                 vec![text("drive", drive), text("why", why)]
             }

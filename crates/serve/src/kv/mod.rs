@@ -197,6 +197,8 @@ impl<C: Cache> Service for KvService<C> {
             Request::Targets { .. }
             | Request::TargetCreate { .. }
             | Request::TargetRemove { .. }
+            | Request::FirePause { .. }
+            | Request::FireResume { .. }
             | Request::Detach { .. } => {
                 Err("do: not of a cache; allowed: status, watch, stop, power-cut, faults, damage".into())
             }

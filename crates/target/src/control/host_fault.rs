@@ -18,7 +18,7 @@
 
 use super::plan::{CHANCES, PlanError};
 use pellucid_flash::{Nanos, Opcode};
-use pellucid_text::{Quantity, read_share};
+use pellucid_text::{read_byte_range, read_share};
 use std::fmt;
 use std::str::FromStr;
 
@@ -160,7 +160,7 @@ impl HostFault {
                 self.on = on.ok_or_else(|| refuse(format!("some of {possible}")))?;
             }
             "range" => {
-                let range = range(value).filter(|(from, to)| from < to);
+                let range = read_byte_range(value).filter(|(from, to)| from < to);
                 self.range_bytes =
                     range.ok_or_else(|| refuse("FROM-TO, bytes such as 4096 or 1GiB, or FROM-".into()))?;
             }
@@ -228,14 +228,6 @@ impl fmt::Display for HostFault {
         let separator = if options.is_empty() { "" } else { ":" };
         write!(f, "{separator}{}", options.join(","))
     }
-}
-
-fn range(text: &str) -> Option<(u64, u64)> {
-    let (from, to) = text.split_once('-')?;
-    // Plain bytes have no bound but their 64 bits.
-    let size = |text: &str| text.parse().ok().or_else(|| Quantity::Size.read_text(text));
-    let to = if to.is_empty() { u64::MAX } else { size(to)? };
-    Some((size(from)?, to))
 }
 
 fn nanos(text: &str) -> Option<Nanos> {

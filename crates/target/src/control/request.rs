@@ -11,7 +11,7 @@ use pellucid_media::Fault;
 use serde_json::{Map, Value, json};
 
 /// Names of the requests.
-const REQUESTS: &str = "status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, detach, stop";
+const REQUESTS: &str = "status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, detach, fire-pause, fire-resume, stop";
 /// Kinds of damage.
 const DAMAGE: &str = "slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out";
 
@@ -45,6 +45,16 @@ pub enum Request {
     },
     /// Write back everything from a cache and take it out of use; the answer comes at the end.
     Detach {
+        /// Name of the drive.
+        drive: Option<String>,
+    },
+    /// Have a cluster buffer write what it holds, and pass all later writes by; the answer comes at the end.
+    FirePause {
+        /// Name of the drive.
+        drive: Option<String>,
+    },
+    /// Have a cluster buffer take writes again.
+    FireResume {
         /// Name of the drive.
         drive: Option<String>,
     },
@@ -89,6 +99,8 @@ impl Request {
             "clear-faults" => act(Action::Clear),
             "targets" => Request::Targets { drive },
             "detach" => Request::Detach { drive },
+            "fire-pause" => Request::FirePause { drive },
+            "fire-resume" => Request::FireResume { drive },
             "target-create" => {
                 let kind = fields.get("kind").as_str().and_then(TargetKind::from_name);
                 let kind =
@@ -111,6 +123,8 @@ impl Request {
             Request::Break { action, .. } => fields_of(action),
             Request::Targets { .. } => ("targets", json!({})),
             Request::Detach { .. } => ("detach", json!({})),
+            Request::FirePause { .. } => ("fire-pause", json!({})),
+            Request::FireResume { .. } => ("fire-resume", json!({})),
             Request::TargetCreate { target, .. } => (
                 "target-create",
                 json!({
@@ -133,6 +147,8 @@ impl Request {
             Request::Break { drive, .. }
             | Request::Targets { drive }
             | Request::Detach { drive }
+            | Request::FirePause { drive }
+            | Request::FireResume { drive }
             | Request::TargetCreate { drive, .. }
             | Request::TargetRemove { drive, .. } => drive.as_deref(),
         }
@@ -143,7 +159,7 @@ impl Request {
 fn keys_of(what: &str) -> Option<&'static [&'static str]> {
     Some(match what {
         "status" | "watch" | "stop" => &[],
-        "power-cut" | "targets" | "detach" | "clear-faults" => &["drive"],
+        "power-cut" | "targets" | "detach" | "fire-pause" | "fire-resume" | "clear-faults" => &["drive"],
         "inject" => &["drive", "fault"],
         "faults" => &["drive", "program_fail", "erase_fail", "read_fail"],
         "damage" => &["drive", "what", "die", "factor", "count"],
@@ -330,6 +346,8 @@ mod tests {
             (drive(), actions()).prop_map(|(drive, action)| Request::Break { drive, action }),
             drive().prop_map(|drive| Request::Targets { drive }),
             drive().prop_map(|drive| Request::Detach { drive }),
+            drive().prop_map(|drive| Request::FirePause { drive }),
+            drive().prop_map(|drive| Request::FireResume { drive }),
             (drive(), target).prop_map(|(drive, target)| Request::TargetCreate { drive, target }),
             (drive(), any::<String>()).prop_map(|(drive, name)| Request::TargetRemove { drive, name }),
         ]
