@@ -142,7 +142,7 @@ def ext4_and_kill(pellucid, options=()):
 def metadata(pellucid):
     """The metadata that --bypass-metadata finds is what dumpe2fs and debugfs list, to the block; and writes into it pass the buffer by."""
     for options in (["-t", "ext4"], ["-t", "ext3"], ["-t", "ext2"], ["-t", "ext4", "-b", "4096", "-O", "meta_bg,^resize_inode"],
-                    ["-t", "ext4", "-b", "1024", "-O", "sparse_super2"], ["-t", "ext4", "-O", "^sparse_super,^flex_bg"]):
+                    ["-t", "ext4", "-b", "1024", "-O", "sparse_super2"], ["-t", "ext4", "-O", "^sparse_super,^flex_bg,^resize_inode"]):
         with tempfile.TemporaryDirectory() as directory:
             device = Path(directory) / "device.img"
             with device.open("wb") as file:

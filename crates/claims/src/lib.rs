@@ -13,6 +13,7 @@
 //! Invariants: the outcome of a claim depends on presets, overrides and seed alone, not on the number of threads; identifiers
 //! are unique; every claim has a section in the page of its paper, `docs/explanation/papers`.
 
+mod basis;
 mod bench;
 mod cache;
 mod check;
@@ -46,6 +47,7 @@ mod throughput;
 mod wear;
 mod zones;
 
+pub use basis::Basis;
 pub use bench::{Bench, ReproduceError};
 use check::vary;
 pub use check::{Check, Limit, Range, Verdict};

@@ -17,7 +17,8 @@ pub fn render_list(claims: &[&Claim]) -> String {
     let mut out = String::new();
     let place = place_width();
     for claim in claims {
-        let _ = writeln!(out, "{:5}{:place$}{}", claim.id, claim.origin(), claim.text);
+        let basis = claim.basis().0.name();
+        let _ = writeln!(out, "{:5}{:place$}{basis:15}{}", claim.id, claim.origin(), claim.text);
     }
     out
 }
@@ -184,6 +185,8 @@ fn claim_json(claim: &Claim, outcome: &Outcome) -> Value {
         "where": claim.origin(),
         "claim": claim.text,
         "holds_when": claim.holds_when,
+        "basis": claim.basis().0.name(),
+        "set_or_seen": claim.basis().1,
         "verdict": outcome.verdict().name(),
         "known_misses": known.collect::<Value>(),
         "checks": checks,
@@ -264,11 +267,12 @@ pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String
 fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {
     let _ = write!(
         out,
-        "<section id=\"{0}\"><h2>{0}: {1}</h2><p>{2}</p><p class=\"soft\">Holds when: {3}.</p>",
+        "<section id=\"{0}\"><h2>{0}: {1}</h2><p>{2}</p><p class=\"soft\">Holds when: {3}. {4}</p>",
         claim.id,
         standing(claim, outcome).word(outcome.verdict()),
         escape(&format!("{}: {}", claim.origin(), claim.text)),
-        escape(claim.holds_when)
+        escape(claim.holds_when),
+        escape(&format!("Basis: {}: {}.", claim.basis().0.name(), claim.basis().1))
     );
     for (check, known) in standing(claim, outcome).known {
         let reason = escape(&format!("{}: {}.", check.what, known.reason));
