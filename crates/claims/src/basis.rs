@@ -117,7 +117,7 @@ static BASES: &[(&str, Basis, &str)] = &[
 ];
 
 impl Claim {
-    /// What a result of this claim is worth, and what was set or seen.
+    /// Worth of a result of this claim, and what was set or seen.
     pub fn basis(&self) -> (Basis, &'static str) {
         let found = BASES.iter().find(|(id, ..)| *id == self.id);
         found.map(|&(_, basis, why)| (basis, why)).expect("every claim has a basis, as a test says")
