@@ -357,7 +357,7 @@ fn permissions_are_those_of_a_kernel() {
 /// The newest copy of a node of the tree is not to be read, and the log behind the checkpoint changes what is in it.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
-fn a_mount_that_cannot_read_all_metadata_is_read_only() {
+pub fn a_mount_that_cannot_read_all_metadata_is_read_only() {
     let mut mounted = Mounted::new(4096, 32, 1 << 20);
     let inos: Vec<Ino> =
         (0..2000).map(|n| mounted.create(Ino::ROOT, &format!("file-{n}")).unwrap().ino).collect();

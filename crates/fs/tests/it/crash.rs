@@ -6,7 +6,7 @@ use pellucid_flash::{ChunkGeometry, Rng};
 
 /// Medium below the file system.
 #[derive(Clone, Copy, PartialEq)]
-enum On {
+pub enum On {
     Block,
     Flash,
     Names,
@@ -51,7 +51,7 @@ fn small_names(rng: &mut Rng) -> ChunkGeometry {
 }
 
 /// Gives how many blocks the drive has moved.
-fn random_operations(seed: u64, steps: u64, on: On) -> u64 {
+pub fn random_operations(seed: u64, steps: u64, on: On) -> u64 {
     let mut pair = Pair::new(shape(seed, on), seed);
     for step in 0..steps {
         pair.step().unwrap();
@@ -117,7 +117,7 @@ fn nearly_full_it_keeps_its_promises() {
 }
 
 /// Cuts the power after any number of jobs, goes on, and cuts it again.
-fn cuts(seed: u64, rounds: u64, most_jobs: u64, on: On) {
+pub fn cuts(seed: u64, rounds: u64, most_jobs: u64, on: On) {
     let mut pair = Pair::new(shape(seed, on), seed);
     let mut rng = Rng::stream(seed, "cuts");
     for _ in 0..rounds {
@@ -213,7 +213,7 @@ fn on_names_writes_and_erases_that_fail_lose_nothing() {
     failing_writes(On::Names);
 }
 
-fn failing_writes(on: On) {
+pub fn failing_writes(on: On) {
     for seed in 100..106 {
         let flash = (on == On::Flash).then(|| geometry(3, 2, 24, 16 * 8));
         let shape = Shape { blocks: 16 * 120, flash, ..shape(seed, on) };

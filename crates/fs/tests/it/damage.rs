@@ -127,7 +127,7 @@ fn goes_on(mut m: Mounted, files: &[(String, Vec<u8>)], before: (usize, usize)) 
 }
 
 /// Damage to each block of an image, in several ways.
-fn any_block(data_checksums: bool) {
+pub fn any_block(data_checksums: bool) {
     let Killed { disk, files } = killed(data_checksums);
     let (mut refused, mut named, mut harmless) = (Vec::new(), 0, 0);
     for block in disk.written() {

@@ -1,5 +1,6 @@
 //! A drive with a volatile cache, whose power can be cut and whose blocks can break.
 
+use super::trace::{fold, fold_bytes, fold_job, fold_state};
 use crate::flash::Flash;
 use pellucid_flash::{ChunkGeometry, Migration, Rng, SimTime};
 use pellucid_fs::{BLOCK_BYTES, Backend, Fs, FsState, Job, JobError, MountOptions, Step, Time, Volume};
@@ -101,6 +102,7 @@ impl Disk {
         while stack.asked() < 8
             && let Some(job) = fs.next_job(now)
         {
+            fold_job(&job);
             stack.ask(stack.now(), job);
         }
         if stack.asked() == 0 {
@@ -112,7 +114,11 @@ impl Disk {
         loop {
             if let Some(answer) = stack.answer() {
                 self.jobs_done += 1;
+                fold_bytes(format!("{answer:?}").as_bytes());
                 answer.tell(fs, now);
+                if self.jobs_done.is_multiple_of(8) {
+                    fold_state(fs);
+                }
                 stack.layer.check();
                 return Ok(true);
             }
@@ -143,6 +149,7 @@ impl Disk {
         while self.jobs.len() < 8
             && let Some(job) = fs.next_job(now)
         {
+            fold_job(&job);
             self.jobs.push(job);
         }
         if self.jobs.is_empty() {
@@ -155,7 +162,15 @@ impl Disk {
         self.jobs_done += 1;
         let id = job.id();
         let outcome = self.run(job);
+        fold(id.0);
+        match &outcome {
+            Ok(data) => fold_bytes(data),
+            Err(why) => fold(1 + *why as u64),
+        }
         fs.ended(now, id, outcome);
+        if self.jobs_done.is_multiple_of(8) {
+            fold_state(fs);
+        }
         Ok(true)
     }
 

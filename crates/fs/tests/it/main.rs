@@ -8,3 +8,4 @@ mod disk;
 #[path = "../../../kv/tests/it/flash.rs"]
 mod flash;
 mod model;
+mod trace;

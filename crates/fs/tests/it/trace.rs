@@ -1,0 +1,84 @@
+//! A hash over everything that a file system asks of its drive, in order: a change that keeps behaviour and format keeps it.
+//!
+//! [`Disk`](super::disk::Disk) folds each job with its data, each outcome, and now and then the counters and the view. Hashes are by
+//! thread, so tests do not mix.
+
+use super::basic::a_mount_that_cannot_read_all_metadata_is_read_only;
+use super::crash::{On, cuts, failing_writes, random_operations};
+use super::damage::any_block;
+use pellucid_fs::{Blocks, Fs, Job};
+use std::cell::Cell;
+
+thread_local! {
+    static HASH: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Folds a word.
+pub fn fold(word: u64) {
+    HASH.set((HASH.get().rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+}
+
+/// Folds bytes, with how many they are.
+pub fn fold_bytes(bytes: &[u8]) {
+    fold(bytes.len() as u64);
+    let (words, rest) = bytes.as_chunks();
+    words.iter().for_each(|word| fold(u64::from_le_bytes(*word)));
+    rest.iter().for_each(|byte| fold((*byte).into()));
+}
+
+/// Folds a job, with its data.
+pub fn fold_job(job: &Job) {
+    let data = match job {
+        Job::Write { data, .. } | Job::NamelessWrite { data, .. } => data.clone(),
+        _ => Blocks::default(),
+    };
+    data.iter().for_each(|block| fold_bytes(block));
+    let without_data = match job.clone() {
+        Job::Write { id, block, content, .. } => Job::Write { id, block, data: Blocks::default(), content },
+        Job::NamelessWrite { id, .. } => Job::NamelessWrite { id, data: Blocks::default() },
+        other => other,
+    };
+    fold_bytes(format!("{without_data:?}").as_bytes());
+}
+
+/// Folds what a file system says of itself.
+pub fn fold_state(fs: &Fs) {
+    let state = (fs.state(), fs.view(), fs.counters(), fs.wants_time(), fs.damage(), fs.notes());
+    fold_bytes(format!("{state:?}").as_bytes());
+}
+
+/// The hash of a run.
+fn hash_of(run: impl FnOnce()) -> u64 {
+    HASH.set(0);
+    run();
+    HASH.get()
+}
+
+/// A run on each medium.
+fn runs(on: On) -> [u64; 3] {
+    [
+        hash_of(|| (0..3).for_each(|seed| _ = random_operations(seed, 400, on))),
+        hash_of(|| (0..3).for_each(|seed| cuts(seed, 8, 150, on))),
+        hash_of(|| failing_writes(on)),
+    ]
+}
+
+#[test]
+#[cfg_attr(quick, ignore = "slow")]
+fn jobs_and_data_are_those_that_were_recorded() {
+    let found = [On::Block, On::Flash, On::Names].map(runs);
+    let [with_sums, without] = [true, false].map(|sums| hash_of(|| any_block(sums)));
+    let damaged = [with_sums, without, hash_of(a_mount_that_cannot_read_all_metadata_is_read_only)];
+    println!("{found:#x?} {damaged:#x?}");
+    assert_eq!((found, damaged), (RECORDED, RECORDED_DAMAGED));
+}
+
+/// Random operations, power cuts and failed writes; on a block drive, on flash, and on names.
+const RECORDED: [[u64; 3]; 3] = [
+    [0xc416_ca8b_d284_3d54, 0xbe59_eb2b_8211_a376, 0xf30c_d2ae_bf0a_38af],
+    [0x5b09_3e87_ba59_73e4, 0x57fb_0dba_a5f6_3fed, 0x71d6_67e3_4901_d244],
+    [0x253b_3721_8e63_65f7, 0xeaf0_7b4c_c63d_75ab, 0x5de0_9002_c03a_1ee7],
+];
+
+/// Damage to each block, with and without checksums of data; and unreadable metadata.
+const RECORDED_DAMAGED: [u64; 3] = [0x532e_9db5_70a9_60c4, 0x613f_8cde_10e7_7b7e, 0x34ca_b239_e14f_e602];
