@@ -2,7 +2,7 @@
 //!
 //! | | block drive or file | Prism's function level |
 //! |---|---|---|
-//! | segment | at a multiple of its size | a flash block, which the library hands out ([`Job::Allocate`](super::Job)) |
+//! | segment | at a multiple of its size | a flash block, which the library hands out ([`Job::Allocate`](crate::Job)) |
 //! | open segments | one for new data, one for what the cleaner moves | the same in every channel; the channel with the shortest queue is written next |
 //! | batch | what fits | whole flash pages, and no more than [`BATCH_BLOCKS`], so that a commit uses all channels |
 //! | checkpoint | two pairs of places, written in turn | appended to flash blocks of their own |
@@ -12,7 +12,7 @@
 //! On a drive of nameless writes the log lies in the virtual address space as on a block drive. It has no data blocks: the drive places these
 //! (`nameless/mod.rs`).
 
-use super::types::BLOCK_BYTES;
+use crate::types::BLOCK_BYTES;
 
 /// Blocks of a batch on flash, with its header.
 const BATCH_BLOCKS: u32 = 32;
@@ -111,7 +111,7 @@ impl Content {
 
 impl Backend {
     /// Number in the superblock.
-    pub(super) fn kind(&self) -> u32 {
+    pub(crate) fn kind(&self) -> u32 {
         match self {
             Backend::Block => 0,
             Backend::Function(_) => 1,
@@ -119,12 +119,12 @@ impl Backend {
         }
     }
 
-    pub(super) fn is_flash(&self) -> bool {
+    pub(crate) fn is_flash(&self) -> bool {
         matches!(self, Backend::Function(_))
     }
 
     /// Where data have names.
-    pub(super) fn names(&self) -> Option<NamesShape> {
+    pub(crate) fn names(&self) -> Option<NamesShape> {
         match self {
             Backend::Nameless(shape) => Some(*shape),
             _ => None,
@@ -132,7 +132,7 @@ impl Backend {
     }
 
     /// Blocks that are written together.
-    pub(super) fn page_blocks(&self) -> u32 {
+    pub(crate) fn page_blocks(&self) -> u32 {
         match self {
             Backend::Block | Backend::Nameless(_) => 1,
             Backend::Function(shape) => shape.page_blocks,
@@ -140,7 +140,7 @@ impl Backend {
     }
 
     /// Most blocks of a batch.
-    pub(super) fn batch_blocks(&self) -> u32 {
+    pub(crate) fn batch_blocks(&self) -> u32 {
         match self {
             Backend::Block | Backend::Nameless(_) => u32::MAX,
             Backend::Function(shape) => BATCH_BLOCKS.next_multiple_of(shape.page_blocks),

@@ -11,9 +11,9 @@
 //! A header says up to which batch everything was durable when it was written: a batch up to there that is not whole is damaged, and was not
 //! torn by a power cut (`replay.rs`).
 
-use super::block::{Blocks, SharedBlock, shared, shared_zeros};
-use super::key::{Fields, Key};
-use super::types::BLOCK_BYTES;
+use crate::block::{Blocks, SharedBlock, shared, shared_zeros};
+use crate::key::{Fields, Key};
+use crate::types::BLOCK_BYTES;
 
 const MAGIC: u32 = 0x424c_4c50;
 const HEADER: usize = 64;
@@ -24,7 +24,7 @@ const DELETED: u16 = u16::MAX;
 
 /// Owner of a block in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(crate) enum Owner {
     /// Block of a file.
     Data { ino: u64, block: u64 },
     /// Node of the tree: lowest key, level.
@@ -72,14 +72,14 @@ impl Run {
 
 /// File system and mount of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     pub file_system: u64,
     pub epoch: u64,
 }
 
 /// A batch that is being put together.
 #[derive(Clone, Debug)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     pub seq: u64,
     pub address: u64,
     /// Blocks that it may have, with the headers.
@@ -207,7 +207,7 @@ impl Batch {
 
 /// A header that was read.
 #[derive(Clone, Debug)]
-pub(super) struct Header {
+pub(crate) struct Header {
     pub identity: Identity,
     pub seq: u64,
     pub address: u64,
@@ -301,7 +301,7 @@ impl Header {
 
 /// A batch as it was found in the log.
 #[derive(Clone, Debug)]
-pub(super) struct Contents {
+pub(crate) struct Contents {
     /// Its entries; `None`: both copies of some are damaged.
     pub entries: Option<Vec<u8>>,
     /// Blocks that are not those that were written, or that could not be read.
@@ -309,7 +309,7 @@ pub(super) struct Contents {
 }
 
 /// Appends a changed key and its value; `None`: it is gone.
-pub(super) fn put_entry(entries: &mut Vec<u8>, key: Key, value: Option<&[u8]>) {
+pub(crate) fn put_entry(entries: &mut Vec<u8>, key: Key, value: Option<&[u8]>) {
     let length = value.map_or(DELETED, |value| value.len() as u16);
     entries.extend_from_slice(&key.0.to_le_bytes());
     entries.extend_from_slice(&length.to_le_bytes());
@@ -317,7 +317,7 @@ pub(super) fn put_entry(entries: &mut Vec<u8>, key: Key, value: Option<&[u8]>) {
 }
 
 /// The next entry. Blocks of entries are filled up with zeros, which is where a commit's entries end.
-pub(super) fn take_entry<'a>(f: &mut Fields<'a>) -> Option<(Key, Option<&'a [u8]>)> {
+pub(crate) fn take_entry<'a>(f: &mut Fields<'a>) -> Option<(Key, Option<&'a [u8]>)> {
     let key = Key(f.u128()?);
     let length = f.u16()?;
     if key == Key::MIN && length == 0 {

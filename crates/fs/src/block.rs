@@ -2,16 +2,16 @@
 //!
 //! [`WriteData`] copies data once, when they come, before it locks the file system. A page that changes while a write holds it is copied.
 
-use super::node::Block;
-use super::types::BLOCK_BYTES;
+use crate::node::Block;
+use crate::types::BLOCK_BYTES;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of a block that may have other owners.
-pub(super) type SharedBlock = Arc<[u8; BLOCK_BYTES]>;
+pub(crate) type SharedBlock = Arc<[u8; BLOCK_BYTES]>;
 
 /// A copy of a block.
-pub(super) fn shared(bytes: &[u8; BLOCK_BYTES]) -> SharedBlock {
+pub(crate) fn shared(bytes: &[u8; BLOCK_BYTES]) -> SharedBlock {
     // As a slice the bytes go to their place at once, and not by way of the stack.
     match Arc::<[u8]>::from(&bytes[..]).try_into() {
         Ok(block) => block,
@@ -19,7 +19,7 @@ pub(super) fn shared(bytes: &[u8; BLOCK_BYTES]) -> SharedBlock {
     }
 }
 
-pub(super) fn shared_zeros() -> SharedBlock {
+pub(crate) fn shared_zeros() -> SharedBlock {
     shared(&[0; BLOCK_BYTES])
 }
 
@@ -28,12 +28,12 @@ pub(super) fn shared_zeros() -> SharedBlock {
 pub struct Blocks(Arc<Vec<SharedBlock>>);
 
 impl Blocks {
-    pub(super) fn new(blocks: Vec<SharedBlock>) -> Blocks {
+    pub(crate) fn new(blocks: Vec<SharedBlock>) -> Blocks {
         Blocks(Arc::new(blocks))
     }
 
     /// Copies of whole blocks.
-    pub(super) fn copied(bytes: &[u8]) -> Blocks {
+    pub(crate) fn copied(bytes: &[u8]) -> Blocks {
         Blocks::new(bytes.as_chunks().0.iter().map(shared).collect())
     }
 
@@ -57,14 +57,14 @@ impl Blocks {
         self.iter().flatten().copied().collect()
     }
 
-    pub(super) fn shared(&self) -> &[SharedBlock] {
+    pub(crate) fn shared(&self) -> &[SharedBlock] {
         &self.0
     }
 }
 
 /// A block of the tree's own.
-pub(super) fn block_of(bytes: &[u8; BLOCK_BYTES]) -> Block {
-    let mut block = super::node::zero_block();
+pub(crate) fn block_of(bytes: &[u8; BLOCK_BYTES]) -> Block {
+    let mut block = crate::node::zero_block();
     block.copy_from_slice(bytes);
     block
 }
@@ -72,8 +72,8 @@ pub(super) fn block_of(bytes: &[u8; BLOCK_BYTES]) -> Block {
 /// Data for a place in a file. Of blocks that they cover as a whole the copy and the checksum are made here, without the file system.
 #[derive(Debug)]
 pub struct WriteData<'a> {
-    pub(super) offset: u64,
-    pub(super) data: &'a [u8],
+    pub(crate) offset: u64,
+    pub(crate) data: &'a [u8],
     /// The first block that is covered as a whole, if one is.
     first: u64,
     whole: Vec<(SharedBlock, u32)>,
@@ -90,7 +90,7 @@ impl<'a> WriteData<'a> {
     }
 
     /// A block that is covered as a whole, and its checksum.
-    pub(super) fn whole(&self, block: u64) -> Option<(SharedBlock, u32)> {
+    pub(crate) fn whole(&self, block: u64) -> Option<(SharedBlock, u32)> {
         self.whole.get(block.checked_sub(self.first)? as usize).cloned()
     }
 }
@@ -103,11 +103,11 @@ pub struct ReadData {
 }
 
 impl ReadData {
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.parts.clear();
     }
 
-    pub(super) fn push(&mut self, block: Option<SharedBlock>, part: Range<usize>) {
+    pub(crate) fn push(&mut self, block: Option<SharedBlock>, part: Range<usize>) {
         self.parts.push((block, part));
     }
 

@@ -10,12 +10,13 @@
 //!
 //! Invariant: the count of blocks is that of all extents of the tree. Each extent that comes or goes is booked once, in order.
 
-use super::batch::put_entry;
-use super::key::{Extent, Inode, Key, Kind};
-use super::node::{Block, Child};
-use super::stop::Stop;
-use super::tree::{Dirty, Miss, Place, Tree, Visit};
-use super::types::{Errno, Ino};
+use crate::batch::put_entry;
+use crate::key::{Extent, Inode, Key, Kind};
+use crate::node::{Block, Child};
+use crate::picture::Picture;
+use crate::stop::Stop;
+use crate::tree::{Dirty, Miss, Place, Tree, Visit};
+use crate::types::{Errno, Ino};
 use std::collections::VecDeque;
 
 /// Changed keys of which duplicates are not removed yet, at least.
@@ -23,7 +24,7 @@ const CHANGED_MOST: usize = 4096;
 
 /// An extent that came or went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Booking {
+pub(crate) struct Booking {
     pub ino: Ino,
     pub extent: Extent,
     /// True: it came.
@@ -32,7 +33,7 @@ pub(super) struct Booking {
 
 /// A run of blocks of a file that are alike.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Run {
+pub(crate) struct Run {
     /// The first block behind it.
     pub end: u64,
     /// The page has an extent.
@@ -43,7 +44,7 @@ pub(super) struct Run {
 
 /// All metadata.
 #[derive(Clone, Debug)]
-pub(super) struct Catalog {
+pub(crate) struct Catalog {
     tree: Tree,
     /// Keys that have changed since the last commit, some of them twice.
     changed: Vec<Key>,
@@ -53,6 +54,8 @@ pub(super) struct Catalog {
     news: bool,
     /// Blocks that extents count.
     allocated: u64,
+    /// Number of the next file.
+    new_ino: Ino,
     /// Extents that came and went, and are not booked yet.
     bookings: VecDeque<Booking>,
     /// Buffer for the checksums of an extent.
@@ -62,21 +65,23 @@ pub(super) struct Catalog {
 impl Catalog {
     /// The catalog of an empty file system.
     pub fn new(file_system: u64) -> Catalog {
-        Catalog::of(Tree::new(file_system), 0)
+        Catalog::of(Tree::new(file_system), 0, Ino(Ino::ROOT.0 + 1))
     }
 
-    /// The catalog whose root lies there, with extents of this many blocks.
-    pub fn at(file_system: u64, root: Child, level: u8, node_count: u64, allocated: u64) -> Catalog {
-        Catalog::of(Tree::at(file_system, root, level, node_count), allocated)
+    /// The catalog as a checkpoint has it.
+    pub fn at(file_system: u64, picture: &Picture) -> Catalog {
+        let tree = Tree::at(file_system, picture.root, picture.level, picture.node_count);
+        Catalog::of(tree, picture.allocated, picture.new_ino)
     }
 
-    fn of(tree: Tree, allocated: u64) -> Catalog {
+    fn of(tree: Tree, allocated: u64, new_ino: Ino) -> Catalog {
         Catalog {
             tree,
             changed: Vec::new(),
             changed_most: CHANGED_MOST,
             news: false,
             allocated,
+            new_ino,
             bookings: VecDeque::new(),
             sums: Vec::new(),
         }
@@ -149,7 +154,7 @@ impl Catalog {
             return Ok(Vec::new());
         };
         let value = self.tree.value(place);
-        Ok((block..block + blocks).map(|b| super::key::sum_of(value, b - extent.first)).collect())
+        Ok((block..block + blocks).map(|b| crate::key::sum_of(value, b - extent.first)).collect())
     }
 
     // ---- changes
@@ -228,7 +233,7 @@ impl Catalog {
             let mut sums = std::mem::take(&mut self.sums);
             sums.clear();
             let value = self.tree.value(place);
-            sums.extend((0..extent.count).map_while(|n| super::key::sum_of(value, n)));
+            sums.extend((0..extent.count).map_while(|n| crate::key::sum_of(value, n)));
             // What is left is put before anything is deleted, so that no leaf on the path is given up in between.
             if extent.first < from {
                 let left = Extent { count: from - extent.first, ..extent };
@@ -257,6 +262,23 @@ impl Catalog {
         self.put(Key::extent(ino, extent.last()), extent.encode(sums, &mut buffer));
     }
 
+    /// Number of the next file.
+    pub fn new_ino(&self) -> Ino {
+        self.new_ino
+    }
+
+    /// Sets the inode of a new file, which was touched, under [`Catalog::new_ino`].
+    pub fn put_new_inode(&mut self, inode: &Inode) {
+        let ino = self.new_ino;
+        self.new_ino = Ino(ino.0 + 1);
+        self.put_inode(ino, inode);
+    }
+
+    /// A mount has found a file: its number is not given again.
+    pub fn found_ino(&mut self, ino: Ino) {
+        self.new_ino = self.new_ino.max(Ino(ino.0 + 1));
+    }
+
     // ---- what changed
 
     /// Blocks that extents count.
@@ -270,22 +292,24 @@ impl Catalog {
     }
 
     /// Adds keys whose present content the next commit has to say.
-    pub fn add_changed(&mut self, keys: &mut Vec<Key>) {
-        self.changed.append(keys);
+    pub fn add_changed(&mut self, keys: Vec<Key>) {
+        self.changed.extend(keys);
     }
 
     /// Takes the changed keys, each once, in order, with their present values: the entries of a commit.
-    pub fn take_changed(&mut self, entries: &mut Vec<u8>) {
+    pub fn take_changed(&mut self) -> Vec<u8> {
+        let mut entries = Vec::new();
         let mut keys = std::mem::take(&mut self.changed);
         keys.sort_unstable();
         keys.dedup();
         for &key in &keys {
             let place = self.present(|catalog| catalog.find(key));
-            put_entry(entries, key, place.map(|place| self.value(place)));
+            put_entry(&mut entries, key, place.map(|place| self.value(place)));
         }
         keys.clear();
         self.changed = keys;
         self.news = false;
+        entries
     }
 
     /// Forgets what has changed: a mount has applied it from the log, which has it.
@@ -307,7 +331,7 @@ impl Catalog {
 
     /// The address of a copy of a node that is not needed any more.
     pub fn next_freed(&mut self) -> Option<u64> {
-        self.tree.freed.pop()
+        self.tree.next_freed()
     }
 
     /// Root of the tree, and its level.
@@ -317,7 +341,7 @@ impl Catalog {
 
     /// Nodes of the tree, in memory or not.
     pub fn node_count(&self) -> u64 {
-        self.tree.node_count
+        self.tree.node_count()
     }
 
     /// Nodes that have no address.

@@ -1,6 +1,6 @@
 //! Damage, in words.
 
-use super::types::BLOCK_BYTES;
+use crate::types::BLOCK_BYTES;
 
 /// Something that does not fit together: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,8 +8,37 @@ pub struct Finding(pub String);
 
 impl Finding {
     /// Names a block of a file that cannot be read.
-    pub(super) fn unreadable(ino: u64, block: u64) -> Finding {
+    pub(crate) fn unreadable(ino: u64, block: u64) -> Finding {
         let from = block * BLOCK_BYTES as u64;
         Finding(format!("inode {ino}: bytes {from} to {} cannot be read", from + BLOCK_BYTES as u64 - 1))
+    }
+}
+
+/// Damage that a mount has found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Findings {
+    /// Costs something.
+    damage: Vec<Finding>,
+    /// Costs nothing.
+    notes: Vec<Finding>,
+}
+
+impl Findings {
+    pub fn damage(&self) -> &[Finding] {
+        &self.damage
+    }
+
+    pub fn notes(&self) -> &[Finding] {
+        &self.notes
+    }
+
+    /// Adds damage that costs something.
+    pub fn add_damage(&mut self, finding: Finding) {
+        self.damage.push(finding);
+    }
+
+    /// Adds damage that costs nothing.
+    pub fn add_note(&mut self, finding: Finding) {
+        self.notes.push(finding);
     }
 }

@@ -1,7 +1,7 @@
 //! Jobs: requests of the file system to its drive.
 
-use super::backend::Content;
-use super::block::Blocks;
+use crate::backend::Content;
+use crate::block::Blocks;
 
 /// Name of a job that has not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,12 +45,12 @@ pub enum Job {
         /// How many.
         blocks: u32,
     },
-    /// Hand out a flash block of the channel that has most of them; [`Fs::allocated`](super::Fs::allocated) is told instead of [`Fs::ended`](super::Fs::ended). On flash only.
+    /// Hand out a flash block of the channel that has most of them; [`Fs::allocated`](crate::Fs::allocated) is told instead of [`Fs::ended`](crate::Fs::ended). On flash only.
     Allocate {
         /// Its name.
         id: JobId,
     },
-    /// Write blocks wherever the drive likes; [`Fs::got_names`](super::Fs::got_names) is told instead of [`Fs::ended`](super::Fs::ended). Names only.
+    /// Write blocks wherever the drive likes; [`Fs::got_names`](crate::Fs::got_names) is told instead of [`Fs::ended`](crate::Fs::ended). Names only.
     NamelessWrite {
         /// Its name.
         id: JobId,
@@ -71,12 +71,12 @@ pub enum Job {
         /// The old names of blocks.
         names: Vec<u64>,
     },
-    /// Ask for the present name of each name, or that it leads nowhere; [`Fs::got_names`](super::Fs::got_names) is told. Names only.
+    /// Ask for the present name of each name, or that it leads nowhere; [`Fs::got_names`](crate::Fs::got_names) is told. Names only.
     Names {
         /// Its name.
         id: JobId,
     },
-    /// Ends when the drive has moved something, or when nothing else is under way; [`Fs::polled`](super::Fs::polled) is told. Names only.
+    /// Ends when the drive has moved something, or when nothing else is under way; [`Fs::polled`](crate::Fs::polled) is told. Names only.
     Moves {
         /// Its name.
         id: JobId,

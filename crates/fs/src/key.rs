@@ -11,14 +11,14 @@
 //!
 //! Extents are found by their last block, so the extent that covers a block is the first one at or behind it.
 
-use super::types::{FileKind, Ino, Time};
+use crate::types::{BLOCK_BYTES, FileKind, Ino, Time};
 
 /// Place of an entry in the tree: object, kind, offset, compared in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key(pub u128);
+pub(crate) struct Key(pub u128);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Inode = 0,
     Xattr = 1,
     Target = 2,
@@ -34,9 +34,9 @@ impl Kind {
         [Kind::Inode, Kind::Xattr, Kind::Target, Kind::Entry, Kind::Extent, Kind::Orphan, Kind::Moved];
 }
 
-pub(super) const OFFSET_BITS: u32 = 60;
+pub(crate) const OFFSET_BITS: u32 = 60;
 /// Largest offset.
-pub(super) const OFFSET_MAX: u64 = (1 << OFFSET_BITS) - 1;
+pub(crate) const OFFSET_MAX: u64 = (1 << OFFSET_BITS) - 1;
 
 impl Key {
     pub const MIN: Key = Key(0);
@@ -78,7 +78,7 @@ impl Key {
 }
 
 /// Little-endian fields, one behind the other.
-pub(super) struct Fields<'a>(pub &'a [u8]);
+pub(crate) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
     pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
@@ -110,7 +110,7 @@ impl<'a> Fields<'a> {
 
 /// Entry of a file in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Inode {
+pub(crate) struct Inode {
     pub kind: FileKind,
     /// Permission bits, with set-user-id, set-group-id and sticky.
     pub mode: u16,
@@ -182,7 +182,7 @@ impl Inode {
 
 /// A name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     pub ino: Ino,
     pub kind: FileKind,
     pub name: &'a [u8],
@@ -205,7 +205,7 @@ impl<'a> Entry<'a> {
 
 /// Where a run of blocks of a file lies. Its checksums, if it has some, stand behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(crate) struct Extent {
     pub first: u64,
     pub count: u64,
     /// Block of the drive; 0: promised by fallocate, and read as zeros.
@@ -213,7 +213,7 @@ pub(super) struct Extent {
 }
 
 /// Most blocks of an extent with an address, so that its checksums fit into the tree.
-pub(super) const EXTENT_BLOCKS_MAX: u64 = 64;
+pub(crate) const EXTENT_BLOCKS_MAX: u64 = 64;
 
 impl Extent {
     pub const BYTES: usize = 16;
@@ -247,8 +247,13 @@ impl Extent {
     }
 }
 
+/// Blocks that this many bytes take.
+pub(crate) fn blocks_of(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK_BYTES as u64)
+}
+
 /// Checksum of block `index` of an extent's value, if it has one.
-pub(super) fn sum_of(value: &[u8], index: u64) -> Option<u32> {
+pub(crate) fn sum_of(value: &[u8], index: u64) -> Option<u32> {
     let at = Extent::BYTES + 4 * index as usize;
     value.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes)
 }

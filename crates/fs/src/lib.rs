@@ -25,88 +25,63 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `types.rs`, `jobs.rs`, `finding.rs` | types of callers |
-//! | `reads.rs` | reads |
-//! | `names.rs`, `names/rename.rs`, `attributes.rs`, `file.rs`, `xattr.rs` | the operations |
-//! | `extents.rs`, `space.rs` | blocks of a file; free and reserved space |
-//! | `catalog.rs` | all metadata: the tree with what has changed since the last commit |
-//! | `orphans.rs` | files of which something is still to be freed, and files that are held |
-//! | `key.rs`, `node.rs`, `tree.rs`, `table.rs` | the tree |
-//! | `pages.rs`, `block.rs` | data in memory |
-//! | `backend.rs` | what it lies on: a block drive, the flash library, or nameless writes |
-//! | `nameless/` | data that the drive places, and moves |
-//! | `log.rs`, `batch.rs` | segments, and what is written to them |
-//! | `format.rs`, `superblock.rs`, `commit.rs`, `checkpoint.rs`, `record.rs` | how it is made, and what makes it durable |
-//! | `mount.rs`, `replay.rs` | what finds it again |
-//! | `clean.rs` | the cleaner |
-//! | `volume.rs` | jobs as commands of a drive, or calls of the flash library |
-//! | `audit.rs` | a walk over all metadata that finds damage |
 
-mod attributes;
-mod audit;
 mod backend;
 mod batch;
 mod block;
 mod catalog;
-mod checkpoint;
-mod clean;
-mod commit;
-mod extents;
-mod file;
+mod checkpoints;
+mod cleaner;
+mod commits;
 mod finding;
-mod format;
 mod jobs;
 mod key;
+mod layout;
 mod library;
+mod life;
 mod log;
-mod mount;
-mod nameless;
 mod names;
 mod node;
+mod objects;
+mod operations;
+mod options;
 mod orphans;
 mod pages;
+mod paths;
+mod picture;
 mod reads;
 mod record;
-mod replay;
 mod space;
 mod stop;
 mod superblock;
 mod table;
 mod tree;
+mod turn;
 mod types;
 mod volume;
-mod xattr;
+mod writes;
 
-pub use audit::Audit;
 pub use backend::{Backend, Content, FlashShape, FoundSegment, NamesShape};
 pub use block::{Blocks, ReadData, WriteData};
 pub use finding::Finding;
-pub use format::FormatOptions;
 pub use jobs::{Job, JobError, JobId};
-pub use mount::{CleanerPolicy, MountOptions};
+pub use options::{CleanerPolicy, MountOptions};
+pub use paths::audit::Audit;
+pub use paths::format::FormatOptions;
 pub use types::*;
 pub use volume::{BlockVolume, FlashVolume, JobAnswer, JobOutcome, NamelessVolume, Volume};
 
-use batch::Identity;
-use catalog::Catalog;
-use checkpoint::Checkpointing;
-use clean::Cleaner;
-use commit::Commits;
+use layout::{Layout, SEGMENT_BLOCKS};
 use library::Library;
+use life::Life;
 use log::Log;
-use mount::Phase;
-use nameless::Nameless;
-use orphans::Orphans;
-use pages::Pages;
+use objects::Core;
+use paths::mount::Mounting;
+use paths::{background, booking, call, drive, format, moves, naming};
 use pellucid_flash::Pauses;
-use reads::Reads;
-use stop::Stop;
 
 /// Steps of the background in one call.
 const STEPS_MAX: u32 = 64;
-
-/// Dirty data are written after this time.
-const DIRTY_NS: u64 = 5_000_000_000;
 
 /// How a file system is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,229 +163,210 @@ pub struct FsView {
 /// A mounted file system. Clone it, with its drive, to fork its future.
 #[derive(Clone, Debug)]
 pub struct Fs {
-    options: MountOptions,
-    phase: Phase,
-    file_system: u64,
-    data_checksums: bool,
-    now: Time,
-    catalog: Catalog,
-    pages: Pages,
-    log: Log,
-    reads: Reads,
-    commits: Commits,
-    checkpointing: Checkpointing,
-    library: Library,
-    nameless: Nameless,
-    cleaner: Cleaner,
-    /// An operation or a commit was done since memory was looked at.
-    done: bool,
-    /// Something went on in the background.
-    progress: bool,
-    next_id: u64,
-    new_ino: Ino,
-    /// Changing operations so far.
-    changes: u64,
-    /// Since when something is dirty.
-    dirty_since: Option<Time>,
-    orphans: Orphans,
-    /// Damage that the mount found and that costs something, and damage that costs nothing.
-    damage: Vec<Finding>,
-    notes: Vec<Finding>,
-    fresh: Vec<bool>,
-    counters: FsCounters,
+    core: Core,
+    /// The mount that is under way.
+    mounting: Option<Box<Mounting>>,
 }
 
+/// Life of a file system: it is made or mounted, looked at, and unmounted.
 impl Fs {
+    /// A new file system, in use at once. It is on the drive when its first sync point is durable.
+    ///
+    /// The error is a sentence.
+    pub fn format(now: Time, format: &FormatOptions, options: MountOptions) -> Result<Fs, String> {
+        Ok(Fs { core: format::format(now, format, options)?, mounting: None })
+    }
+
+    /// Mounts what is on a drive of this many blocks. Operations wait until it is ready: take jobs.
+    pub fn mount(now: Time, blocks: u64, options: MountOptions) -> Fs {
+        Fs::mount_on(now, Layout::new(blocks.max(1), SEGMENT_BLOCKS), Mounting::new(blocks), options)
+    }
+
+    /// Mounts what is on a drive of nameless writes that has this many virtual blocks. Operations wait until it is ready: take jobs.
+    pub fn mount_nameless(now: Time, blocks: u64, shape: NamesShape, options: MountOptions) -> Fs {
+        let layout = Layout::new(blocks.max(1), SEGMENT_BLOCKS).with_names(shape);
+        Fs::mount_on(now, layout, Mounting::new(blocks), options)
+    }
+
+    /// Mounts what is on flash: the blocks in `found` hold data, and this many more can be handed out. Operations wait until it is ready.
+    pub fn mount_flash(
+        now: Time,
+        shape: FlashShape,
+        found: &[FoundSegment],
+        left: u32,
+        options: MountOptions,
+    ) -> Fs {
+        let layout = Layout::on_flash(shape, shape.flash_blocks());
+        let mut fs = Fs::mount_on(now, layout, Mounting::on_flash(&layout, found), options);
+        fs.core.space.set_elsewhere(left + found.len() as u32);
+        fs.core.library = Library::with(found);
+        fs
+    }
+
+    fn mount_on(now: Time, layout: Layout, mounting: Mounting, options: MountOptions) -> Fs {
+        let mut core = Core::new(Life::mounting(options), layout, Log::new(0, false));
+        core.turn.at(now);
+        Fs { core, mounting: Some(Box::new(mounting)) }
+    }
+
+    /// Ends the use: nothing is changed from now on, and all is made durable. Take jobs until the state says so. What is still to be freed
+    /// is freed after the next mount.
+    pub fn unmount(&mut self) {
+        self.mounting = None;
+        if self.core.life.is_ready() {
+            self.core.cleaner.stop();
+            self.core.reads.forget_raw();
+            self.core.want_checkpoint();
+        }
+        self.core.life.unmount();
+    }
+
     /// How it is.
     pub fn state(&self) -> FsState {
-        self.phase.state()
+        self.core.life.state()
     }
 
     /// Bytes of a segment.
     pub fn segment_bytes(&self) -> u64 {
-        u64::from(self.log.layout.segment_blocks) * BLOCK_BYTES as u64
+        u64::from(self.core.space.layout().segment_blocks) * BLOCK_BYTES as u64
     }
 
     /// How full it is, and what it has in hand.
     pub fn view(&self) -> FsView {
-        let bad = self.log.segments.iter().filter(|s| s.state == log::State::Bad).count();
+        let Core { catalog, pages, space, .. } = &self.core;
+        let bad = space.segments().iter().filter(|s| s.state == space::State::Bad).count();
         FsView {
-            segment_blocks: self.log.layout.segment_blocks,
-            segments: self.log.layout.segments,
-            unused: self.log.unused() as u32,
-            dead: self.log.dead().count() as u32,
+            segment_blocks: space.layout().segment_blocks,
+            segments: space.layout().segments,
+            unused: space.unused() as u32,
+            dead: space.dead().count() as u32,
             bad: bad as u32,
-            data_blocks: self.catalog.allocated() + self.pages.delayed(),
-            nodes: self.catalog.node_count(),
-            levels: self.catalog.root().1,
-            dirty_pages: self.pages.dirty(),
-            dirty_nodes: self.catalog.dirty(),
-            resident: self.pages.resident() + self.catalog.resident(),
-            room: self.log.room(),
-            freeing: self.orphans.count(),
-            checkpoint: self.checkpointing.number,
-            data_checksums: self.data_checksums,
+            data_blocks: catalog.allocated() + pages.delayed(),
+            nodes: catalog.node_count(),
+            levels: catalog.root().1,
+            dirty_pages: pages.dirty(),
+            dirty_nodes: catalog.dirty(),
+            resident: pages.resident() + catalog.resident(),
+            room: space.room(),
+            freeing: self.core.orphans.count(),
+            checkpoint: self.core.checkpoints.number(),
+            data_checksums: self.core.log.data_checksums(),
         }
     }
 
     /// Damage that the mount has found in what was durable: a mount without repair is read-only then.
     pub fn damage(&self) -> &[Finding] {
-        &self.damage
+        self.core.findings.damage()
     }
 
     /// Damage that the mount has found and that costs nothing, and what a power cut may have torn.
     pub fn notes(&self) -> &[Finding] {
-        &self.notes
+        self.core.findings.notes()
     }
 
     /// Counters since the mount.
     pub fn counters(&self) -> FsCounters {
-        self.counters
-    }
-
-    /// Begins an operation.
-    fn begin(&mut self, now: Time) {
-        self.now = now;
-        self.trim();
-    }
-
-    /// Forgets what memory has no space for. Only after something was done: what an operation waits for stays until then.
-    fn trim(&mut self) {
-        let most = self.options.frames();
-        if !std::mem::take(&mut self.done) {
-            return;
-        }
-        if self.catalog.resident() + self.pages.resident() <= most {
-            return;
-        }
-        let unwritten = self.log.written_through() + 1;
-        let nodes = (most / 2).max(most.saturating_sub(self.pages.resident()));
-        self.catalog.trim(nodes, unwritten);
-        self.pages.trim(most.saturating_sub(self.catalog.resident()), unwritten);
-    }
-
-    /// Ends an operation: asks for what is missing.
-    fn end<T>(&mut self, result: Result<T, Stop>) -> Result<Step<T>, Errno> {
-        self.bury();
-        let result = match self.phase {
-            Phase::Mounting(_) => Err(Stop::Room),
-            _ => result,
-        };
-        match result {
-            Ok(value) => {
-                self.done = true;
-                Ok(Step::Done(value))
-            }
-            Err(Stop::Errno(errno)) => {
-                self.done = true;
-                Err(errno)
-            }
-            Err(Stop::Miss(miss)) => self.want_node(miss).map(|()| Step::Wait),
-            Err(Stop::Data | Stop::Room) => Ok(Step::Wait),
+        let Core { log, names, writes, cleaner, .. } = &self.core;
+        let blocks = log.counts();
+        FsCounters {
+            data_blocks: blocks.data + names.naming.blocks(),
+            moved_blocks: blocks.moved,
+            node_blocks: blocks.nodes,
+            record_blocks: blocks.records,
+            commits: self.core.commits.count(),
+            checkpoints: self.core.checkpoints.count(),
+            cleaned: cleaner.count(),
+            pauses: cleaner.pauses(),
+            read_blocks: self.core.reads.blocks(),
+            write_failures: writes.failures(),
+            renamed_blocks: names.moves.count(),
         }
     }
 
-    /// Books what an operation has changed: extents that came and went, copies of nodes that died.
-    fn bury(&mut self) {
-        if self.catalog.take_news() {
-            self.dirty_since.get_or_insert(self.now);
-        }
-        while let Some(booking) = self.catalog.next_booking() {
-            self.count_extent(booking);
-        }
-        while let Some(address) = self.catalog.next_freed() {
-            self.log.sub_live(address, 1);
-        }
-        self.settle_owners();
+    /// Walks the invariants of what is in memory, and panics where one is broken.
+    pub fn check(&self) {
+        self.core.catalog.check();
+        self.core.pages.check();
+        self.core.space.check();
     }
+}
 
-    fn writable(&self) -> Result<(), Stop> {
-        match self.phase {
-            Phase::Ready => Ok(()),
-            Phase::Mounting(_) => Err(Stop::Room),
-            _ => Err(Errno::ReadOnly.into()),
-        }
-    }
-
-    fn identity(&self) -> Identity {
-        Identity { file_system: self.file_system, epoch: self.log.epoch }
-    }
-
+/// Jobs, and what becomes durable by them.
+impl Fs {
     /// All changes so far: [`Fs::is_synced`] says when they are durable. Take jobs until then.
     pub fn sync(&mut self) -> SyncPoint {
-        let point = SyncPoint(self.changes);
-        self.commits.wanted(point.0);
-        point
+        self.core.commits.sync()
     }
 
     /// Returns whether everything before a point is durable. The error: it cannot be made so.
     pub fn is_synced(&self, point: SyncPoint) -> Result<bool, Errno> {
-        match self.phase {
-            _ if self.commits.is_durable(point.0) => Ok(true),
-            Phase::Ready => Ok(false),
-            _ => Err(Errno::Io),
+        match self.core.commits.is_durable(point) {
+            true => Ok(true),
+            false if self.core.life.is_ready() => Ok(false),
+            false => Err(Errno::Io),
         }
     }
 
     /// The next job, if there is one now.
     pub fn next_job(&mut self, now: Time) -> Option<Job> {
-        self.now = now;
-        self.trim();
+        self.core.turn.at(now);
+        call::trim(&mut self.core);
         for _ in 0..STEPS_MAX {
-            self.progress = false;
+            self.core.turn.take_progress();
             self.work();
-            self.bury();
-            let job = self.job();
-            if job.is_some() || !self.progress {
+            booking::book(&mut self.core);
+            let job = drive::next_job(&mut self.core);
+            if job.is_some() || !self.core.turn.take_progress() {
                 return job;
             }
         }
         None
     }
 
-    fn job(&mut self) -> Option<Job> {
-        if let Some(job) = self.next_library_job().or_else(|| self.next_nameless_job()) {
-            return Some(job);
+    fn work(&mut self) {
+        match self.mounting.take() {
+            Some(mounting) => self.mounting = mounting.run(&mut self.core).map(Box::new),
+            None => background::work(&mut self.core),
         }
-        if let Some((id, block, blocks)) = self.reads.next() {
-            self.counters.read_blocks += u64::from(blocks);
-            return Some(Job::Read { id: JobId(id), block, blocks });
-        }
-        self.next_write().or_else(|| self.next_flush()).or_else(|| self.next_poll())
     }
 
     /// A job ended: with the data that were read, without any, or with an error.
     pub fn ended(&mut self, now: Time, id: JobId, outcome: Result<Vec<u8>, JobError>) {
-        self.now = now;
-        if self.library.keeps == Some(id.0) {
-            self.library.keeps = None;
-        } else if self.reads.is_under_way(id.0) {
-            self.read_ended(id.0, outcome);
-        } else if self.nameless.is_asked(id.0) {
-            // It was not carried out.
-            self.polled(now, id);
-            self.got_names(now, id, outcome.and(Err(JobError::Failed)));
-        } else {
-            self.write_ended(id.0, outcome);
-        }
-        self.bury();
+        self.core.turn.at(now);
+        drive::ended(&mut self.core, id.0, outcome);
+        booking::book(&mut self.core);
+    }
+
+    /// [`Job::Allocate`] was carried out: a flash block was handed out, if there was one, and this many are left.
+    pub fn allocated(&mut self, now: Time, id: JobId, segment: Option<u32>, left: u32) {
+        self.core.turn.at(now);
+        drive::allocated(&mut self.core, id.0, segment, left);
+    }
+
+    /// The drive has moved blocks: their old names and new ones. It is told before the answer to whatever the drive has done afterwards.
+    pub fn got_moves(&mut self, now: Time, moves: &[(u64, u64)]) {
+        self.core.turn.at(now);
+        moves::got_moves(&mut self.core, moves);
+    }
+
+    /// [`Job::NamelessWrite`] was carried out, or [`Job::Names`]: the names.
+    pub fn got_names(&mut self, now: Time, id: JobId, names: Result<Vec<u64>, JobError>) {
+        self.core.turn.at(now);
+        naming::got_names(&mut self.core, id.0, names);
+    }
+
+    /// [`Job::Moves`] was carried out.
+    pub fn polled(&mut self, now: Time, id: JobId) {
+        self.core.turn.at(now);
+        self.core.names.moves.polled(id.0);
     }
 
     /// When [`Fs::next_job`] should be called although nothing ended and nothing was asked.
     pub fn wants_time(&self) -> Option<Time> {
-        match self.phase {
-            Phase::Ready if self.has_background_work() => Some(self.now),
-            Phase::Ready => self.dirty_since.map(|since| since.after(DIRTY_NS)),
-            _ => None,
-        }
-    }
-
-    /// Walks the invariants of what is in memory, and panics where one is broken.
-    pub fn check(&self) {
-        self.catalog.check();
-        self.pages.check();
-        for segment in &self.log.segments {
-            assert!(segment.live <= segment.written, "what lives was written");
+        match self.core.life.is_ready() {
+            true if background::has_work(&self.core) => Some(self.core.turn.now()),
+            true => self.core.commits.due_at(),
+            false => None,
         }
     }
 }

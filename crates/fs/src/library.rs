@@ -1,61 +1,73 @@
-//! Flash blocks that the flash library hands out, and takes back.
+//! Requests to the flash library: flash blocks that it hands out, and those that the file system keeps after a mount.
 
-use super::Fs;
-use super::backend::FoundSegment;
-use super::jobs::{Job, JobId};
-use super::mount::Phase;
-use super::types::Time;
+use crate::backend::{Content, FoundSegment};
 use std::collections::BTreeMap;
 
 /// Requests to the flash library.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Library {
+pub(crate) struct Library {
     /// Flash blocks that held data at the mount.
-    pub found: BTreeMap<u32, FoundSegment>,
+    found: BTreeMap<u32, FoundSegment>,
     /// A flash block is being handed out.
     allocates: Option<u64>,
     /// The library has still to be told which blocks the file system keeps.
-    pub tells: bool,
-    pub keeps: Option<u64>,
+    tells: bool,
+    keeps: Option<u64>,
 }
 
-impl Fs {
-    /// Returns whether a flash block shall be handed out before anything is written.
-    pub(super) fn wants_segment(&self) -> bool {
-        matches!(self.phase, Phase::Ready | Phase::Unmounting)
-            && self.log.wants_segment(self.options.memory_bytes)
+impl Library {
+    /// The library of flash on which these flash blocks hold data.
+    pub fn with(found: &[FoundSegment]) -> Library {
+        Library { found: found.iter().map(|found| (found.segment, *found)).collect(), ..Library::default() }
     }
 
-    pub(super) fn next_library_job(&mut self) -> Option<Job> {
-        if !self.log.layout.backend.is_flash() || self.library.keeps.is_some() {
-            return None;
-        }
-        if std::mem::take(&mut self.library.tells) {
-            let id = self.new_id();
-            self.library.keeps = Some(id);
-            return Some(Job::Keep { id: JobId(id), segments: self.log.kept() });
-        }
-        if self.library.allocates.is_some() || !self.wants_segment() {
-            return None;
-        }
-        let id = self.new_id();
-        self.library.allocates = Some(id);
-        Some(Job::Allocate { id: JobId(id) })
+    /// Blocks that were written to a flash block before the mount.
+    pub fn written(&self, segment: u32) -> u32 {
+        self.found.get(&segment).map_or(0, |found| found.blocks)
     }
 
-    /// [`Job::Allocate`] was carried out: a flash block was handed out, if there was one, and this many are left.
-    pub fn allocated(&mut self, now: Time, id: JobId, segment: Option<u32>, left: u32) {
-        self.now = now;
-        if self.library.allocates.take_if(|allocates| *allocates == id.0).is_none() {
-            return;
-        }
-        self.log.elsewhere = left;
-        let Some(segment) = segment.filter(|&segment| segment < self.log.layout.segments) else {
-            self.log.elsewhere = 0;
-            return;
-        };
-        // While only a checkpoint makes anything durable, no mount looks for what is written before it.
-        let at_once = self.commits.hole && !self.checkpointing.is_built();
-        self.log.allocated(segment, at_once);
+    /// Flash blocks that have checkpoints of earlier mounts.
+    pub fn checkpoints(&self) -> Vec<u32> {
+        let old = self.found.values().filter(|found| found.content == Some(Content::Checkpoint));
+        old.map(|found| found.segment).collect()
+    }
+
+    /// Wants the library to be told which flash blocks the file system keeps.
+    pub fn want_told(&mut self) {
+        self.tells = true;
+    }
+
+    /// Returns whether the library is being told what is kept: nothing else is asked of it then.
+    pub fn is_being_told(&self) -> bool {
+        self.keeps.is_some()
+    }
+
+    /// Returns whether the library has to be told now, and takes that note.
+    pub fn take_told(&mut self) -> bool {
+        std::mem::take(&mut self.tells)
+    }
+
+    /// A job tells the library what is kept.
+    pub fn telling(&mut self, id: u64) {
+        self.keeps = Some(id);
+    }
+
+    /// A job has ended. Returns whether it told the library what is kept.
+    pub fn told(&mut self, id: u64) -> bool {
+        self.keeps.take_if(|keeps| *keeps == id).is_some()
+    }
+
+    pub fn is_allocating(&self) -> bool {
+        self.allocates.is_some()
+    }
+
+    /// A job asks for a flash block.
+    pub fn allocating(&mut self, id: u64) {
+        self.allocates = Some(id);
+    }
+
+    /// A job has ended. Returns whether it asked for a flash block.
+    pub fn allocated(&mut self, id: u64) -> bool {
+        self.allocates.take_if(|allocates| *allocates == id).is_some()
     }
 }

@@ -8,20 +8,20 @@
 //! ```
 //! A leaf's values are entries; an inner node's are [`Child`]ren, each found by the lowest key that may be below it.
 
-use super::key::Key;
-use super::types::BLOCK_BYTES;
+use crate::key::Key;
+use crate::types::BLOCK_BYTES;
 
 const MAGIC: u16 = 0x5046;
 const HEADER: usize = 32;
 const CELL: usize = 18;
 /// Largest value of an entry: so that both halves of a split have space for one more.
-pub(super) const VALUE_BYTES_MAX: usize = 512;
+pub(crate) const VALUE_BYTES_MAX: usize = 512;
 
 /// Bytes of a block.
-pub(super) type Block = Box<[u8; BLOCK_BYTES]>;
+pub(crate) type Block = Box<[u8; BLOCK_BYTES]>;
 
 /// A block of zeros.
-pub(super) fn zero_block() -> Block {
+pub(crate) fn zero_block() -> Block {
     match vec![0; BLOCK_BYTES].into_boxed_slice().try_into() {
         Ok(block) => block,
         Err(_) => unreachable!("the slice has the length of a block"),
@@ -30,7 +30,7 @@ pub(super) fn zero_block() -> Block {
 
 /// Where a node below lies: a block of the drive and its checksum, or a frame of memory that no block has yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Child {
+pub(crate) struct Child {
     pub at: u64,
     pub crc: u32,
 }
@@ -66,7 +66,7 @@ impl Child {
 
 /// A node.
 #[derive(Clone, Debug)]
-pub(super) struct Node(pub Block);
+pub(crate) struct Node(pub Block);
 
 impl Node {
     pub fn new(level: u8) -> Node {

@@ -6,12 +6,12 @@
 //! ```
 //! Both lists are in the catalog, too (`Key::orphan`), so that a mount finds them again; this is what memory knows of them.
 
-use super::types::Ino;
+use crate::types::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The next thing to free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Freeing {
+pub(crate) enum Freeing {
     /// A file without a name, which nobody holds.
     File(Ino),
     /// Blocks behind the end of a file.
@@ -20,7 +20,7 @@ pub(super) enum Freeing {
 
 /// Files of which something is still to be freed, and files that are held.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Orphans {
+pub(crate) struct Orphans {
     /// How often each file is held.
     held: BTreeMap<Ino, u32>,
     /// Files without a name.

@@ -2,13 +2,13 @@
 //!
 //! A page is clean (it is on the media, or on its way there) or dirty. Clean pages that no write needs are dropped when memory is short.
 
-use super::block::{SharedBlock, shared_zeros};
-use super::types::{BLOCK_BYTES, Ino};
+use crate::block::{SharedBlock, shared_zeros};
+use crate::types::{BLOCK_BYTES, Ino};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
-pub(super) struct Page {
+pub(crate) struct Page {
     pub ino: Ino,
     pub block: u64,
     /// `None`: the frame is vacant.
@@ -19,23 +19,16 @@ pub(super) struct Page {
     /// The cleaner made it dirty: its data are old.
     pub moved: bool,
     /// Dirty, and no extent counts it yet.
-    pub delayed: bool,
+    delayed: bool,
     /// True if the page is in the list of dirty pages.
     listed: bool,
     used: bool,
     /// The batch that writes it.
-    pub written_by: u64,
-}
-
-/// State of a page that was dropped.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Dropped {
-    /// Pages that no extent counted.
-    pub delayed: u64,
+    written_by: u64,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pages {
+pub(crate) struct Pages {
     index: BTreeMap<(Ino, u64), u32>,
     frames: Vec<Page>,
     vacant: Vec<u32>,
@@ -43,6 +36,8 @@ pub(super) struct Pages {
     dirty: usize,
     delayed: u64,
     hand: usize,
+    /// Of each block of the write that is being prepared: nothing counts it yet.
+    fresh: Vec<bool>,
 }
 
 impl Pages {
@@ -169,6 +164,21 @@ impl Pages {
         }
     }
 
+    /// Begins to prepare a write.
+    pub fn begin_write(&mut self) {
+        self.fresh.clear();
+    }
+
+    /// Notes of the next block of the write whether nothing counts it yet.
+    pub fn add_fresh(&mut self, fresh: bool) {
+        self.fresh.push(fresh);
+    }
+
+    /// Returns whether nothing counts a block of the write yet.
+    pub fn is_fresh(&self, index: u64) -> bool {
+        self.fresh[index as usize]
+    }
+
     /// Notes that no extent counts a dirty page.
     pub fn make_delayed(&mut self, at: u32) {
         let page = &mut self.frames[at as usize];
@@ -215,14 +225,14 @@ impl Pages {
         delayed
     }
 
-    /// Drops the pages of blocks `from..to` of a file.
-    pub fn drop_range(&mut self, ino: Ino, from: u64, to: u64) -> Dropped {
-        let mut dropped = Dropped::default();
+    /// Drops the pages of blocks `from..to` of a file. Returns how many of these no extent counted.
+    pub fn drop_range(&mut self, ino: Ino, from: u64, to: u64) -> u64 {
+        let mut delayed = 0;
         while let Some((&key, &at)) = self.index.range((ino, from)..(ino, to)).next() {
             self.index.remove(&key);
-            dropped.delayed += u64::from(self.vacate(at));
+            delayed += u64::from(self.vacate(at));
         }
-        dropped
+        delayed
     }
 
     /// Forgets clean pages that were not used lately, until `resident` is reached. Pages of batches from `unwritten` on stay.

@@ -5,14 +5,14 @@
 //! from a write that a power cut tore. When a power cut takes the newest record, the one before it, or the headers of batches, say less.
 //! Flash has no block that can be written again and again; there a mount names what may be either.
 
-use super::key::Fields;
-use super::types::BLOCK_BYTES;
+use crate::key::Fields;
+use crate::types::BLOCK_BYTES;
 
 const MAGIC: u32 = 0x4352_4c50;
 
 /// Content of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SyncRecord {
+pub(crate) struct SyncRecord {
     pub file_system: u64,
     /// The mount that wrote it.
     pub epoch: u64,

@@ -1,152 +1,420 @@
-//! Space: how much an operation may take, and when it has to wait.
+//! Space: the segments of the log, their live blocks, and the place of the next blocks.
 //!
-//! Space is promised when data are accepted, so `ENOSPC` comes then or never. A sixteenth of the segments, ten at least, is reserved for the
-//! cleaner and for checkpoints; `statfs` does not count it. Operations that free space reserve none.
+//! ```text
+//!   free ─► reserved ─► open ─► closed ─► (nothing lives, and a checkpoint knows it) free
+//!                                  └─► bad: never written again
+//! ```
+//! A checkpoint lists the segments that the log may use behind it, the *reserve*; a mount reads these and no others. A segment that
+//! became free joins the reserve with the next checkpoint, and is written when that is durable.
+//! On flash (`backend.rs`) the library owns free segments: `free` has the ones that it has handed out.
+//!
+//! Invariants: a segment has no more live blocks than written ones; the first segments of the reserve, and they alone, are in a durable
+//! checkpoint.
 
-use super::Fs;
-use super::backend::NamesShape;
-use super::stop::Stop;
-use super::types::{Errno, StatFs, Step, Time};
+use crate::layout::{Layout, RESERVE_MAX};
+use crate::types::BLOCK_BYTES;
+use std::collections::VecDeque;
 
-/// Blocks of data for which one node is kept back: extents of one block each need this many nodes.
-const BLOCKS_A_NODE: u64 = 64;
+/// Fewest blocks of a batch with a block of data: the header and its copy stand around it.
+const BATCH_BLOCKS_MIN: u32 = 3;
 
-/// Names and files that fit into a node, at least.
-const ENTRIES_A_NODE: u64 = 8;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Free,
+    Reserved,
+    Open,
+    Closed,
+    Bad,
+    /// The segment has checkpoints (flash).
+    Checkpoint,
+}
 
-/// Blocks with names of their own whose extents fit into a node that is half full.
-const BLOCKS_A_NAMED_NODE: u64 = 32;
+/// A segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Blocks that the tree names, and its nodes.
+    pub live: u32,
+    /// Blocks written.
+    pub written: u32,
+    /// When it was written last, in seconds.
+    pub age_s: u32,
+    pub state: State,
+}
 
-/// Names that are kept for overwriting, at least.
-const NAMES_KEPT: u64 = 64;
+/// Source of a write: new data, or what the cleaner moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    New = 0,
+    Moved = 1,
+}
 
-impl Fs {
-    /// Blocks that are taken: by data, by data that are still in memory, by nodes.
-    fn used(&self) -> u64 {
-        self.catalog.allocated() + self.pages.delayed() + self.catalog.node_count()
-    }
+/// An open segment and its next block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub segment: u32,
+    pub next: u32,
+}
 
-    /// Blocks that files may have where these have names: a sixteenth is kept for what overwrites them, and as many as the metadata of
-    /// single blocks fit into the log.
-    fn names_most(&self, shape: NamesShape) -> u64 {
-        let kept = (shape.capacity / 16).max(NAMES_KEPT);
-        let nodes = self.log.layout.usable().saturating_sub(self.slack()) / 4 * 3;
-        shape.capacity.saturating_sub(kept).min(nodes * BLOCKS_A_NAMED_NODE)
-    }
+/// The segments, and what is open, free and reserved of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Space {
+    layout: Layout,
+    segments: Vec<Segment>,
+    free: VecDeque<u32>,
+    reserve: VecDeque<u32>,
+    /// Segments of the reserve that a durable checkpoint lists: the first ones.
+    usable: usize,
+    /// Open segments: those of new data, then those of what the cleaner moves.
+    heads: Vec<Option<Head>>,
+    /// The one that is written next, where queues are equally short.
+    turn: usize,
+    /// Blocks that are being read and written, by channel.
+    queues: Vec<u64>,
+    /// Flash blocks that the library can still hand out.
+    elsewhere: u32,
+}
 
-    fn names_free(&self, shape: NamesShape) -> u64 {
-        self.names_most(shape).saturating_sub(self.catalog.allocated() + self.pages.delayed())
-    }
-
-    /// Nodes for which there is space where data have names.
-    fn nodes_free(&self) -> u64 {
-        self.log.layout.usable().saturating_sub(self.catalog.node_count() + self.slack())
-    }
-
-    /// Nodes that a tree of this size may gain by splits while a file system is full.
-    fn slack(&self) -> u64 {
-        self.log.layout.usable() / 256 + 4
-    }
-
-    /// Space and memory for this many more blocks, and for this many more entries of the tree.
-    pub(super) fn room_for(&mut self, blocks: u64, entries: u64) -> Result<(), Stop> {
-        let wanted = blocks.saturating_add(entries / ENTRIES_A_NODE);
-        let is_full = match self.log.layout.backend.names() {
-            Some(shape) => {
-                self.names_free(shape) < blocks || self.nodes_free() < wanted.div_ceil(BLOCKS_A_NAMED_NODE)
-            }
-            None => self.used().saturating_add(wanted) + self.slack() > self.log.layout.usable(),
-        };
-        if is_full {
-            // What is being freed will be free soon.
-            return Err(if self.orphans.next().is_some() { Stop::Room } else { Errno::NoSpace.into() });
+impl Space {
+    pub fn new(layout: Layout) -> Space {
+        let segment = Segment { live: 0, written: 0, age_s: 0, state: State::Free };
+        Space {
+            layout,
+            segments: vec![segment; layout.segments as usize],
+            free: if layout.backend.is_flash() { VecDeque::new() } else { (0..layout.segments).collect() },
+            reserve: VecDeque::new(),
+            usable: 0,
+            heads: vec![None; 2 * layout.lanes() as usize],
+            turn: 0,
+            queues: vec![0; layout.channels() as usize],
+            elsewhere: 0,
         }
-        self.room_to_free()
     }
 
-    /// Space for new blocks, and memory for pages that become dirty.
-    pub(super) fn room_for_write(&mut self, new: u64, pages: u64) -> Result<(), Stop> {
-        if new > 0 {
-            self.room_for(new, 0)?;
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Returns whether data have names.
+    pub fn has_names(&self) -> bool {
+        self.layout.backend.names().is_some()
+    }
+
+    pub fn segment(&self, segment: u32) -> &Segment {
+        &self.segments[segment as usize]
+    }
+
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Returns where the log may go on behind a checkpoint that is made now.
+    pub fn reserve(&self) -> Vec<Head> {
+        let unopened = self.reserve.iter().map(|&segment| Head { segment, next: 0 });
+        self.heads.iter().flatten().copied().chain(unopened).collect()
+    }
+
+    /// The checkpoint that lists the reserve is durable: all of it can be written.
+    pub fn use_reserve(&mut self) {
+        self.usable = self.reserve.len();
+    }
+
+    /// Sets how many flash blocks the library can still hand out.
+    pub fn set_elsewhere(&mut self, segments: u32) {
+        self.elsewhere = segments;
+    }
+
+    /// Flash blocks that the library can still hand out.
+    pub fn elsewhere(&self) -> u32 {
+        self.elsewhere
+    }
+
+    /// Returns whether a block of the drive belongs to a segment.
+    pub fn is_block(&self, address: u64) -> bool {
+        address >= self.layout.start && address < self.layout.address(self.layout.segments, 0)
+    }
+
+    /// Returns whether a block of the drive can have data.
+    pub fn holds_data(&self, address: u64) -> bool {
+        match self.layout.backend.names() {
+            Some(shape) => self.layout.is_name(address) && address - self.layout.blocks < shape.names,
+            None => self.is_block(address),
         }
-        self.room_for_names(pages)?;
-        self.room_in_log(pages)
     }
 
-    /// Memory and log for a change that takes no space.
-    pub(super) fn room_to_free(&mut self) -> Result<(), Stop> {
-        self.room_in_log(0)
-    }
-
-    fn room_in_log(&mut self, pages: u64) -> Result<(), Stop> {
-        let most = self.options.frames();
-        if self.pages.dirty() as u64 + pages > (most / 4) as u64 && self.pages.dirty() > 0 {
-            self.commits.want_now();
-            return Err(Stop::Room);
-        }
-        if self.commits.bytes_under_way > self.options.memory_bytes / 4 {
-            return Err(Stop::Room);
-        }
-        if self.catalog.dirty() > most / 4 {
-            self.want_checkpoint();
-            return Err(Stop::Room);
-        }
-        // Of names the data are no blocks of the log.
-        let in_log = if self.has_names() { 0 } else { pages };
-        let asked = in_log + self.log.layout.for_cleaner();
-        if self.log.room() < self.need() + asked {
-            self.cleaner.ask(asked);
-            // A checkpoint writes nodes, so one comes when the cleaner has freed what it can until then.
-            if self.log.unused() >= self.low_water() {
-                self.want_checkpoint();
-            }
-            return Err(Stop::Room);
-        }
-        self.cleaner.ask(0);
-        Ok(())
-    }
-
-    /// Blocks that a checkpoint made now would write, at most: data with their headers, entries, nodes.
-    pub(super) fn need(&self) -> u64 {
-        let data = self.pages.dirty() as u64;
-        let each = u64::from(self.log.layout.batch_blocks());
-        let page = u64::from(self.log.layout.padded(1));
-        // A page dirties a leaf of its file, with the nodes above it, when it gets its address.
-        let nodes = self.catalog.dirty() as u64 + self.nodes_of_pages(data);
-        let entries = ((self.catalog.changed() + self.nameless.cuts.len()) as u64 + data) / 6 + 2;
-        let in_log = if self.has_names() { 0 } else { data };
-        let blocks = in_log + nodes + entries;
-        // Two headers for each batch, and up to three blocks at the end of a segment that are too few for one; each is filled up to a page.
-        blocks + (5 + page - 1) * (blocks.div_ceil(each - 2) + 1)
-    }
-
-    /// Nodes that writing so many pages makes dirty: seldom more than these, as neighbours share a leaf.
-    pub(super) fn nodes_of_pages(&self, pages: u64) -> u64 {
-        (pages + u64::from(pages > 0) * 4).min(self.catalog.node_count() + pages / 16 + 4)
-    }
-
-    /// Space of the file system. What is promised here the cleaner can make.
-    pub fn statfs(&mut self, now: Time) -> Result<Step<StatFs>, Errno> {
-        self.begin(now);
-        let usable = self.log.layout.usable();
-        let (blocks, free) = match self.log.layout.backend.names() {
-            Some(shape) => {
-                let nodes = self.nodes_free().saturating_sub(2) * BLOCKS_A_NAMED_NODE;
-                (self.names_most(shape), self.names_free(shape).min(nodes))
-            }
-            None => {
-                let free = usable.saturating_sub(self.used() + self.slack());
-                (usable - self.slack(), free.saturating_sub(free / BLOCKS_A_NODE + 2))
-            }
-        };
-        let files = self.new_ino.0;
-        let result = Ok(StatFs {
-            blocks,
-            blocks_free: free,
-            files: files + free * ENTRIES_A_NODE,
-            files_free: free * ENTRIES_A_NODE,
-            id: self.file_system,
+    pub fn add_live(&mut self, address: u64, count: u64) {
+        for_each_segment(&self.layout, address, count, |segment, blocks| {
+            self.segments[segment as usize].live += blocks;
         });
-        self.end(result)
+    }
+
+    pub fn sub_live(&mut self, address: u64, count: u64) {
+        for_each_segment(&self.layout, address, count, |segment, blocks| {
+            let live = &mut self.segments[segment as usize].live;
+            debug_assert!(*live >= blocks, "a block dies once");
+            *live = live.saturating_sub(blocks);
+        });
+    }
+
+    /// Puts free segments into the reserve; they are written when the next checkpoint is durable.
+    pub fn refill(&mut self) {
+        while self.reserve.len() < RESERVE_MAX
+            && let Some(segment) = self.free.pop_front()
+        {
+            self.segments[segment as usize].state = State::Reserved;
+            self.reserve.push_back(segment);
+        }
+    }
+
+    /// Blocks that can be written before a checkpoint makes more writable.
+    pub fn room(&self) -> u64 {
+        let each = u64::from(self.layout.segment_blocks);
+        let heads = self.heads.iter().flatten().map(|head| each - u64::from(head.next)).sum::<u64>();
+        self.usable as u64 * each + heads
+    }
+
+    /// Segments that hold nothing.
+    pub fn unused(&self) -> usize {
+        self.free.len() + self.reserve.len() + self.elsewhere as usize
+    }
+
+    /// A job for blocks begins, or ends.
+    pub fn queue(&mut self, address: u64, blocks: u64, begins: bool) {
+        if !self.is_block(address) {
+            return;
+        }
+        let channel = self.layout.channel_of(self.layout.segment_of(address));
+        let queue = &mut self.queues[channel];
+        *queue = if begins { *queue + blocks } else { queue.saturating_sub(blocks) };
+    }
+
+    /// Returns whether the library shall hand out a flash block: this many are kept for the next checkpoints.
+    pub fn wants_segment(&self, memory_bytes: usize) -> bool {
+        if self.elsewhere == 0 {
+            return false;
+        }
+        let each = self.layout.segment_blocks as usize * BLOCK_BYTES;
+        let most = (4 * self.layout.lanes() as usize + memory_bytes / each + 8).min(RESERVE_MAX);
+        self.free.len() + self.reserve.len() < most
+    }
+
+    /// The library has handed out a flash block. `at_once`: no durable checkpoint has to list it.
+    pub fn allocated(&mut self, segment: u32, at_once: bool) {
+        self.segments[segment as usize] = Segment { live: 0, written: 0, age_s: 0, state: State::Free };
+        if at_once && self.usable == self.reserve.len() && self.usable < RESERVE_MAX {
+            self.segments[segment as usize].state = State::Reserved;
+            self.reserve.push_back(segment);
+            self.usable += 1;
+        } else {
+            self.free.push_back(segment);
+        }
+    }
+
+    /// A flash block for checkpoints.
+    pub fn take_for_checkpoints(&mut self) -> Option<u32> {
+        let segment = self.free.pop_front().or_else(|| {
+            let segment = self.reserve.pop_back()?;
+            self.usable = self.usable.min(self.reserve.len());
+            Some(segment)
+        })?;
+        self.segments[segment as usize].state = State::Checkpoint;
+        Some(segment)
+    }
+
+    /// A flash block was given back.
+    pub fn given_back(&mut self, segment: u32) {
+        self.segments[segment as usize] = Segment { live: 0, written: 0, age_s: 0, state: State::Free };
+        self.elsewhere += 1;
+    }
+
+    /// Where the next batch of a stream goes, and how many blocks it may have: [`BATCH_BLOCKS_MIN`] at least. `None`: no segment is left.
+    pub fn place(&mut self, stream: Stream, now_s: u32) -> Option<(u64, u32)> {
+        let each = self.layout.segment_blocks;
+        let (lanes, first) = (self.heads.len() / 2, stream as usize * self.heads.len() / 2);
+        for at in first..first + lanes {
+            if !self.has_space(at) {
+                self.open(at);
+            }
+        }
+        // The other stream's segment is better than none.
+        let at = self.shortest(first).or_else(|| self.shortest(lanes - first))?;
+        self.turn = at + 1;
+        let head = self.heads[at]?;
+        self.segments[head.segment as usize].age_s = now_s;
+        let most = self.layout.backend.batch_blocks().min(each - head.next);
+        Some((self.layout.address(head.segment, head.next), most))
+    }
+
+    fn has_space(&self, at: usize) -> bool {
+        self.heads[at].is_some_and(|head| head.next + BATCH_BLOCKS_MIN <= self.layout.segment_blocks)
+    }
+
+    /// The open segment of a stream whose channel has the shortest queue; of equals the next in turn.
+    fn shortest(&self, first: usize) -> Option<usize> {
+        let lanes = self.heads.len() / 2;
+        let in_turn = (0..lanes).map(|n| first + (self.turn + n) % lanes).filter(|&at| self.has_space(at));
+        in_turn.min_by_key(|&at| {
+            let segment = self.heads[at].map_or(0, |head| head.segment);
+            self.queues[self.layout.channel_of(segment)]
+        })
+    }
+
+    /// The segment of the usable reserve that is opened next: in the channel with the fewest open ones, then the shortest queue.
+    fn next_reserved(&self) -> usize {
+        if !self.layout.backend.is_flash() {
+            return 0;
+        }
+        let busy = |&at: &usize| {
+            let channel = self.layout.channel_of(self.reserve[at]);
+            let open = self.heads.iter().flatten().filter(|h| self.layout.channel_of(h.segment) == channel);
+            (open.count(), self.queues[channel])
+        };
+        (0..self.usable).min_by_key(busy).unwrap_or(0)
+    }
+
+    fn open(&mut self, at: usize) -> bool {
+        if self.usable == 0 {
+            return false;
+        }
+        let Some(segment) = self.reserve.remove(self.next_reserved()) else { return false };
+        self.usable -= 1;
+        if let Some(old) = self.heads[at].replace(Head { segment, next: 0 }) {
+            self.close(old.segment);
+        }
+        let opened = &mut self.segments[segment as usize];
+        debug_assert_eq!(opened.live, 0);
+        (opened.state, opened.written) = (State::Open, 0);
+        true
+    }
+
+    fn close(&mut self, segment: u32) {
+        let segment = &mut self.segments[segment as usize];
+        if segment.state == State::Open {
+            segment.state = State::Closed;
+        }
+    }
+
+    /// Books that a batch took this many blocks at the head.
+    pub fn took(&mut self, address: u64, blocks: u32) {
+        let segment = self.layout.segment_of(address);
+        for head in self.heads.iter_mut().flatten() {
+            if head.segment == segment {
+                head.next += blocks;
+                self.segments[segment as usize].written = head.next;
+            }
+        }
+    }
+
+    /// A segment is written no more.
+    pub fn retire(&mut self, segment: u32) {
+        self.segments[segment as usize].state = State::Bad;
+        for head in &mut self.heads {
+            if head.is_some_and(|head| head.segment == segment) {
+                *head = None;
+            }
+        }
+    }
+
+    /// A flash block takes no more from an address on. What was written before stays, and is cleaned like any other.
+    pub fn break_off(&mut self, address: u64) {
+        let segment = self.layout.segment_of(address);
+        let block = (address - self.layout.address(segment, 0)) as u32;
+        let broken = &mut self.segments[segment as usize];
+        broken.written = broken.written.min(block);
+        broken.state = State::Closed;
+        for head in &mut self.heads {
+            head.take_if(|head| head.segment == segment);
+        }
+    }
+
+    /// Closed segments in which nothing lives: free, once a checkpoint that is made now is durable.
+    pub fn dead(&self) -> impl Iterator<Item = u32> {
+        let dead = |segment: &Segment| segment.state == State::Closed && segment.live == 0;
+        (0..self.layout.segments).filter(move |&segment| dead(&self.segments[segment as usize]))
+    }
+
+    /// A dead segment joins the reserve of the checkpoint that is being made, or else those of the next.
+    pub fn reserve_dead(&mut self, segment: u32) {
+        let dead = &mut self.segments[segment as usize];
+        dead.written = 0;
+        if self.reserve.len() < RESERVE_MAX {
+            dead.state = State::Reserved;
+            self.reserve.push_back(segment);
+        } else {
+            dead.state = State::Free;
+            // It is used again before what was never written: memory or an image file behind it need not grow.
+            self.free.push_front(segment);
+        }
+    }
+
+    /// Takes the segments of a checkpoint, at a mount.
+    pub fn restore(&mut self, segments: &[Segment]) {
+        self.segments.copy_from_slice(segments);
+    }
+
+    /// A segment has whole batches behind the checkpoint, up to a block.
+    pub fn replayed(&mut self, segment: u32, end: u32) {
+        let segment = &mut self.segments[segment as usize];
+        segment.written = segment.written.max(end);
+        segment.state = State::Open;
+    }
+
+    /// A flash block has checkpoints.
+    pub fn has_checkpoints(&mut self, segment: u32) {
+        self.segments[segment as usize].state = State::Checkpoint;
+    }
+
+    /// Adopts the segments after a mount: empty ones are free, except those whose commits the next mount would need, too. An open segment of
+    /// `reserve` was written after the checkpoint.
+    pub fn adopt(&mut self, reserve: &[Head]) {
+        self.free.clear();
+        self.reserve.clear();
+        self.heads.fill(None);
+        let is_flash = self.layout.backend.is_flash();
+        for head in reserve.iter().filter(|head| head.next > 0) {
+            let segment = &mut self.segments[head.segment as usize];
+            segment.written = segment.written.max(head.next);
+            if segment.state != State::Bad {
+                segment.state = State::Open;
+            }
+        }
+        for number in 0..self.layout.segments {
+            let segment = &mut self.segments[number as usize];
+            match segment.state {
+                State::Bad | State::Checkpoint => {}
+                State::Open => segment.state = State::Closed,
+                _ if segment.live == 0 && is_flash => (segment.state, segment.written) = (State::Free, 0),
+                _ if segment.live == 0 => {
+                    (segment.state, segment.written) = (State::Free, 0);
+                    self.free.push_back(number);
+                }
+                _ => segment.state = State::Closed,
+            }
+        }
+        self.refill();
+        self.usable = self.reserve.len();
+    }
+
+    /// Segments that hold something: what the library must keep.
+    pub fn kept(&self) -> Vec<u32> {
+        let holds =
+            |segment: &Segment| matches!(segment.state, State::Closed | State::Bad | State::Checkpoint);
+        (0..self.layout.segments).filter(|&segment| holds(&self.segments[segment as usize])).collect()
+    }
+
+    /// Walks the invariants, and panics where one is broken.
+    pub fn check(&self) {
+        assert!(self.usable <= self.reserve.len(), "what is usable is reserved");
+        for segment in &self.segments {
+            assert!(segment.live <= segment.written, "what lives was written");
+        }
+    }
+}
+
+fn for_each_segment(layout: &Layout, mut address: u64, mut count: u64, mut each: impl FnMut(u32, u32)) {
+    while count > 0 {
+        let segment = layout.segment_of(address);
+        let blocks = count.min(layout.address(segment + 1, 0) - address);
+        each(segment, blocks as u32);
+        (address, count) = (address + blocks, count - blocks);
     }
 }

@@ -1,11 +1,11 @@
 //! Why an operation does not go on.
 
-use super::tree::Miss;
-use super::types::Errno;
+use crate::tree::Miss;
+use crate::types::Errno;
 
 /// Why an operation does not go on.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// A node is missing.
     Miss(Miss),
     /// Data are missing, and asked for.

@@ -1,11 +1,11 @@
 //! The superblock: kind and identity of a file system. The first block has it, and the last one a copy; on flash it lies before each copy of a
 //! checkpoint. It changes with `format` alone.
 
-use super::backend::Backend;
-use super::finding::Finding;
-use super::key::Fields;
-use super::log::{Layout, SEGMENT_BLOCKS_MIN};
-use super::types::BLOCK_BYTES;
+use crate::backend::Backend;
+use crate::finding::Finding;
+use crate::key::Fields;
+use crate::layout::{Layout, SEGMENT_BLOCKS_MIN};
+use crate::types::BLOCK_BYTES;
 
 const MAGIC: &[u8; 8] = b"PELLUFS\x01";
 const VERSION: u32 = 3;
@@ -15,7 +15,7 @@ const CHECKSUMS: u32 = 1;
 
 /// Why a block is not the superblock of this drive.
 #[derive(Clone, Debug)]
-pub(super) enum NotRead {
+pub(crate) enum NotRead {
     /// It holds something else: another file system, or nothing.
     Foreign(String),
     /// It was one, or cannot be read.
@@ -34,7 +34,7 @@ impl NotRead {
 }
 
 /// The superblock of a file system with this layout.
-pub(super) fn superblock(layout: &Layout, id: u64, data_checksums: bool) -> Vec<u8> {
+pub(crate) fn superblock(layout: &Layout, id: u64, data_checksums: bool) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK_BYTES];
     bytes[8..16].copy_from_slice(MAGIC);
     let version = if layout.has_copy { VERSION } else { VERSION_WITHOUT_COPY };
@@ -54,14 +54,14 @@ pub(super) fn superblock(layout: &Layout, id: u64, data_checksums: bool) -> Vec<
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Super {
+pub(crate) struct Super {
     pub layout: Layout,
     pub id: u64,
     pub data_checksums: bool,
 }
 
 /// Reads a superblock from a block of a drive with this backend and so many blocks.
-pub(super) fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Result<Super, NotRead> {
+pub(crate) fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Result<Super, NotRead> {
     let foreign = || {
         let why = "its first block holds no Pellucid file system; `pellucid fs format` makes one and discards what is there";
         NotRead::Foreign(why.into())
@@ -124,7 +124,7 @@ pub(super) fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Re
 
 /// The block that has the copy of a superblock, of which the first block of a drive of `blocks` has told so much; `None`: there is none, or it
 /// would change nothing.
-pub(super) fn copy_of(first: &Result<Super, NotRead>, blocks: u64) -> Option<u64> {
+pub(crate) fn copy_of(first: &Result<Super, NotRead>, blocks: u64) -> Option<u64> {
     match first {
         Ok(found) => found.layout.superblocks().find(|&block| block > 0),
         Err(NotRead::Unfit(_)) => None,
@@ -134,7 +134,7 @@ pub(super) fn copy_of(first: &Result<Super, NotRead>, blocks: u64) -> Option<u64
 
 /// The superblock by its block and its copy.
 #[derive(Debug)]
-pub(super) struct Chosen {
+pub(crate) struct Chosen {
     pub found: Super,
     /// The block that has to be written anew, and what is wrong with it.
     pub mend: Option<(u64, Finding)>,
@@ -142,7 +142,7 @@ pub(super) struct Chosen {
 
 /// Chooses between the superblock in the first block and its copy in the block `at`, as they were read. Only `repair` takes the copy where
 /// the first block holds something else: that may be wanted.
-pub(super) fn choose(
+pub(crate) fn choose(
     first: Result<Super, NotRead>,
     at: u64,
     copy: Result<Super, NotRead>,

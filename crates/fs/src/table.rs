@@ -2,7 +2,7 @@
 
 /// A map from addresses to frames.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     /// Address and frame; address 0: empty.
     slots: Vec<(u64, u32)>,
     used: usize,

@@ -7,20 +7,20 @@
 //! Nothing here waits. A call that needs a node outside of memory returns [`Miss`], before anything has changed. [`Tree::touch`] brings the nodes
 //! on the path of a change: callers touch everything that they are going to change, then change it.
 
-use super::key::Key;
-use super::node::{Block, Child, Node};
-use super::table::Table;
+use crate::key::Key;
+use crate::node::{Block, Child, Node};
+use crate::table::Table;
 
 /// A node is missing in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Miss {
+pub(crate) struct Miss {
     pub child: Child,
     pub level: u8,
 }
 
 /// Where an entry stands: valid until the tree changes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     frame: u32,
     slot: usize,
 }
@@ -36,7 +36,7 @@ struct Frame {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     root: Child,
     level: u8,
     frames: Vec<Frame>,
@@ -46,9 +46,9 @@ pub(super) struct Tree {
     hand: usize,
     file_system: u64,
     /// Nodes of the tree, in memory or not.
-    pub node_count: u64,
+    node_count: u64,
     /// Addresses of copies that the tree does not need any more.
-    pub freed: Vec<u64>,
+    freed: Vec<u64>,
     /// A path, from the root down: frames and slots.
     path: Vec<(u32, usize)>,
 }
@@ -81,6 +81,16 @@ impl Tree {
 
     pub fn root(&self) -> (Child, u8) {
         (self.root, self.level)
+    }
+
+    /// Nodes of the tree, in memory or not.
+    pub fn node_count(&self) -> u64 {
+        self.node_count
+    }
+
+    /// The address of a copy that the tree does not need any more.
+    pub fn next_freed(&mut self) -> Option<u64> {
+        self.freed.pop()
     }
 
     /// Nodes that have no address.
@@ -320,7 +330,7 @@ impl Tree {
             return self.lower_root();
         };
         let used = self.node(frame).used();
-        if used > super::types::BLOCK_BYTES / 4 {
+        if used > crate::types::BLOCK_BYTES / 4 {
             return self.lower_root_of(parent);
         }
         let level = self.node(frame).level();
@@ -332,7 +342,7 @@ impl Tree {
         let Ok(other) = self.resolve(self.node(parent).child(other_slot), level) else {
             return;
         };
-        if self.node(other).used() + used > super::types::BLOCK_BYTES * 3 / 4 {
+        if self.node(other).used() + used > crate::types::BLOCK_BYTES * 3 / 4 {
             return;
         }
         if self.make_dirty(other) {
@@ -512,7 +522,7 @@ impl Tree {
 
 /// A dirty node, its parent and the slot that names it there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dirty {
+pub(crate) struct Dirty {
     frame: u32,
     /// Lowest key that may be below it.
     pub low: Key,
@@ -522,7 +532,7 @@ pub(super) struct Dirty {
 
 /// A node on a walk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Visit {
+pub(crate) struct Visit {
     pub child: Child,
     /// Where the node behind it begins.
     pub next: Option<Key>,

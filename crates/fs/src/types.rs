@@ -70,7 +70,7 @@ impl FileKind {
         FileKind::BlockDevice,
     ];
 
-    pub(super) fn of(number: u8) -> Option<FileKind> {
+    pub(crate) fn of(number: u8) -> Option<FileKind> {
         FileKind::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 
@@ -149,11 +149,11 @@ impl Caller<'_> {
     /// The superuser.
     pub const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, groups: &[] };
 
-    pub(super) fn is_root(&self) -> bool {
+    pub(crate) fn is_root(&self) -> bool {
         self.uid == 0
     }
 
-    pub(super) fn is_in(&self, gid: u32) -> bool {
+    pub(crate) fn is_in(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }
 }
@@ -220,12 +220,12 @@ pub enum RenameMode {
 
 impl RenameMode {
     /// Returns true if a name that exists stays.
-    pub(super) fn keeps_target(self) -> bool {
+    pub(crate) fn keeps_target(self) -> bool {
         matches!(self, RenameMode::NoReplace | RenameMode::NoReplaceWhiteout)
     }
 
     /// Returns true if a whiteout takes the old name.
-    pub(super) fn leaves_whiteout(self) -> bool {
+    pub(crate) fn leaves_whiteout(self) -> bool {
         matches!(self, RenameMode::Whiteout | RenameMode::NoReplaceWhiteout)
     }
 }
@@ -301,7 +301,7 @@ impl<T> Step<T> {
 
 /// All changes made before `sync` was called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SyncPoint(pub(super) u64);
+pub struct SyncPoint(pub(crate) u64);
 
 macro_rules! errnos {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {

@@ -1,10 +1,14 @@
 //! The owner of each name: runs of names that belong to runs of blocks of a file.
+//!
+//! An operation may take a name from a block and give it back, as often as it likes: owners change when it is done. Invariant: between
+//! operations a name has one owner or none.
 
+use crate::key::EXTENT_BLOCKS_MAX;
 use crate::types::Ino;
 use std::collections::BTreeMap;
 
 /// A block of a file.
-pub type Owner = (Ino, u64);
+pub(crate) type Owner = (Ino, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
@@ -16,16 +20,52 @@ struct Run {
 
 /// A map from names to blocks of files.
 #[derive(Clone, Debug, Default)]
-pub struct Owners {
+pub(crate) struct Owners {
     /// By first name.
     runs: BTreeMap<u64, Run>,
     names: u64,
+    /// The mount is over.
+    is_used: bool,
+    /// Changes of owners in the operation that is under way: how often each name was given or taken.
+    delta: BTreeMap<u64, (i32, Owner)>,
 }
 
 impl Owners {
     /// Names that belong to a file.
     pub fn len(&self) -> u64 {
         self.names
+    }
+
+    /// The mount is over, or there was none: changes count from now on.
+    pub fn begin_use(&mut self) {
+        self.is_used = true;
+    }
+
+    /// Notes that an extent gives a name to a block, or takes it.
+    pub fn note(&mut self, name: u64, owner: Owner, lives: bool) {
+        let (count, of) = self.delta.entry(name).or_insert((0, owner));
+        *count += if lives { 1 } else { -1 };
+        if lives {
+            *of = owner;
+        }
+    }
+
+    /// Changes the owners of names as an operation has said that is done, up to the first name that has none any more. Returns that name, and
+    /// its owner before.
+    pub fn next_ended(&mut self) -> Option<(u64, Option<Owner>)> {
+        if !self.is_used {
+            // A mount reads them when everything is applied.
+            self.delta.clear();
+        }
+        while let Some((name, (count, owner))) = self.delta.pop_first() {
+            let before = if count == 0 { None } else { self.remove(name) };
+            match count {
+                0 => {}
+                1.. => self.insert(name, owner),
+                _ => return Some((name, before)),
+            }
+        }
+        None
     }
 
     fn run_of(&self, name: u64) -> Option<(u64, Run)> {
@@ -78,6 +118,25 @@ impl Owners {
         self.names -= 1;
         Some((run.ino, run.block + before))
     }
+}
+
+/// Joins blocks of a file that lie behind each other and have names that do so, too; an extent's worth at most.
+pub(crate) fn runs(blocks: impl Iterator<Item = (Owner, u64)>) -> Vec<(Owner, u64, u64)> {
+    let mut runs: Vec<(Owner, u64, u64)> = Vec::new();
+    for ((ino, block), name) in blocks {
+        match runs.last_mut() {
+            Some(((of, first), start, count))
+                if *of == ino
+                    && *first + *count == block
+                    && *start + *count == name
+                    && *count < EXTENT_BLOCKS_MAX =>
+            {
+                *count += 1;
+            }
+            _ => runs.push(((ino, block), name, 1)),
+        }
+    }
+    runs
 }
 
 #[cfg(test)]

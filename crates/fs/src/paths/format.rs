@@ -1,20 +1,15 @@
 //! Formatting: the layout of a new file system, and its first state.
 
-use super::backend::{Backend, FlashShape};
-use super::catalog::Catalog;
-use super::checkpoint::Checkpointing;
-use super::clean::Cleaner;
-use super::commit::Commits;
-use super::key::Inode;
-use super::library::Library;
-use super::log::{Layout, Log, SEGMENT_BLOCKS, SEGMENT_BLOCKS_MIN, SEGMENTS_MAX, SEGMENTS_MIN};
-use super::mount::{MountOptions, Phase};
-use super::nameless::Nameless;
-use super::orphans::Orphans;
-use super::pages::Pages;
-use super::reads::Reads;
-use super::types::{BLOCK_BYTES, FileKind, Ino, Time};
-use super::{Fs, FsCounters};
+use super::booking;
+use crate::backend::{Backend, FlashShape};
+use crate::commits::Commits;
+use crate::key::Inode;
+use crate::layout::{Layout, SEGMENT_BLOCKS, SEGMENT_BLOCKS_MIN, SEGMENTS_MAX, SEGMENTS_MIN};
+use crate::life::Life;
+use crate::log::Log;
+use crate::objects::Core;
+use crate::options::MountOptions;
+use crate::types::{BLOCK_BYTES, FileKind, Ino, Time};
 
 /// How a file system is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,77 +91,42 @@ impl FormatOptions {
     }
 }
 
-impl Fs {
-    pub(super) fn new(options: MountOptions, layout: Layout, phase: Phase) -> Fs {
-        Fs {
-            options,
-            phase,
-            file_system: 0,
-            data_checksums: false,
-            now: Time(0),
-            catalog: Catalog::new(0),
-            pages: Pages::default(),
-            log: Log::new(layout),
-            reads: Reads::default(),
-            commits: Commits::default(),
-            checkpointing: Checkpointing::default(),
-            library: Library::default(),
-            nameless: Nameless::default(),
-            cleaner: Cleaner::default(),
-            done: false,
-            progress: false,
-            next_id: 0,
-            new_ino: Ino(2),
-            changes: 0,
-            dirty_since: None,
-            orphans: Orphans::default(),
-            damage: Vec::new(),
-            notes: Vec::new(),
-            fresh: Vec::new(),
-            counters: FsCounters::default(),
-        }
+/// Makes a file system that is in use at once. It is on the drive when its first sync point is durable.
+///
+/// The error is a sentence.
+pub(crate) fn format(now: Time, format: &FormatOptions, options: MountOptions) -> Result<Core, String> {
+    let layout = format.layout()?;
+    let log = Log::new(format.id, format.data_checksums);
+    let mut core = Core::new(Life::ready(options), layout, log);
+    core.turn.at(now);
+    let root = Inode {
+        kind: FileKind::Directory,
+        mode: 0o755,
+        links: 2,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        parent: Ino::ROOT,
+        accessed: now,
+        modified: now,
+        changed: now,
+        created: now,
+    };
+    core.names.owners.begin_use();
+    core.catalog.put_inode(Ino::ROOT, &root);
+    core.commits = Commits::of_format();
+    core.checkpoints.want_superblocks(layout.superblocks());
+    if layout.backend.is_flash() {
+        core.space.set_elsewhere(layout.capacity);
     }
-
-    /// A new file system, in use at once. It is on the drive when its first sync point is durable.
-    ///
-    /// The error is a sentence.
-    pub fn format(now: Time, format: &FormatOptions, options: MountOptions) -> Result<Fs, String> {
-        let layout = format.layout()?;
-        let mut fs = Fs::new(options, layout, Phase::Ready);
-        (fs.now, fs.file_system, fs.data_checksums) = (now, format.id, format.data_checksums);
-        fs.catalog = Catalog::new(format.id);
-        let root = Inode {
-            kind: FileKind::Directory,
-            mode: 0o755,
-            links: 2,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            size: 0,
-            blocks: 0,
-            parent: Ino::ROOT,
-            accessed: now,
-            modified: now,
-            changed: now,
-            created: now,
-        };
-        fs.nameless.begin_use();
-        fs.catalog.put_inode(Ino::ROOT, &root);
-        fs.changes = 1;
-        match layout.backend {
-            Backend::Block | Backend::Nameless(_) => {
-                fs.checkpointing.superblocks = layout.superblocks().collect();
-            }
-            Backend::Function(_) => fs.log.elsewhere = layout.capacity,
-        }
-        if layout.backend.names().is_some() {
-            fs.nameless.reconcile();
-        }
-        fs.log.refill();
-        fs.log.usable = fs.log.reserve.len();
-        fs.commits.hole = true;
-        fs.want_checkpoint();
-        fs.bury();
-        Ok(fs)
+    if core.space.has_names() {
+        core.names.moves.want_report();
     }
+    core.space.refill();
+    core.space.use_reserve();
+    core.want_checkpoint();
+    booking::book(&mut core);
+    Ok(core)
 }

@@ -1,0 +1,46 @@
+//! A call: what comes before and after each operation.
+
+use super::{booking, fetch};
+use crate::objects::Core;
+use crate::stop::Stop;
+use crate::types::{Errno, Step, Time};
+
+/// Runs an operation. One that needs what is missing in memory changes nothing, and asks for it.
+pub(crate) fn run<T>(
+    core: &mut Core,
+    now: Time,
+    operation: impl FnOnce(&mut Core) -> Result<T, Stop>,
+) -> Result<Step<T>, Errno> {
+    core.turn.at(now);
+    trim(core);
+    let result = operation(core);
+    booking::book(core);
+    let result = if core.life.is_mounting() { Err(Stop::Room) } else { result };
+    match result {
+        Ok(value) => {
+            core.turn.was_done();
+            Ok(Step::Done(value))
+        }
+        Err(Stop::Errno(errno)) => {
+            core.turn.was_done();
+            Err(errno)
+        }
+        Err(Stop::Miss(miss)) => fetch::want_node(core, miss).map(|()| Step::Wait),
+        Err(Stop::Data | Stop::Room) => Ok(Step::Wait),
+    }
+}
+
+/// Forgets what memory has no space for. Only after something was done: what an operation waits for stays until then.
+pub(crate) fn trim(core: &mut Core) {
+    let most = core.life.frames();
+    if !core.turn.take_done() {
+        return;
+    }
+    if core.catalog.resident() + core.pages.resident() <= most {
+        return;
+    }
+    let unwritten = core.log.written_through() + 1;
+    let nodes = (most / 2).max(most.saturating_sub(core.pages.resident()));
+    core.catalog.trim(nodes, unwritten);
+    core.pages.trim(most.saturating_sub(core.catalog.resident()), unwritten);
+}

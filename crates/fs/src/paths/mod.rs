@@ -1,0 +1,35 @@
+//! Paths: what a file system does, as functions over its objects (`objects.rs`). None has a state of its own, but for a mount and an audit that
+//! are under way.
+//!
+//! ```text
+//!   call, background, mount, audit, drive
+//!     directory, rename, attributes, file, xattr, freeing │ commit, checkpoint, clean, moves, naming, replay
+//!       permissions, room                                 │ append
+//!         fetch, booking
+//!           objects
+//! ```
+//! Each uses those below it, and no two use each other.
+
+pub(crate) mod append;
+pub(crate) mod attributes;
+pub(crate) mod audit;
+pub(crate) mod background;
+pub(crate) mod booking;
+pub(crate) mod call;
+pub(crate) mod checkpoint;
+pub(crate) mod clean;
+pub(crate) mod commit;
+pub(crate) mod directory;
+pub(crate) mod drive;
+pub(crate) mod fetch;
+pub(crate) mod file;
+pub(crate) mod format;
+pub(crate) mod freeing;
+pub(crate) mod mount;
+pub(crate) mod moves;
+pub(crate) mod naming;
+pub(crate) mod permissions;
+pub(crate) mod rename;
+pub(crate) mod replay;
+pub(crate) mod room;
+pub(crate) mod xattr;
