@@ -10,7 +10,7 @@
 //! | mount | reads the reserve that the checkpoint lists | reads the blocks of the reserve that the library found |
 //!
 //! On a drive of nameless writes the log lies in the virtual address space as on a block drive. It has no data blocks: the drive places these
-//! (`nameless/mod.rs`).
+//! (`names/mod.rs`).
 
 use crate::types::BLOCK_BYTES;
 

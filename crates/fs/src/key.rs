@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Entry = 3,
     Extent = 4,
     Orphan = 5,
-    /// A record of the log, and no entry of the tree: a block of a file has another name (`nameless/mod.rs`).
+    /// A record of the log, and no entry of the tree: a block of a file has another name (`names/mod.rs`).
     Moved = 6,
 }
 

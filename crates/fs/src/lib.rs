@@ -23,8 +23,49 @@
 //! those of a victim; no sync is answered until a checkpoint holds them. A failed read is `EIO` for the file that owns the block. When the
 //! drive takes no writes any more, the file system is read-only.
 //!
+//! # Objects
+//!
+//! | object | owns | invariant |
+//! |---|---|---|
+//! | `Life` | phase, options of the mount | changes are taken while it is ready |
+//! | `Turn` | time of the call under way, names of jobs, whether something was done | no two jobs have one name |
+//! | `Findings` | damage that a mount has found | they only grow |
+//! | `Catalog` | the tree with all metadata, keys changed since the last commit, count of blocks, number of the next file | each extent that comes or goes is booked once |
+//! | `Pages` | data in memory, clean and dirty | a page that no extent counts is dirty, and a dirty one is listed |
+//! | `Orphans` | files of which something is to be freed, files that are held | a held file is not removed |
+//! | `Space` | segments with their live blocks, the reserve, open segments, queues of channels | a segment is written only if a durable checkpoint lists it |
+//! | `Log` | identity, numbers of mount and batches, batches that are not written, blocks whose write failed | numbers have no gap |
+//! | `Reads` | reads wanted and under way, blocks that cannot be read | a block is asked for once |
+//! | `Writes` | batches for the drive, writes and the flush under way | one flush at a time |
+//! | `Commits` | number of changes, syncs that wait, commits that are not durable, the sync record | what is durable stays so |
+//! | `Checkpoints` | the checkpoint being made, places of checkpoints and superblocks, segments to discard | segments are freed by durable checkpoints only |
+//! | `Cleaner` | the segment that is emptied, blocks to move, blocks that an operation waits for | a victim is read on once all its blocks are moved |
+//! | `Library` | requests to the flash library, flash blocks that it had at the mount | one request of a kind at a time |
+//! | `Names` | data that the drive places: owners, pages being named, moves, names that end | a name has one owner or none |
+//!
+//! Each object alone writes its fields; the values that describe the drive (`Layout`, [`MountOptions`]) never change. A method changes its own
+//! object, and returns what has to happen elsewhere: the address of a batch, a checkpoint that is durable, a name that ended. The `Core` holds the
+//! objects. *Paths* (`paths/`) are functions over it: an operation, a commit, a step of the cleaner, the end of a job. They carry out what the methods
+//! return. [`Fs`] only wires: each operation and each job is one path. A mount and an audit keep how far they are (`Mounting`, [`Audit`]).
+//!
+//! A write passes `operations.rs`, `paths/file.rs`, `paths/room.rs`, `catalog.rs` and `pages.rs`; later `paths/commit.rs`, `paths/append.rs`, `space.rs`,
+//! `writes.rs` and `paths/drive.rs`. A read that misses passes `paths/fetch.rs` and `reads.rs`.
+//!
+//! No two modules use each other: values (`types.rs`, `jobs.rs`, `key.rs`, `block.rs`, `layout.rs`), then objects, `objects.rs`, paths, [`Fs`], and above it
+//! `operations.rs` and `volume.rs`, which give it its operations and its drive.
+//!
 //! | file | job |
 //! |---|---|
+//! | `types.rs`, `jobs.rs`, `options.rs`, `view.rs`, `finding.rs` | types of callers |
+//! | `key.rs`, `node.rs`, `tree.rs`, `table.rs`, `catalog.rs` | the tree |
+//! | `block.rs`, `pages.rs` | data in memory |
+//! | `backend.rs`, `layout.rs`, `superblock.rs`, `record.rs`, `picture.rs`, `batch.rs` | the medium, and what is written to it |
+//! | `operations.rs`; `paths/directory.rs`, `rename.rs`, `attributes.rs`, `permissions.rs`, `file.rs`, `xattr.rs` | the operations |
+//! | `paths/room.rs`, `freeing.rs` | space that an operation may take, and that it gives back |
+//! | `paths/format.rs`, `mount.rs`, `replay.rs`, `audit.rs` | how a file system is made, found again and checked |
+//! | `paths/append.rs`, `commit.rs`, `checkpoint.rs`, `clean.rs`, `background.rs` | what makes changes durable, and segments free |
+//! | `names/`, `paths/naming.rs`, `paths/moves.rs` | data that the drive places, and moves |
+//! | `paths/fetch.rs`, `drive.rs`; `volume.rs` | jobs, and jobs as commands of a drive or calls of the flash library |
 
 mod backend;
 mod batch;
@@ -58,6 +99,7 @@ mod table;
 mod tree;
 mod turn;
 mod types;
+mod view;
 mod volume;
 mod writes;
 
@@ -69,6 +111,7 @@ pub use options::{CleanerPolicy, MountOptions};
 pub use paths::audit::Audit;
 pub use paths::format::FormatOptions;
 pub use types::*;
+pub use view::{FsCounters, FsState, FsView};
 pub use volume::{BlockVolume, FlashVolume, JobAnswer, JobOutcome, NamelessVolume, Volume};
 
 use layout::{Layout, SEGMENT_BLOCKS};
@@ -78,87 +121,9 @@ use log::Log;
 use objects::Core;
 use paths::mount::Mounting;
 use paths::{background, booking, call, drive, format, moves, naming};
-use pellucid_flash::Pauses;
 
 /// Steps of the background in one call.
 const STEPS_MAX: u32 = 64;
-
-/// How a file system is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FsState {
-    /// The file system is being mounted: operations wait.
-    Mounting,
-    /// The file system is in use.
-    Ready,
-    /// The file system is in use, and takes no changes.
-    ReadOnly,
-    /// The file system is unmounted, and all is durable.
-    Unmounted,
-    /// The mount failed; a sentence says why.
-    Failed(String),
-}
-
-/// Counters of the file system.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FsCounters {
-    /// Blocks of new data written.
-    pub data_blocks: u64,
-    /// Blocks of data that the cleaner moved: the file copies.
-    pub moved_blocks: u64,
-    /// Nodes of the tree written.
-    pub node_blocks: u64,
-    /// Headers and entries written.
-    pub record_blocks: u64,
-    /// Commits.
-    pub commits: u64,
-    /// Checkpoints that are durable.
-    pub checkpoints: u64,
-    /// Segments cleaned.
-    pub cleaned: u64,
-    /// Segments cleaned, by the time from their choice until nothing in them was needed but by the checkpoint.
-    pub pauses: Pauses,
-    /// Blocks read.
-    pub read_blocks: u64,
-    /// Writes that failed.
-    pub write_failures: u64,
-    /// Data blocks that the drive moved to other names.
-    pub renamed_blocks: u64,
-}
-
-/// How full it is, and what it has in hand; for reports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FsView {
-    /// Blocks of a segment.
-    pub segment_blocks: u32,
-    /// Segments.
-    pub segments: u32,
-    /// Free segments without contents.
-    pub unused: u32,
-    /// Segments without live blocks; a checkpoint frees them.
-    pub dead: u32,
-    /// Out of use.
-    pub bad: u32,
-    /// Blocks of files, those in memory too.
-    pub data_blocks: u64,
-    /// Nodes of the tree.
-    pub nodes: u64,
-    /// Levels of the tree above its leaves.
-    pub levels: u8,
-    /// Dirty pages.
-    pub dirty_pages: usize,
-    /// Dirty nodes.
-    pub dirty_nodes: usize,
-    /// Pages and nodes in memory.
-    pub resident: usize,
-    /// Blocks that the log can take before the next checkpoint.
-    pub room: u64,
-    /// Files without a name, and files with blocks behind their end, that are still to be freed.
-    pub freeing: usize,
-    /// Number of the newest checkpoint.
-    pub checkpoint: u64,
-    /// Data blocks have checksums.
-    pub data_checksums: bool,
-}
 
 /// A mounted file system. Clone it, with its drive, to fork its future.
 #[derive(Clone, Debug)]

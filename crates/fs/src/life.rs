@@ -8,10 +8,10 @@
 //! ```
 //! Changes are taken while it is ready, and written until it is unmounted. A drive that takes no writes ends both.
 
-use crate::FsState;
 use crate::options::MountOptions;
 use crate::stop::Stop;
 use crate::types::Errno;
+use crate::view::FsState;
 
 #[derive(Clone, Debug)]
 enum Phase {

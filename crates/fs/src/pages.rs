@@ -36,7 +36,7 @@ pub(crate) struct Pages {
     dirty: usize,
     delayed: u64,
     hand: usize,
-    /// Of each block of the write that is being prepared: nothing counts it yet.
+    /// Blocks of the write that is being prepared, one after the other: true if nothing counts the block yet.
     fresh: Vec<bool>,
 }
 

@@ -5,7 +5,7 @@
 //! ```
 //! The free of a name frees what the drive has moved it to, too. Invariant: dropped names are in the order of the commits that they wait for.
 
-use super::Owner;
+use super::owners::Owner;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A name that no file has any more in memory.

@@ -4,7 +4,7 @@
 //!   dirty, queued ─► a nameless write ─► written, with names ─► in extents ─► flushed
 //! ```
 
-use super::Owner;
+use super::owners::Owner;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Nameless writes under way at the same time.

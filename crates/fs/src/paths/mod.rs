@@ -2,11 +2,12 @@
 //! are under way.
 //!
 //! ```text
-//!   call, background, mount, audit, drive
-//!     directory, rename, attributes, file, xattr, freeing │ commit, checkpoint, clean, moves, naming, replay
-//!       permissions, room                                 │ append
-//!         fetch, booking
-//!           objects
+//!   background
+//!   checkpoint
+//!   attributes, rename, xattr │ commit, drive │ mount
+//!   file, directory           │ naming        │ replay, audit
+//!   freeing                   │ moves, clean  │ format, call
+//!   append, booking, fetch, permissions, room
 //! ```
 //! Each uses those below it, and no two use each other.
 

@@ -69,8 +69,7 @@ fn jobs_and_data_are_those_that_were_recorded() {
     let found = [On::Block, On::Flash, On::Names].map(runs);
     let [with_sums, without] = [true, false].map(|sums| hash_of(|| any_block(sums)));
     let damaged = [with_sums, without, hash_of(a_mount_that_cannot_read_all_metadata_is_read_only)];
-    println!("{found:#x?} {damaged:#x?}");
-    assert_eq!((found, damaged), (RECORDED, RECORDED_DAMAGED));
+    assert_eq!((found, damaged), (RECORDED, RECORDED_DAMAGED), "found {found:#x?}, {damaged:#x?}");
 }
 
 /// Random operations, power cuts and failed writes; on a block drive, on flash, and on names.
