@@ -4,3 +4,4 @@ mod exact;
 mod flash;
 mod kv;
 mod model;
+mod trace;

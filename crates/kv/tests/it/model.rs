@@ -4,10 +4,11 @@
 //! they were asked, so the model knows at once the effect of each one if the key is still there.
 
 use crate::flash::{Faults, Flash, geometry};
+use crate::trace::fold_debug;
 use pellucid_flash::{Nanos, Rng, SimTime};
 use pellucid_kv::{
-    Answer, Ask, EngineKind, Get, Keep, Key, KvConfig, Mode, Outcome, OverProvisioning, Store, System,
-    Victim, What, build,
+    Answer, Ask, EngineKind, Get, Keep, Key, KvConfig, KvCosts, Mode, Outcome, OverProvisioning, Store,
+    System, Victim, What, build,
 };
 use std::collections::BTreeMap;
 
@@ -145,6 +146,7 @@ impl Model {
     }
 
     fn judge(&mut self, answer: Answer) {
+        fold_debug(&answer);
         let (key, time_s, what) = self.asked.remove(&answer.tag).expect("it was asked, and not answered");
         let known = self.known.get_mut(&key).expect("it was asked");
         if known.expires_s != 0 && known.expires_s <= time_s {
@@ -319,83 +321,92 @@ fn each_seed(count: u64, run: impl Fn(EngineKind, u64) + std::panic::RefUnwindSa
     }
 }
 
+pub fn work(engine: EngineKind, seed: u64, costs: KvCosts) -> Model {
+    let config = KvConfig { costs, ..config(engine, &mut Rng::new(seed)) };
+    let mut model = Model::new(flash(engine, seed), &config, seed);
+    for _ in 0..3000 {
+        model.step();
+        model.system.kv().check();
+    }
+    model.settle();
+    model.system.kv().check();
+    assert!(model.hits > 100, "{} hits", model.hits);
+    model
+}
+
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn gets_answer_the_newest_value_or_miss() {
-    each_seed(12, |engine, seed| {
-        let config = config(engine, &mut Rng::new(seed));
-        let mut model = Model::new(flash(engine, seed), &config, seed);
-        for _ in 0..3000 {
-            model.step();
-            model.system.kv().check();
+    each_seed(12, |engine, seed| _ = work(engine, seed, KvCosts::FREE));
+}
+
+pub fn failing_flash(engine: EngineKind, seed: u64) -> Model {
+    let mut rng = Rng::stream(seed, "faults");
+    let config = config(engine, &mut Rng::new(seed));
+    let mut model = Model::new(flash(engine, seed), &config, seed);
+    for step in 0..3000 {
+        if step == 500 {
+            model.system.act_on_drive(model.system.now(), |flash| {
+                flash.faults = Faults {
+                    program: 0.02 * rng.unit_f64(),
+                    erase: 0.01 * rng.unit_f64(),
+                    read: 0.05 * rng.unit_f64(),
+                    corrupt: 0.05 * rng.unit_f64(),
+                    ..Faults::default()
+                };
+            });
         }
-        model.settle();
+        if step == 1500 && rng.chance(0.5) {
+            model.system.act_on_drive(model.system.now(), |flash| flash.faults.dead_luns = [1].into());
+        }
+        if step == 2500 && rng.chance(0.3) {
+            model.system.act_on_drive(model.system.now(), |flash| flash.faults.read_only = true);
+        }
+        model.step();
         model.system.kv().check();
-        assert!(model.hits > 100, "{} hits", model.hits);
-    });
+    }
+    model.settle();
+    model
 }
 
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn failing_flash_costs_items_and_never_gives_a_wrong_value() {
-    each_seed(12, |engine, seed| {
-        let mut rng = Rng::stream(seed, "faults");
-        let config = config(engine, &mut Rng::new(seed));
-        let mut model = Model::new(flash(engine, seed), &config, seed);
-        for step in 0..3000 {
-            if step == 500 {
-                model.system.act_on_drive(model.system.now(), |flash| {
-                    flash.faults = Faults {
-                        program: 0.02 * rng.unit_f64(),
-                        erase: 0.01 * rng.unit_f64(),
-                        read: 0.05 * rng.unit_f64(),
-                        corrupt: 0.05 * rng.unit_f64(),
-                        ..Faults::default()
-                    };
-                });
-            }
-            if step == 1500 && rng.chance(0.5) {
-                model.system.act_on_drive(model.system.now(), |flash| flash.faults.dead_luns = [1].into());
-            }
-            if step == 2500 && rng.chance(0.3) {
-                model.system.act_on_drive(model.system.now(), |flash| flash.faults.read_only = true);
-            }
+    each_seed(12, |engine, seed| _ = failing_flash(engine, seed));
+}
+
+pub fn restarts(engine: EngineKind, seed: u64) -> Model {
+    let mut rng = Rng::stream(seed, "restarts");
+    let config = KvConfig { warm_restart: true, ..config(engine, &mut Rng::new(seed)) };
+    let mut model = Model::new(flash(engine, seed), &config, seed);
+    let mut kept = 0;
+    for _ in 0..12 {
+        for _ in 0..rng.below(400) {
             model.step();
             model.system.kv().check();
         }
-        model.settle();
-    });
+        if rng.chance(0.5) {
+            model.settle();
+            let before = model.system.statistics();
+            model = model.restart(&config);
+            let after = model.system.statistics();
+            // The snapshot may need slabs.
+            assert!(after.items <= before.items);
+            kept += after.items;
+        } else {
+            model = model.cut(&config);
+        }
+        model.system.kv().check();
+        model.read_all();
+    }
+    assert!(kept > 0);
+    model
 }
 
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn a_clean_stop_keeps_everything_and_a_crash_nothing_old() {
-    each_seed(12, |engine, seed| {
-        let mut rng = Rng::stream(seed, "restarts");
-        let config = KvConfig { warm_restart: true, ..config(engine, &mut Rng::new(seed)) };
-        let mut model = Model::new(flash(engine, seed), &config, seed);
-        let mut kept = 0;
-        for _ in 0..12 {
-            for _ in 0..rng.below(400) {
-                model.step();
-                model.system.kv().check();
-            }
-            if rng.chance(0.5) {
-                model.settle();
-                let before = model.system.statistics();
-                model = model.restart(&config);
-                let after = model.system.statistics();
-                // The snapshot may need slabs.
-                assert!(after.items <= before.items);
-                kept += after.items;
-            } else {
-                model = model.cut(&config);
-            }
-            model.system.kv().check();
-            model.read_all();
-        }
-        assert!(kept > 0);
-    });
+    each_seed(12, |engine, seed| _ = restarts(engine, seed));
 }
 
 /// A stop is cut off after each of its media operations: the next start finds everything, or nothing.
