@@ -3,15 +3,15 @@
 //! A slab begins with a header of [`SLAB_HEADER`] bytes; the rest is cut into slots of its class. The sizes grow by a factor; the last
 //! class has one slot, so an item may be as large as a slab.
 
-use super::index::Entry;
-use super::{ClassStatistics, KvConfig};
+use crate::index::Entry;
+use crate::{ClassStatistics, KvConfig};
 use pellucid_flash::slab::NIL;
 
 /// Bytes of a slab before its first slot.
-pub(super) const SLAB_HEADER: usize = 64;
+pub(crate) const SLAB_HEADER: usize = 64;
 
 #[derive(Clone, Debug)]
-pub(super) struct Class {
+pub(crate) struct Class {
     pub slot_bytes: u32,
     pub slots: u32,
     /// The slab that is being filled; `NIL`: none.
@@ -28,7 +28,7 @@ impl Class {
 }
 
 /// The classes of slabs of `slab_bytes`.
-pub(super) fn classes(config: &KvConfig, slab_bytes: u32) -> Vec<Class> {
+pub(crate) fn classes(config: &KvConfig, slab_bytes: u32) -> Vec<Class> {
     let room = slab_bytes - SLAB_HEADER as u32;
     let mut list: Vec<Class> = Vec::new();
     let mut size = config.slot_min_bytes.max(room.div_ceil(Entry::SLOTS_MAX)).next_multiple_of(8).min(room);

@@ -165,7 +165,7 @@ impl KvConfig {
     /// Checks the values.
     ///
     /// The error is a sentence.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let wrong =
             |key: &str, value: String, allowed: &str| Err(format!("kv.{key} = {value}: allowed: {allowed}"));
         if !(1.01..=4.0).contains(&self.growth_factor) {
@@ -197,7 +197,7 @@ impl KvConfig {
     /// Checks that the flash of a drive is large enough for the settings.
     ///
     /// The error is a sentence.
-    pub(super) fn check_flash(&self, flash_bytes: u64) -> Result<(), String> {
+    pub(crate) fn check_flash(&self, flash_bytes: u64) -> Result<(), String> {
         let (flash, memory_max) = (size(flash_bytes), flash_bytes.max(MEMORY_ALWAYS));
         if self.capacity_bytes > flash_bytes {
             let capacity = size(self.capacity_bytes);
@@ -220,7 +220,7 @@ impl KvConfig {
 const MEMORY_ALWAYS: u64 = 64 << 20;
 
 /// Bytes as a description says them.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     match units.iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift) {
         Some((shift, name)) => format!("{}{name}", bytes >> shift),

@@ -13,20 +13,20 @@ use pellucid_flash::slab::NIL;
 
 /// Where an item lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub slab: u32,
     pub slot: u32,
 }
 
 /// Entry of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub hash: u64,
     /// From bit 0: slab + 1 (24 bits; 0: no entry), slot (16), hits (2), stale, won, fetched, second of the last access (19).
     word: u64,
     /// The lower half of the version.
     pub cas: u32,
-    pub expires_s: u32,
+    expires_s: u32,
 }
 
 const HITS: u32 = 40;
@@ -116,6 +116,18 @@ impl Entry {
         self.word |= WON;
     }
 
+    /// Second at which the item expires; 0: never.
+    #[inline]
+    pub fn expires_s(&self) -> u32 {
+        self.expires_s
+    }
+
+    /// The item lives until then; 0: for ever.
+    #[inline]
+    pub fn live_until(&mut self, expires_s: u32) {
+        self.expires_s = expires_s;
+    }
+
     #[inline]
     pub fn is_expired(&self, time_s: u32) -> bool {
         self.expires_s != 0 && self.expires_s <= time_s
@@ -124,7 +136,7 @@ impl Entry {
 
 /// The place of an entry in the index, until the index changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct At {
+pub(crate) struct At {
     segment: u32,
     entry: u32,
 }
@@ -142,7 +154,7 @@ struct Segment {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Index {
+pub(crate) struct Index {
     segments: Vec<Segment>,
     /// Bits of a hash that say the segment.
     bits: u32,

@@ -10,11 +10,11 @@
 use crc32c::{crc32c, crc32c_append};
 
 /// Bytes before the key.
-pub(super) const HEADER: usize = 36;
+pub(crate) const HEADER: usize = 36;
 
 /// Bytes before the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Head {
+pub(crate) struct Head {
     pub key_bytes: u8,
     pub value_bytes: u32,
     pub flags: u32,
@@ -27,7 +27,7 @@ pub(super) struct Head {
 
 /// Bytes that an item takes.
 #[inline]
-pub(super) fn bytes_of(key: usize, value: usize) -> usize {
+pub(crate) fn bytes_of(key: usize, value: usize) -> usize {
     HEADER + key + value
 }
 
@@ -36,7 +36,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Writes an item to the start of `slot`.
-pub(super) fn encode(slot: &mut [u8], head: &Head, key: &[u8], value: &[u8]) {
+pub(crate) fn encode(slot: &mut [u8], head: &Head, key: &[u8], value: &[u8]) {
     let at = HEADER + key.len();
     slot[4..8].copy_from_slice(&crc32c(value).to_le_bytes());
     slot[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
@@ -99,7 +99,7 @@ impl Head {
 
 /// The hash of a key: 64 bits, of which the upper 32 say where in the index it belongs.
 #[inline]
-pub(super) fn hash(seed: u64, key: &[u8]) -> u64 {
+pub(crate) fn hash(seed: u64, key: &[u8]) -> u64 {
     let mix = |a: u64, b: u64| {
         let product = u128::from(a) * u128::from(b);
         (product >> 64) as u64 ^ product as u64

@@ -8,19 +8,16 @@
 //! Numbers are little endian. A part names its own places, so a copy elsewhere does not count; its checksum covers the seed of the cache,
 //! so a stored value cannot pass for a part.
 
-use super::Kv;
-use super::engine::Shape;
-use super::index::{Entry, Place};
-use super::slabs::State;
+use crate::engine::Shape;
 use crc32c::{crc32c, crc32c_append};
 
 /// Bytes before the payload.
-pub(super) const PART_HEADER: usize = 512;
+pub(crate) const PART_HEADER: usize = 512;
 const MAGIC: &[u8; 8] = b"PLKVPART";
 
 /// One slab of a snapshot.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Part {
+pub(crate) struct Part {
     pub generation: u64,
     pub part: u32,
     pub parts: u32,
@@ -77,14 +74,14 @@ impl Part {
 }
 
 /// Returns whether the parts, the newest snapshot's first and in order, begin with a whole snapshot.
-pub(super) fn is_whole(parts: &[Part]) -> bool {
+pub(crate) fn is_whole(parts: &[Part]) -> bool {
     let Some(first) = parts.first() else { return false };
     let count = parts.iter().take_while(|part| part.generation == first.generation).count();
     count == first.parts as usize && (0..).zip(&parts[..count]).all(|(number, part)| part.part == number)
 }
 
 /// Returns whether the payload is what its parts say.
-pub(super) fn is_sound(parts: &[Part], image: &[u8]) -> bool {
+pub(crate) fn is_sound(parts: &[Part], image: &[u8]) -> bool {
     let mut rest = image;
     for part in parts {
         let Some((payload, behind)) = rest.split_at_checked(part.bytes as usize) else {
@@ -99,123 +96,4 @@ pub(super) fn is_sound(parts: &[Part], image: &[u8]) -> bool {
         rest = behind;
     }
     rest.is_empty()
-}
-
-/// Numbers, one after the other.
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn u32(&mut self) -> Option<u32> {
-        let (number, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u32::from_le_bytes(*number))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from(self.u32()?) | u64::from(self.u32()?) << 32)
-    }
-}
-
-impl Kv {
-    /// Slabs that a snapshot needs.
-    pub(super) fn snapshot_parts(&self) -> u32 {
-        let slabs: usize =
-            self.slabs.iter().filter(|slab| slab.state == State::Stored).map(|s| s.tops.len() * 4).sum();
-        let fixed =
-            64 + self.classes.len() * 4 + self.slabs.len() * (36 + 4 * self.shape.places_each as usize);
-        let bytes = fixed + slabs + self.index.len() as usize * size_of::<Entry>();
-        bytes.div_ceil(self.shape.slab_bytes as usize - PART_HEADER) as u32
-    }
-
-    /// Returns a checksum of the conditions for a snapshot: sizes of slots, seed of the hash.
-    fn layout_sum(&self) -> u32 {
-        let sizes =
-            self.classes.iter().fold(0, |sum, class| crc32c_append(sum, &class.slot_bytes.to_le_bytes()));
-        crc32c_append(sizes, &self.config.seed.to_le_bytes())
-    }
-
-    pub(super) fn write_snapshot(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut put = |number: u64, bytes: usize| out.extend_from_slice(&number.to_le_bytes()[..bytes]);
-        put(self.layout_sum().into(), 4);
-        put(self.time_s.into(), 4);
-        put(self.flush_at_s.into(), 4);
-        put(self.cas, 8);
-        put(self.ticks, 8);
-        let stored = || (0..).zip(&self.slabs).filter(|(_, slab)| slab.state == State::Stored);
-        put(stored().count() as u64, 4);
-        for (number, slab) in stored() {
-            put(u64::from(number), 4);
-            put(slab.class.into(), 4);
-            put(slab.order, 8);
-            put(slab.accessed, 8);
-            put(slab.expires_s.into(), 4);
-            self.engine.places(number).iter().for_each(|&place| put(place.into(), 4));
-            put(slab.tops.len() as u64, 4);
-            slab.tops.iter().for_each(|&top| put(top.into(), 4));
-        }
-        put(self.index.len(), 8);
-        for entry in self.index.iter() {
-            let [hash, word, rest] = entry.words();
-            put(hash, 8);
-            put(word, 8);
-            put(rest, 8);
-        }
-        out
-    }
-
-    /// Takes over a snapshot. `None`: it is not of this cache; part of it may have been taken over.
-    pub(super) fn read_snapshot(&mut self, image: &[u8]) -> Option<()> {
-        let mut from = Reader(image);
-        if from.u32()? != self.layout_sum() {
-            return None;
-        }
-        self.time_s = from.u32()?;
-        self.flush_at_s = from.u32()?;
-        (self.cas, self.ticks) = (from.u64()?, from.u64()?);
-        let mut numbers = vec![None; self.slabs.len()];
-        for _ in 0..from.u32()? {
-            let old = from.u32()? as usize;
-            *numbers.get_mut(old)? = Some(self.read_slab(&mut from)?);
-        }
-        for _ in 0..from.u64()? {
-            let entry = Entry::from_words([from.u64()?, from.u64()?, from.u64()?], |old| {
-                numbers.get(old as usize).copied().flatten()
-            })?;
-            let Place { slab, slot } = entry.place();
-            let record = self.slabs.get_mut(slab as usize)?;
-            if record.state != State::Stored || *record.tops.get(slot as usize)? != (entry.hash >> 32) as u32
-            {
-                return None;
-            }
-            record.valid += 1;
-            record.hot += u32::from(entry.hits() > 0);
-            let class = &mut self.classes[usize::from(record.class)];
-            class.statistics.items += 1;
-            self.longest_bytes = self.longest_bytes.max(class.slot_bytes);
-            if self.index.put(entry).is_some() {
-                return None;
-            }
-        }
-        from.0.is_empty().then_some(())
-    }
-
-    /// One slab; its new number.
-    fn read_slab(&mut self, from: &mut Reader) -> Option<u32> {
-        let class = from.u32()?;
-        let (order, accessed, expires_s) = (from.u64()?, from.u64()?, from.u32()?);
-        let places = (0..self.shape.places_each).map(|_| from.u32()).collect::<Option<Vec<u32>>>()?;
-        let slots = self.classes.get(class as usize)?.slots;
-        let count = from.u32().filter(|&count| count <= slots)?;
-        let tops = (0..count).map(|_| from.u32()).collect::<Option<Vec<u32>>>()?;
-        let number = *self.vacant.last()?;
-        if !self.engine.adopt(number, &places) {
-            return None;
-        }
-        self.vacant.pop();
-        let slab = &mut self.slabs[number as usize];
-        (slab.state, slab.class, slab.tops) = (State::Stored, class as u8, tops);
-        (slab.order, slab.accessed, slab.expires_s) = (order, accessed, expires_s);
-        Some(number)
-    }
 }

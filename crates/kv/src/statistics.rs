@@ -1,6 +1,6 @@
 //! Counters of the cache.
 
-use pellucid_flash::{Figure, Pauses};
+use pellucid_flash::{Figure, Nanos, Pauses};
 
 /// Counters of a cache; all but the gauges at the end only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,8 +104,38 @@ pub struct ClassStatistics {
     pub evicted: u64,
 }
 
+/// Counters that only grow, as they are counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counters {
+    counted: KvStatistics,
+}
+
+impl Counters {
+    /// Counts one.
+    #[inline]
+    pub fn count(&mut self, counter: impl FnOnce(&mut KvStatistics) -> &mut u64) {
+        self.add(counter, 1);
+    }
+
+    /// Counts some.
+    #[inline]
+    pub fn add(&mut self, counter: impl FnOnce(&mut KvStatistics) -> &mut u64, some: u64) {
+        *counter(&mut self.counted) += some;
+    }
+
+    /// Counts the time that the eviction of a slab took.
+    pub fn pause(&mut self, time: Nanos) {
+        self.counted.pauses.record(time);
+    }
+
+    /// The counters; the gauges are not in them.
+    pub fn get(&self) -> &KvStatistics {
+        &self.counted
+    }
+}
+
 /// Names all counters; `more` are those of the engine.
-pub(super) fn figures(s: &KvStatistics, more: Vec<Figure>) -> Vec<Figure> {
+pub(crate) fn figures(s: &KvStatistics, more: Vec<Figure>) -> Vec<Figure> {
     let count = Figure::count;
     let mut list = vec![
         count("kv_gets", "Gets answered.", s.gets),

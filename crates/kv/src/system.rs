@@ -1,6 +1,6 @@
 //! The cache on a drive, as a server or an experiment runs it.
 
-use super::{Answer, Ask, ClassStatistics, EngineKind, Kv, KvConfig, KvStatistics};
+use crate::{Answer, Ask, ClassStatistics, EngineKind, Kv, KvConfig, KvStatistics};
 use pellucid_flash::{Drive, Figure, Interface, SimTime};
 use pellucid_host::{Machine, Stack};
 use pellucid_prism::{Monitor, MonitorConfig, MonitorError, Request};
@@ -56,7 +56,7 @@ pub fn build_by<D: Drive>(
         MonitorError::OtherDrive => {
             "what the flash library has on the flash is of a drive of another shape; allowed: that drive, or blank media".into()
         }
-        MonitorError::NotFlash => super::engine::no_chunks(config.engine.name()),
+        MonitorError::NotFlash => crate::engine::no_chunks(config.engine.name()),
         why => why.to_string(),
     }
     };

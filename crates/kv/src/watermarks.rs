@@ -9,8 +9,8 @@
 //! `service` is the time that one server needs to write a slab and to erase its place. `low` is the number of slabs that arrive
 //! while one is served, so as many have to be ready; the burst is one slab for each server.
 
-use super::engine::Shape;
-use super::{KvConfig, OverProvisioning};
+use crate::engine::Shape;
+use crate::{KvConfig, OverProvisioning};
 use pellucid_flash::SimTime;
 
 /// Free slabs that are needed in any case: one that is written, one for what is written again.
@@ -21,7 +21,7 @@ const PERIOD: u32 = 16;
 const LOAD_MAX: f64 = 0.95;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Watermarks {
+pub(crate) struct Watermarks {
     dynamic: bool,
     low: u32,
     burst: u32,

@@ -11,9 +11,9 @@ mod original;
 mod policy;
 mod writer;
 
-use super::config::size;
-use super::slabs::Buffers;
-use super::{EngineKind, KvConfig};
+use crate::config::size;
+use crate::slabs::Buffers;
+use crate::{EngineKind, KvConfig};
 use blocks::Blocks;
 use function::FunctionEngine;
 use original::Original;
@@ -67,6 +67,13 @@ pub(super) struct Shape {
     pub servers: u32,
     /// Seconds that one of them needs to write a slab and erase its place; 0: not known.
     pub service_s: f64,
+}
+
+impl Shape {
+    /// About how many items the flash has room for.
+    pub fn items(&self) -> u64 {
+        u64::from(self.slabs) * u64::from(self.slab_bytes) / 512
+    }
 }
 
 /// Commands on their way down and buffers for them.

@@ -1,4 +1,4 @@
-//! When flash that has failed is tried again.
+//! Health: whether flash takes writes, and when flash that has failed is tried again.
 //!
 //! ```text
 //!   sound ── failures in a row ─► rests ── after a time, or some refused stores ─► tried ─┬─ good ─► sound
@@ -8,7 +8,6 @@
 //! A resting part is a part of the flash that an engine has given up: a LUN, a channel, blocks that could not be erased, or all of it. Refused
 //! stores count too, because simulated time may stand still while every store is refused.
 
-use super::Kv;
 use pellucid_flash::{Nanos, SimTime};
 
 /// The first time that a part rests, and the longest.
@@ -19,7 +18,7 @@ const REFUSED_MAX: u32 = 64;
 
 /// The state of tries; `Default`: nothing rests.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Retry {
+struct Retry {
     /// When resting parts are tried; `None`: nothing rests.
     at: Option<SimTime>,
     rest: Nanos,
@@ -27,16 +26,6 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// Returns true if a part rests.
-    pub fn is_armed(&self) -> bool {
-        self.at.is_some()
-    }
-
-    /// Counts a store that was refused.
-    pub fn refused(&mut self) {
-        self.refused += 1;
-    }
-
     fn arm(&mut self, now: SimTime) {
         if self.at.is_none() {
             *self = Retry { at: Some(now + REST_MIN), rest: REST_MIN, refused: 0 };
@@ -54,21 +43,64 @@ impl Retry {
     }
 }
 
-impl Kv {
-    /// Looks whether parts of the flash rest.
-    pub(super) fn look_for_rest(&mut self) {
-        match self.dead || self.engine.is_resting() {
-            true => self.retry.arm(self.now),
+/// Health of the flash.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Health {
+    /// No slab can be written now.
+    dead: bool,
+    retry: Retry,
+    /// Why the cache cannot start.
+    failed: Option<&'static str>,
+}
+
+impl Health {
+    /// Returns true if no slab can be written now.
+    #[inline]
+    pub fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// Notes whether slabs can be written now.
+    pub fn set_dead(&mut self, dead: bool) {
+        self.dead = dead;
+    }
+
+    /// Returns true if a part of the flash rests.
+    #[inline]
+    pub fn rests(&self) -> bool {
+        self.retry.at.is_some()
+    }
+
+    /// Notes whether parts of the flash rest; if slabs cannot be written, all of it does.
+    pub fn look(&mut self, rests: bool, now: SimTime) {
+        match self.dead || rests {
+            true => self.retry.arm(now),
             false => self.retry = Retry::default(),
         }
     }
 
-    /// Tries resting parts of the flash again, when it is time.
-    pub(super) fn try_again(&mut self) {
-        if self.retry.is_due(self.now) {
-            self.engine.try_again(&mut self.io);
+    /// Counts a store that was refused.
+    pub fn refused(&mut self) {
+        self.retry.refused += 1;
+    }
+
+    /// Returns true if resting parts are to be tried now. Then slabs may be written again.
+    pub fn tries(&mut self, now: SimTime) -> bool {
+        let due = self.retry.is_due(now);
+        if due {
             self.dead = false;
         }
+        due
+    }
+
+    /// The cache cannot start; a sentence says why.
+    pub fn fail(&mut self, why: &'static str) {
+        self.failed = Some(why);
+    }
+
+    /// Why the cache cannot start.
+    pub fn failure(&self) -> Option<&'static str> {
+        self.failed
     }
 }
 
@@ -80,13 +112,13 @@ mod tests {
     fn tries_come_after_a_time_that_doubles_or_after_refused_stores() {
         let ms = |ms: u64| SimTime(ms * 1_000_000);
         let mut retry = Retry::default();
-        assert!(!retry.is_due(ms(5000)) && !retry.is_armed());
+        assert!(!retry.is_due(ms(5000)) && retry.at.is_none());
         retry.arm(ms(5000));
         let due: Vec<u64> = (5000..15_000).step_by(10).filter(|&at| retry.is_due(ms(at))).collect();
         assert_eq!(due, [5100, 5300, 5700, 6500, 8100, 10_100, 12_100, 14_100]);
         for _ in 0..REFUSED_MAX {
             assert!(!retry.is_due(ms(14_100)));
-            retry.refused();
+            retry.refused += 1;
         }
         assert!(retry.is_due(ms(14_100)) && !retry.is_due(ms(14_100)));
     }

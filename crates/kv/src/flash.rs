@@ -1,0 +1,253 @@
+//! Flash: the engine, commands on their way to the drive, and reads that take several of them.
+
+use crate::engine::{self, Engine, EngineCounters, Event, Io, Shape};
+use crate::slabs::Buffers;
+use pellucid_flash::slab::Slab;
+use pellucid_flash::{Command, Completion, Figure, SimTime, Tag};
+
+/// Purpose of a read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Purpose {
+    /// The item of a request.
+    Request(u32),
+    /// Items of a victim that are kept: slots from the first to before the second.
+    Copies(u32, u32),
+    /// A start looks whether a part of a snapshot lies there.
+    #[default]
+    Peek,
+    /// A start reads a part of a snapshot, from this byte of it on.
+    Load(u32),
+}
+
+/// A read of flash.
+#[derive(Clone, Debug, Default)]
+struct Read {
+    purpose: Purpose,
+    /// The slab; a peek: the place.
+    slab: u32,
+    sector: u32,
+    /// Bytes of the first sector that are not wanted.
+    skip: u32,
+    /// Commands under way.
+    left: u32,
+    lost: bool,
+    /// Data of several commands.
+    data: Vec<u8>,
+}
+
+/// A read that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub purpose: Purpose,
+    /// The slab; a peek: the place.
+    pub slab: u32,
+    skip: usize,
+    lost: bool,
+    data: Vec<u8>,
+}
+
+impl Ended {
+    /// The bytes that were wanted, and some behind them; `None`: they could not be read.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        (!self.lost).then(|| &self.data[self.skip..])
+    }
+}
+
+/// Something that has happened below.
+#[derive(Debug)]
+pub(crate) enum Happened {
+    Read(Ended),
+    /// A slab is on flash, or could not be written to the place that it was given.
+    Written {
+        slab: u32,
+        good: bool,
+    },
+    /// The content of a slab can never be read again.
+    Wiped {
+        good: bool,
+    },
+    /// All earlier writes are durable.
+    Flushed,
+}
+
+/// The engine, with its commands and reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Flash {
+    engine: Engine,
+    io: Io,
+    reads: Slab<Read>,
+    shape: Shape,
+}
+
+impl Flash {
+    pub fn new(engine: Engine) -> Flash {
+        Flash { io: Io::default(), reads: Slab::default(), shape: engine.shape(), engine }
+    }
+
+    /// The engine as new, without knowledge of the flash.
+    pub fn fresh_engine(&self, now: SimTime) -> Engine {
+        self.engine.fresh(now)
+    }
+
+    #[inline]
+    pub fn set_now(&mut self, now: SimTime) {
+        self.io.now = now;
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub fn counters(&self) -> EngineCounters {
+        self.engine.counters()
+    }
+
+    pub fn figures(&self) -> Vec<Figure> {
+        self.engine.figures()
+    }
+
+    /// Bytes written and read.
+    pub fn bytes(&self) -> [u64; 2] {
+        [self.io.written_bytes, self.io.read_bytes]
+    }
+
+    // ---- slabs
+
+    /// Tries resting parts again: one more failure gives them up again.
+    pub fn try_again(&mut self) {
+        self.engine.try_again(&mut self.io);
+    }
+
+    /// Begins to write a slab from a write buffer. `forced`: past the drive's own buffers, too.
+    pub fn write(&mut self, slab: u32, buffer: u32, forced: bool) {
+        self.engine.write(slab, buffer, forced);
+    }
+
+    /// A slab's place is not needed any more.
+    pub fn release(&mut self, slab: u32) {
+        self.engine.release(slab);
+    }
+
+    /// Like [`Flash::release`], and nothing of the slab shall ever be read again.
+    pub fn wipe(&mut self, slab: u32) {
+        self.engine.wipe(&mut self.io, slab);
+    }
+
+    /// Makes everything written durable.
+    pub fn flush(&mut self) {
+        self.engine.flush(&mut self.io);
+    }
+
+    /// At a start: a slab lies there. `false`: that cannot be.
+    #[must_use]
+    pub fn adopt(&mut self, slab: u32, places: &[u32]) -> bool {
+        self.engine.adopt(slab, places)
+    }
+
+    /// At a start: nothing else is kept.
+    pub fn begin(&mut self) {
+        self.engine.begin();
+    }
+
+    // ---- reads
+
+    /// Reads bytes of a slab.
+    pub fn read(&mut self, slab: u32, from: usize, bytes: usize, purpose: Purpose) {
+        let sector_bytes = self.shape.sector_bytes as usize;
+        let sector = (from / sector_bytes) as u32;
+        let sectors = ((from + bytes).div_ceil(sector_bytes)) as u32 - sector;
+        let at = self.reads.take();
+        let read = &mut self.reads[at];
+        (read.purpose, read.slab, read.sector, read.lost) = (purpose, slab, sector, false);
+        read.skip = (from % sector_bytes) as u32;
+        let tag = engine::READ | Tag::from(at);
+        let parts = self.engine.read(&mut self.io, tag, slab, sector, sectors);
+        read.left = parts;
+        if parts > 1 {
+            read.data.resize(sectors as usize * sector_bytes, 0);
+        }
+    }
+
+    /// Reads the first sector of a place, at a start.
+    pub fn peek(&mut self, place: u32) {
+        let at = self.reads.take();
+        let read = &mut self.reads[at];
+        (read.purpose, read.slab, read.lost, read.skip, read.left) = (Purpose::Peek, place, false, 0, 1);
+        self.engine.peek(&mut self.io, engine::READ | Tag::from(at), place);
+    }
+
+    /// One command of a read has ended; `None`: others are under way.
+    fn read_ended(&mut self, tag: Tag, data: Option<Vec<u8>>) -> Option<Ended> {
+        let at = tag as u32;
+        let part = (tag >> 32 & 63) as u32;
+        let read = &mut self.reads[at];
+        read.left -= 1;
+        read.lost |= data.is_none();
+        let mut whole = data.unwrap_or_default();
+        if read.left > 0 || !read.data.is_empty() {
+            let part_bytes = self.shape.slab_bytes as usize / self.shape.places_each as usize;
+            let begins = read.sector as usize * self.shape.sector_bytes as usize % part_bytes;
+            let from = (part as usize * part_bytes).saturating_sub(begins);
+            if !whole.is_empty() {
+                read.data[from..from + whole.len()].copy_from_slice(&whole);
+            }
+            if read.left > 0 {
+                self.io.put_back(whole);
+                return None;
+            }
+            self.io.put_back(std::mem::replace(&mut whole, std::mem::take(&mut read.data)));
+        }
+        let Read { purpose, slab, skip, lost, .. } = *read;
+        self.reads.release(at);
+        Some(Ended { purpose, slab, skip: skip as usize, lost, data: whole })
+    }
+
+    /// Takes back the buffer of a read.
+    #[inline]
+    pub fn put_back(&mut self, ended: Ended) {
+        self.io.put_back(ended.data);
+    }
+
+    // ---- the drive
+
+    /// The next of what has happened.
+    #[inline]
+    pub fn next_happened(&mut self) -> Option<Happened> {
+        while let Some(event) = self.io.events.pop_front() {
+            match event {
+                Event::Read { tag, data } => {
+                    if let Some(ended) = self.read_ended(tag, data) {
+                        return Some(Happened::Read(ended));
+                    }
+                }
+                Event::Written { slab, good } => return Some(Happened::Written { slab, good }),
+                Event::Wiped { good } => return Some(Happened::Wiped { good }),
+                Event::Flushed => return Some(Happened::Flushed),
+            }
+        }
+        None
+    }
+
+    #[inline]
+    pub fn has_happened(&self) -> bool {
+        !self.io.events.is_empty()
+    }
+
+    /// The next command for the drive. `stopped`: of reads alone.
+    #[inline]
+    pub fn next_command(&mut self, buffers: &Buffers, stopped: bool) -> Option<Command> {
+        self.engine.next_command(&mut self.io, buffers, stopped)
+    }
+
+    /// A command has ended.
+    #[inline]
+    pub fn complete(&mut self, completion: &mut Completion) {
+        self.engine.complete(&mut self.io, completion);
+    }
+
+    /// Runs what is due in the level.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.engine.advance(&mut self.io);
+    }
+}
