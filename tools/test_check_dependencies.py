@@ -26,6 +26,7 @@ class Arrows(unittest.TestCase):
 
     def test_forbidden_arrows_are_named(self):
         for source, target in [
+            ("setting", "flash"),
             ("flash", "media"),
             ("media", "ftl"),
             ("ftl", "media"),

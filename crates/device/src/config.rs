@@ -5,6 +5,7 @@ use pellucid_ftl::{
     CacheMap, Checkpoint, ChunkConfig, Eviction, FtlConfig, MapLog, NamelessConfig, ZoneConfig,
 };
 use pellucid_media::MediaConfig;
+use pellucid_setting::{Kind, Settings, Word, rate_from};
 use std::ops::Range;
 
 /// How commands are taken from the submission queues.
@@ -16,8 +17,41 @@ pub enum Arbitration {
     Weighted(Vec<u32>),
 }
 
+/// How submission queues take turns, as a description names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Turns {
+    /// [`Arbitration::RoundRobin`].
+    RoundRobin,
+    /// [`Arbitration::Weighted`].
+    Weighted,
+}
+
+/// Keys that decide on the arbitration together.
+#[derive(Clone, Debug, PartialEq, Eq, Settings)]
+pub struct ArbitrationSettings {
+    /// How the queues are served.
+    #[setting(default = "round-robin")]
+    pub arbitration: Turns,
+    /// With weighted arbitration: commands in each turn of queue 0, 1, ...; queues beyond the list: 1.
+    #[setting(default = [])]
+    pub weights: Vec<u32>,
+}
+
+impl From<ArbitrationSettings> for Arbitration {
+    fn from(settings: ArbitrationSettings) -> Arbitration {
+        match settings.arbitration {
+            Turns::RoundRobin => Arbitration::RoundRobin,
+            Turns::Weighted => Arbitration::Weighted(settings.weights),
+        }
+    }
+}
+
+/// A rate of data; 0 where there is no limit, or another one.
+const LINK: Kind = rate_from(0);
+
 /// Unit that posts the completion of a read, or of a write that need not be programmed first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Completes {
     /// The firmware, when it has dealt with the end of everything.
@@ -27,49 +61,75 @@ pub enum Completes {
 }
 
 /// The host side.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Settings)]
 pub struct HostInterface {
     /// I/O submission queues.
+    #[setting(kind = whole(1, 65_535), default = 8)]
     pub queues: u16,
     /// How they are served.
+    #[setting(flatten, via = ArbitrationSettings)]
     pub arbitration: Arbitration,
-    /// Commands that the controller works on at once; more wait in their queues.
+    /// Commands that the controller works on at once.
+    ///
+    /// More wait in their queues. The bound is that of the drive's tables.
+    #[setting(key = "commands", kind = whole(1, (1 << 20) - 1), default = 256)]
     pub commands_max: u32,
-    /// Takes no command while data of an earlier one wait for space in the buffer, so that reads do not pass writes that exceed the buffer.
-    /// Otherwise only commands that need the space wait.
+    /// No command is fetched while data of an earlier one wait for a buffer entry.
+    ///
+    /// So reads do not pass writes that exceed the buffer. Otherwise only commands that need the space wait.
+    #[setting(default = false)]
     pub in_order: bool,
-    /// Host DMA unit (NVMe PRP: 4 KiB).
+    /// Host DMA unit.
+    ///
+    /// NVMe PRP: 4 KiB.
+    #[setting(kind = size(512, 1 << 20), default = "4KiB")]
     pub dma_unit_bytes: u32,
-    /// Host link rate in bytes per second, each direction; 0: transfers take no time.
+    /// Link rate in each direction; 0: transfers take no time.
+    #[setting(key = "link_rate", kind = LINK, default = 0)]
     pub link_bytes_per_second: u64,
-    /// Rate of what the host writes, where something between link and memory is slower; 0: that of the link.
+    /// Rate of data from the host where something between link and memory is slower; 0: link_rate.
+    #[setting(key = "write_rate", kind = LINK, default = 0)]
     pub write_bytes_per_second: u64,
-    /// Occupancy of the link per DMA unit, beside its bytes.
+    /// Link time of one DMA unit beside its bytes.
+    #[setting(default = 0)]
     pub dma_overhead_ns: Nanos,
     /// Time from arrival in a submission queue until the firmware can see the command.
+    #[setting(default = 0)]
     pub fetch_ns: Nanos,
-    /// Latency of one DMA operation that does not occupy the link.
+    /// Latency of a DMA operation that does not occupy the link.
+    #[setting(default = 0)]
     pub dma_latency_ns: Nanos,
-    /// Latency more of one that reads host memory (PCIe: its requests go there before the data come back).
+    /// Additional latency of a DMA operation that reads host memory.
+    ///
+    /// PCIe: its requests go there before the data come back.
+    #[setting(default = 0)]
     pub dma_request_ns: Nanos,
-    /// Time to post a completion to the host.
+    /// Time to post a completion.
+    #[setting(default = 0)]
     pub complete_ns: Nanos,
-    /// Unit that posts it.
+    /// Unit that completes a command: the firmware, or the controller with the last DMA.
+    #[setting(default = "firmware")]
     pub completes: Completes,
 }
 
 /// A firmware step's cost: cycles scale with the clock, the rest does not. An access to a register is both: it crosses the
 /// central interconnect, which follows the processor's clock, and buses that do not (Cosmos+ section 7.1, Table 6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Settings)]
 pub struct StepCost {
-    /// Cycles of the processor: its own work, and the part of its accesses that follows its clock.
+    /// Cycles.
+    ///
+    /// The processor's own work, and the part of its accesses that follows its clock.
+    #[setting(default = 0)]
     pub cycles: u32,
-    /// Nanoseconds that do not depend on the clock.
+    /// Time that does not scale with the clock.
+    ///
+    /// At most as many whole seconds as fit 32 bits of nanoseconds.
+    #[setting(key = "fixed", kind = time(0, 4_000_000_000), default = 0)]
     pub fixed_ns: u32,
 }
 
 /// How the firmware processor comes to its work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum FirmwareModel {
     /// Hardware queues every step, first come, first served; the end of an operation interrupts.
@@ -80,43 +140,65 @@ pub enum FirmwareModel {
 
 /// The firmware processor: one serial resource. All costs zero: the work is done by hardware and takes no time (the loop
 /// still takes its turns, at no cost).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct Firmware {
-    /// How it comes to its work.
+    /// Tasks in order of arrival, or one polling loop.
+    #[setting(default = "tasks")]
     pub model: FirmwareModel,
-    /// Clock in MHz, at least 1.
+    /// Processor clock in MHz.
+    #[setting(kind = count(1), default = 1000)]
     pub clock_mhz: u32,
-    /// Taking a command.
+    /// Fetching a command.
+    #[setting(table, lead)]
     pub fetch: StepCost,
-    /// Cutting it, buffer, translation and dependency check of one slice.
+    /// Buffer lookup, translation and dependency check of a slice.
+    #[setting(table, lead)]
     pub slice: StepCost,
-    /// Issuing one host DMA operation.
+    /// Issuing a host DMA operation.
+    #[setting(table, lead)]
     pub dma: StepCost,
-    /// Issuing one flash operation (each of its channel phases).
+    /// Issuing a flash operation (each channel phase).
+    #[setting(table, lead)]
     pub issue: StepCost,
-    /// Finding out that one operation (DMA or flash) has ended.
+    /// Finding out that an operation has ended.
+    ///
+    /// A DMA or flash operation.
+    #[setting(table, lead)]
     pub status: StepCost,
-    /// Beside that, dealing with data that have arrived from the media: what error correction says about them.
+    /// Handling data that have arrived from the media.
+    ///
+    /// Error correction's verdict on them; beside `status`.
+    #[setting(table, lead)]
     pub arrival: StepCost,
     /// Completing a command.
+    #[setting(table, lead)]
     pub complete: StepCost,
-    /// Loop: one turn, with the look for a command.
+    /// Loop: one iteration, with the check for a new command.
+    #[setting(table, lead)]
     pub turn: StepCost,
-    /// Loop: coming to a channel, and to each way in its lists.
+    /// Loop: visiting a channel, and each way in its lists.
+    #[setting(table, lead)]
     pub visit: StepCost,
-    /// Loop: reading one register of a controller.
+    /// Loop: reading a register of a flash controller.
+    #[setting(table, lead)]
     pub poll: StepCost,
-    /// Loop: writing one register of a flash control word, of which an operation has several.
+    /// Loop: writing a register of a flash control word.
+    ///
+    /// An operation has several.
+    #[setting(table, lead)]
     pub register: StepCost,
-    /// Loop: reading a way's status word or completion flag.
+    /// Loop: reading the status word or completion flag of a way.
+    #[setting(table, lead)]
     pub word: StepCost,
-    /// Loop: each step of the processor that finds something takes a time drawn uniformly from `1 +- spread` of its cost
-    /// (cache misses, others on the buses); 0 up to, not including, 1.
+    /// Loop: spread of the time of a step, a factor of 1 +- this.
+    ///
+    /// Each step of the processor that finds something draws its factor uniformly (cache misses, others on the buses).
+    #[setting(kind = share(0.0, 0.99), default = 0.0)]
     pub spread: f64,
 }
 
 /// When a write is acknowledged and when its data leave the buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum WritePolicy {
     /// Acknowledged when programmed; dispatched to the media at once.
@@ -126,42 +208,59 @@ pub enum WritePolicy {
 }
 
 /// The data buffer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct DataBuffer {
-    /// Entries, one mapping unit each. At least 1; each command slice in flight needs one.
+    /// Data-buffer entries of one mapping unit each.
+    ///
+    /// Each command slice in flight needs one.
+    #[setting(kind = whole(1, (1 << 24) - 1), default = 1024)]
     pub entries: u32,
-    /// Entries more, which writes leave free, so that a read never waits for a program to get one. 0: reads and writes share
-    /// them all and take their turn.
+    /// Additional entries that only reads may take.
+    ///
+    /// With them, a read never waits for a program to get one. 0: reads and writes share all entries and take their turn.
+    #[setting(kind = whole(0, (1 << 24) - 1), default = 0)]
     pub read_entries: u32,
-    /// Write policy.
+    /// When a write is acknowledged.
+    #[setting(default = "write-back")]
     pub write: WritePolicy,
-    /// Keeps data in the buffer after their operation, to serve later hits.
+    /// Data stay in the buffer after their operation, to serve later hits.
+    #[setting(default = true)]
     pub retain: bool,
-    /// First in, first out, as Jasmine's SATA write buffer: each write is programmed by itself, behind the one before it to its page, and what
-    /// its page lacks is read from the media; only those sectors cross the channel. Else writes join what waits of their page. Needs
-    /// `dirty_high` 0 and `retain` off.
+    /// First in, first out: each write is programmed by itself; a read-modify-write moves only the sectors that it lacks.
+    ///
+    /// As Jasmine's SATA write buffer: a write goes behind the one before it to its page, and what its page lacks is read from the media;
+    /// only those sectors cross the channel. Else writes join what waits of their page. Needs `dirty_high` 0 and `retain` off.
+    #[setting(default = false)]
     pub fifo: bool,
-    /// Write-back: start dispatching when more than this share of the entries is dirty (1.0: only when an entry is needed).
+    /// Write-back: share of dirty entries above which write-out starts.
+    ///
+    /// 1.0: only when an entry is needed.
+    #[setting(kind = SHARE, default = 1.0)]
     pub dirty_high: f64,
 }
 
 /// The order of Cosmos+ Table 2: smaller goes first; equal ones round robin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Settings)]
 pub struct Priorities {
-    /// Asking a way for its status.
+    /// Status check.
+    #[setting(default = 1)]
     pub status_check: u8,
     /// Starting a sense.
+    #[setting(default = 2)]
     pub read_trigger: u8,
     /// Starting an erase.
+    #[setting(default = 3)]
     pub erase: u8,
-    /// Write: data transfer and program start.
+    /// Data transfer and program start.
+    #[setting(default = 4)]
     pub write: u8,
     /// Moving sensed data out of the die.
+    #[setting(default = 5)]
     pub read_transfer: u8,
 }
 
 /// The order of operations inside one die's queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum DieOrder {
     /// First come, first served (Cosmos+).
@@ -174,52 +273,84 @@ pub enum DieOrder {
 }
 
 /// The scheduler between translation and media.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct Scheduler {
-    /// Channel priorities.
+    /// Channel priority, smaller first.
+    #[setting(table, lead)]
     pub priorities: Priorities,
-    /// Die queue order.
+    /// Order of operations inside a die's queue; in-order: an operation whose die is busy blocks all operations behind it.
+    #[setting(default = "fifo")]
     pub order: DieOrder,
-    /// Suspends a running program or erase for a host read (needs `timing.suspend_ns` and `ReadFirst`).
+    /// Suspend a program or erase for a host read.
+    ///
+    /// Needs `timing.suspend_ns` and `ReadFirst`.
+    #[setting(default = false)]
     pub suspend: bool,
-    /// An operation that was resumed works for so long before it is suspended again. Reads that come meanwhile wait.
+    /// A resumed operation runs this long before it is suspended again.
+    ///
+    /// Reads that come meanwhile wait.
+    #[setting(default = 0)]
     pub suspend_gap_ns: Nanos,
-    /// How often an operation is suspended at most; reads that come then wait for its end. `None`: without limit.
+    /// How often one program or erase is suspended at most.
+    ///
+    /// Reads that come then wait for its end. `None`: without limit.
+    #[setting(key = "suspensions", kind = count(0), or = "unlimited")]
     pub suspensions_max: Option<u32>,
-    /// Moves data over a channel page by page, so that between two pages of a program or of a GC read an operation of a better class goes
-    /// first; else in one go. Not under a firmware loop.
+    /// Data cross a channel page by page; transfers of higher priority go between two pages.
+    ///
+    /// Else in one go. Not under a firmware loop.
+    #[setting(default = false)]
     pub page_transfers: bool,
     /// How often a failed read is tried again.
+    #[setting(kind = few(0), default = 5)]
     pub read_retries: u32,
     /// Extra sense time of each retry.
+    #[setting(default = 0)]
     pub retry_ns: Nanos,
-    /// A read that corrects more bits than this in one chunk has its block refreshed: its data are written anew elsewhere,
-    /// and it is erased. `None`: never.
+    /// A read that corrects more bits than this in one codeword has its block refreshed.
+    ///
+    /// Its data are written anew elsewhere, and it is erased. `None`: never.
+    #[setting(beside = "ecc", kind = count(0), or = "never")]
     pub refresh_above: Option<u32>,
-    /// Under a firmware loop: control words that a channel's controller holds beside the one that it carries out; none while the
-    /// data of a program go to their die.
+    /// Firmware loop: control words that a flash controller queues behind the current one, except behind programs.
+    #[setting(kind = few(0), default = 0)]
     pub queue: u32,
-    /// Time for which a read transfer keeps its channel busy after the last byte, until its data path has drained.
+    /// Channel time after a read transfer, until the data path has drained.
+    #[setting(default = 0)]
     pub drain_ns: Nanos,
-    /// Each is drawn uniformly from `1 +- drain_spread` of it; 0 to 1.
+    /// Spread of that drain time, a factor of 1 +- this.
+    #[setting(kind = SHARE, default = 0.0)]
     pub drain_spread: f64,
-    /// Rate of the interconnect between the memory and all channels, in each direction, in bytes per second; 0: no limit.
+    /// Rate of the interconnect between memory and all channels, in each direction; 0: no limit.
+    #[setting(key = "interconnect_rate", kind = LINK, default = 0)]
     pub interconnect_bytes_per_second: u64,
-    /// Latency of ECC decoding after a read transfer; does not occupy the channel.
+    /// ECC decoding after a read transfer, off the channel.
+    #[setting(default = 0)]
     pub decode_ns: Nanos,
-    /// The key-equation solver that chunks of read data pass before that; `None`: it never makes them wait.
+    /// The key-equation solver that codewords of read data pass before that; `None`: it never makes them wait.
+    #[setting(table, via = Solver, by = Solver::used)]
     pub solver: Option<Solver>,
 }
 
 /// The error correction's key-equation solver (Cosmos+ section 5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
 pub struct Solver {
-    /// Channels that share one, at least 1.
+    /// Channels that share one key-equation solver of the ECC decoder; 0: reads never wait for it.
+    #[setting(kind = few(0), default = 0)]
     pub channels: u32,
-    /// Bytes of a chunk, at least 1.
+    /// Bytes of the codeword that the key-equation solver works on at once.
+    #[setting(kind = size(1, 1 << 20), default = "256B")]
     pub chunk_bytes: u32,
-    /// Time for one chunk.
+    /// Time of the key-equation solver for one codeword.
+    #[setting(key = "time", default = 0)]
     pub chunk_ns: Nanos,
+}
+
+impl Solver {
+    /// Returns the solver if channels have one.
+    fn used(self) -> Option<Solver> {
+        Some(self).filter(|solver| solver.channels > 0)
+    }
 }
 
 /// Namespace of a drive: some blocks of every die, offered to a host through one command set.
@@ -259,7 +390,7 @@ pub enum Namespace {
 }
 
 /// Durability guarantee of a cache at a power cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Guarantee {
     /// Everything before an acknowledged flush (the OpenSSD prototype).
@@ -331,21 +462,28 @@ pub struct Feedback {
 }
 
 /// One drive: media, translation and controller.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct DeviceConfig {
+    /// Namespaces, each with an interface and blocks of every die; none: one block namespace of everything.
+    #[setting(key = "namespace", kind = Kind::Tables, default = [], made = Vec::new())]
+    pub namespaces: Vec<Namespace>,
     /// Media.
+    #[setting(table)]
     pub media: MediaConfig,
     /// Translation of the block namespace.
+    #[setting(table)]
     pub ftl: FtlConfig,
-    /// Namespaces; none: one block namespace of everything.
-    pub namespaces: Vec<Namespace>,
     /// Host side.
+    #[setting(table)]
     pub host: HostInterface,
     /// Firmware processor.
+    #[setting(table)]
     pub firmware: Firmware,
     /// Data buffer.
+    #[setting(table)]
     pub buffer: DataBuffer,
     /// Scheduler.
+    #[setting(table)]
     pub scheduler: Scheduler,
 }
 

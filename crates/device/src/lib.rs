@@ -29,8 +29,9 @@ pub use block::precondition::{Filler, NoRoom};
 pub use build::DeviceError;
 pub use claim::keeps_data;
 pub use config::{
-    Arbitration, CacheConfig, Completes, DataBuffer, DeviceConfig, DieOrder, Feedback, Firmware,
-    FirmwareModel, Guarantee, HostInterface, Namespace, Priorities, Scheduler, Solver, StepCost, WritePolicy,
+    Arbitration, ArbitrationSettings, CacheConfig, Completes, DataBuffer, DeviceConfig, DieOrder, Feedback,
+    Firmware, FirmwareModel, Guarantee, HostInterface, Namespace, Priorities, Scheduler, Solver, StepCost,
+    Turns, WritePolicy,
 };
 pub use counters::Counters;
 pub use device::Device;

@@ -11,33 +11,55 @@
 //! scheduling knows about planes: they are a property of the superpage. (With independent plane reads the scheduler alone does.)
 
 use crate::{BlockId, DieId, Divisor, Ppa};
+use pellucid_setting::{Kind, Settings, size};
+
+/// Far above what any geometry allows, and small enough for 32 bits.
+const SIZE: Kind = size(0, 1 << 30);
 
 /// The media's shape as a data sheet gives it. All counts are per parent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Settings)]
 pub struct Geometry {
     /// Channels: independent buses between controller and media.
+    #[setting(kind = whole(1, Geometry::CHANNELS_MAX as u64))]
     pub channels: u32,
-    /// Ways per channel: packages with a chip enable of their own that share the channel.
+    /// Ways per channel: chip enables that share the bus.
+    #[setting(kind = whole(1, Geometry::WAYS_MAX as u64))]
     pub ways: u32,
     /// Dies per way that work independently of each other.
+    #[setting(kind = whole(1, Geometry::DIES_MAX as u64), default = 1)]
     pub dies: u32,
     /// Planes per die.
+    #[setting(kind = whole(1, Geometry::PLANES_MAX as u64), default = 1)]
     pub planes: u32,
     /// Blocks per plane.
+    #[setting(kind = whole(1, Geometry::BLOCKS_MAX as u64))]
     pub blocks: u32,
-    /// Pages per block (in the mode used: an MLC block in SLC mode has half).
+    /// Pages per block, in the mode used.
+    ///
+    /// An MLC block in SLC mode has half of its pages.
+    #[setting(kind = whole(1, Geometry::PAGES_MAX as u64))]
     pub pages: u32,
-    /// Data bytes per page.
+    /// Data of one page.
+    #[setting(key = "page_size", kind = SIZE)]
     pub page_bytes: u32,
-    /// Spare (out-of-band) bytes per page; they cross the channel with the data.
+    /// Spare (out-of-band) bytes of one page; they cross the channel too.
+    #[setting(key = "spare_size", kind = SIZE, default = 0)]
     pub spare_bytes: u32,
-    /// Host sector (logical block) bytes.
+    /// Host sector (logical block).
+    #[setting(key = "sector_size", kind = SIZE, default = "4KiB")]
     pub sector_bytes: u32,
-    /// Mapping-unit bytes: what one map entry covers. A whole number of sectors; divides the superpage.
+    /// Mapping unit: what one entry of the mapping table covers.
+    ///
+    /// A whole number of sectors; divides the superpage.
+    #[setting(key = "unit_size", kind = SIZE, default = "4KiB")]
     pub unit_bytes: u32,
-    /// True if the planes of a die are always read, programmed and erased together.
+    /// Planes of a die always operate together.
+    #[setting(default = false)]
     pub multi_plane: bool,
-    /// Pages of one word line that one program operation writes (1, or 3 for one-shot TLC).
+    /// Pages of a word line that one program writes.
+    ///
+    /// 1, or 3 for one-shot TLC.
+    #[setting(kind = whole(1, Geometry::ONE_SHOT_PAGES_MAX as u64), default = 1)]
     pub one_shot_pages: u32,
 }
 

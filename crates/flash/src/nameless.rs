@@ -28,10 +28,20 @@
 //! name ends with the move. A power cut loses every sector moved since the last flush.
 
 use crate::Lba;
+use pellucid_setting::Word;
 
 /// Treatment of the old copy of a sector that is moved.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, strum::EnumString,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+    strum::EnumString,
+    Word,
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum Migration {

@@ -2,12 +2,32 @@
 //!
 //! Nothing below `serve` and `lab` reads a clock; `now` is always an argument of type [`SimTime`].
 
+use pellucid_setting::{Item, Kind, Setting, TIME, Typed};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
 /// A length of simulated time in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
+
+impl Setting for Nanos {
+    const KIND: Kind = TIME;
+
+    fn take(typed: &Typed) -> Self {
+        Nanos(u64::take(typed))
+    }
+}
+
+impl Item for Nanos {
+    const LIST: Kind = Kind::Times;
+
+    fn take_list(typed: &Typed) -> Vec<Nanos> {
+        match typed {
+            Typed::Times(times) => times.iter().copied().map(Nanos).collect(),
+            other => panic!("a key makes a list of durations of {other:?}"),
+        }
+    }
+}
 
 impl Nanos {
     /// No time at all. A stage with this cost schedules no event.

@@ -1,7 +1,8 @@
 //! Configuration of the translation layer: policies and thresholds.
 
-use crate::Policies;
+use crate::{MAP_ENTRY_BYTES, Policies};
 use pellucid_flash::{Layout, Nanos};
+use pellucid_setting::{Kind, Setting, Settings, Typed, Word};
 
 /// Most placement handles: the spare area has one byte for the handle.
 pub const HANDLES_MAX: u16 = 128;
@@ -52,6 +53,15 @@ victims! {
     DChoices = "d-choices", 3
 }
 
+impl Setting for Victim {
+    const KIND: Kind = Kind::WordOrCount(Victim::WORDS, Victim::PREFIX);
+
+    fn take(typed: &Typed) -> Self {
+        let name = String::take(typed);
+        Victim::named(&name).unwrap_or_else(|| panic!("{name}: no victim policy"))
+    }
+}
+
 impl Victim {
     /// The policy of this name, as [`Display`](std::fmt::Display) writes it.
     pub fn named(name: &str) -> Option<Victim> {
@@ -62,7 +72,7 @@ impl Victim {
 }
 
 /// Order in which dies take new data (Cosmos+ section 6.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Placement {
     /// Next channel first, then next way (ChPrev).
@@ -77,7 +87,7 @@ pub enum Placement {
 }
 
 /// Separation of data by temperature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Separation {
     /// Host data and GC copies share blocks.
@@ -89,7 +99,7 @@ pub enum Separation {
 }
 
 /// Separation of data of different placement handles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Isolation {
     /// When the host writes them; GC copies share blocks.
@@ -99,12 +109,16 @@ pub enum Isolation {
 }
 
 /// Wear levelling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
 pub struct WearLevelling {
-    /// Dynamic: of the free blocks of a die, take the least worn.
+    /// Take the least worn of the free blocks of a die.
+    #[setting(default = true)]
     pub dynamic: bool,
-    /// Static: when the erase counts of a die's most and least worn good blocks differ by more than this, move the data of the least worn
+    /// Difference of erase counts above which cold data are moved.
+    ///
+    /// Static wear levelling: the difference is that of a die's most and least worn good blocks, and the data are those of the least worn
     /// closed block. `None`: never.
+    #[setting(kind = count(1), or = "never")]
     pub static_gap: Option<u32>,
 }
 
@@ -116,6 +130,17 @@ pub struct SlcCache {
     /// Bits per cell of the other blocks: these hold this many times more superpages.
     pub bits: u32,
     /// Idle time of the drive before it folds. For the caller: translation has no clock.
+    pub fold_after: Nanos,
+}
+
+/// Keys that decide on the SLC cache; how many bits the other cells have is the media's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
+pub struct SlcCacheSettings {
+    /// Blocks of each die that take host data first, with one bit per cell (pSLC); 0: no SLC cache.
+    #[setting(kind = few(0), default = 0)]
+    pub blocks: u32,
+    /// Idle time after which the contents of the SLC cache are folded into native blocks.
+    #[setting(default = "100ms")]
     pub fold_after: Nanos,
 }
 
@@ -132,12 +157,49 @@ pub enum Durability {
     },
 }
 
+/// Data that survive a power cut, as a description names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Survives {
+    /// [`Durability::Volatile`].
+    Volatile,
+    /// [`Durability::Journal`].
+    Journal,
+}
+
+impl From<Survives> for Durability {
+    /// The usual checkpoints.
+    fn from(survives: Survives) -> Durability {
+        DurabilitySettings { durability: survives, checkpoint_every: 0 }.into()
+    }
+}
+
+/// Keys that decide on the durability together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
+pub struct DurabilitySettings {
+    /// Which data survive a power cut.
+    #[setting(default = "journal")]
+    pub durability: Survives,
+    /// Programs between two complete checkpoints of the map; 0: a quarter of the superpages of the drive.
+    #[setting(default = 0)]
+    pub checkpoint_every: u64,
+}
+
+impl From<DurabilitySettings> for Durability {
+    fn from(settings: DurabilitySettings) -> Durability {
+        match settings.durability {
+            Survives::Volatile => Durability::Volatile,
+            Survives::Journal => Durability::Journal { checkpoint_every: settings.checkpoint_every },
+        }
+    }
+}
+
 /// Kind of translation. [`MapKind`] holds the names that descriptions use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumDiscriminants)]
 #[strum_discriminants(
     name(MapKind),
     doc = "The kinds of translations.",
-    derive(strum::EnumString, strum::VariantNames),
+    derive(strum::EnumString, strum::VariantNames, Word),
     strum(serialize_all = "kebab-case")
 )]
 pub enum Map {
@@ -159,6 +221,31 @@ pub enum Map {
         /// Memory of the cached table.
         cache_bytes: u64,
     },
+}
+
+/// Keys that decide on the translation together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
+pub struct MapSettings {
+    /// Translation: page map in DRAM (page), or in flash behind a cached table (demand: DFTL); log-block hybrids (bast, fast).
+    #[setting(default = "page")]
+    pub map: MapKind,
+    /// Memory of the cached mapping table of map = "demand", 8 bytes an entry.
+    #[setting(key = "map_cache", kind = size_from(2 * MAP_ENTRY_BYTES), default = 64 << 10)]
+    pub cache_bytes: u64,
+    /// Log blocks of each die with map = "bast" or "fast"; "fast" has a sequential one in addition.
+    #[setting(kind = few(1), default = 8)]
+    pub log_blocks: u32,
+}
+
+impl From<MapSettings> for Map {
+    fn from(MapSettings { map, cache_bytes, log_blocks }: MapSettings) -> Map {
+        match map {
+            MapKind::Page => Map::Page,
+            MapKind::Bast => Map::Bast { log_blocks },
+            MapKind::Fast => Map::Fast { log_blocks },
+            MapKind::Demand => Map::Demand { cache_bytes },
+        }
+    }
 }
 
 impl Map {
@@ -195,7 +282,7 @@ impl Map {
 }
 
 /// Policy by which a cache chooses the block whose clean data it drops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Eviction {
     /// The block with the fewest cached units. Copies of dirty units have blocks apart from new data.
@@ -215,7 +302,7 @@ impl Eviction {
 }
 
 /// Where a cache records the page of each unit of a full block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum MapLog {
     /// In the spare area of each page. A mount reads all of them that it needs.
@@ -227,7 +314,7 @@ pub enum MapLog {
 }
 
 /// Time at which a cache writes its table to the media.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Checkpoint {
     /// Page by page as it works, see [`Durability::Journal`].
@@ -252,49 +339,77 @@ pub struct CacheMap {
 }
 
 /// A translation layer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct FtlConfig {
     /// Kind of translation.
+    #[setting(flatten, via = MapSettings)]
     pub map: Map,
-    /// Spare capacity as a share of the user capacity: `(physical - user) / user`.
+    /// Spare capacity as a share of the user capacity.
+    ///
+    /// `(physical - user) / user`.
+    #[setting(kind = share(0.0, 100.0), default = 0.1)]
     pub over_provisioning: f64,
-    /// User capacity in bytes, instead of what over-provisioning yields.
+    /// User capacity, instead of what over_provisioning yields.
+    #[setting(kind = size_from(1), or = "auto")]
     pub capacity_bytes: Option<u64>,
-    /// Victim choice.
+    /// Which block GC erases next.
+    #[setting(default = "greedy")]
     pub victim: Victim,
-    /// Placement of new data.
+    /// Order in which new data go to the dies.
+    #[setting(default = "channel-first")]
     pub placement: Placement,
-    /// Hot and cold data.
+    /// How hot and cold data are kept apart.
+    #[setting(default = "gc-copies")]
     pub separation: Separation,
-    /// Foreground GC starts in a die when it has this many free blocks or fewer (at least 1). A threshold and no reserve: host data may
-    /// take all blocks but one, and under a saturating load they do.
+    /// Foreground GC starts when a die has this many free blocks. They are no reserve: under load the host uses all but one.
+    ///
+    /// At least 1.
+    #[setting(key = "gc_low", kind = few(1), default = 1)]
     pub gc_low_blocks: u32,
-    /// Background GC (while the drive is idle) goes on until a die has this many free blocks; `gc_low_blocks` or less: off.
+    /// Background GC ends when a die has this many free blocks; gc_low or less: off.
+    ///
+    /// It runs while the drive is idle.
+    #[setting(key = "gc_high", kind = few(0), default = 0)]
     pub gc_high_blocks: u32,
-    /// True if host data use up the free space of a die under GC only as fast as its GC frees it. Otherwise they use it as fast as they
-    /// arrive, and then wait until a block is free. With pacing, `gc_low_blocks` should be 2 or more.
+    /// Host data take space in a die that runs GC only as fast as GC frees it.
+    ///
+    /// Otherwise they use it as fast as they arrive, and then wait until a block is free. With pacing, `gc_low_blocks` should be 2 or
+    /// more.
+    #[setting(default = false)]
     pub gc_pacing: bool,
-    /// GC copies that one die keeps in flight.
+    /// Valid-page copies that one die keeps in flight.
+    #[setting(kind = few(1), default = 1)]
     pub gc_parallel: u32,
-    /// True if GC copies inside a die use copyback (no channel transfer) where units and superpages allow it.
+    /// GC copies inside a die without a channel transfer.
+    ///
+    /// Where units and superpages allow it.
+    #[setting(default = false)]
     pub copyback: bool,
     /// Wear levelling.
+    #[setting(table)]
     pub wear: WearLevelling,
     /// Power-cut contract.
+    #[setting(flatten, via = DurabilitySettings)]
     pub durability: Durability,
-    /// Placement handles: each has open blocks of its own. 1: no placement by the host.
+    /// Reclaim unit handles of the host (FDP), each with open blocks of its own; 1: no placement by the host.
+    #[setting(kind = whole(1, HANDLES_MAX as u64), default = 1)]
     pub handles: u16,
-    /// How GC treats data of different handles.
+    /// How GC treats data of different reclaim unit handles: its copies share blocks (initial), or each handle keeps blocks of its own (persistent).
+    #[setting(default = "initial")]
     pub isolation: Isolation,
     /// The SLC cache; `None`: there is none.
+    #[setting(table, via = SlcCacheSettings, made = None)]
     pub slc_cache: Option<SlcCache>,
+    /// Seed of all policy randomness.
+    #[setting(default = 1)]
+    pub seed: u64,
     /// The namespace is a cache, with [`Map::Page`]; `None`: its address space is that of its pages. The capacity of a cache is the
     /// number of pages it holds.
+    #[setting(skip)]
     pub cache: Option<CacheMap>,
     /// Policies from outside, which choose instead of `victim`, `placement` and the eviction of `cache`.
+    #[setting(skip)]
     pub policies: Policies,
-    /// Seed of all policy randomness.
-    pub seed: u64,
 }
 
 impl FtlConfig {

@@ -40,8 +40,9 @@ mod zones;
 pub use chunk_refresh::ChunkMove;
 pub use chunks::{ChunkConfig, ChunkPlan, ChunkReset, Chunks, Management, WriteFailure};
 pub use config::{
-    CacheMap, Checkpoint, Durability, Eviction, FtlConfig, HANDLES_MAX, Isolation, Map, MapKind, MapLog,
-    Placement, Separation, SlcCache, Victim, WearLevelling,
+    CacheMap, Checkpoint, Durability, DurabilitySettings, Eviction, FtlConfig, HANDLES_MAX, Isolation, Map,
+    MapKind, MapLog, MapSettings, Placement, Separation, SlcCache, SlcCacheSettings, Survives, Victim,
+    WearLevelling,
 };
 pub use counters::FtlCounters;
 pub use demand::{CachedTable, MAP_ENTRY_BYTES};

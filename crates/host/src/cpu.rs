@@ -4,20 +4,26 @@
 //! effect at once and schedules nothing.
 
 use pellucid_flash::{Nanos, SimTime};
+use pellucid_setting::Settings;
 use std::collections::VecDeque;
 
 /// Costs of a layer's steps. In real time all are zero, because the host's processor is real.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
 pub struct CpuCosts {
-    /// Cores that the layer may use; at least 1.
+    /// Processor cores that the host's layers may use.
+    #[setting(kind = few(1), default = 1)]
     pub cores: u32,
-    /// Taking a command of the application, and completing it.
+    /// Host processor: taking and completing a command.
+    #[setting(default = 0)]
     pub submit_ns: Nanos,
-    /// Looking up or changing the map entry of one sector, and copying it if it is written.
+    /// Host processor: mapping one sector, and copying it if it is written.
+    #[setting(default = 0)]
     pub sector_ns: Nanos,
-    /// Building and submitting one command to the drive.
+    /// Host processor: submitting one command to the drive.
+    #[setting(default = 0)]
     pub command_ns: Nanos,
-    /// Handling one completion of the drive.
+    /// Host processor: handling one completion of the drive.
+    #[setting(default = 0)]
     pub completion_ns: Nanos,
 }
 
@@ -30,6 +36,16 @@ impl CpuCosts {
         command_ns: Nanos::ZERO,
         completion_ns: Nanos::ZERO,
     };
+
+    /// Returns the costs of a layer that handles no sector.
+    pub(crate) fn without_sectors(self) -> CpuCosts {
+        CpuCosts { sector_ns: Nanos::ZERO, ..self }
+    }
+
+    /// Returns the costs of a layer that sends no command to the drive.
+    pub(crate) fn without_commands(self) -> CpuCosts {
+        CpuCosts { command_ns: Nanos::ZERO, completion_ns: Nanos::ZERO, ..self }
+    }
 }
 
 /// Cores and their work.

@@ -1,6 +1,7 @@
 //! Settings of a cache.
 
 use pellucid_flash::Nanos;
+use pellucid_setting::{Kind, Setting, Settings, Source, Typed, Word, get, join};
 
 /// Storage engine that holds the slabs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,6 +24,17 @@ impl EngineKind {
     pub const ALL: [EngineKind; 5] =
         [EngineKind::Original, EngineKind::Policy, EngineKind::Function, EngineKind::Raw, EngineKind::Direct];
 
+    /// Names of all.
+    const NAMES: [&str; EngineKind::ALL.len()] = {
+        let mut names = [""; EngineKind::ALL.len()];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = EngineKind::ALL[at].name();
+            at += 1;
+        }
+        names
+    };
+
     /// Its name in a description.
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,6 +52,16 @@ impl EngineKind {
     }
 }
 
+impl Setting for EngineKind {
+    const KIND: Kind = Kind::Word(&EngineKind::NAMES);
+
+    fn take(typed: &Typed) -> Self {
+        let name = String::take(typed);
+        let found = EngineKind::ALL.into_iter().find(|kind| kind.name() == name);
+        found.unwrap_or_else(|| panic!("{name}: no engine"))
+    }
+}
+
 /// How much flash is kept free.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OverProvisioning {
@@ -50,7 +72,8 @@ pub enum OverProvisioning {
 }
 
 /// Slab that is evicted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Victim {
     /// The one written first.
     Fifo,
@@ -75,20 +98,46 @@ pub enum Keep {
     Valid,
 }
 
+/// Items of a victim that are written again, as a description names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
+#[strum(serialize_all = "kebab-case")]
+pub enum KeepName {
+    /// The usual ones of the engine.
+    Engine,
+    /// [`Keep::Nothing`].
+    Nothing,
+    /// [`Keep::Hot`].
+    Hot,
+    /// [`Keep::Valid`].
+    Valid,
+}
+
 /// Costs of host work in simulated time; all zero where the host's processor is real.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
 pub struct KvCosts {
-    /// Cores that the cache may use; at least 1.
+    /// Processor cores that the cache may use.
+    #[setting(kind = few(1), default = 1)]
     pub cores: u32,
-    /// Taking one request: parsing, hashing, index.
+    /// Cache's processor: taking one request.
+    ///
+    /// Parsing, hashing, index.
+    #[setting(default = 0)]
     pub ask_ns: Nanos,
-    /// Building and submitting one command to the drive: a library call, or the kernel's I/O stack.
+    /// Cache's processor: submitting one command to the drive.
+    ///
+    /// A library call, or the kernel's I/O stack.
+    #[setting(default = 0)]
     pub command_ns: Nanos,
-    /// Handling one completion.
+    /// Cache's processor: handling one completion of the drive.
+    #[setting(default = 0)]
     pub completion_ns: Nanos,
-    /// Each KiB of data that a read or write moves through the host.
+    /// Cache's processor: each KiB that a command moves.
+    #[setting(default = 0)]
     pub kib_ns: Nanos,
-    /// A request that reads flash holds its core until the flash has answered, as in a server that calls `pread`; what comes meanwhile waits.
+    /// A request that reads flash holds its core until the flash has answered.
+    ///
+    /// As in a server that calls `pread`; other requests wait meanwhile.
+    #[setting(default = false)]
     pub reads_block: bool,
 }
 
@@ -105,59 +154,85 @@ impl KvCosts {
 }
 
 /// A cache.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct KvConfig {
-    /// Storage engine.
+    /// Storage engine of the cache: original on a block drive, the others on an open-channel one.
+    #[setting(default = "original")]
     pub engine: EngineKind,
-    /// Name of the application at the flash monitor (`policy`, `function`, `raw`).
+    /// Name of the cache at the flash monitor.
+    ///
+    /// With `policy`, `function` and `raw`.
+    #[setting(default = "kv")]
     pub application: String,
-    /// Flash to use; 0: all there is.
+    /// Flash that the cache uses; 0: all there is.
+    #[setting(kind = size(0, 1 << 60), default = 0)]
     pub capacity_bytes: u64,
-    /// Bytes of a slab, rounded up to what the engine can do; 0: one flash block, or 1 MiB on a block drive, or more where an item of
-    /// `item_max_bytes` needs it.
+    /// Size of a slab; 0: a flash block, or 1 MiB on a block drive.
+    ///
+    /// Rounded up to what the engine can do. 0 is more where an item of `item_max_bytes` needs it.
+    #[setting(kind = size(0, 256 << 20), default = 0)]
     pub slab_bytes: u32,
-    /// Memory for write buffers; at least 4 slabs.
+    /// Memory for write buffers.
+    ///
+    /// At least 4 slabs.
+    #[setting(kind = size(1 << 16, 1 << 40), default = 64 << 20)]
     pub memory_bytes: u64,
-    /// Flash that is kept free.
+    /// Share of the flash that is kept free; dynamic: what a queueing model says, and 25 % for engines that own no blocks.
+    #[setting(via = Option<f64>, kind = share(0.0, 0.9), or = "dynamic", made = OverProvisioning::Dynamic)]
     pub over_provisioning: OverProvisioning,
-    /// Slab that is evicted.
+    /// Which slab is evicted.
+    #[setting(default = "two-modes")]
     pub victim: Victim,
-    /// Items of a victim that are written again.
+    /// Which items of a victim are written again; engine: hot where it owns blocks, else valid.
+    #[setting(via = KeepName, default = "engine", made = Keep::Hot)]
     pub keep: Keep,
-    /// Ratio of the slot sizes of neighbouring slab classes, above 1.
+    /// Slot size of a slab class over that of the class below.
+    #[setting(kind = real(1.01, 4.0), default = 1.25)]
     pub growth_factor: f64,
-    /// Slot size of the first class: header, key and value.
+    /// Slot size of the first slab class.
+    ///
+    /// Header, key and value.
+    #[setting(key = "slot_min", kind = size(48, 64 << 10), default = 96)]
     pub slot_min_bytes: u32,
     /// The largest value.
+    #[setting(key = "item_max", kind = size(1, 1 << 27), default = 1 << 20)]
     pub item_max_bytes: u32,
-    /// Keep the items over a clean stop. A crash starts empty all the same.
+    /// Keep the items over a clean stop; where flash lacks room for slabs that are not full and for the index, those used least recently are dropped.
+    ///
+    /// A crash starts empty all the same.
+    #[setting(default = false)]
     pub warm_restart: bool,
     /// Seed of the hash of keys.
+    #[setting(default = 1)]
     pub seed: u64,
     /// Costs of host work.
+    #[setting(key = "cpu", table)]
     pub costs: KvCosts,
 }
 
 impl KvConfig {
     /// The usual cache on this engine.
     pub fn new(engine: EngineKind) -> KvConfig {
-        let owns = engine.owns_blocks();
-        KvConfig {
-            engine,
-            application: "kv".into(),
-            capacity_bytes: 0,
-            slab_bytes: 0,
-            memory_bytes: 64 << 20,
-            over_provisioning: if owns { OverProvisioning::Dynamic } else { OverProvisioning::Fixed(0.25) },
-            victim: Victim::TwoModes,
-            keep: if owns { Keep::Hot } else { Keep::Valid },
-            growth_factor: 1.25,
-            slot_min_bytes: 96,
-            item_max_bytes: 1 << 20,
-            warm_restart: false,
-            seed: 1,
-            costs: KvCosts::FREE,
-        }
+        let (over_provisioning, keep) = match engine.owns_blocks() {
+            true => (OverProvisioning::Dynamic, Keep::Hot),
+            false => (OverProvisioning::Fixed(0.25), Keep::Valid),
+        };
+        KvConfig { engine, over_provisioning, keep, ..KvConfig::usual() }
+    }
+
+    /// The cache that the values of a table describe.
+    pub fn described(values: &dyn Source, table: &str) -> KvConfig {
+        let config = KvConfig::take(values, table);
+        let usual = KvConfig::new(config.engine);
+        let spare: Option<f64> = get(values, &join(table, "over_provisioning"));
+        let keep = match get(values, &join(table, "keep")) {
+            KeepName::Engine => usual.keep,
+            KeepName::Nothing => Keep::Nothing,
+            KeepName::Hot => Keep::Hot,
+            KeepName::Valid => Keep::Valid,
+        };
+        let over_provisioning = spare.map_or(usual.over_provisioning, OverProvisioning::Fixed);
+        KvConfig { over_provisioning, keep, ..config }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use crate::integrity::Integrity;
 use pellucid_flash::{Geometry, Nanos};
+use pellucid_setting::{Kind, Setting, Settings, Typed, Word, share};
 use std::path::PathBuf;
 
 /// Bits per cell as manufactured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Cell {
     /// One bit.
@@ -30,58 +31,109 @@ impl Cell {
     }
 }
 
+/// Pages of a word line that are used, as a description says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
+#[strum(serialize_all = "kebab-case")]
+pub enum CellMode {
+    /// All.
+    Native,
+    /// The LSB pages.
+    Slc,
+}
+
+impl From<CellMode> for bool {
+    /// Returns [`MediaConfig::slc_mode`].
+    fn from(mode: CellMode) -> bool {
+        mode == CellMode::Slc
+    }
+}
+
+/// Below 1, so that a scaled time stays above zero.
+const SPREAD: Kind = share(0.0, 0.99);
+
 /// Array and bus times.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct Timing {
-    /// Sense time per page type (LSB first); as many entries as the mode in use has page types.
+    /// Sense time of each page type, LSB first: 1 time for slc, 2 for mlc, 3 for tlc, 4 for qlc.
+    ///
+    /// As many entries as the mode in use has page types.
+    #[setting()]
     pub read_ns: Vec<Nanos>,
-    /// Program time per page type. With one-shot programming the single entry is the time of the whole word line.
+    /// Program time of each page type, LSB first; with one_shot_pages: one time, of the word line.
+    #[setting()]
     pub program_ns: Vec<Nanos>,
     /// Erase time.
+    #[setting()]
     pub erase_ns: Nanos,
-    /// Spread of real dies: each die's array times are scaled by a fixed factor of `1 +- die_spread`; the dies'
-    /// factors are spaced evenly, in random order. 0 means none.
+    /// Spread of array times between dies: a factor of 1 +- this.
+    ///
+    /// The dies' factors are fixed, and spaced evenly in random order. 0 means none.
+    #[setting(kind = SPREAD, default = 0.0)]
     pub die_spread: f64,
-    /// Spread of operations: each single operation's array time is scaled by a factor from `1 +- op_spread`. 0 means none.
+    /// Spread of array times between operations.
+    ///
+    /// Each operation's time is scaled by a factor from `1 +- op_spread`. 0 means none.
+    #[setting(kind = SPREAD, default = 0.0)]
     pub op_spread: f64,
-    /// In addition, each operation's time deviates by up to this much either way, uniformly, whatever its length. At most the shortest of
-    /// the times above.
+    /// Additional deviation of each array operation, either way, whatever its length.
+    ///
+    /// Uniform; at most the shortest of the times above.
+    #[setting(default = 0)]
     pub op_deviation_ns: Nanos,
     /// Spread of word-line layers and blocks.
+    #[setting(beside = "variation", table)]
     pub variation: Variation,
-    /// Channel transfer rate in bytes per second, for data and spare bytes.
+    /// Channel transfer rate, for data and spare.
+    #[setting(key = "channel_rate", kind = rate_from(1))]
     pub channel_bytes_per_second: u64,
-    /// Channel time of the command and address cycles of one operation. 0 schedules no event.
+    /// Channel time of the command and address cycles of an operation.
+    ///
+    /// 0 schedules no event.
+    #[setting(default = 0)]
     pub command_ns: Nanos,
-    /// Channel time of one status check (0: completion is known without asking).
+    /// Channel time of one status check.
+    ///
+    /// 0: completion is known without asking.
+    #[setting(default = 0)]
     pub status_ns: Nanos,
-    /// Time to suspend a program for a read; `None`: the part can suspend neither a program nor an erase.
+    /// Time to suspend a program.
+    ///
+    /// `None`: the part can suspend neither a program nor an erase.
+    #[setting(or = "never")]
     pub suspend_ns: Option<Nanos>,
-    /// Time to suspend an erase, which first has to leave a pulse of a higher voltage.
+    /// Time to suspend an erase.
+    ///
+    /// It first has to leave a pulse of a higher voltage.
+    #[setting(kind = Nanos::KIND, or = "same", made = Nanos::ZERO)]
     pub suspend_erase_ns: Nanos,
-    /// Time to resume either.
+    /// Time to resume a program or an erase.
+    #[setting(default = 0)]
     pub resume_ns: Nanos,
 }
 
 /// Process variation: some parts of a die are faster or slower for its whole life. The default has none.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Settings)]
 pub struct Variation {
-    /// Spread of word-line layers: read and program times are scaled by a factor that rises evenly from `1 - layer` in the first
-    /// superpage of a block to `1 + layer` in the last.
+    /// Spread of read and program times between word-line layers: a factor from 1 - this in a block's first superpage to 1 + this in its last.
+    #[setting(kind = SPREAD, default = 0.0)]
     pub layer: f64,
-    /// Spread of blocks: all array times of a block are scaled by a factor of its own from `1 +- block`.
+    /// Spread of array times between blocks: a factor of 1 +- this for each.
+    #[setting(kind = SPREAD, default = 0.0)]
     pub block: f64,
 }
 
 /// Blocks at the start of each die that are used with one bit per cell. They do not wear out. They hold fewer superpages than other
 /// blocks, by the factor of the other cells' bits; the pages of a superpage are programmed one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
 pub struct SlcBlocks {
     /// Number of these blocks per die.
+    #[setting(skip)]
     pub blocks: u32,
-    /// Sense time of a page.
+    /// Sense time of a page in a block of the SLC cache (ftl.slc_cache.blocks).
+    #[setting(key = "slc_read", default = 0)]
     pub read_ns: Nanos,
-    /// Program time of a page (of all planes).
+    /// Program time of a page in a block of the SLC cache, of all planes.
+    #[setting(key = "slc_program", default = 0)]
     pub program_ns: Nanos,
 }
 
@@ -101,17 +153,24 @@ pub enum ListedFault {
 }
 
 /// Faults by seed (probabilities) and by list.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Settings)]
 pub struct Faults {
     /// Probability that a block is bad from the factory.
+    #[setting(kind = SHARE, default = 0.0)]
     pub factory_bad: f64,
-    /// Probability that one program operation fails.
+    /// Probability that a program fails.
+    #[setting(kind = SHARE, default = 0.0)]
     pub program_fail: f64,
-    /// Probability that one erase fails (the block is then bad).
+    /// Probability that an erase fails.
+    ///
+    /// The block is then bad.
+    #[setting(kind = SHARE, default = 0.0)]
     pub erase_fail: f64,
-    /// Probability that one read attempt is uncorrectable.
+    /// Probability that a read attempt is uncorrectable.
+    #[setting(kind = SHARE, default = 0.0)]
     pub read_fail: f64,
     /// Faults by place.
+    #[setting(kind = Kind::Tables, default = [], about = "Faults by place: [[drive.media.faults.list]]", made = Vec::new())]
     pub list: Vec<ListedFault>,
 }
 
@@ -129,7 +188,7 @@ pub enum StoreKind {
 }
 
 /// Space allocation of an image file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Space {
     /// Space is taken as it is written; a full disk is an error for the host.
@@ -140,7 +199,7 @@ pub enum Space {
 }
 
 /// Kind of failure that flushed data survive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum SyncTo {
     /// The end of this process, however it ends.
@@ -151,14 +210,70 @@ pub enum SyncTo {
 }
 
 /// How a store keeps data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Settings)]
 pub struct Keep {
-    /// Space reservation (file store only).
+    /// Space of that file: allocated as it is written, or reserved at once.
+    #[setting(default = "sparse")]
     pub space: Space,
-    /// Durability of a flush (file store only).
+    /// Flushed data in that file survive the end of the process, or of the machine.
+    #[setting(default = "process")]
     pub sync: SyncTo,
-    /// Bytes of memory that data may take (`Ram`); `None`: as much as the media hold. At the bound hosts cannot write.
+    /// Memory that data may take with store = "ram"; beyond it hosts cannot write.
+    ///
+    /// `None`: as much as the media hold.
+    #[setting(kind = size_from(1), or = "unlimited")]
     pub ram_max: Option<u64>,
+}
+
+/// A store as a description names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreName {
+    /// [`StoreKind::None`].
+    None,
+    /// [`StoreKind::Ram`].
+    Ram,
+    /// The file of [`StoreSettings::path`].
+    File,
+    /// This file.
+    FileAt(PathBuf),
+}
+
+impl Setting for StoreName {
+    const KIND: Kind = Kind::WordOrText(&["none", "ram", "file"], "file");
+
+    fn take(typed: &Typed) -> Self {
+        match String::take(typed).as_str() {
+            "none" => StoreName::None,
+            "ram" => StoreName::Ram,
+            "file" => StoreName::File,
+            named => {
+                StoreName::FileAt(named.strip_prefix("file:").expect("the kind's only other form").into())
+            }
+        }
+    }
+}
+
+/// Keys that decide on the store together.
+#[derive(Clone, Debug, PartialEq, Eq, Settings)]
+pub struct StoreSettings {
+    /// Data that are kept. none: only which write each sector came from (a stamp); ram, file: all bytes.
+    #[setting(default = "none")]
+    pub store: StoreName,
+    /// Path of the file of store = "file".
+    #[setting(default = "")]
+    pub path: Option<PathBuf>,
+}
+
+impl StoreSettings {
+    /// Returns the store; `None`: its file has no path.
+    pub fn kind(self) -> Option<StoreKind> {
+        match self.store {
+            StoreName::None => Some(StoreKind::None),
+            StoreName::Ram => Some(StoreKind::Ram),
+            StoreName::FileAt(path) => Some(StoreKind::File(path)),
+            StoreName::File => self.path.map(StoreKind::File),
+        }
+    }
 }
 
 impl StoreKind {
@@ -169,35 +284,54 @@ impl StoreKind {
 }
 
 /// The media of one drive.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct MediaConfig {
     /// Shape.
+    #[setting(flatten)]
     pub geometry: Geometry,
-    /// Cell type as manufactured.
+    /// Cells as manufactured.
+    #[setting()]
     pub cell: Cell,
-    /// True if only the LSB pages are used (SLC mode of MLC, TLC, QLC). `geometry.pages` then counts only these.
+    /// "slc": only the LSB pages are used.
+    ///
+    /// True in SLC mode of MLC, TLC and QLC. `geometry.pages` then counts only these.
+    #[setting(key = "mode", default = "native", via = CellMode)]
     pub slc_mode: bool,
-    /// True if each plane of a die reads pages of its own choice, at times of its own (ONFI: independent plane reads); else planes of a
-    /// die are read together.
+    /// Each plane of a die reads independently (ONFI); programs and erases take the whole die.
+    ///
+    /// Else planes of a die are read together.
+    #[setting(default = false)]
     pub independent_plane_reads: bool,
-    /// Blocks used with one bit per cell (an SLC cache). With one-shot programming of all pages of a word line only.
-    pub slc_blocks: Option<SlcBlocks>,
-    /// Times.
-    pub timing: Timing,
-    /// Erases that a block survives; beyond them every program or erase fails. `None`: unlimited.
+    /// Erases that a block survives.
+    ///
+    /// Beyond them every program or erase fails. `None`: unlimited.
+    #[setting(kind = count(1), or = "unlimited")]
     pub endurance: Option<u32>,
-    /// Faults.
-    pub faults: Faults,
     /// Kind of store.
+    #[setting(flatten, via = StoreSettings, made = StoreKind::None)]
     pub store: StoreKind,
     /// Storage options.
+    #[setting(flatten)]
     pub keep: Keep,
+    /// Seed of all media randomness.
+    #[setting(default = 1)]
+    pub seed: u64,
+    /// Times.
+    #[setting(table)]
+    pub timing: Timing,
+    /// Blocks used with one bit per cell (an SLC cache). With one-shot programming of all pages of a word line only.
+    #[setting(key = "timing", table, via = SlcBlocks, by = Some)]
+    pub slc_blocks: Option<SlcBlocks>,
+    /// Faults.
+    #[setting(table)]
+    pub faults: Faults,
+    /// Data protection.
+    #[setting(flatten)]
+    pub integrity: Integrity,
     /// Bytes of the spare area that belong to the host, for each sector; 0 where no host sees the spare area.
+    #[setting(skip)]
     pub metadata_bytes: u32,
     /// Bytes of the save area ([`crate::Media::save_write`]), which keeps what a drive may not lose with its power; 0: none.
+    #[setting(skip)]
     pub save_bytes: u64,
-    /// Data protection.
-    pub integrity: Integrity,
-    /// Seed of all media randomness.
-    pub seed: u64,
 }

@@ -10,11 +10,12 @@
 //! keeps the guarantee that `drawn` assumes. `drawn` suits fast runs, and drives that keep no data.
 
 use crate::config::{Cell, MediaConfig};
-use crate::ecc::{EccError, PageEcc};
+use crate::ecc::{Bch, EccError, PageEcc};
 use crate::error::MediaError;
+use pellucid_setting::{Settings, Word};
 
 /// How the simulator applies an error-correcting code to the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum EccData {
     /// Wrong bits are drawn and counted; no code words are computed.
@@ -26,47 +27,98 @@ pub enum EccData {
 }
 
 /// A BCH code over chunks of a page, its parity in the spare area.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
 pub struct Ecc {
-    /// Data bytes of a chunk; divides page and mapping unit.
+    /// Data bytes of one codeword.
+    ///
+    /// It divides page and mapping unit.
+    #[setting(kind = size(0, 1 << 30), default = "256B")]
     pub chunk_bytes: u32,
-    /// Bits that can be corrected in a chunk and its parity together.
+    /// Bits that can be corrected in one codeword.
+    ///
+    /// Bits of its parity count, too.
+    #[setting(kind = whole(1, Bch::STRENGTH_MAX as u64), default = 13)]
     pub correctable: u32,
-    /// How the code is applied to the data.
+    /// Data that are coded: none (bit errors are drawn), codewords with errors, or everything that is read.
+    #[setting(default = "drawn")]
     pub data: EccData,
 }
 
+/// An error-correcting code as a description names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
+#[strum(serialize_all = "kebab-case")]
+pub enum EccCode {
+    /// None.
+    None,
+    /// BCH: [`Ecc`].
+    Bch,
+}
+
+/// Keys that decide on the code together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
+pub struct EccSettings {
+    /// Error-correcting code.
+    #[setting(default = "none")]
+    pub code: EccCode,
+    /// Its settings, whether or not it is used.
+    #[setting(flatten)]
+    pub ecc: Ecc,
+}
+
+impl From<EccSettings> for Option<Ecc> {
+    fn from(settings: EccSettings) -> Option<Ecc> {
+        (settings.code == EccCode::Bch).then_some(settings.ecc)
+    }
+}
+
 /// The bit-error model (see `bit_errors.rs`) applied to every read.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Settings)]
 pub struct BitErrors {
-    /// Factor on the modelled rate: parts differ by more than an order of magnitude. Finite, at least 0.
+    /// Factor on the modelled bit error rate, which is that of no particular part.
+    ///
+    /// Parts differ by more than an order of magnitude.
+    #[setting(kind = real(0.0, 1e9), default = 1.0)]
     pub factor: f64,
-    /// Share of the errors that each read retry leaves, as it moves the read thresholds; 0 to 1.
+    /// Share of the errors that each read retry leaves.
+    ///
+    /// It moves the read thresholds.
+    #[setting(kind = SHARE, default = 0.5)]
     pub retry_factor: f64,
-    /// Share of the errors that no retry removes; 0 to 1.
+    /// Share of the errors that no retry removes.
+    #[setting(kind = SHARE, default = 0.1)]
     pub retry_floor: f64,
 }
 
 /// The retry model (see `retry.rs`) applied to every read.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Settings)]
 pub struct ReadRetry {
-    /// Factor on the modelled number of retries. Finite, at least 0.
+    /// Factor on the modelled number of retries: 3 on average at the rated cycles after a year.
+    #[setting(kind = real(0.0, 1e6), default = 1.0)]
     pub factor: f64,
 }
 
 /// Data protection. The default: no protection and no errors.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Settings)]
 pub struct Integrity {
-    /// The code; `None`: there is none.
-    pub ecc: Option<Ecc>,
-    /// True if data are scrambled before they are stored.
-    pub scrambler: bool,
-    /// Bit errors; `None`: there are none. They need a code.
-    pub bit_errors: Option<BitErrors>,
-    /// Retries of a read whose thresholds do not fit the cells; `None`: the thresholds always fit.
-    pub retry: Option<ReadRetry>,
-    /// Program/erase cycles that every good block of new media has already had.
+    /// Program/erase cycles behind every good block of new media.
+    #[setting(kind = whole(0, 10_000_000), default = 0)]
     pub cycles: u32,
+    /// Reads have bit errors by wear, retention, reads, page type and data pattern.
+    ///
+    /// `None`: there are none. They need a code.
+    #[setting(switched)]
+    pub bit_errors: Option<BitErrors>,
+    /// Reads need retries by wear, retention and reads of their block.
+    ///
+    /// `None`: the thresholds of a read always fit the cells.
+    #[setting(switched)]
+    pub retry: Option<ReadRetry>,
+    /// The code; `None`: there is none.
+    #[setting(beside = "ecc", table, via = EccSettings)]
+    pub ecc: Option<Ecc>,
+    /// Data are scrambled by their row address.
+    #[setting(beside = "ecc", default = true)]
+    pub scrambler: bool,
 }
 
 impl Integrity {

@@ -24,12 +24,13 @@ pub use bit_errors::{
     after_retry, inject_bit_errors, scrambler_study,
 };
 pub use config::{
-    Cell, Faults, Keep, ListedFault, MediaConfig, SlcBlocks, Space, StoreKind, SyncTo, Timing, Variation,
+    Cell, CellMode, Faults, Keep, ListedFault, MediaConfig, SlcBlocks, Space, StoreKind, StoreName,
+    StoreSettings, SyncTo, Timing, Variation,
 };
 pub use ecc::{Bch, EccError, PageCorrection, PageEcc, PageUncorrectable, Uncorrectable};
 pub use error::{MediaError, RuleError, StoreError};
 pub use injected::Fault;
-pub use integrity::{BitErrors, Ecc, EccData, Integrity, ReadRetry, check_integrity};
+pub use integrity::{BitErrors, Ecc, EccCode, EccData, EccSettings, Integrity, ReadRetry, check_integrity};
 pub use media::{Health, Media, Outcome, ReadResult, SnapshotError, Spare};
 pub use scrambler::{scramble, scrambler_seed};
 pub use store::{Extent, Remains, StoreNotice};

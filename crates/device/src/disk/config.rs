@@ -1,6 +1,13 @@
 //! Description of a disk.
 
 use pellucid_flash::Nanos;
+use pellucid_setting::{Kind, Settings, rate, size};
+
+/// A rate of the disk or its link.
+const RATE: Kind = rate(1, 1 << 40);
+
+/// Memory of the disk.
+const MEMORY: Kind = size(0, 1 << 40);
 
 /// Content that a disk keeps of each sector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,49 +22,80 @@ pub enum DiskStore {
 }
 
 /// A disk. [`DiskConfig::caviar_black`] is one with sources.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct DiskConfig {
-    /// Sectors.
+    /// Disk: its size, or that of the partition used.
+    ///
+    /// In sectors; a description says it in bytes.
+    #[setting(key = "capacity", kind = size(1 << 20, 1 << 50), default = 1_500_301_910_016, made = 1_500_301_910_016 / 512)]
     pub sectors: u64,
     /// Bytes of a sector.
+    #[setting(skip = 512)]
     pub sector_bytes: u32,
     /// Content that is kept of each sector.
+    #[setting(skip)]
     pub store: DiskStore,
-    /// Revolutions per minute.
+    /// Disk: revolutions per minute.
+    #[setting(kind = whole(100, 100_000), default = 7_200)]
     pub rpm: u32,
-    /// Surfaces, one head each.
+    /// Disk: surfaces, one head each.
+    #[setting(kind = whole(1, 64), default = 6)]
     pub heads: u32,
-    /// Zones of equally long tracks, from the outer rim inwards.
+    /// Disk: zones of equally long tracks.
+    ///
+    /// From the outer rim inwards.
+    #[setting(kind = whole(1, 1_024), default = 24)]
     pub zones: u32,
-    /// Sustained bytes per second in the outermost zone: head and track switches are part of it.
+    /// Disk: sustained rate at the outer rim.
+    ///
+    /// Head and track switches are part of it.
+    #[setting(kind = RATE, default = "138MB/s")]
     pub outer_rate: u64,
-    /// Sustained bytes per second in the innermost zone.
+    /// Disk: sustained rate at the inner rim.
+    #[setting(kind = RATE, default = "66MB/s")]
     pub inner_rate: u64,
-    /// Seek to the next cylinder.
+    /// Disk: seek to the next cylinder.
+    #[setting(default = "800us")]
     pub seek_track: Nanos,
-    /// Mean seek: over a third of the cylinders.
+    /// Disk: mean seek, over a third of the cylinders.
+    #[setting(default = "8900us")]
     pub seek_average: Nanos,
-    /// Seek from rim to rim.
+    /// Disk: seek from rim to rim.
+    #[setting(default = "21ms")]
     pub seek_full: Nanos,
-    /// Change to another head of the same cylinder.
+    /// Disk: change to another head.
+    ///
+    /// Both are of one cylinder.
+    #[setting(default = "800us")]
     pub head_switch: Nanos,
-    /// Settling that a write needs on top of a seek.
+    /// Disk: settling of a write on top of its seek.
+    #[setting(default = "200us")]
     pub write_settle: Nanos,
-    /// Time of the controller for one command.
+    /// Disk: time of its controller for a command.
+    #[setting(default = "30us")]
     pub command: Nanos,
-    /// Bytes per second of the host link.
+    /// Disk: rate of the host link.
+    #[setting(kind = RATE, default = "600MB/s")]
     pub link_rate: u64,
-    /// Commands that the disk holds and orders at a time (NCQ: 32).
+    /// Disk: commands that it holds and orders (NCQ: 32).
+    #[setting(kind = whole(1, 65_536), default = 32)]
     pub queue: u32,
-    /// Bytes of acknowledged writes that are not on the platters yet; 0: no write cache.
+    /// Disk: acknowledged writes that it holds; 0: none.
+    #[setting(kind = MEMORY, default = 32 << 20)]
     pub write_cache_bytes: u64,
-    /// Ranges that the read buffer remembers.
+    /// Disk: ranges that its read buffer remembers; 0: no read buffer.
+    #[setting(kind = few(0), default = 16)]
     pub segments: u32,
-    /// Bytes of one of them: how far the disk reads ahead.
+    /// Disk: how far it reads ahead.
+    ///
+    /// Bytes of a range.
+    #[setting(kind = MEMORY, default = 1 << 20)]
     pub segment_bytes: u64,
-    /// Cached writes on each side of the arm that the controller weighs against each other.
+    /// Disk: cached writes on each side of the arm that it weighs against each other.
+    #[setting(kind = few(1), default = 2)]
     pub candidates: u32,
-    /// Time until an unreadable sector is given up.
+    /// Disk: time until an unreadable sector is given up.
+    #[setting(default = "500ms")]
     pub retry: Nanos,
 }
 
@@ -76,29 +114,7 @@ impl DiskConfig {
     /// older Caviar Black WD1001FALS (mean read 8.9 ms, full stroke 21 ms); its 2.0 ms from track to track contradicts the random writes
     /// of the paper's Table 2, so that and the rest are assumed. `candidates` was chosen in sight of Table 2, whose disk claim J1 measures.
     pub fn caviar_black() -> DiskConfig {
-        DiskConfig {
-            sectors: 1_500_301_910_016 / 512,
-            sector_bytes: 512,
-            store: DiskStore::Stamps,
-            rpm: 7_200,
-            heads: 6,
-            zones: 24,
-            outer_rate: 138_000_000,
-            inner_rate: 66_000_000,
-            seek_track: Nanos::from_us(800),
-            seek_average: Nanos::from_us(8_900),
-            seek_full: Nanos::from_ms(21),
-            head_switch: Nanos::from_us(800),
-            write_settle: Nanos::from_us(200),
-            command: Nanos::from_us(30),
-            link_rate: 600_000_000,
-            queue: 32,
-            write_cache_bytes: 32 << 20,
-            segments: 16,
-            segment_bytes: 1 << 20,
-            candidates: 2,
-            retry: Nanos::from_ms(500),
-        }
+        DiskConfig::usual()
     }
 
     /// Time of one revolution.

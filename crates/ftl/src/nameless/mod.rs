@@ -25,31 +25,35 @@ pub use checkpoint::FoundChunk;
 
 use crate::block_manager::{BlockKind, BlockManager, BlockState};
 use pellucid_flash::{BlockId, BlockStream, BlockView, DieId, Layout, Lba, Lpn, Migration, Ppa};
+use pellucid_setting::Settings;
 use std::collections::{BTreeMap, VecDeque};
 use units::Units;
 use virtuals::Virtuals;
 
 /// Settings.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct NamelessConfig {
-    /// Spare space: media units / units that may live - 1.
+    /// Nameless writes: spare capacity as a share of what can hold data (Jasmine's firmware: 7 / 93).
+    ///
+    /// Media units / units that may live - 1.
+    #[setting(kind = share(0.0, 100.0), default = 0.0753)]
     pub over_provisioning: f64,
-    /// Share of the units that may live that forms the virtual address space.
+    /// Nameless writes: share of what can hold data that has virtual addresses.
+    #[setting(kind = SHARE, default = 0.0625)]
     pub virtual_share: f64,
-    /// GC runs while no more than this many blocks are free; 0: a 256th of them, but at least one per die and four more.
+    /// Nameless writes: GC runs while this many chunks or fewer are free. 0: 1/256 of all chunks, at least one per parallel unit plus four.
+    ///
+    /// A chunk is a block, and a parallel unit a die.
+    #[setting(kind = few(0), default = 0)]
     pub gc_low: u32,
-    /// Fate of the old copy of a unit that is moved.
+    /// Nameless writes: acknowledged: the old copy of a moved sector is kept until the host knows the new name; prototype: it is erased first, as in the paper.
+    #[setting(default = "acknowledged")]
     pub migration: Migration,
 }
 
 impl Default for NamelessConfig {
     fn default() -> Self {
-        NamelessConfig {
-            over_provisioning: 0.0753,
-            virtual_share: 0.0625,
-            gc_low: 0,
-            migration: Migration::Acknowledged,
-        }
+        Settings::usual()
     }
 }
 

@@ -39,31 +39,46 @@ use pellucid_flash::{
     Command, Completion, Interface, Lba, NamelessGeometry, Nanos, Notice, Opcode, SimTime, Stage, StageTimes,
     Status, Vector,
 };
+use pellucid_setting::Settings;
 use queue::{Kind, Part, Queue};
 use std::collections::VecDeque;
 
 /// Configuration of the block layer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct BlockLayerConfig {
-    /// Namespace below.
+    /// Block layer: namespace below.
+    #[setting(kind = whole(0, 255), default = 0)]
     pub namespace: u16,
-    /// Order in which requests go to the drive.
+    /// Block layer: order in which requests go to the drive.
+    #[setting(default = "deadline")]
     pub elevator: Elevator,
-    /// Maximum number of waiting requests; further commands wait in front of the queue.
+    /// Block layer: requests that wait at most (Linux: nr_requests).
+    ///
+    /// Further commands wait in front of the queue.
+    #[setting(kind = few(1), default = 128)]
     pub requests: u32,
-    /// Maximum number of commands with the drive.
+    /// Block layer: commands that are with the drive at most.
+    #[setting(kind = few(1), default = 32)]
     pub depth: u32,
-    /// Maximum sectors of a merged request.
+    /// Block layer: largest request; larger commands are cut (Linux: max_sectors_kb).
+    ///
+    /// In sectors; a description says it in bytes.
+    #[setting(kind = size(512, 1 << 30), default = "512KiB", made = 1024)]
     pub largest: u32,
-    /// Number of requests that an idle queue gathers before it sends them; 0 turns plugging off.
+    /// Block layer: requests that an idle queue gathers before the first goes to the drive; 0: none.
+    #[setting(kind = few(0), default = 4)]
     pub plug: u32,
-    /// Longest time that an idle queue gathers requests.
+    /// Block layer: longest time for which an idle queue gathers.
+    #[setting(key = "plug_time", default = "3ms")]
     pub plug_ns: Nanos,
-    /// Deadline elevator: time after which a waiting read is no longer overtaken.
+    /// Block layer, deadline: no request overtakes a read that has waited this long.
+    #[setting(default = "500ms")]
     pub read_expire: Nanos,
-    /// Deadline elevator: time after which a waiting write is no longer overtaken.
+    /// Block layer, deadline: no request overtakes a write that has waited this long.
+    #[setting(default = "5s")]
     pub write_expire: Nanos,
     /// Processor time of the layer's work.
+    #[setting(beside = "cpu", table, shared, via = CpuCosts, by = CpuCosts::without_sectors)]
     pub cpu: CpuCosts,
 }
 

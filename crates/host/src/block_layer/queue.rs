@@ -13,6 +13,7 @@
 
 use pellucid_flash::slab::{Linked, List, NIL, Slab};
 use pellucid_flash::{Command, Nanos, Opcode, SimTime};
+use pellucid_setting::Word;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Maximum number of read batches in a row while writes wait.
@@ -21,7 +22,7 @@ const WRITES_STARVED: u32 = 2;
 const BATCH: u32 = 16;
 
 /// Order in which requests go to the drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Elevator {
     /// Order of arrival.

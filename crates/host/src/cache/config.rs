@@ -1,9 +1,10 @@
 //! Configuration of a cache manager, and its errors.
 
 use pellucid_flash::Nanos;
+use pellucid_setting::{Settings, Word};
 
 /// Write policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum CacheMode {
     /// A write is acknowledged when the flash has it; the backing store gets it later.
@@ -39,8 +40,30 @@ pub enum RecordWrites {
     },
 }
 
+/// When the records of dirty blocks are written, as a description names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Records {
+    /// [`RecordWrites::OnFlush`].
+    OnFlush,
+    /// [`RecordWrites::EachWrite`].
+    EachWrite,
+    /// [`RecordWrites::EachWrite`] with force unit access.
+    EachForced,
+}
+
+impl From<Records> for RecordWrites {
+    fn from(records: Records) -> RecordWrites {
+        match records {
+            Records::OnFlush => RecordWrites::OnFlush,
+            Records::EachWrite => RecordWrites::EachWrite { force: false },
+            Records::EachForced => RecordWrites::EachWrite { force: true },
+        }
+    }
+}
+
 /// Replacement policy for the clean blocks of a set on a block drive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Replacement {
     /// Evicts a block that was not used since the clock hand passed.
@@ -51,7 +74,7 @@ pub enum Replacement {
 }
 
 /// Drives that a flush of the host reaches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Flushes {
     /// Both drives: writes acknowledged before the flush are durable.
@@ -74,76 +97,79 @@ pub struct StoreIdentity {
 }
 
 /// Configuration of a cache between a flash namespace and a backing store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Settings)]
 pub struct CacheConfig {
     /// Namespace of the flash: a block namespace, or a solid-state cache.
+    #[setting(skip)]
     pub flash: u16,
     /// Block namespace of the backing store.
+    #[setting(skip = 1)]
     pub backing: u16,
-    /// Write policy.
-    pub mode: CacheMode,
     /// Bytes of a sector of both drives.
+    #[setting(skip = 4096)]
     pub sector_bytes: u32,
-    /// Bytes of a cached block. A solid-state cache has its own block size.
+    /// Cache: a write is acknowledged when the flash has it (write-back), or when the backing store has it (write-through).
+    #[setting(default = "write-back")]
+    pub mode: CacheMode,
+    /// Cache on a block drive: bytes of a cached block; a solid-state cache has its own.
+    #[setting(kind = size(512, 1 << 20), default = 4096)]
     pub block_bytes: u32,
-    /// Block backend: blocks in a set; a block can be cached only in the slots of one set (FlashCache: 512).
+    /// Cache on a block drive: blocks of a set; a block is cached in one set only (FlashCache: 512).
+    #[setting(key = "set", kind = whole(1, 1 << 16), default = 512)]
     pub set_blocks: u32,
-    /// Block backend: time at which records are written.
+    /// Cache on a block drive: when the record of a dirty block is written. on-flush: with the next flush; each-write: before each write is
+    /// acknowledged (FlashCache); each-forced: likewise, and record and data are forced to the media.
+    #[setting(default = "on-flush", via = Records)]
     pub records: RecordWrites,
-    /// Block backend: replacement policy.
+    /// Cache: what makes a sequential stream as long as this, and what follows, bypasses the cache; 0: nothing does (FlashCache's default).
+    #[setting(kind = size(0, 1 << 40), default = 0)]
+    pub sequential_bytes: u64,
+    /// Cache: percent of dirty blocks above which blocks are written back (FlashCache: 20).
+    #[setting(key = "dirty", kind = whole(1, 99), default = 20)]
+    pub dirty_percent: u32,
+    /// Cache: dirty blocks are written back after their region had no write for this time; 0: never (FlashCache: 15 minutes).
+    #[setting(default = 900_000_000_000)]
+    pub fallow: Nanos,
+    /// Cache: while fewer blocks than this are being written back, another run of them is begun.
+    #[setting(kind = few(1), default = 64)]
+    pub clean_blocks: u32,
+    /// Cache on a block drive: which clean block of a set is evicted (FlashCache: fifo).
+    #[setting(default = "clock")]
     pub replacement: Replacement,
+    /// Cache: the backing store is flushed before what was written back counts as clean (FlashCache: false).
+    ///
+    /// `false`: a power cut of the backing store loses cleaned blocks in its write cache, even flushed ones.
+    #[setting(default = true)]
+    pub flush_cleaned: bool,
+    /// Cache: a read that missed, and a write that goes through, are answered when the cache has its copy (FlashCache: true).
+    ///
+    /// FlashCache: `READFILL`, and a write of both drives in `flashcache_io_callback`; there both drives are written in parallel.
+    #[setting(default = false)]
+    pub await_fills: bool,
+    /// Cache: which drives a flush of the host reaches: both, the cache drive (flash), or none (FlashCache refuses barriers). What is not
+    /// reached may lose acknowledged writes at a power cut.
+    ///
+    /// A stop reaches both.
+    #[setting(default = "both")]
+    pub flushes: Flushes,
     /// Solid-state cache: its commands are durable when they are acknowledged. Otherwise they are durable
     /// after a flush, and the manager evicts all clean blocks after a crash.
+    #[setting(skip)]
     pub durable_commands: bool,
-    /// Length from which a stream of consecutive requests bypasses the cache; 0 turns this off.
-    pub sequential_bytes: u64,
-    /// Share of the cache that may be dirty before cleaning begins, in percent (FlashCache: 20).
-    pub dirty_percent: u32,
-    /// Time without writes after which the dirty blocks of a region are cleaned; 0 turns this off
-    /// (FlashCache: 15 minutes).
-    pub fallow: Nanos,
-    /// Number of blocks under cleaning below which another run begins.
-    pub clean_blocks: u32,
-    /// Flush the backing store before copied blocks count as clean. `false`, as in FlashCache: a power cut of
-    /// the backing store loses cleaned blocks in its write cache, even flushed ones.
-    pub flush_cleaned: bool,
-    /// Answer a read miss, and a write-through write, only after the cache has its copy, as in FlashCache
-    /// (`READFILL`, and a write of both drives in `flashcache_io_callback`; there both drives are written in
-    /// parallel). `false`: answer before.
-    pub await_fills: bool,
-    /// Drives that a flush reaches; a stop reaches both.
-    pub flushes: Flushes,
     /// Identity of the backing store.
+    #[setting(skip)]
     pub store: StoreIdentity,
     /// Number that no earlier cache on this flash had; it marks a new cache.
+    #[setting(skip = 1)]
     pub nonce: u64,
     /// Make a new cache even if the flash holds data.
+    #[setting(skip)]
     pub format: bool,
 }
 
 impl Default for CacheConfig {
     fn default() -> Self {
-        CacheConfig {
-            flash: 0,
-            backing: 1,
-            mode: CacheMode::WriteBack,
-            sector_bytes: 4096,
-            block_bytes: 4096,
-            set_blocks: 512,
-            records: RecordWrites::OnFlush,
-            replacement: Replacement::Clock,
-            durable_commands: false,
-            sequential_bytes: 0,
-            dirty_percent: 20,
-            fallow: Nanos::from_secs(15 * 60),
-            clean_blocks: 64,
-            flush_cleaned: true,
-            await_fills: false,
-            flushes: Flushes::Both,
-            store: StoreIdentity::default(),
-            nonce: 1,
-            format: false,
-        }
+        CacheConfig::usual()
     }
 }
 

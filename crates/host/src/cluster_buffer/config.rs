@@ -1,14 +1,15 @@
 //! Configuration of a cluster buffer, and the division of its memory.
 
 use pellucid_flash::{Interface, Nanos};
+use pellucid_setting::{Settings, Word};
 use std::ops::Range;
 
-use super::journal::{JournalConfig, Region};
+use super::journal::{JournalConfig, JournalSettings, Region};
 use super::table::{SLOT_BYTES, TABLE_ENTRY_BYTES};
 use crate::CpuCosts;
 
 /// Guarantee of a flush.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::VariantNames, strum::EnumString)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::VariantNames, strum::EnumString, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum FlushPolicy {
     /// A flush writes all earlier acknowledged data to the drive, then flushes the drive.
@@ -19,55 +20,58 @@ pub enum FlushPolicy {
 }
 
 /// Configuration of a cluster buffer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct ClusterBufferConfig {
-    /// Block namespace below.
+    /// Cluster buffer: block namespace below.
+    #[setting(kind = whole(0, 255), default = 0)]
     pub namespace: u16,
     /// Bytes of a sector.
+    #[setting(skip = 512)]
     pub sector_bytes: u32,
-    /// Sectors of a cluster.
-    pub cluster_sectors: u32,
-    /// Bytes of host memory for data, tables and the buffers of evictions together.
+    /// Cluster buffer: host memory for data, tables and evictions (FlashFire: 32 MiB).
+    #[setting(kind = size(1 << 10, 1 << 40), default = 32 << 20)]
     pub size_bytes: u64,
-    /// Guarantee of a flush.
+    /// Cluster buffer: a cluster, which is what an eviction writes (FlashFire: 1 MiB or 2 MiB).
+    ///
+    /// In sectors; a description says it in bytes.
+    #[setting(key = "cluster", kind = size(512, 1 << 31), default = 1 << 20, made = 2048)]
+    pub cluster_sectors: u32,
+    /// Cluster buffer: strict: a flush writes the buffer; paper: a flush bypasses the buffer, whose content a power cut then loses.
+    #[setting(default = "strict")]
     pub flush: FlushPolicy,
     /// Region at the end of the device into which a flush may write; `None`: flushes drain the buffer.
+    #[setting(flatten, via = JournalSettings)]
     pub journal: Option<JournalConfig>,
-    /// Idle time after which clusters are written, the least recently used first; `None` turns this off.
+    /// Cluster buffer: clusters are written after this time without a request.
+    ///
+    /// The least recently used first; `None` turns this off.
+    #[setting(or = "never", default = 500_000_000)]
     pub idle_ns: Option<Nanos>,
-    /// Longest time that data stay in the buffer, which bounds the loss with [`FlushPolicy::Paper`]; `None`:
-    /// no bound.
+    /// Cluster buffer: longest time that data stay in the buffer before their eviction begins.
+    ///
+    /// It bounds the loss with [`FlushPolicy::Paper`]; `None`: no bound.
+    #[setting(or = "never")]
     pub age_ns: Option<Nanos>,
-    /// Read the missing sectors of a cluster and write it as a whole; otherwise each run of sectors is a
-    /// separate write.
+    /// Cluster buffer: an eviction reads what is missing and writes a whole cluster; false: each run of sectors is a write.
+    #[setting(default = true)]
     pub padding: bool,
-    /// Evict full clusters before all others.
+    /// Cluster buffer: full clusters leave before all others.
+    #[setting(default = true)]
     pub early_retirement: bool,
-    /// Maximum number of evictions under way.
+    /// Cluster buffer: evictions under way at once; each has memory for a cluster.
+    #[setting(kind = whole(1, 32), default = 1)]
     pub evictions: u32,
     /// Sectors whose writes pass the buffer by, such as those of a file system's metadata.
+    #[setting(skip = Vec::new())]
     pub bypass: Vec<Range<u64>>,
     /// Processor time of the layer's work.
+    #[setting(beside = "cpu", table, shared)]
     pub cpu: CpuCosts,
 }
 
 impl Default for ClusterBufferConfig {
     fn default() -> ClusterBufferConfig {
-        ClusterBufferConfig {
-            namespace: 0,
-            sector_bytes: 512,
-            cluster_sectors: 2048,
-            size_bytes: 32 << 20,
-            flush: FlushPolicy::Strict,
-            journal: None,
-            idle_ns: Some(Nanos(500_000_000)),
-            age_ns: None,
-            padding: true,
-            early_retirement: true,
-            evictions: 1,
-            bypass: Vec::new(),
-            cpu: CpuCosts::FREE,
-        }
+        ClusterBufferConfig::usual()
     }
 }
 

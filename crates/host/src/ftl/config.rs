@@ -1,55 +1,79 @@
 //! Configuration of the host FTL, and its errors.
 
 use crate::CpuCosts;
-use pellucid_ftl::{Durability, Policies, Separation, SetupError, Victim};
+use pellucid_ftl::{Durability, Policies, Separation, SetupError, Survives, Victim};
+use pellucid_setting::Settings;
 
 /// Configuration of the host FTL over a range of parallel units of an open-channel namespace, and a range of
 /// chunks in each unit.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct HostFtlConfig {
-    /// Namespace of the drive.
+    /// Namespace below: open-channel for the host FTL, zoned for the zone log.
+    #[setting(kind = whole(0, 255), default = 0)]
     pub namespace: u16,
-    /// First parallel unit, counted across groups.
+    /// Host FTL: first parallel unit of its range.
+    ///
+    /// Counted across groups.
+    #[setting(default = 0)]
     pub first_unit: u32,
-    /// Number of parallel units; 0 takes all from the first on.
+    /// Host FTL: parallel units of its range; 0: all from the first on.
+    #[setting(default = 0)]
     pub units: u32,
     /// First chunk of each parallel unit.
+    #[setting(skip)]
     pub first_chunk: u32,
     /// Number of chunks of each parallel unit; 0 takes all from the first on.
+    #[setting(skip)]
     pub chunks: u32,
-    /// Spare capacity of the lines, as a share of the offered capacity.
+    /// Host FTL: spare capacity as a share of what it offers (pblk: 11 %).
+    #[setting(kind = share(0.0, 100.0), default = 0.11)]
     pub over_provisioning: f64,
     /// Capacity in bytes, in place of the one that over-provisioning yields.
+    #[setting(skip)]
     pub capacity_bytes: Option<u64>,
-    /// Sectors of the write buffer, rounded up to a power of two; 0: two writes for every parallel unit, and
-    /// the sectors that the drive holds back.
+    /// Host FTL: sectors of the write buffer; 0: two writes for every parallel unit.
+    ///
+    /// Rounded up to a power of two; with 0, the sectors that the drive holds back come on top.
+    #[setting(key = "buffer", kind = whole(0, 1 << 24), default = 0)]
     pub buffer_sectors: u32,
-    /// Size of a write, in optimal writes (`ws_opt`) of the drive. 2 suits a drive whose optimal write is a
-    /// page: pblk expects two planes in a parallel unit.
+    /// Host FTL: optimal writes of the drive that one write covers; 2: the two planes that pblk expects.
+    ///
+    /// An optimal write is `ws_opt`. 2 suits a drive whose optimal write is a page: pblk expects two planes in a parallel unit.
+    #[setting(kind = whole(1, 64), default = 1)]
     pub write_units: u32,
-    /// Number of chunks of each parallel unit that replace bad ones.
+    /// Host FTL: chunks of each parallel unit that replace bad ones.
+    #[setting(kind = few(0), default = 1)]
     pub spare_chunks: u32,
-    /// Share of free lines below which GC starts and the application is slowed down.
+    /// Host FTL: share of free lines below which GC runs and writers are slowed down (pblk: an eighth).
+    #[setting(kind = SHARE, default = 0.125)]
     pub gc_share: f64,
-    /// Victim choice among lines.
+    /// Host FTL: which line GC frees next.
+    #[setting(default = "greedy")]
     pub victim: Victim,
     /// Policies from outside; that of victims chooses among lines instead of `victim`.
+    #[setting(skip)]
     pub policies: Policies,
-    /// Separation of data into lines. pblk mixes GC copies with the application's writes
-    /// ([`Separation::Off`]); [`Separation::GcCopies`] gives each its own lines.
+    /// Host FTL: off: GC copies share lines with host writes, as in pblk; gc-copies: they have lines of their own.
+    #[setting(kind = Kind::Word(&["off", "gc-copies"]), default = "off")]
     pub separation: Separation,
-    /// Durability of state besides the written data: with the journal, trims survive a crash, and mounting
-    /// reads less.
+    /// Host FTL: journal keeps translation pages on the drive, so that trims survive a crash.
+    ///
+    /// With it, mounting reads less, too.
+    #[setting(default = "journal", via = Survives)]
     pub durability: Durability,
-    /// Number of times that the host retries a failed read after the drive has given up.
+    /// Host FTL: how often a read that failed in the drive is tried again.
+    #[setting(kind = few(0), default = 2)]
     pub read_retries: u32,
     /// The drive limits the number of partly written chunks, and the host finishes chunks that take no more
     /// data ([`ZoneChunks`](crate::ZoneChunks)). Below the write pointer of such a chunk, no superpage is
     /// torn by a crash.
+    #[setting(skip)]
     pub finish_chunks: bool,
     /// Processor time of the host's own work.
+    #[setting(beside = "cpu", table, shared)]
     pub cpu: CpuCosts,
     /// Identity of the target. It is written beside all data, so that data of another target are recognised.
+    #[setting(skip = 0x7065_6c6c_7563_6964)]
     pub uuid: u64,
 }
 
@@ -57,27 +81,7 @@ impl Default for HostFtlConfig {
     /// Returns pblk's settings where it has them: 11 % over-provisioning, and slower writers below an eighth
     /// of free lines.
     fn default() -> Self {
-        HostFtlConfig {
-            namespace: 0,
-            first_unit: 0,
-            units: 0,
-            first_chunk: 0,
-            chunks: 0,
-            over_provisioning: 0.11,
-            capacity_bytes: None,
-            buffer_sectors: 0,
-            write_units: 1,
-            spare_chunks: 1,
-            gc_share: 1.0 / 8.0,
-            victim: Victim::Greedy,
-            policies: Policies::default(),
-            separation: Separation::Off,
-            durability: Durability::Journal { checkpoint_every: 0 },
-            read_retries: 2,
-            finish_chunks: false,
-            cpu: CpuCosts::FREE,
-            uuid: 0x7065_6c6c_7563_6964,
-        }
+        HostFtlConfig::usual()
     }
 }
 

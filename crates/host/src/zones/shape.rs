@@ -10,6 +10,7 @@ use super::trailer;
 use crate::CpuCosts;
 use pellucid_flash::{ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, Lba, Nanos, ZoneGeometry};
 use pellucid_flash::{ZoneInfo, ZoneState};
+use pellucid_setting::Settings;
 
 /// Number of lines that may be partly written at a time: one of data and one of the map, each with a
 /// predecessor that is being finished.
@@ -18,22 +19,29 @@ const LINES_ACTIVE: u32 = 4;
 const BATCH_SECTORS: u32 = 64;
 
 /// Configuration of zones as chunks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Settings)]
 pub struct ZoneChunksConfig {
     /// Zoned namespace of the drive.
+    #[setting(beside = "ftl", shared, kind = whole(0, 255), default = 0)]
     pub namespace: u16,
-    /// Number of zones written in parallel: parallel units, to the layer above.
+    /// Zone log: zones written side by side; the drive must allow four times as many active ones.
+    ///
+    /// To the layer above, they are parallel units.
+    #[setting(kind = few(1), default = 1)]
     pub width: u32,
-    /// Sectors of a batch, including its trailer: a divisor of a zone's capacity. 0 chooses the largest one
-    /// up to 64.
+    /// Zone log: sectors of a batch, one of them its trailer; 0: the largest divisor of the zone capacity up to 64.
+    ///
+    /// A divisor of the zone capacity.
+    #[setting(key = "batch", kind = whole(0, 1 << 16), default = 0)]
     pub batch_sectors: u32,
     /// Processor time of commands to the drive and their completions.
+    #[setting(beside = "cpu", table, shared)]
     pub cpu: CpuCosts,
 }
 
 impl Default for ZoneChunksConfig {
     fn default() -> Self {
-        ZoneChunksConfig { namespace: 0, width: 1, batch_sectors: 0, cpu: CpuCosts::FREE }
+        ZoneChunksConfig::usual()
     }
 }
 

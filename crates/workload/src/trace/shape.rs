@@ -9,6 +9,7 @@
 //! no list of pieces is ever built.
 
 use pellucid_report::Replay;
+use pellucid_setting::Word;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pellucid_flash::SimTime;
@@ -22,7 +23,9 @@ const EXTENT_BYTES: u64 = 1 << 20;
 const LATEST_NS: u64 = u64::MAX >> 2;
 
 /// Treatment of addresses that the drive does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantNames)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantNames, Word,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum AddressPolicy {
     /// End with an error.

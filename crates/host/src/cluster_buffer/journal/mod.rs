@@ -35,11 +35,12 @@ pub use record::JournalHead;
 use super::{ClusterBuffer, ClusterBufferError};
 use cost::Costs;
 use pellucid_flash::SimTime;
+use pellucid_setting::{Settings, Word};
 use record::{ENTRY_BYTES, FIXED_BYTES, Record};
 use start::Start;
 
 /// Condition for a flush to write into the journal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::VariantNames, strum::EnumString)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::VariantNames, strum::EnumString, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum JournalUse {
     /// The journal has been cheaper so far, as measured, than draining the same clusters.
@@ -61,6 +62,27 @@ pub struct JournalConfig {
     pub usage: JournalUse,
     /// Id of a journal to make if there is none; `None`: a device without a journal is refused.
     pub make: Option<u64>,
+}
+
+/// Keys that decide on the journal together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
+pub struct JournalSettings {
+    /// Cluster buffer, strict: ring at the end of the drive into which a flush may write; its size is taken from what the buffer offers.
+    #[setting(key = "journal", kind = size(1 << 10, 1 << 40), or = "none")]
+    pub ring_bytes: Option<u64>,
+    /// Cluster buffer: records of the journal begin and end at multiples of this, best what the drive programs at once.
+    #[setting(key = "journal_unit", kind = size(512, 1 << 31), default = 16 << 10)]
+    pub unit_bytes: u32,
+    /// Cluster buffer: a flush journals when that has been cheaper so far than to drain, or always.
+    #[setting(key = "journal_use", default = "cheaper")]
+    pub usage: JournalUse,
+}
+
+impl From<JournalSettings> for Option<JournalConfig> {
+    /// A device without a journal is refused.
+    fn from(JournalSettings { ring_bytes, unit_bytes, usage }: JournalSettings) -> Option<JournalConfig> {
+        ring_bytes.map(|ring_bytes| JournalConfig { ring_bytes, unit_bytes, usage, make: None })
+    }
 }
 
 /// Place of the journal on the device.
