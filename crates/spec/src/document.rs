@@ -5,25 +5,12 @@
 //! tables) is one leaf and is replaced as a whole.
 
 use super::error::{Place, SpecError};
-use super::value::quote;
+use pellucid_setting::quote;
 use std::collections::BTreeMap;
 use toml_edit::{Document as Toml, Item, TableLike, Value as TomlValue};
 
 /// A value as written.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
-    Text(String),
-    Whole(i64),
-    Real(f64),
-    Flag(bool),
-    List(Vec<Value>),
-    /// `[[name]]`, or an array of inline tables.
-    Tables(Vec<Row>),
-    /// A date: nothing in a description is one.
-    Date(String),
-    /// A table where a value is expected; never stored in a leaf.
-    Table,
-}
+pub(crate) type Value = pellucid_setting::Value<Row>;
 
 /// One table of a list of tables; the paths of its fields are relative to it.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,6 +114,12 @@ impl Document {
 }
 
 impl Row {
+    /// Writes the table in one line.
+    pub fn to_text(&self) -> String {
+        let field = |leaf: &Leaf| format!("{} = {}", leaf.path, leaf.value.to_text());
+        format!("{{ {} }}", self.fields.iter().map(field).collect::<Vec<_>>().join(", "))
+    }
+
     fn set_place(&mut self, place: &Place) {
         self.place = place.clone();
         self.fields.iter_mut().for_each(|field| field.origin.place = place.clone());
@@ -234,6 +227,7 @@ fn bare(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn leaf<'a>(document: &'a Document, path: &str) -> &'a Leaf {
         document.leaves.get(path).unwrap_or_else(|| panic!("{path} in {document:?}"))
@@ -299,6 +293,14 @@ read = [
     fn a_syntax_error_names_its_line() {
         let error = Document::parse("[drive]\nx = = 1\n", "my.toml").unwrap_err();
         assert!(error.to_string().starts_with("my.toml:2: "), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn quoted_text_reads_back(text in any::<String>()) {
+            let document = Document::parse(&format!("v = {}\n", quote(&text)), "t").unwrap();
+            prop_assert_eq!(document.text("v").unwrap().0, text.as_str());
+        }
     }
 
     #[test]

@@ -3,9 +3,14 @@
 //!
 //! ```text
 //! text --document--> leaves ----+
-//! preset, and the preset's own -+-> one value per key --resolve_*--> Spec --show--> text
-//! --set KEY=VALUE --------------+   (schema)
+//! preset, and the preset's own -+-> one value per key --take--> Description --resolve_*--> Spec --show--> text
+//! --set KEY=VALUE --------------+   (schema)           (fields)             (cross-checks)
 //! ```
+//! The keys are fields of the structs that use them (the crate `setting`); this crate reads documents, lays them over each other, remembers where each
+//! value came from, and checks what no single key can see.
+//!
+//! figment was tried for layers and sources: it knows the file of a value, but neither its line nor the comment behind it. serde with the spans
+//! of `toml` knows the line in one file, but has no layers. Neither has bounds, units or anything for `explain`.
 //! Later layers replace earlier ones key by key. A name that the schema does not have, a value of the wrong
 //! type or range, and values that contradict each other are refused with the place, the key, the value and
 //! what is allowed.
@@ -16,18 +21,16 @@
 //! Invariants: a resolved spec is complete (no key is left open), and [`show`] of it resolves to an equal
 //! one.
 
+mod description;
 mod document;
-mod draft;
 mod effect;
 mod error;
 mod policies;
 mod presets;
 mod resolve_backing;
-mod resolve_cache;
 mod resolve_controller;
 mod resolve_ftl;
 mod resolve_host;
-mod resolve_kv;
 mod resolve_media;
 mod resolve_namespaces;
 mod resolve_run;
@@ -37,7 +40,6 @@ mod schema;
 mod show;
 mod table;
 pub mod targets;
-mod value;
 
 #[cfg(test)]
 mod tests;
@@ -52,13 +54,14 @@ pub use resolve_run::{AgedBy, Fill, Overwrite, Precondition, RawJob, RawPair, Ru
 pub use resolve_targets::DescribedTarget;
 pub use show::{show, show_explained};
 
+use description::Description;
 use document::{Document, Value};
-use draft::Draft;
 use pellucid_device::DeviceConfig;
 use pellucid_host::{HostFtlConfig, LayerConfig};
 use pellucid_kv::KvConfig;
+use pellucid_setting::{Key, Settings, quote};
 use pellucid_text::suggest::{hint, nearest};
-use schema::{Key, Values};
+use schema::{Values, schema};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
@@ -135,7 +138,7 @@ impl Provenance {
 
 /// The default of a key as TOML.
 fn default_of(path: &str) -> Option<String> {
-    schema_keys().find(|key| key.path == path)?.default()
+    schema().iter().find(|key| key.path == path)?.default()
 }
 
 /// One key of the reference.
@@ -159,18 +162,18 @@ pub struct KeyInfo {
 
 /// The reference: every key that a description can have.
 pub fn keys() -> Vec<KeyInfo> {
-    schema_keys().map(info).collect()
+    schema().iter().map(info).collect()
 }
 
 fn info(key: &'static Key) -> KeyInfo {
     KeyInfo {
-        key: key.path,
+        key: &key.path,
         kind: key.kind.name(),
         bounds: key.kind.bounds(),
         allowed: key.kind.allowed(),
         default: key.default(),
         unit: key.kind.unit(),
-        about: key.about,
+        about: &key.about,
     }
 }
 
@@ -179,12 +182,12 @@ fn info(key: &'static Key) -> KeyInfo {
 /// # Errors
 /// No key is called so; the sentence has names that are near.
 pub fn find_keys(typed: &str) -> Result<Vec<KeyInfo>, String> {
-    let paths: Vec<&'static str> = schema_keys().map(|key| key.path).collect();
+    let paths = schema::paths();
     let full = full_key(typed, &paths);
     let is_below = |path: &str| {
         path.strip_prefix(full.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    let found: Vec<KeyInfo> = schema_keys().filter(|key| is_below(key.path)).map(info).collect();
+    let found: Vec<KeyInfo> = schema().iter().filter(|key| is_below(&key.path)).map(info).collect();
     if !found.is_empty() {
         return Ok(found);
     }
@@ -222,38 +225,6 @@ pub fn tables() -> [(&'static str, &'static str, Fields); 10] {
         (fault, "kind = \"erase-fail\"", resolve_media::ERASE_FAIL),
         (fault, "kind = \"read-fail\"", resolve_media::READ_FAIL),
     ]
-}
-
-/// The keys of `[drive]` itself.
-mod drive_keys {
-    use super::schema::Fallback::Word;
-    use super::schema::{Kind, keys};
-
-    keys! {
-        "drive.preset": Kind::Text, Word("") => preset,
-            "The description that this one overrides";
-        "drive.name": Kind::Text, Word("") => name,
-            "What reports call the drive; empty: the name of the preset or file";
-    }
-}
-
-/// The whole schema.
-fn schema_keys() -> impl Iterator<Item = &'static Key> {
-    [
-        drive_keys::KEYS,
-        resolve_namespaces::KEYS,
-        resolve_media::KEYS,
-        resolve_ftl::KEYS,
-        resolve_controller::KEYS,
-        resolve_backing::KEYS,
-        resolve_host::KEYS,
-        resolve_cache::KEYS,
-        resolve_kv::KEYS,
-        resolve_targets::KEYS,
-        resolve_run::KEYS,
-    ]
-    .into_iter()
-    .flatten()
 }
 
 /// A preset or the text of a description, read once: what comes through a pipe can be resolved with several overrides.
@@ -325,7 +296,7 @@ pub fn load_to_serve(path_or_preset: &str, sets: &[String]) -> Result<Spec, Spec
 /// Resolves the description `text`. `name` stands in messages and, without its folder and ending, names the
 /// drive.
 pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecError> {
-    let paths: Vec<&'static str> = schema_keys().map(|key| key.path).collect();
+    let paths = schema::paths();
     let mut own = Document::parse(text, name)?;
     schema::check_names(&own, &paths)?;
     for set in sets {
@@ -344,7 +315,7 @@ pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecErr
         flash.overlay(whole);
         whole = flash;
     }
-    let values = Values::resolve(schema_keys(), &whole, name)?;
+    let values = Values::resolve(&whole, name)?;
     build(&values, drive_name)
 }
 
@@ -365,7 +336,7 @@ fn with_base(mut top: Document, paths: &[&'static str]) -> Result<Document, Spec
         let refused = |allowed: String| SpecError::NotAllowed {
             place: origin.place.clone(),
             key: "drive.preset".into(),
-            value: value::quote(name),
+            value: quote(name),
             allowed,
         };
         let preset = presets::find(name).ok_or_else(|| refused(presets::names().join(", ")))?;
@@ -380,7 +351,7 @@ fn with_base(mut top: Document, paths: &[&'static str]) -> Result<Document, Spec
     Err(SpecError::NotAllowed {
         place: Place::Default,
         key: "drive.preset".into(),
-        value: top.leaves.get("drive.preset").map_or(String::new(), |leaf| leaf.value.to_toml()),
+        value: top.leaves.get("drive.preset").map_or(String::new(), |leaf| leaf.value.to_text()),
         allowed: "a preset that does not lead back to itself".into(),
     })
 }
@@ -415,7 +386,7 @@ fn drive_name(given: &str, place: &Place) -> Result<String, SpecError> {
     Err(SpecError::NotAllowed {
         place: place.clone(),
         key: "drive.name".into(),
-        value: Value::Text(given.into()).to_toml(),
+        value: Value::Text(given.into()).to_text(),
         allowed: "letters, digits, spaces and . _ - ( ), not beginning with a dot".into(),
     })
 }
@@ -431,44 +402,47 @@ fn named_after(file: &str) -> String {
 }
 
 fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
-    let mut draft = values.draft();
-    let layout = resolve_media::finish(&mut draft, values)?;
-    resolve_namespaces::finish(&mut draft, values, &layout)?;
-    resolve_media::check_integrity(values, &draft.drive.media)?;
-    let translated = resolve_namespaces::Translated::find(&draft.drive.namespaces, &layout);
-    resolve_ftl::finish(&mut draft, values, translated.as_ref())?;
-    resolve_controller::finish(&mut draft, values, &layout)?;
-    resolve_backing::finish(&mut draft, values)?;
-    resolve_host::finish(&mut draft);
-    resolve_kv::finish(&mut draft);
-    let host = resolve_host::layers(&draft, values)?;
-    let targets = resolve_targets::resolve(&draft, values, &layout)?;
-    let jobs = resolve_run::jobs(&draft.jobs)?;
-    resolve_run::check(&draft.precondition, values)?;
-    draft.run.steady = resolve_run::steady(&draft, values)?;
+    let mut all = Description::take(values, "");
+    let device = &mut all.drive.device;
+    let layout = resolve_media::finish(device, values)?;
+    resolve_namespaces::finish(device, values, &layout)?;
+    resolve_media::check_integrity(values, &device.media)?;
+    let translated = resolve_namespaces::Translated::find(&device.namespaces, &layout);
+    resolve_ftl::finish(device, values, translated.as_ref())?;
+    resolve_controller::check(device, values, &layout)?;
+    resolve_backing::finish(&mut all, values)?;
+    resolve_host::finish(&mut all.host, &all.drive.device, values);
+    let host = resolve_host::layers(&all, values)?;
+    let targets = resolve_targets::resolve(&all, values, &layout)?;
+    let jobs = resolve_run::jobs(values.rows("job"))?;
+    resolve_run::check(&all.precondition, values)?;
+    all.run.steady = resolve_run::steady(values)?;
+    Ok(Spec {
+        drive: all.drive.device,
+        medium: all.drive.kind,
+        backing: all.backing,
+        host,
+        host_ftl: all.host.ftl,
+        targets,
+        kv: KvConfig::described(values, "kv"),
+        jobs,
+        precondition: all.precondition,
+        run: all.run,
+        provenance: provenance(values, &drive_name),
+        drive_name,
+    })
+}
+
+/// Where the values came from; the drive has the name that reports use.
+fn provenance(values: &Values, drive_name: &str) -> Provenance {
     let entry = |resolved: &schema::Resolved| Entry {
-        key: resolved.key.path,
-        value: resolved.key.kind.write(&resolved.typed),
+        key: &resolved.key.path,
+        value: resolved.to_text(),
         origin: resolved.origin.clone(),
     };
-    let mut provenance = Provenance { entries: values.0.iter().map(entry).collect() };
+    let mut provenance = Provenance { entries: values.iter().map(entry).collect() };
     if let Some(name) = provenance.entries.iter_mut().find(|entry| entry.key == "drive.name") {
-        name.value = Value::Text(drive_name.clone()).to_toml();
+        name.value = quote(drive_name);
     }
-    let Draft { drive, host_ftl, kv, precondition, run, medium, backing_kind, disk, .. } = draft;
-    let backing = Backing { kind: backing_kind, disk };
-    Ok(Spec {
-        drive,
-        drive_name,
-        medium,
-        backing,
-        host,
-        host_ftl,
-        targets,
-        kv,
-        jobs,
-        precondition,
-        run,
-        provenance,
-    })
+    provenance
 }

@@ -92,7 +92,7 @@ impl Spec {
 
 impl Entry {
     fn adopt(&mut self, outside: &Outside, name: &str) {
-        let name = Value::Text(name.into()).to_toml();
+        let name = Value::Text(name.into()).to_text();
         let key = match outside {
             Outside::Eviction(_) => "cache.eviction",
             _ => self.key,

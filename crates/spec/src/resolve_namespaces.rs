@@ -1,10 +1,8 @@
 //! `[[drive.namespace]]`: what the drive offers hosts, and which blocks of every die each namespace has.
 
-use super::draft::Draft;
 use super::error::SpecError;
 use super::resolve_media::NO_COPIES;
-use super::schema::Fallback::Empty;
-use super::schema::{Kind, SHARE, Typed, Values, count, few, keys};
+use super::schema::Values;
 use super::table::{Fields, Table};
 use pellucid_device::{CacheConfig, DeviceConfig, Feedback, Guarantee, Namespace};
 use pellucid_flash::{Layout, Vector};
@@ -13,14 +11,12 @@ use pellucid_ftl::{
     Separation, WriteFailure, ZoneConfig,
 };
 use pellucid_media::{MediaConfig, StoreKind};
-use pellucid_text::Quantity;
+use pellucid_setting::{Kind, SHARE, Typed, count, few, size};
 use std::ops::Range;
 use strum::{EnumString, VariantNames};
 
-keys! {
-    "drive.namespace": Kind::Tables, Empty => namespaces,
-        "Namespaces, each with an interface and blocks of every die; none: one block namespace of everything";
-}
+/// The list of namespaces.
+const LIST: &str = "drive.namespace";
 
 /// Interface of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
@@ -136,25 +132,24 @@ pub(crate) const NAMELESS: Fields = &[
 const RATED_ERASES: u32 = 3000;
 
 /// Resolves the namespaces, and what they ask of the media: spare bytes for hosts, and a save area.
-pub(crate) fn finish(draft: &mut Draft, values: &Values, layout: &Layout) -> Result<(), SpecError> {
-    let rows = std::mem::take(&mut draft.namespaces);
+pub(crate) fn finish(drive: &mut DeviceConfig, values: &Values, layout: &Layout) -> Result<(), SpecError> {
+    let rows = values.rows(LIST);
     let mut free = 0..layout.blocks_per_die;
     for (index, row) in rows.iter().enumerate() {
-        let table = Table { list: "drive.namespace", index, row };
+        let table = Table { list: LIST, index, row };
         let last = index + 1 == rows.len();
-        let namespace = namespace(draft, &table, layout, |table| share(table, &mut free, last))?;
-        draft.drive.namespaces.push(namespace);
+        let namespace = namespace(drive, &table, layout, |table| share(table, &mut free, last))?;
+        drive.namespaces.push(namespace);
     }
-    draft.namespaces = rows;
-    let media = &mut draft.drive.media;
+    let media = &mut drive.media;
     if matches!(media.store, StoreKind::File(_)) {
-        media.save_bytes = pellucid_device::save_bytes(&draft.drive.namespaces, layout);
+        media.save_bytes = pellucid_device::save_bytes(&drive.namespaces, layout);
     }
     check_spare(values, layout, media)
 }
 
 fn namespace(
-    draft: &mut Draft,
+    drive: &mut DeviceConfig,
     table: &Table,
     layout: &Layout,
     share: impl FnOnce(&Table) -> Result<Range<u32>, SpecError>,
@@ -168,24 +163,24 @@ fn namespace(
         InterfaceWord::Nameless => NAMELESS,
     })?;
     let blocks = share(table)?;
-    let media = &mut draft.drive.media;
+    let media = &mut drive.media;
     match interface {
         InterfaceWord::Block | InterfaceWord::Fdp => {
             let is_mapped = |n: &Namespace| matches!(n, Namespace::Block { .. } | Namespace::Cache { .. });
-            let several = draft.drive.namespaces.iter().any(is_mapped);
-            if several && draft.drive.ftl.capacity_bytes.is_some() {
+            let several = drive.namespaces.iter().any(is_mapped);
+            if several && drive.ftl.capacity_bytes.is_some() {
                 return Err(table.refuse(
                     "interface",
                     "one block namespace with drive.ftl.capacity; several with over_provisioning, which is that of each",
                 ));
             }
             // It is a block namespace that promises handles.
-            if interface == InterfaceWord::Fdp && draft.drive.ftl.handles < 2 {
+            if interface == InterfaceWord::Fdp && drive.ftl.handles < 2 {
                 return Err(table.refuse("interface", "block, or with fdp drive.ftl.handles of 2 at least"));
             }
             Ok(Namespace::Block { blocks })
         }
-        InterfaceWord::Cache => cache(table, blocks, layout, &draft.drive.ftl),
+        InterfaceWord::Cache => cache(table, blocks, layout, &drive.ftl),
         InterfaceWord::Nameless => nameless(table, blocks, layout),
         InterfaceWord::Zoned => {
             media.metadata_bytes = Vector::METADATA_BYTES as u32;
@@ -218,7 +213,7 @@ fn cache(
         }
     }
     let unit = u64::from(layout.unit_bytes);
-    let kind = Kind::Unit(Quantity::Size, unit, CacheConfig::ADDRESS_UNITS_MAX * unit);
+    let kind = size(unit, CacheConfig::ADDRESS_UNITS_MAX * unit);
     let bytes = match table.field("address_space", kind)? {
         Some(Typed::Whole(bytes)) if bytes.is_multiple_of(unit) => bytes,
         Some(_) => return Err(table.refuse("address_space", format!("whole mapping units of {unit} bytes"))),
@@ -433,13 +428,7 @@ impl Translated {
     }
 
     /// Refuses so few blocks: of the namespace, or of the drive. `enough`: whether translation can work on these.
-    pub fn too_few(
-        &self,
-        draft: &Draft,
-        values: &Values,
-        enough: impl Fn(&Layout) -> bool,
-        why: &str,
-    ) -> SpecError {
+    pub fn too_few(&self, values: &Values, enough: impl Fn(&Layout) -> bool, why: &str) -> SpecError {
         /// No translation needs more for itself.
         const TRIED: u32 = 1 << 16;
         let blocks = self.layout.blocks_per_die;
@@ -450,8 +439,8 @@ impl Translated {
         };
         match self.namespace.filter(|_| !self.whole) {
             Some(index) => {
-                let row = &draft.namespaces[index];
-                Table { list: "drive.namespace", index, row }.refuse("blocks", allowed)
+                let row = &values.rows(LIST)[index];
+                Table { list: LIST, index, row }.refuse("blocks", allowed)
             }
             None => values.refuse("drive.media.blocks", allowed),
         }

@@ -1,67 +1,13 @@
 //! `[[job]]`, `[precondition]`, `[run]`: what is done with the drive.
 
 use super::document::{Leaf, Origin, Row, Value};
-use super::draft::Draft;
 use super::error::{Place, SpecError};
-use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
-use super::schema::{Kind, SHARE, Values, count, keys, word};
+use super::schema::Values;
 use pellucid_flash::Nanos;
-use pellucid_text::Quantity;
+use pellucid_setting::{Kind, SHARE, Setting, Settings, Typed, Word};
 use pellucid_workload::trace::AddressPolicy;
 use pellucid_workload::{SNIA_ROUNDS, SteadyRule};
 use std::path::PathBuf;
-
-const CAPACITIES: Kind = Kind::Or("steady", &Kind::Real(0.0, 1e6));
-const FILL: Kind = Kind::Or("trace", &SHARE);
-const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
-const ROUND: Kind = Kind::Unit(Quantity::Time, 1_000_000, 86_400_000_000_000);
-/// A factor on recorded arrival times: above zero, and within reason.
-const TIME_SCALE: Kind = Kind::Real(1e-9, 1e9);
-
-keys! {
-    "job": Kind::Tables, Empty => jobs,
-        "Jobs in order: [[job]], with fio's keys";
-    "precondition.fill": FILL, Real(0.0) => precondition.fill,
-        "Share of the capacity written sequentially before the run; trace: only what the trace reads before it writes it";
-    "precondition.overwrite": CAPACITIES, Real(0.0) => precondition.overwrite,
-        "Random overwrites after the fill, in capacities; steady: until write amplification no longer changes";
-    "precondition.steady": word::<AgedBy>(), Word("change") => precondition.aged_by,
-        "When overwriting is steady. change: write amplification of a pass differs by less than 1 %; snia: that of five passes ranges over at most 20 %, with a slope of at most 10 %";
-    "precondition.shelf_days": Kind::Real(0.0, 36_525.0), Real(0.0) => precondition.shelf_days,
-        "Days that the data then lie unread before the run (they matter to bit errors and read retries)";
-    "precondition.seed": SEED, Whole(1) => precondition.seed,
-        "Seed of the overwrites";
-    "run.seed": SEED, Whole(1) => run.seed,
-        "Seed of the jobs";
-    "run.verify": Kind::Flag, Flag(false) => run.verify,
-        "Check every byte that is read";
-    "run.steady_state": Kind::Or("off", &Kind::Text), Word("off") => steady_rule,
-        "Ends the run once it is steady by this rule: SNIA's (snia, snia:bw, snia:lat) or fio's (iops:3%, bw_slope:1%, ...)";
-    "run.steady_round": ROUND, Word("60s") => steady_round,
-        "Length of a round, whose IOPS, bandwidth or mean latency is one value";
-    "run.steady_window": Kind::Whole(2, 1000), Whole(SNIA_ROUNDS as i64) => steady_window,
-        "Rounds that are judged together; SNIA's rule has 5";
-    "run.report": Kind::Text, Word("") => run.report,
-        "Directory of the report; empty: none";
-    "run.log": Kind::Text, Word("") => run.log,
-        "File for one line per request; empty: none";
-    "run.trace": Kind::Text, Word("") => run.trace,
-        "Trace to replay; empty: the jobs run";
-    "run.format": Kind::Text, Word("") => run.format,
-        "Format of the trace, or csv: and its columns; empty: recognised";
-    "run.address": word::<AddressPolicy>(), Word("refuse") => run.address,
-        "What is done with trace requests beyond the end of the drive";
-    "run.time_scale": TIME_SCALE, Real(1.0) => run.time_scale,
-        "Factor on the trace's arrival times";
-    "run.closed_loop": Kind::Or("off", &count(1)), Word("off") => run.closed_loop,
-        "Requests kept outstanding, instead of following the arrival times of the trace";
-    "run.stream": Kind::Or("all", &Kind::Whole(0, u32::MAX as u64)), Word("all") => run.stream,
-        "Device of the trace to replay, by its number there (files of fio: 0, 1, ... as they come)";
-    "run.repeat": count(1), Whole(1) => run.repeat,
-        "Times that the trace is replayed, one pass after the other; run.limit counts the records of each";
-    "run.limit": Kind::Or("all", &count(1)), Word("all") => run.limit,
-        "Records of the trace to replay";
-}
 
 /// One `[[job]]`: fio's words, not yet understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,19 +48,32 @@ impl Fill {
     }
 }
 
+impl Setting for Fill {
+    const KIND: Kind = Kind::Or("trace", &SHARE);
+
+    fn take(typed: &Typed) -> Self {
+        <Option<f64> as Setting>::take(typed).map_or(Fill::Trace, Fill::Share)
+    }
+}
+
 /// Writes before the run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct Precondition {
-    /// Data that are written first.
+    /// Share of the capacity written sequentially before the run; trace: only what the trace reads before it writes it.
+    #[setting(default = 0.0)]
     pub fill: Fill,
-    /// Random overwrites after the fill.
+    /// Random overwrites after the fill, in capacities; steady: until write amplification no longer changes.
+    #[setting(default = 0.0)]
     pub overwrite: Overwrite,
-    /// Rule by which overwrites that go on until steady end.
+    /// When overwriting is steady. change: write amplification of a pass differs by less than 1 %; snia: that of five passes ranges over at most 20 %, with a slope of at most 10 %.
+    #[setting(key = "steady", default = "change")]
     pub aged_by: AgedBy,
-    /// Seed of the overwrites.
-    pub seed: u64,
-    /// Days between the last write and the run.
+    /// Days that the data then lie unread before the run (they matter to bit errors and read retries).
+    #[setting(kind = real(0.0, 36_525.0), default = 0.0)]
     pub shelf_days: f64,
+    /// Seed of the overwrites.
+    #[setting(default = 1)]
+    pub seed: u64,
 }
 
 impl Precondition {
@@ -158,9 +117,26 @@ pub enum Overwrite {
     Steady,
 }
 
+impl Setting for Overwrite {
+    const KIND: Kind = Kind::Or("steady", &Kind::Real(0.0, 1e6));
+
+    fn take(typed: &Typed) -> Self {
+        <Option<f64> as Setting>::take(typed).map_or(Overwrite::Steady, Overwrite::Capacities)
+    }
+}
+
 /// When random overwrites that go on until steady end.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames, strum::IntoStaticStr,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    strum::EnumString,
+    strum::VariantNames,
+    strum::IntoStaticStr,
+    Word,
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum AgedBy {
@@ -183,49 +159,80 @@ pub struct SteadySpec {
 }
 
 /// How the run is done and what it leaves behind.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Settings)]
 pub struct RunSpec {
     /// Seed of the jobs.
+    #[setting(default = 1)]
     pub seed: u64,
-    /// True if every byte that is read is checked.
+    /// Check every byte that is read.
+    #[setting(default = false)]
     pub verify: bool,
     /// The run ends once it is steady; `None`: when its work is done.
+    #[setting(flatten, via = SteadySettings, made = None)]
     pub steady: Option<SteadySpec>,
-    /// Directory of the report.
+    /// Directory of the report; empty: none.
+    #[setting(default = "")]
     pub report: Option<PathBuf>,
-    /// File for one line per request.
+    /// File for one line per request; empty: none.
+    #[setting(default = "")]
     pub log: Option<PathBuf>,
-    /// Trace to replay.
+    /// Trace to replay; empty: the jobs run.
+    #[setting(default = "")]
     pub trace: Option<PathBuf>,
     /// Where the trace's bytes are, if it could be read only once and was copied.
+    #[setting(skip)]
     pub trace_copy: Option<PathBuf>,
-    /// Format of the trace; `None`: to be recognised.
+    /// Format of the trace, or csv: and its columns; empty: recognised.
+    #[setting(default = "")]
     pub format: Option<String>,
-    /// Requests beyond the end of the drive.
+    /// Fate of trace requests beyond the end of the drive.
+    #[setting(default = "refuse")]
     pub address: AddressPolicy,
-    /// Factor on the trace's arrival times; 0.5 replays twice as fast.
+    /// Factor on the trace's arrival times.
+    ///
+    /// 0.5 replays twice as fast. The bounds keep it within reason.
+    #[setting(kind = real(1e-9, 1e9), default = 1.0)]
     pub time_scale: f64,
-    /// Requests kept outstanding, instead of the trace's arrival times.
+    /// Requests kept outstanding, instead of following the arrival times of the trace.
+    #[setting(kind = count(1), or = "off")]
     pub closed_loop: Option<u32>,
-    /// The device of the trace to replay; `None`: all.
+    /// Device of the trace to replay, by its number there (files of fio: 0, 1, ... as they come).
+    #[setting(kind = count(0), or = "all")]
     pub stream: Option<u32>,
-    /// Times that the trace is replayed.
+    /// Times that the trace is replayed, one pass after the other; run.limit counts the records of each.
+    #[setting(kind = count(1), default = 1)]
     pub repeat: u32,
-    /// Records of the trace to replay; `None`: all.
+    /// Records of the trace to replay.
+    #[setting(kind = count(1), or = "all")]
     pub limit: Option<u64>,
 }
 
+/// Keys that decide together when a run is steady.
+#[derive(Clone, Debug, PartialEq, Settings)]
+pub(crate) struct SteadySettings {
+    /// Ends the run once it is steady by this rule: SNIA's (snia, snia:bw, snia:lat) or fio's (iops:3%, bw_slope:1%, ...).
+    #[setting(key = "steady_state", or = "off")]
+    rule: Option<String>,
+    /// Length of a round, whose IOPS, bandwidth or mean latency is one value.
+    #[setting(key = "steady_round", kind = time(1_000_000, 86_400_000_000_000), default = "60s")]
+    round: Nanos,
+    /// Rounds that are judged together; SNIA's rule has 5.
+    #[setting(key = "steady_window", kind = whole(2, 1000), default = SNIA_ROUNDS)]
+    window: u32,
+}
+
 /// The rounds of a run that ends once it is steady.
-pub(crate) fn steady(draft: &Draft, values: &Values) -> Result<Option<SteadySpec>, SpecError> {
-    let Some(text) = &draft.steady_rule else { return Ok(None) };
+pub(crate) fn steady(values: &Values) -> Result<Option<SteadySpec>, SpecError> {
+    let SteadySettings { rule, round, window } = SteadySettings::take(values, "run");
+    let Some(text) = rule else { return Ok(None) };
     let allowed = || format!("off, {}", SteadyRule::ALLOWED);
     let rule: SteadyRule = text.parse().map_err(|()| values.refuse("run.steady_state", allowed()))?;
-    if matches!(rule, SteadyRule::Snia(_)) && draft.steady_window != SNIA_ROUNDS {
+    if matches!(rule, SteadyRule::Snia(_)) && window != SNIA_ROUNDS {
         return Err(
             values.refuse("run.steady_window", format!("{SNIA_ROUNDS} with run.steady_state = \"snia\""))
         );
     }
-    Ok(Some(SteadySpec { rule, round: draft.steady_round, window: draft.steady_window }))
+    Ok(Some(SteadySpec { rule, round, window }))
 }
 
 /// Refuses overwrites of what was not filled.
@@ -249,12 +256,12 @@ fn job(index: usize, row: &Row) -> Result<RawJob, SpecError> {
 fn pair(index: usize, field: &Leaf) -> Result<RawPair, SpecError> {
     let value = match &field.value {
         Value::Text(text) => text.clone(),
-        Value::Whole(_) | Value::Real(_) | Value::Flag(_) => field.value.to_toml(),
+        Value::Whole(_) | Value::Real(_) | Value::Flag(_) => field.value.to_text(),
         other => {
             return Err(SpecError::NotAllowed {
                 place: field.origin.place.clone(),
                 key: format!("job[{index}].{}", field.path),
-                value: other.to_toml(),
+                value: other.to_text(),
                 allowed: "a text, a number, true, false".into(),
             });
         }

@@ -6,23 +6,18 @@
 //! ```
 //! Invariants of what is resolved: names are unique, ranges lie inside the drive and do not overlap.
 
+use super::description::Description;
 use super::document::Row;
-use super::draft::Draft;
 use super::error::{Place, SpecError};
-use super::schema::Fallback::Empty;
-use super::schema::{Kind, SHARE, Typed, Values, keys};
+use super::schema::Values;
 use super::table::{Fields, Table};
 use pellucid_device::Namespace;
 use pellucid_flash::Layout;
 use pellucid_host::{Target, TargetError, TargetKind, Targets};
+use pellucid_setting::{Kind, SHARE, Typed};
 use pellucid_text::read_range;
 use std::ops::Range;
 use strum::{EnumString, VariantNames};
-
-keys! {
-    "target": Kind::Tables, Empty => targets,
-        "Targets: ranges of parallel units of the open-channel namespace; a job works on one by its name";
-}
 
 pub(crate) const TARGET: Fields = &[
     ("name", "Name of the target; a job names it with target"),
@@ -115,32 +110,39 @@ impl Units {
 
 /// Resolves the targets of a description.
 pub(crate) fn resolve(
-    draft: &Draft,
+    description: &Description,
     values: &Values,
     layout: &Layout,
 ) -> Result<Vec<DescribedTarget>, SpecError> {
+    let rows = values.rows("target");
     let mut all = Targets::default();
     let mut described = Vec::new();
-    for (index, row) in draft.targets.iter().enumerate() {
+    for (index, row) in rows.iter().enumerate() {
         let target = one(&Table { list: "target", index, row }, layout, &mut all)?;
         described.push(target);
     }
-    if let Some(row) = draft.targets.first() {
-        check_drive(draft, values, row)?;
+    if let Some(row) = rows.first() {
+        check_drive(description, values, row)?;
     }
     Ok(described)
 }
 
 /// Refuses targets on a drive that has no parallel units for them, or whose layers use them.
-fn check_drive(draft: &Draft, values: &Values, row: &Row) -> Result<(), SpecError> {
-    let open = draft.drive.namespaces.iter().filter(|n| matches!(n, Namespace::OpenChannel { .. })).count();
+fn check_drive(description: &Description, values: &Values, row: &Row) -> Result<(), SpecError> {
+    let open = description
+        .drive
+        .device
+        .namespaces
+        .iter()
+        .filter(|n| matches!(n, Namespace::OpenChannel { .. }))
+        .count();
     if open != 1 {
         let table = Table { list: "target", index: 0, row };
         let allowed =
             "on a drive with one open-channel namespace ([[drive.namespace]] interface = \"open-channel\")";
         return Err(table.refuse("units", allowed));
     }
-    if !draft.layers.is_empty() {
+    if !description.host.layers.is_empty() {
         return Err(values.refuse("host.layers", "[] with [[target]]; a block target is a host FTL itself"));
     }
     Ok(())

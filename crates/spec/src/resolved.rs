@@ -2,7 +2,7 @@
 
 use super::Spec;
 use super::resolve_run::{Fill, Overwrite};
-use super::value::{quote, write_real};
+use pellucid_setting::{quote, write_real};
 use pellucid_text::write_share;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,394 +1,92 @@
-//! The rows of the schema: a key's name, its allowed values, its default, the field of the [`Draft`] that it sets, and
-//! its meaning. Reading, checking, `--set`, `show`, suggestions and the reference are derived from the rows, so a new
-//! key is one row in one file.
+//! Every key of a description with its value: the keys are those of [`Description`], and reading, checking, `--set`, `show`, suggestions and the
+//! reference are derived from them.
 //!
-//! Invariant: after [`Values::resolve`] every key has a value of the type its [`Kind`] promises. A row whose field
-//! has another type than its kind is found by the first description that is read.
+//! Invariant: after [`Values::resolve`] every key has a value of the type its kind promises.
 
-use super::document::{Document, Leaf, Origin, Row, Value};
-use super::draft::Draft;
+use super::description::Description;
+use super::document::{Document, Origin, Row, Value};
 use super::error::{Place, SpecError};
 use super::policies::allowed_for;
-use super::value::{quote, read_quantity, write_real};
-use pellucid_flash::Nanos;
+use pellucid_setting::{Key, Kind, Source, Typed, table_keys};
 use pellucid_text::suggest::nearest;
-use pellucid_text::{PLAIN_SHARE_MAX, Quantity, read_share, write_share};
-use strum::VariantNames;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-/// The type of a key's value.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
-    /// A whole number within bounds.
-    Whole(u64, u64),
-    /// A finite number within bounds.
-    Real(f64, f64),
-    /// A share of a whole within bounds, as a number or with a percent sign.
-    Share(f64, f64),
-    /// `true` or `false`.
-    Flag,
-    /// A quantity with a unit; smallest and largest value in base units.
-    Unit(Quantity, u64, u64),
-    /// A list of durations.
-    Times,
-    /// A list of whole numbers, each at least 1.
-    Weights,
-    /// One of these words.
-    Word(&'static [&'static str]),
-    /// One of these words, or `PREFIX:N` with N at least 1.
-    WordOrCount(&'static [&'static str], &'static str),
-    /// One of these words, or `PREFIX:TEXT`.
-    WordOrText(&'static [&'static str], &'static str),
-    /// Any text; empty means none.
-    Text,
-    /// The word for "none", or the other kind.
-    Or(&'static str, &'static Kind),
-    /// A list of tables, which their owner reads.
-    Tables,
-    /// A list of these words, or one text with commas.
-    Words(&'static [&'static str]),
+/// The whole schema, in the order of the reference.
+pub(crate) fn schema() -> &'static [Key] {
+    static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+        let mut keys = table_keys::<Description>("");
+        keys.retain(|key| !key.shared);
+        keys
+    });
+    &KEYS
 }
 
-/// The value of a key that is not given.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Fallback {
-    /// No default: the key must be given.
-    Required,
-    Whole(i64),
-    Real(f64),
-    Flag(bool),
-    Word(&'static str),
-    Empty,
-}
-
-/// One key.
-#[derive(Debug)]
-pub(crate) struct Key {
-    /// The dotted path from the top of the file.
-    pub path: &'static str,
-    pub kind: Kind,
-    pub fallback: Fallback,
-    /// Meaning, in one line.
-    pub about: &'static str,
-    /// Puts the value into the draft.
-    pub set: fn(&mut Draft, &Typed),
-}
-
-impl Key {
-    /// Its default as TOML; `None`: it must be given.
-    pub fn default(&self) -> Option<String> {
-        let value = fallback_value(self.fallback)?;
-        // As `show` writes it, with its unit.
-        Some(self.kind.read(&value).map_or_else(|| value.to_toml(), |typed| self.kind.write(&typed)))
-    }
-}
-
-/// The rows of one part of the schema: `"KEY": KIND, DEFAULT => FIELD OF THE DRAFT, "MEANING";`
-macro_rules! keys {
-    ($($path:literal: $kind:expr, $fallback:expr => $($field:ident).+, $about:literal;)+) => {
-        pub(crate) const KEYS: &[$crate::schema::Key] = &[$($crate::schema::Key {
-            path: $path,
-            kind: $kind,
-            fallback: $fallback,
-            about: $about,
-            set: |draft, typed| draft.$($field).+ = $crate::draft::Take::take(typed),
-        }),+];
-    };
-}
-pub(crate) use keys;
-
-/// One of the words of a closed set.
-pub(crate) const fn word<T: VariantNames>() -> Kind {
-    Kind::Word(T::VARIANTS)
-}
-
-/// Any `u32` from `min`.
-pub(crate) const fn count(min: u64) -> Kind {
-    Kind::Whole(min, u32::MAX as u64)
-}
-
-/// A number of things of which there are few, so that products with other keys stay far from the end of 32 bits.
-pub(crate) const fn few(min: u64) -> Kind {
-    Kind::Whole(min, 1 << 16)
-}
-
-/// The longest duration, one hour: no part of a drive is slower, and sums of many stay far from the end of 64
-/// bits.
-const LONGEST_NS: u64 = 3_600_000_000_000;
-
-/// A duration.
-pub(crate) const TIME: Kind = Kind::Unit(Quantity::Time, 0, LONGEST_NS);
-
-/// A probability or share.
-pub(crate) const SHARE: Kind = Kind::Share(0.0, 1.0);
-
-/// A value after its kind has read it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Typed {
-    /// A whole number, or a quantity in base units.
-    Whole(u64),
-    Real(f64),
-    Flag(bool),
-    Times(Vec<Nanos>),
-    Wholes(Vec<u32>),
-    Words(Vec<String>),
-    Text(String),
-    Tables(Vec<Row>),
-    /// The word for "none", or an empty text.
-    Absent,
-}
-
-impl Kind {
-    /// The value of this kind, or `None` if it is not one.
-    pub fn read(self, value: &Value) -> Option<Typed> {
-        match (self, value) {
-            (Kind::Whole(min, max), Value::Whole(number)) => {
-                u64::try_from(*number).ok().filter(|n| (min..=max).contains(n)).map(Typed::Whole)
-            }
-            (Kind::Real(min, max), Value::Whole(_) | Value::Real(_)) => {
-                let number = if let Value::Real(number) = value { *number } else { whole_as_real(value) };
-                (min..=max).contains(&number).then_some(Typed::Real(number))
-            }
-            (Kind::Share(min, max), _) => {
-                read_share_of(value).filter(|share| (min..=max).contains(share)).map(Typed::Real)
-            }
-            (Kind::Flag, Value::Flag(flag)) => Some(Typed::Flag(*flag)),
-            (Kind::Unit(quantity, min, max), _) => {
-                read_quantity(quantity, value).filter(|base| (min..=max).contains(base)).map(Typed::Whole)
-            }
-            (Kind::Times, _) => read_times(value).map(Typed::Times),
-            (Kind::Weights, Value::List(items)) => {
-                let weight = |item: &Value| match item {
-                    Value::Whole(number) => u32::try_from(*number).ok().filter(|&weight| weight > 0),
-                    _ => None,
-                };
-                items.iter().map(weight).collect::<Option<Vec<u32>>>().map(Typed::Wholes)
-            }
-            (Kind::Word(words), Value::Text(text)) => is_word(words, text),
-            (Kind::WordOrCount(words, prefix), Value::Text(text)) => is_word(words, text).or_else(|| {
-                let number = text.strip_prefix(prefix)?.strip_prefix(':')?.parse::<u32>().ok()?;
-                (number > 0).then(|| Typed::Text(format!("{prefix}:{number}")))
-            }),
-            (Kind::WordOrText(words, prefix), Value::Text(text)) => is_word(words, text).or_else(|| {
-                let rest = text.strip_prefix(prefix)?.strip_prefix(':')?;
-                (!rest.is_empty()).then(|| Typed::Text(text.clone()))
-            }),
-            (Kind::Text, Value::Text(text)) if text.is_empty() => Some(Typed::Absent),
-            (Kind::Text, Value::Text(text)) => Some(Typed::Text(text.clone())),
-            (Kind::Or(word, _), Value::Text(text)) if text == word => Some(Typed::Absent),
-            (Kind::Or(_, kind), _) => kind.read(value),
-            (Kind::Tables, Value::Tables(rows)) => Some(Typed::Tables(rows.clone())),
-            (Kind::Words(words), _) => read_words(words, value),
-            (Kind::Tables, Value::List(items)) if items.is_empty() => Some(Typed::Tables(Vec::new())),
-            _ => None,
-        }
-    }
-
-    /// Returns the allowed values, for messages and the reference.
-    pub fn allowed(self) -> String {
-        match self {
-            // Where numbers of TOML end.
-            Kind::Whole(min, max) if max == i64::MAX as u64 => format!("a whole number from {min}"),
-            Kind::Whole(min, max) => format!("a whole number from {min} to {max}"),
-            Kind::Real(min, f64::MAX) => format!("a number from {min}"),
-            Kind::Real(min, max) => format!("a number from {min} to {max}"),
-            Kind::Share(min, max) => {
-                format!("a share such as \"20%\" or 0.2, from {}% to {}%", min * 100.0, max * 100.0)
-            }
-            Kind::Flag => "true, false".into(),
-            Kind::Unit(quantity, min, max) => {
-                let bounded =
-                    |bound: &str, base| format!("; {bound} {}", quantity.write(base).trim_matches('"'));
-                let low = if min > 0 { bounded("at least", min) } else { String::new() };
-                let high = if max < i64::MAX as u64 { bounded("at most", max) } else { String::new() };
-                format!("{}{low}{high}", quantity.syntax())
-            }
-            Kind::Times => "a list of durations such as [\"58us\", \"90us\"]".into(),
-            Kind::Weights => format!("a list of whole numbers from 1 to {}", u32::MAX),
-            Kind::Word(words) => words.join(", "),
-            Kind::WordOrCount(words, prefix) => format!("{}, {prefix}:N", words.join(", ")),
-            Kind::WordOrText(words, prefix) => format!("{}, {prefix}:PATH", words.join(", ")),
-            Kind::Text => "a text".into(),
-            Kind::Or(word, kind) => format!("{word}, or {}", kind.allowed()),
-            Kind::Tables => "a list of tables".into(),
-            Kind::Words(words) => format!("a list of {}", words.join(", ")),
-        }
-    }
-
-    /// The type, in a few words.
-    pub fn name(self) -> String {
-        let name = match self {
-            Kind::Whole(..) => "whole number",
-            Kind::Real(..) => "number",
-            Kind::Share(..) => "share of a whole",
-            Kind::Flag => "flag",
-            Kind::Unit(Quantity::Time, ..) => "duration",
-            Kind::Unit(Quantity::Size, ..) => "size",
-            Kind::Unit(Quantity::Rate, ..) => "rate",
-            Kind::Times => "list of durations",
-            Kind::Weights => "list of whole numbers",
-            Kind::Word(_) => "word",
-            Kind::WordOrCount(_, prefix) => return format!("word, or {prefix}:N"),
-            Kind::WordOrText(_, prefix) => return format!("word, or {prefix}:PATH"),
-            Kind::Text => "text",
-            Kind::Or(word, kind) => return format!("{}, or {word}", kind.name()),
-            Kind::Tables => "list of tables",
-            Kind::Words(_) => "list of words",
-        };
-        name.into()
-    }
-
-    /// Least and greatest value; `None` where there are none, or only those of the machine's numbers.
-    pub fn bounds(self) -> Option<(String, String)> {
-        let most = |max: u64, shown: String| if max >= i64::MAX as u64 { "any".into() } else { shown };
-        match self {
-            Kind::Whole(min, max) => Some((min.to_string(), most(max, max.to_string()))),
-            Kind::Real(min, f64::MAX) => Some((min.to_string(), "any".into())),
-            Kind::Real(min, max) => Some((min.to_string(), max.to_string())),
-            Kind::Share(min, max) => Some((format!("{}%", min * 100.0), format!("{}%", max * 100.0))),
-            Kind::Unit(quantity, min, max) => {
-                let shown = |base| quantity.write(base).trim_matches('"').to_string();
-                Some((shown(min), most(max, shown(max))))
-            }
-            Kind::Or(_, kind) => kind.bounds(),
-            _ => None,
-        }
-    }
-
-    /// Reports whether a time or a rate lacks its unit, as no description may write it.
-    fn lacks_unit(self, value: &Value) -> bool {
-        let plain = |quantity: Quantity, value: &Value| match value {
-            Value::Whole(number) => u64::try_from(*number).is_ok_and(|base| !quantity.may_lack_unit(base)),
-            _ => false,
-        };
-        match (self, value) {
-            (Kind::Unit(quantity, ..), _) => plain(quantity, value),
-            (Kind::Times, Value::List(items)) => items.iter().any(|item| plain(Quantity::Time, item)),
-            (Kind::Or(_, kind), _) => kind.lacks_unit(value),
-            _ => false,
-        }
-    }
-
-    /// The unit of a plain number; empty: none.
-    pub fn unit(self) -> &'static str {
-        match self {
-            // Times and rates have no plain numbers.
-            Kind::Unit(Quantity::Size, ..) => Quantity::Size.base(),
-            Kind::Unit(..) => "",
-            Kind::Or(_, kind) => kind.unit(),
-            _ => "",
-        }
-    }
-
-    /// The value as TOML.
-    pub fn write(self, typed: &Typed) -> String {
-        match (self, typed) {
-            (Kind::Or(word, _), Typed::Absent) => quote(word),
-            (Kind::Text, Typed::Absent) => quote(""),
-            (Kind::Or(_, kind), _) => kind.write(typed),
-            (Kind::Unit(quantity, ..), Typed::Whole(base)) => quantity.write(*base),
-            (_, Typed::Whole(number)) => number.to_string(),
-            (Kind::Share(..), Typed::Real(share)) => write_share(*share),
-            (_, Typed::Real(number)) => write_real(*number),
-            (_, Typed::Flag(flag)) => flag.to_string(),
-            (_, Typed::Text(text)) => quote(text),
-            (_, Typed::Times(times)) => list(times.iter().map(|time| Quantity::Time.write(time.0))),
-            (_, Typed::Wholes(numbers)) => list(numbers.iter().map(u32::to_string)),
-            (_, Typed::Words(words)) => list(words.iter().map(|word| quote(word))),
-            (_, Typed::Tables(rows)) => list(rows.iter().map(write_row)),
-            (_, Typed::Absent) => unreachable!("only Kind::Or and Kind::Text read as absent"),
-        }
-    }
-}
-
-fn read_share_of(value: &Value) -> Option<f64> {
-    match value {
-        Value::Text(text) => read_share(text),
-        Value::Whole(_) => Some(whole_as_real(value)).filter(|&share| share <= PLAIN_SHARE_MAX),
-        Value::Real(share) => Some(*share).filter(|&share| share <= PLAIN_SHARE_MAX),
-        _ => None,
-    }
-}
-
-fn list(items: impl Iterator<Item = String>) -> String {
-    format!("[{}]", items.collect::<Vec<_>>().join(", "))
-}
-
-fn write_row(row: &Row) -> String {
-    let field = |leaf: &Leaf| format!("{} = {}", leaf.path, leaf.value.to_toml());
-    format!("{{ {} }}", row.fields.iter().map(field).collect::<Vec<_>>().join(", "))
-}
-
-fn whole_as_real(value: &Value) -> f64 {
-    if let Value::Whole(number) = value { *number as f64 } else { f64::NAN }
-}
-
-/// Former words of values and their present ones; a former word is taken for one version more.
-const RENAMED: &[(&str, &str)] = &[("collected", "gc-copies")];
-
-fn is_word(words: &[&str], text: &str) -> Option<Typed> {
-    let present = RENAMED.iter().find(|(former, _)| *former == text).map_or(text, |(_, present)| present);
-    words.contains(&present).then(|| Typed::Text(present.to_string()))
-}
-
-/// A list of durations; also one text with commas, which is easier to type after `--set`.
-fn read_times(value: &Value) -> Option<Vec<Nanos>> {
-    let time = |item: &Value| read_quantity(Quantity::Time, item).filter(|&ns| ns <= LONGEST_NS).map(Nanos);
-    match value {
-        Value::List(items) if !items.is_empty() => items.iter().map(time).collect(),
-        Value::Text(text) => text.split(',').map(|part| time(&Value::Text(part.to_string()))).collect(),
-        _ => None,
-    }
-}
-
-fn read_words(words: &[&str], value: &Value) -> Option<Typed> {
-    let word = |text: &str| is_word(words, text).map(|_| text.to_string());
-    let of_item = |item: &Value| match item {
-        Value::Text(text) => word(text),
-        _ => None,
-    };
-    let read = match value {
-        Value::List(items) => items.iter().map(of_item).collect(),
-        Value::Text(text) if text.is_empty() => Some(Vec::new()),
-        Value::Text(text) => text.split(',').map(word).collect(),
-        _ => None,
-    };
-    read.map(Typed::Words)
+/// The paths of all keys.
+pub(crate) fn paths() -> Vec<&'static str> {
+    schema().iter().map(|key| key.path.as_str()).collect()
 }
 
 /// A key with its value and where that came from.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub key: &'static Key,
-    pub typed: Typed,
-    /// The value as written, for messages.
-    pub written: String,
+    typed: Typed,
+    /// The value as written.
+    value: Value,
     pub origin: Origin,
+}
+
+impl Resolved {
+    /// Writes the value as a description has it, in the largest unit that holds it exactly.
+    pub fn to_text(&self) -> String {
+        match &self.value {
+            Value::Tables(rows) => {
+                format!("[{}]", rows.iter().map(Row::to_text).collect::<Vec<_>>().join(", "))
+            }
+            _ => self.key.kind.write(&self.typed),
+        }
+    }
 }
 
 /// Every key of the schema with its value, in the order of the schema.
 #[derive(Clone, Debug)]
-pub(crate) struct Values(pub Vec<Resolved>);
+pub(crate) struct Values {
+    all: Vec<Resolved>,
+    by_path: BTreeMap<&'static str, usize>,
+}
+
+impl Source for Values {
+    fn typed(&self, path: &str) -> &Typed {
+        &self.find(path).typed
+    }
+}
 
 impl Values {
-    /// Gives every key of `schema` its value from `document`, or its default. `name` is what is being read.
-    pub fn resolve(
-        schema: impl Iterator<Item = &'static Key>,
-        document: &Document,
-        name: &str,
-    ) -> Result<Values, SpecError> {
-        schema.map(|key| resolve_key(key, document, name)).collect::<Result<_, _>>().map(Values)
+    /// Gives every key its value from `document`, or its default. `name` is what is being read.
+    pub fn resolve(document: &Document, name: &str) -> Result<Values, SpecError> {
+        let all: Vec<Resolved> =
+            schema().iter().map(|key| resolve_key(key, document, name)).collect::<Result<_, _>>()?;
+        let by_path = all.iter().enumerate().map(|(at, resolved)| (resolved.key.path.as_str(), at)).collect();
+        Ok(Values { all, by_path })
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Resolved> {
+        self.all.iter()
     }
 
     fn find(&self, path: &str) -> &Resolved {
-        let found = self.0.iter().find(|resolved| resolved.key.path == path);
-        found.unwrap_or_else(|| panic!("{path} is not in the schema"))
+        let at = self.by_path.get(path).unwrap_or_else(|| panic!("{path} is not in the schema"));
+        &self.all[*at]
     }
 
-    /// The draft with every value in its field.
-    pub fn draft(&self) -> Draft {
-        let mut draft = Draft::blank();
-        self.0.iter().for_each(|resolved| (resolved.key.set)(&mut draft, &resolved.typed));
-        draft
+    /// The tables of a list of tables.
+    pub fn rows(&self, path: &str) -> &[Row] {
+        match &self.find(path).value {
+            Value::Tables(rows) => rows,
+            _ => &[],
+        }
     }
 
     /// Refuses values that contradict each other: names the first that was written down, or the first of all.
@@ -400,29 +98,23 @@ impl Values {
 
     /// Refuses the value of `path`, which is of the right type, for a reason that its kind cannot see.
     pub fn refuse(&self, path: &str, allowed: impl Into<String>) -> SpecError {
-        let Resolved { written, origin, .. } = self.find(path);
+        let Resolved { value, origin, .. } = self.find(path);
         SpecError::NotAllowed {
             place: origin.place.clone(),
             key: path.to_string(),
-            value: written.clone(),
+            value: value.to_text(),
             allowed: allowed.into(),
         }
     }
 }
 
 fn resolve_key(key: &'static Key, document: &Document, name: &str) -> Result<Resolved, SpecError> {
-    let leaf = document.leaves.get(key.path);
-    let missing = || SpecError::Missing {
-        name: name.to_string(),
-        key: key.path.to_string(),
-        allowed: key.kind.allowed(),
-    };
+    let leaf = document.leaves.get(key.path.as_str());
+    let missing =
+        || SpecError::Missing { name: name.to_string(), key: key.path.clone(), allowed: key.kind.allowed() };
     let (value, origin) = match leaf {
         Some(leaf) => (leaf.value.clone(), leaf.origin.clone()),
-        None => (
-            fallback_value(key.fallback).ok_or_else(missing)?,
-            Origin { place: Place::Default, comment: None },
-        ),
+        None => (key.fallback.value().ok_or_else(missing)?, Origin { place: Place::Default, comment: None }),
     };
     // Our own defaults are in base units.
     let read = match leaf {
@@ -430,24 +122,13 @@ fn resolve_key(key: &'static Key, document: &Document, name: &str) -> Result<Res
         _ => key.kind.read(&value),
     };
     match read {
-        Some(typed) => Ok(Resolved { key, typed, written: value.to_toml(), origin }),
+        Some(typed) => Ok(Resolved { key, typed, value, origin }),
         None => Err(SpecError::NotAllowed {
             place: origin.place,
-            key: key.path.to_string(),
-            allowed: allowed_for(&value.to_toml(), key.kind.allowed()),
-            value: value.to_toml(),
+            key: key.path.clone(),
+            allowed: allowed_for(&value.to_text(), key.kind.allowed()),
+            value: value.to_text(),
         }),
-    }
-}
-
-pub(crate) fn fallback_value(fallback: Fallback) -> Option<Value> {
-    match fallback {
-        Fallback::Required => None,
-        Fallback::Whole(number) => Some(Value::Whole(number)),
-        Fallback::Real(number) => Some(Value::Real(number)),
-        Fallback::Flag(flag) => Some(Value::Flag(flag)),
-        Fallback::Word(word) => Some(Value::Text(word.to_string())),
-        Fallback::Empty => Some(Value::List(Vec::new())),
     }
 }
 
@@ -477,7 +158,7 @@ pub(crate) fn check_name(
         Err(SpecError::NotAllowed {
             place: place.clone(),
             key: key.to_string(),
-            value: value.to_toml(),
+            value: value.to_text(),
             allowed,
         })
     };
@@ -524,7 +205,7 @@ fn elsewhere(path: &str, paths: &[&str]) -> Option<String> {
 }
 
 fn allowed_instead_of_table(path: &str) -> String {
-    let key = super::schema_keys().find(|key| key.path == path);
+    let key = schema().iter().find(|key| key.path == path);
     match key.map(|key| key.kind) {
         Some(Kind::Tables) => format!("a list of tables, [[{path}]]"),
         Some(kind) => kind.allowed(),

@@ -2,8 +2,8 @@
 //!
 //! The output stands alone: it names no preset, and resolves to an equal [`Spec`].
 
-use super::value::quote;
 use super::{Entry, Medium, Origin, Place, Spec};
+use pellucid_setting::quote;
 use std::collections::BTreeMap;
 
 /// The tables with a header of their own; deeper keys are written dotted.
@@ -75,7 +75,8 @@ fn shown(spec: &Spec, explained: bool) -> String {
     let mut out = String::new();
     let disk = spec.medium == Medium::Disk;
     // Of a disk there is no flash to be shown, and all of the disk.
-    let meanings: BTreeMap<&str, &str> = super::schema_keys().map(|key| (key.path, key.about)).collect();
+    let meanings: BTreeMap<&str, &str> =
+        super::schema::schema().iter().map(|key| (key.path.as_str(), key.about.as_str())).collect();
     let is_shown = |entry: &Entry| match disk {
         true if entry.key.starts_with("backing.") => entry.key != "backing.kind",
         true if entry.key.starts_with("drive.") => DISK_KEYS.contains(&entry.key) || is_said(entry),
@@ -99,7 +100,7 @@ fn shown(spec: &Spec, explained: bool) -> String {
     for target in &spec.targets {
         start_table(&mut out, "[[target]]");
         for field in &target.row.fields {
-            push_line(&mut out, &field.path, &field.value.to_toml(), &field.origin);
+            push_line(&mut out, &field.path, &field.value.to_text(), &field.origin);
         }
     }
     for job in &spec.jobs {

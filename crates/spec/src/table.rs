@@ -2,21 +2,13 @@
 
 use super::document::{Leaf, Row};
 use super::error::SpecError;
-use super::schema::{Kind, Typed};
+use pellucid_setting::{Kind, Typed};
 use pellucid_text::suggest::nearest;
 use std::str::FromStr;
 use strum::VariantNames;
 
 /// The fields that a table can have, with a line on each.
 pub(crate) type Fields = &'static [(&'static str, &'static str)];
-
-/// Former names of fields and their present ones; a former name is taken for one version more.
-const RENAMED: &[(&str, &str)] = &[("stripe", "superpage")];
-
-/// The present name of a field.
-fn present(name: &str) -> &str {
-    RENAMED.iter().find(|(former, _)| *former == name).map_or(name, |(_, present)| present)
-}
 
 /// One table, with the name of its list for messages.
 #[derive(Clone, Copy)]
@@ -32,7 +24,7 @@ impl Table<'_> {
     }
 
     fn leaf(&self, name: &str) -> Option<&Leaf> {
-        self.row.fields.iter().find(|field| present(&field.path) == name)
+        self.row.fields.iter().find(|field| field.path == name)
     }
 
     /// Returns whether the table has the field.
@@ -52,7 +44,7 @@ impl Table<'_> {
     /// Refuses a field's value, or that it is missing.
     pub fn refuse(&self, name: &str, allowed: impl Into<String>) -> SpecError {
         let (place, value) = match self.leaf(name) {
-            Some(leaf) => (leaf.origin.place.clone(), leaf.value.to_toml()),
+            Some(leaf) => (leaf.origin.place.clone(), leaf.value.to_text()),
             None => (self.row.place.clone(), "(missing)".into()),
         };
         SpecError::NotAllowed { place, key: self.path(name), value, allowed: allowed.into() }
@@ -88,7 +80,7 @@ impl Table<'_> {
 
     /// Refuses fields that are not among `names`.
     pub fn check_names(&self, names: Fields) -> Result<(), SpecError> {
-        let is_known = |field: &&Leaf| names.iter().any(|(name, _)| *name == present(&field.path));
+        let is_known = |field: &&Leaf| names.iter().any(|(name, _)| *name == field.path);
         let unknown = self.row.fields.iter().find(|field| !is_known(field));
         unknown.map_or(Ok(()), |field| {
             Err(SpecError::UnknownKey {

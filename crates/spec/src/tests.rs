@@ -1,13 +1,13 @@
 //! Descriptions from text to spec and back: presets, overrides, provenance, and the exact words of refusals.
 
-use super::document::Row;
-use super::schema::{Kind, Typed};
 use super::*;
 use pellucid_device::{Arbitration, DieOrder};
 use pellucid_flash::Nanos;
-use pellucid_ftl::{Durability, Separation, Victim};
+use pellucid_ftl::{Durability, Victim};
 use pellucid_media::{ListedFault, StoreKind};
+use pellucid_setting::{Kind, Source, Typed};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 mod effect;
 mod refusals;
@@ -230,13 +230,15 @@ attempts = 'always'
         ]
     );
     assert_round_trip(&spec);
-    let former = small(&list.replace("superpage = 63", "stripe = 63")).unwrap();
+    let former = small(&list.replace("superpage = 63", "stripe = 63"));
     assert_eq!(
-        former.drive.media.faults.list, spec.drive.media.faults.list,
-        "the former name is still taken"
+        refusal(former),
+        "dir/my.toml:23: drive.media.faults.list[1].stripe: unknown key; allowed: kind, die, block, superpage, after_erases"
     );
-    let separated = with_sets(&["drive.ftl.separation=collected"]).unwrap();
-    assert_eq!(separated.drive.ftl.separation, Separation::GcCopies, "so is the former word of a value");
+    assert_eq!(
+        refusal(with_sets(&["drive.ftl.separation=collected"])),
+        "--set drive.ftl.separation: drive.ftl.separation = \"collected\": not allowed; allowed: off, gc-copies, frequency"
+    );
     assert_eq!(
         refusal(small(&list.replace("die = 3", "die = 4"))),
         "dir/my.toml:17: drive.media.faults.list[0].die = 4: not allowed; allowed: a whole number from 0 to 3"
@@ -374,8 +376,8 @@ fn the_reference_lists_each_key_once() {
     for (first, second) in names.iter().zip(&names[1..]) {
         assert!(!second.starts_with(&format!("{first}.")), "{first} and {second}");
     }
-    for key in schema_keys() {
-        if let Some(value) = schema::fallback_value(key.fallback) {
+    for key in schema() {
+        if let Some(value) = key.fallback.value::<()>() {
             assert!(key.kind.read(&value).is_some(), "the default of {} is not allowed", key.path);
         }
     }
@@ -452,7 +454,7 @@ proptest! {
     fn any_value_for_any_key_is_refused_or_round_trips(
         picks in prop::collection::vec((any::<prop::sample::Index>(), any_toml_value()), 1..4)
     ) {
-        let keys: Vec<&str> = schema_keys().map(|key| key.path).collect();
+        let keys = schema::paths();
         let set = |(pick, value): &(prop::sample::Index, String)| format!("{}={value}", pick.get(&keys));
         let sets: Vec<String> = picks.iter().map(set).collect();
         if let Ok(spec) = from_str(SMALL, "my.toml", &sets) {
@@ -513,47 +515,90 @@ fn samples(kind: Kind) -> Vec<Typed> {
         Kind::Whole(min, max) | Kind::Unit(_, min, max) => vec![Typed::Whole(min), Typed::Whole(max)],
         Kind::Real(min, max) | Kind::Share(min, max) => vec![Typed::Real(min), Typed::Real(max)],
         Kind::Flag => vec![Typed::Flag(false), Typed::Flag(true)],
-        Kind::Times => vec![Typed::Times(vec![Nanos(1)]), Typed::Times(vec![Nanos(2)])],
+        Kind::Times => vec![Typed::Times(vec![1]), Typed::Times(vec![2])],
         Kind::Weights => vec![Typed::Wholes(vec![1]), Typed::Wholes(vec![2])],
         Kind::Word(all) => words(all),
         Kind::WordOrCount(all, prefix) => and(words(all), Typed::Text(format!("{prefix}:7"))),
         Kind::WordOrText(all, prefix) => and(words(all), Typed::Text(format!("{prefix}:x"))),
         Kind::Text => vec![Typed::Text("x".into()), Typed::Text("y".into())],
         Kind::Or(_, kind) => and(samples(*kind), Typed::Absent),
-        Kind::Tables => {
-            let row = Row { place: Place::Default, fields: Vec::new() };
-            vec![Typed::Tables(Vec::new()), Typed::Tables(vec![row])]
-        }
+        Kind::Tables => vec![Typed::Tables],
         Kind::Words(all) => {
             and(all.iter().map(|w| Typed::Words(vec![w.to_string()])).collect(), Typed::Words(Vec::new()))
         }
     }
 }
 
-/// A row sets its own field to a value of its own: no word means what another word means, no number is cut off.
+/// Keys whose field the `resolve_*` modules make, or the documents themselves use.
+const MADE_LATER: &[&str] = &[
+    "drive.preset",
+    "drive.name",
+    "drive.media.store",
+    "drive.media.path",
+    "drive.media.timing.suspend_erase",
+    "drive.ftl.slc_cache.blocks",
+    "drive.ftl.slc_cache.fold_after",
+    "backing.capacity",
+    "host.cluster_buffer.cluster",
+    "host.block_layer.largest",
+    "kv.over_provisioning",
+    "kv.keep",
+    "run.steady_state",
+    "run.steady_round",
+    "run.steady_window",
+];
+
+/// A value of every key.
+struct Given(BTreeMap<&'static str, Typed>);
+
+impl Source for Given {
+    fn typed(&self, path: &str) -> &Typed {
+        &self.0[path]
+    }
+}
+
+/// A key makes its own field of every value that it allows: no word means what another word means, no number is cut off.
 #[test]
-fn every_row_sets_its_field_to_what_is_given() {
-    let mut of_keys = Vec::new();
-    for key in schema_keys() {
-        let draft = |typed: &Typed| {
-            let mut draft = Draft::blank();
-            (key.set)(&mut draft, typed);
-            draft
+fn every_key_makes_its_field_of_what_is_given() {
+    let mut given =
+        Given(schema().iter().map(|key| (key.path.as_str(), samples(key.kind).remove(0))).collect());
+    // Keys that decide whether others have an effect.
+    for (path, typed) in [
+        ("drive.host.arbitration", Typed::Text("weighted".into())),
+        ("drive.media.bit_errors.enabled", Typed::Flag(true)),
+        ("drive.media.retry.enabled", Typed::Flag(true)),
+        ("drive.ecc.code", Typed::Text("bch".into())),
+        ("drive.ftl.durability", Typed::Text("journal".into())),
+        ("drive.scheduler.solver.channels", Typed::Whole(1)),
+    ] {
+        given.0.insert(path, typed);
+    }
+    let mut of_keys: Vec<(&str, Vec<Description>)> = Vec::new();
+    for key in schema().iter().filter(|key| !MADE_LATER.contains(&key.path.as_str())) {
+        let map = if key.path == "drive.ftl.map_cache" { "demand" } else { "bast" };
+        given.0.insert("drive.ftl.map", Typed::Text(map.into()));
+        let mut made = |typed: &Typed| {
+            let usual = given.0.insert(&key.path, typed.clone()).expect("a key of the schema");
+            let made = Description::take(&given, "");
+            given.0.insert(&key.path, usual);
+            made
         };
-        let drafts: Vec<Draft> = samples(key.kind).iter().map(draft).collect();
-        for (index, draft) in drafts.iter().enumerate() {
-            let same = drafts[..index].iter().position(|earlier| earlier == draft);
+        let all: Vec<Description> = samples(key.kind).iter().map(&mut made).collect();
+        for (index, one) in all.iter().enumerate() {
+            let same = all[..index].iter().position(|earlier| earlier == one);
             assert_eq!(same, None, "{}: values {same:?} and {index} mean the same", key.path);
         }
-        of_keys.push((key.path, drafts));
+        of_keys.push((&key.path, all));
     }
-    // Two rows for one field would show here.
-    for (at, (path, drafts)) in of_keys.iter().enumerate() {
-        let blank = Draft::blank();
-        let own = drafts.iter().filter(|draft| **draft != blank);
-        for draft in own {
-            let other = of_keys[..at].iter().find(|(_, others)| others.contains(draft));
-            assert!(other.is_none(), "{path} and {} set the same field", other.unwrap().0);
+    // Two keys for one field would show here.
+    given.0.insert("drive.ftl.map", Typed::Text("bast".into()));
+    let usual = Description::take(&given, "");
+    for (at, (path, all)) in
+        of_keys.iter().enumerate().filter(|(_, (path, _))| *path != "drive.ftl.map_cache")
+    {
+        for one in all.iter().filter(|one| **one != usual) {
+            let other = of_keys[..at].iter().find(|(_, others)| others.contains(one));
+            assert!(other.is_none(), "{path} and {} make the same field", other.unwrap().0);
         }
     }
 }

@@ -56,7 +56,7 @@ fn packed_superpages_and_separate_streams_survive_a_cut_at_every_event() {
         "media.unit_size=2048",
         "media.blocks=16",
         "ftl.over_provisioning=1.2",
-        "ftl.separation=collected",
+        "ftl.separation=gc-copies",
         "ftl.gc_low=2",
         "buffer.entries=16",
         "buffer.write=write-back",

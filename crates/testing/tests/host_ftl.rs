@@ -247,7 +247,7 @@ fn a_drive_that_holds_sectors_back_is_served_from_the_buffer() {
 /// Drives of a few short lines, where whole superpages, of data as of translation pages, weigh most.
 const SHORT: [(&str, &str); 4] = [
     ("a zone of four batches", "layers = [\"zone-log\"]\n"),
-    ("the same apart", "layers = [\"zone-log\"]\n[host.ftl]\nseparation = \"collected\"\n"),
+    ("the same apart", "layers = [\"zone-log\"]\n[host.ftl]\nseparation = \"gc-copies\"\n"),
     ("small sectors, many translation pages", "layers = [\"host-ftl\"]\n"),
     ("the same without trims", "layers = [\"host-ftl\"]\n[host.ftl]\ndurability = \"volatile\"\n"),
 ];

@@ -151,7 +151,7 @@ fn the_fullest_drives_outlive_power_cuts() {
 #[cfg_attr(quick, ignore = "slow")]
 fn small_full_drives_outlive_thousands_of_power_cuts() {
     for channels in ["media.channels=1", "media.channels=2"] {
-        for separation in ["ftl.separation=off", "ftl.separation=collected"] {
+        for separation in ["ftl.separation=off", "ftl.separation=gc-copies"] {
             let sets = [channels, separation, "buffer.entries=8", "buffer.write=write-through"];
             for seed in 0..3 {
                 cut_off(fullest(&sets.map(String::from)).expect("some are accepted"), seed, 2_500);

@@ -314,6 +314,26 @@ fn namespaces_and_error_correction_fit_together() {
     with("copyback = true\n", "", &["media.spare_size=1k"]).expect("nothing is done with the data");
 }
 
+/// A cache has a page map, whatever the drive's key says.
+#[test]
+fn a_cache_on_another_map_is_refused() {
+    for map in ["demand", "bast", "fast"] {
+        let refused = refusal(load("jasmine-ssc", &[format!("ftl.map={map}")]));
+        assert_eq!(
+            refused,
+            "jasmine-ssc:11: drive.namespace[0].interface = \"cache\": not allowed; allowed: another one, or cache with \
+             drive.ftl.map = \"page\""
+        );
+    }
+}
+
+/// An empty text is a value like any other; the cache itself says that it needs a name.
+#[test]
+fn an_empty_name_of_a_cache_is_read() {
+    let spec = load("jasmine", &["kv.application=".into()]).expect("the cache refuses it when it starts");
+    assert_eq!(spec.kv.application, "");
+}
+
 #[test]
 fn overwriting_what_was_not_filled_is_refused() {
     let allowed = "0, or anything with a precondition.fill above 0: what was filled is overwritten";
