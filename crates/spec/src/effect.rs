@@ -1,6 +1,7 @@
 //! Keys that have no effect on the drive and the work of a description.
 //!
-//! Each [`Rule`] says which keys it is about, what they need, and whether a description has that. A key that was set for one
+//! Each [`Rule`] says which keys it is about, what they need, and whether a description has that. A table that is called like a layer needs that
+//! layer, without a rule. A key that was set for one
 //! command (`--set`, an option) and has no effect is refused: it was meant to have one. A key of a file is warned of, as a file
 //! may keep what is meant for another drive that `--set` takes from it.
 
@@ -8,12 +9,15 @@ use super::document::Origin;
 use super::error::{Place, SpecError};
 use super::resolve_backing::{BackingKind, Medium};
 use super::resolve_run::Overwrite;
+use super::schema::schema;
 use super::{DescribedTarget, Entry, Spec};
 use pellucid_device::Namespace;
 use pellucid_ftl::{Durability, Map};
-use pellucid_host::{LayerConfig, TargetKind};
+use pellucid_host::{LayerConfig, LayerName, TargetKind};
 use pellucid_kv::{Keep, Victim};
 use pellucid_media::StoreKind;
+use std::sync::LazyLock;
+use strum::VariantNames;
 
 /// Kind of command that uses a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,20 +219,11 @@ const RULES: &[Rule] = &[
                 || spec.drive.namespaces.iter().any(is_open)
         },
     ),
-    rule(&["host.zone_log."], "host.layers with \"zone-log\"", |spec| {
-        spec.has_layer(|layer| matches!(layer, LayerConfig::ZoneChunks(_)))
-    }),
-    rule(&["host.cluster_buffer."], "host.layers with \"cluster-buffer\"", |spec| {
-        spec.has_layer(|layer| matches!(layer, LayerConfig::ClusterBuffer(_)))
-    }),
     rule(
         &["host.cluster_buffer.journal_unit", "host.cluster_buffer.journal_use"],
         "a size in host.cluster_buffer.journal",
         |spec| !spec.is("host.cluster_buffer.journal", "none"),
     ),
-    rule(&["host.block_layer."], "host.layers with \"block-layer\"", |spec| {
-        spec.has_layer(|layer| matches!(layer, LayerConfig::BlockLayer(_)))
-    }),
     rule(
         &["host.block_layer.read_expire", "host.block_layer.write_expire"],
         "host.block_layer.elevator = \"deadline\"",
@@ -243,7 +238,6 @@ const RULES: &[Rule] = &[
     rule(&["host.nameless."], "host.layers with \"nameless-ftl\"", |spec| {
         spec.has_layer(|layer| matches!(layer, LayerConfig::NamelessFtl(_)))
     }),
-    rule(&["host.cache."], "host.layers with \"cache\"", |spec| spec.is_cached()),
     rule(
         &["host.cache.block", "host.cache.set", "host.cache.records", "host.cache.replacement"],
         "a cache on a block drive",
@@ -313,6 +307,42 @@ const RULES: &[Rule] = &[
     },
 ];
 
+/// A layer that has the table of its name, whose keys need it.
+struct LayerTable {
+    /// Beginning of its keys, `host.block_layer.`.
+    table: String,
+    /// Its name as `host.layers` shows it, in quotes.
+    shown: String,
+    /// The condition, as that of a [`Rule`].
+    with: String,
+}
+
+/// The layers that have tables of their names.
+fn layer_tables() -> &'static [LayerTable] {
+    static TABLES: LazyLock<Vec<LayerTable>> = LazyLock::new(|| {
+        let table = |name: &&str| LayerTable {
+            table: format!("host.{}.", name.replace('-', "_")),
+            shown: format!("\"{name}\""),
+            with: format!("host.layers with \"{name}\""),
+        };
+        let is_there = |layer: &LayerTable| schema().iter().any(|key| key.path.starts_with(&layer.table));
+        LayerName::VARIANTS.iter().map(table).filter(is_there).collect()
+    });
+    &TABLES
+}
+
+/// Condition that a description does not meet and a key needs; `None`: the key has an effect.
+fn missing(spec: &Spec, key: &str, used: Use) -> Option<&'static str> {
+    if key.starts_with("host.") {
+        let layers = spec.value("host.layers").unwrap_or_default();
+        let layer = layer_tables().iter().find(|layer| key.starts_with(&layer.table));
+        if let Some(layer) = layer.filter(|layer| !layers.contains(&layer.shown)) {
+            return Some(&layer.with);
+        }
+    }
+    RULES.iter().find(|rule| rule.refuses(spec, key, used)).map(|rule| rule.with)
+}
+
 impl Rule {
     fn is_about(&self, key: &str) -> bool {
         self.keys.iter().any(|own| if own.ends_with('.') { key.starts_with(own) } else { key == *own })
@@ -362,7 +392,7 @@ impl Spec {
 
     /// Reports whether a key has an effect where a command uses this description.
     pub(super) fn has_effect(&self, key: &str, used: Use) -> bool {
-        !RULES.iter().any(|rule| rule.refuses(self, key, used))
+        missing(self, key, used).is_none()
     }
 
     /// Condition that would give an override an effect, by its key with or without `drive.`; `None`: it has one.
@@ -370,7 +400,7 @@ impl Spec {
         let named = |entry: &Entry| entry.key == key || entry.key.strip_prefix("drive.") == Some(key);
         let is_it = |entry: &&Entry| named(entry) && matches!(entry.origin.place, Place::Set { .. });
         let entry = self.provenance.entries.iter().find(is_it)?;
-        RULES.iter().find(|rule| rule.refuses(self, entry.key, used)).map(|rule| rule.with)
+        missing(self, entry.key, used)
     }
 
     /// Refuses a key that was set for this command and has no effect on it; the sentences name keys of files that have none.
@@ -396,19 +426,18 @@ impl Spec {
             if !is_told {
                 continue;
             }
-            let Some(rule) = RULES.iter().find(|rule| rule.refuses(self, key, used)) else { continue };
+            let Some(with) = missing(self, key, used) else { continue };
             match place {
                 Place::Set { .. } | Place::Option { .. } => {
                     return Err(SpecError::NoEffect {
                         place: place.clone(),
                         key: (*key).into(),
                         value: value.clone(),
-                        with: rule.with,
+                        with,
                     });
                 }
                 Place::File { .. } if super::default_of(key).as_ref() != Some(value) => {
-                    warnings
-                        .push(format!("{place}: {key} has no effect here; it has one with {}", rule.with));
+                    warnings.push(format!("{place}: {key} has no effect here; it has one with {with}"));
                 }
                 Place::File { .. } | Place::Default => {}
             }

@@ -7,6 +7,7 @@ use super::schema::Values;
 use pellucid_device::{DeviceConfig, Guarantee, Namespace};
 use pellucid_host::{HostSettings, LayerConfig, LayerName};
 use pellucid_setting::get;
+use strum::VariantNames;
 
 const CLUSTER: &str = "host.cluster_buffer.cluster";
 
@@ -38,8 +39,7 @@ pub(crate) fn layers(all: &Description, values: &Values) -> Result<Vec<LayerConf
         return Err(values.refuse("backing.kind", "none, or disk with host.layers = [\"cache\"]"));
     }
     if !layers.is_sorted_by(|above, below| above.depth() < below.depth()) {
-        let allowed = "cluster-buffer above block-layer above host-ftl or zone-log, each at most once; or nameless-file above block-layer \
-                       above nameless-ftl";
+        let allowed = format!("each at most once, from above: {}", names_by_depth());
         return Err(values.refuse("host.layers", allowed));
     }
     let stands_on_disk =
@@ -84,4 +84,16 @@ fn check_cache(all: &Description, values: &Values) -> Result<(), SpecError> {
         return Err(values.refuse("host.layers", "cache where backing.kind = \"disk\""));
     }
     Ok(())
+}
+
+/// The names of layers from above; those of one depth exclude each other.
+fn names_by_depth() -> String {
+    let mut names: Vec<(u32, &str)> = Vec::new();
+    for name in LayerName::VARIANTS {
+        names.push((name.parse::<LayerName>().expect("one of the names").depth(), name));
+    }
+    names.sort_by_key(|(depth, _)| *depth);
+    let same = names.chunk_by(|(one, _), (other, _)| one == other);
+    let words = same.map(|names| names.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(" or "));
+    words.collect::<Vec<_>>().join(", ")
 }
