@@ -28,7 +28,7 @@ pub struct MonitorOptions {
     #[arg(long, value_name = "ADDR")]
     monitor: Option<Listen>,
     /// Allow addresses that other machines can reach; any client may connect
-    #[arg(long, alias = "monitor-open")]
+    #[arg(long)]
     pub open: bool,
 }
 

@@ -181,7 +181,6 @@ pub struct DriveFigures {
     #[serde(default)]
     pub translation_page_writes: BTreeMap<String, u64>,
     /// Valid mapping units that were copied, by GC and its kin.
-    #[serde(alias = "relocated_units")]
     pub copied_units: u64,
     /// Units copied inside a die.
     pub copybacks: u64,

@@ -197,9 +197,6 @@ fn by_cause(text: &mut Text, figures: &Figures) {
     let name = "pellucid_copied_units_total";
     let help = "Valid mapping units copied by GC, wear levelling, retirement, refresh and folding.";
     text.each(figures, (name, "counter", help), |d| d.copied_units);
-    // Its former name, for one version.
-    let name = "pellucid_relocated_units_total";
-    text.each(figures, (name, "counter", "Former name of pellucid_copied_units_total."), |d| d.copied_units);
     let name = "pellucid_copybacks_total";
     text.each(figures, (name, "counter", "Units copied inside a die, without crossing the channel."), |d| {
         d.copybacks

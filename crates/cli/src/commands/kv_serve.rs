@@ -50,7 +50,7 @@ pub struct KvServe {
     memory: Option<String>,
     /// Pace of a modelled drive. instant: as fast as possible; paced: its latency is kept; x10: everything takes ten times as long
     /// [default: instant]
-    #[arg(long, value_name = "TIME", value_parser = parse_kv_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     time: Option<Time>,
     /// Keep looking for work for N microseconds after the last, instead of sleeping
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -66,11 +66,6 @@ pub struct KvServe {
     /// Take commands on this Unix socket: pellucid status, pellucid top
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-}
-
-/// Reads `--time`; `real` is the former name of `paced`.
-fn parse_kv_time(text: &str) -> Result<Time, String> {
-    parse_time(if text == "real" { "paced" } else { text })
 }
 
 /// Says what slabs hold where there are fewer write buffers than slab classes.

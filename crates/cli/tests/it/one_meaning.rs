@@ -132,7 +132,7 @@ fn time_is_refused_where_none_is_simulated() {
         (&["serve", "file:a.img,size=16MiB", "--nbd", "unix:socket", "--time", "instant"][..], "--time"),
         (&["serve", "file:a.img,size=16MiB", "--nbd", "unix:socket", "--lead-us", "9"], "--lead-us"),
         (&["fire", "--device", "file:a.img,size=16MiB", "--nbd", "unix:socket", "--time", "x10"], "--time"),
-        (&["kv", "file:a.img,size=16MiB", "--unix", "socket", "--time", "real"], "--time"),
+        (&["kv", "file:a.img,size=16MiB", "--unix", "socket", "--time", "paced"], "--time"),
     ] {
         refused(&folder, words, &[option, "allowed: with a modelled drive"]);
         assert!(!folder.path("a.img").exists());

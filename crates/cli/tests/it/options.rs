@@ -236,8 +236,6 @@ fn each_option_is_used_by_a_test() {
         "--dataplacement",
         "--plids",
         "--plid-select",
-        // Needs an address that others reach.
-        "--monitor-open",
         // Settings of the host of a remote drive: crates/serve tests them without the command.
         "--remote-dhchap",
         "--remote-digests",
