@@ -7,9 +7,12 @@ use super::schema::Values;
 use pellucid_device::{DeviceConfig, Guarantee, Namespace};
 use pellucid_host::{HostSettings, LayerConfig, LayerName};
 use pellucid_setting::get;
+use pellucid_text::read_byte_range;
+use std::ops::Range;
 use strum::VariantNames;
 
 const CLUSTER: &str = "host.cluster_buffer.cluster";
+const BYPASS: &str = "host.cluster_buffer.bypass";
 
 /// Completes the settings of the layers by those of the drive below.
 pub(crate) fn finish(host: &mut HostSettings, drive: &DeviceConfig, values: &Values) {
@@ -18,6 +21,7 @@ pub(crate) fn finish(host: &mut HostSettings, drive: &DeviceConfig, values: &Val
     host.cluster_buffer.sector_bytes = sector_bytes;
     let cluster_bytes: u64 = get(values, CLUSTER);
     host.cluster_buffer.cluster_sectors = (cluster_bytes / u64::from(sector_bytes)) as u32;
+    host.cluster_buffer.bypass = bypass(sector_bytes, values).unwrap_or_default();
     if let Some(journal) = &mut host.cluster_buffer.journal {
         // A modelled drive is its user's own.
         journal.make = Some(seed);
@@ -72,7 +76,21 @@ fn check_cluster(sector_bytes: u32, values: &Values) -> Result<(), SpecError> {
         let allowed = format!("a multiple of the sector of {sector_bytes} bytes");
         return Err(values.refuse(CLUSTER, allowed));
     }
+    if bypass(sector_bytes, values).is_none() {
+        return Err(values.refuse(BYPASS, "FROM-TO in bytes, such as \"0-64MiB\", several with commas"));
+    }
     Ok(())
+}
+
+/// The sectors whose writes pass the buffer by; `None`: they are not written as ranges.
+fn bypass(sector_bytes: u32, values: &Values) -> Option<Vec<Range<u64>>> {
+    let text: Option<String> = get(values, BYPASS);
+    let sector = u64::from(sector_bytes);
+    let range = |text: &str| {
+        let (from, to) = read_byte_range(text.trim())?;
+        (from < to && to < u64::MAX).then(|| from / sector..to.div_ceil(sector))
+    };
+    text.iter().flat_map(|text| text.split(',')).map(range).collect()
 }
 
 /// Refuses a cache that is not the only layer, or has no disk behind it.

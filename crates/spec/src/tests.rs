@@ -539,6 +539,7 @@ const MADE_LATER: &[&str] = &[
     "drive.ftl.slc_cache.blocks",
     "drive.ftl.slc_cache.fold_after",
     "backing.capacity",
+    "host.cluster_buffer.bypass",
     "host.cluster_buffer.cluster",
     "host.block_layer.largest",
     "kv.over_provisioning",

@@ -139,7 +139,7 @@ impl Fire {
         if !wants_journal {
             refuse_forgotten_journal(device, &file)?;
         }
-        layer.bypass = self.bypassed(device, &file, global)?;
+        layer.bypass.extend(self.bypassed(device, &file, global)?);
         let drive = FileDrive::open(&file).map_err(Failure::asked)?;
         let whole = drive.interface(0).map_or(0, |interface| interface.capacity_sectors());
         let drive = Served::on_file(drive, &[LayerConfig::ClusterBuffer(layer)]);

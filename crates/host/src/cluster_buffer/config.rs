@@ -61,8 +61,10 @@ pub struct ClusterBufferConfig {
     /// Cluster buffer: evictions under way at once; each has memory for a cluster.
     #[setting(kind = whole(1, 32), default = 1)]
     pub evictions: u32,
-    /// Sectors whose writes pass the buffer by, such as those of a file system's metadata.
-    #[setting(skip = Vec::new())]
+    /// Cluster buffer: bytes whose writes pass the buffer by, FROM-TO such as "0-64MiB", several with commas; empty: none.
+    ///
+    /// In sectors; a description says it in bytes. Such as those of a file system's metadata.
+    #[setting(kind = Kind::Text, default = "", made = Vec::new())]
     pub bypass: Vec<Range<u64>>,
     /// Processor time of the layer's work.
     #[setting(beside = "cpu", table, shared)]

@@ -312,6 +312,21 @@ fn namespaces_and_error_correction_fit_together() {
     with("copyback = true\n", "", &["media.spare_size=1k"]).expect("nothing is done with the data");
 }
 
+/// Ranges that pass a cluster buffer by are bytes in a description, and sectors in the layer.
+#[test]
+fn ranges_that_pass_a_buffer_by_cover_whole_sectors() {
+    let with = |range: &str| {
+        with_sets(&["host.layers=cluster-buffer", &format!("host.cluster_buffer.bypass={range}")])
+    };
+    let spec = with("0-4KiB, 5000-1MiB").expect("two ranges");
+    let Some(LayerConfig::ClusterBuffer(buffer)) = spec.host.first() else { panic!("a buffer") };
+    let sector = u64::from(buffer.sector_bytes);
+    assert_eq!(buffer.bypass, [0..4096 / sector, 5000 / sector..(1 << 20) / sector]);
+    for wrong in ["4KiB", "2MiB-1MiB", "1MiB-", "0-1MiB,"] {
+        assert!(refusal(with(wrong)).contains("host.cluster_buffer.bypass"), "{wrong}");
+    }
+}
+
 /// Sets that grow with their recipes are named as a whole.
 #[test]
 fn a_wrong_layer_or_map_is_answered_with_all_names() {
