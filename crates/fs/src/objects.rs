@@ -75,6 +75,6 @@ impl Core {
 
     /// The superblock, as it is written.
     pub fn superblock(&self) -> Vec<u8> {
-        superblock(&self.space.layout(), self.log.file_system(), self.log.data_checksums())
+        superblock(self.space.layout(), self.log.file_system(), self.log.data_checksums())
     }
 }

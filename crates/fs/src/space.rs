@@ -90,8 +90,9 @@ impl Space {
         }
     }
 
-    pub fn layout(&self) -> Layout {
-        self.layout
+    #[inline]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Returns whether data have names.

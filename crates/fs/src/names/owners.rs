@@ -52,7 +52,12 @@ impl Owners {
 
     /// Changes the owners of names as an operation has said that is done, up to the first name that has none any more. Returns that name, and
     /// its owner before.
+    #[inline]
     pub fn next_ended(&mut self) -> Option<(u64, Option<Owner>)> {
+        if self.delta.is_empty() { None } else { self.next_change_that_ends() }
+    }
+
+    fn next_change_that_ends(&mut self) -> Option<(u64, Option<Owner>)> {
         if !self.is_used {
             // A mount reads them when everything is applied.
             self.delta.clear();

@@ -27,6 +27,7 @@ fn forget_name(core: &mut Core, name: u64) {
     core.reads.forgive(core.space.layout().address_of(name));
 }
 
+#[inline]
 fn book_changes(core: &mut Core) {
     if core.catalog.take_news() {
         core.commits.dirtied(core.turn.now());

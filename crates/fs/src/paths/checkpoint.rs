@@ -20,7 +20,7 @@ pub(crate) fn checkpoint_if_due(core: &mut Core) -> Result<(), Stop> {
     commit::commit(core)?;
     write_nodes(core)?;
     booking::book(core);
-    let layout = core.space.layout();
+    let layout = *core.space.layout();
     let dead: Vec<u32> = core.space.dead().collect();
     core.space.refill();
     if !layout.backend.is_flash() {
@@ -36,7 +36,7 @@ pub(crate) fn checkpoint_if_due(core: &mut Core) -> Result<(), Stop> {
 
 /// Returns whether a checkpoint has a place to go to. On flash one is taken if need be.
 fn has_place(core: &mut Core) -> bool {
-    let layout = core.space.layout();
+    let layout = *core.space.layout();
     if !layout.backend.is_flash() || !core.checkpoints.needs_segment(&layout) {
         return true;
     }

@@ -83,7 +83,7 @@ fn read_victim(core: &mut Core, victim: Victim) {
         core.cleaner.victim_done(core.turn.now());
         return;
     }
-    let layout = core.space.layout();
+    let layout = *core.space.layout();
     let address = layout.address(victim.segment, victim.next);
     let mut ahead = victim.ahead;
     let Some(header) = fetch::want_header(core, address, segment.written - victim.next, &mut ahead) else {
@@ -136,7 +136,7 @@ fn choose_victim(core: &mut Core) {
 
 /// The segment whose cleaning gains most. `scarce`: at once.
 fn best_victim(core: &Core, scarce: bool) -> Option<u32> {
-    let layout = core.space.layout();
+    let layout = *core.space.layout();
     let each = layout.segment_blocks;
     let now_s = (core.turn.now().0 / 1_000_000_000).max(0) as u64;
     let score = |segment: u32| {

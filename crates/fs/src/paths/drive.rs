@@ -78,7 +78,7 @@ fn next_superblock(core: &mut Core) -> Option<Job> {
 
 /// A copy of the picture, or a discard.
 fn next_of_checkpoint(core: &mut Core) -> Option<Job> {
-    let layout = core.space.layout();
+    let layout = *core.space.layout();
     let superblock = || superblock(&layout, core.log.file_system(), core.log.data_checksums());
     if let Some((address, data)) = core.checkpoints.next_copy(&layout, superblock) {
         return Some(core.writes.place(core.turn.new_id(), address, &data));
@@ -176,7 +176,7 @@ fn write_failed(core: &mut Core, seq: u64, write: &Write, why: JobError) {
     let header = blocks.first().and_then(|first| Header::decode(&first[..], address, core.log.file_system()));
     core.cleaner.rescue(header.iter().flat_map(Header::owners));
     core.commits.failed(seq);
-    let layout = core.space.layout();
+    let layout = *core.space.layout();
     if layout.backend.is_flash() {
         core.space.break_off(address);
     } else {
@@ -187,7 +187,7 @@ fn write_failed(core: &mut Core, seq: u64, write: &Write, why: JobError) {
 
 /// Superblock or picture are written, or not.
 fn place_written(core: &mut Core, address: u64, written: bool) {
-    let layout = core.space.layout();
+    let layout = *core.space.layout();
     if !written && layout.backend.is_flash() {
         core.checkpoints.copy_failed();
     } else if !written {
@@ -215,7 +215,7 @@ fn end_checkpoint(core: &mut Core) {
 }
 
 fn flushed(core: &mut Core, through: u64) {
-    let layout = core.space.layout();
+    let layout = *core.space.layout();
     let has_record = layout.record().is_some();
     core.names.naming.flush_ended();
     if core.commits.flush_ended(through, has_record) {

@@ -100,7 +100,7 @@ pub(crate) fn want_header(
 
 /// Returns whether what was read from an address is a block of a file still: names end.
 fn still_lies(core: &Core, ino: Ino, block: u64, address: u64) -> bool {
-    let layout = core.space.layout();
+    let layout = *core.space.layout();
     !layout.is_name(address) || core.names.owners.get(layout.name_of(address)) == Some((ino, block))
 }
 

@@ -211,7 +211,7 @@ fn take_places(core: &mut Core) -> Result<Outcome, String> {
 
 /// The newest checkpoint of which a copy is whole, and the sync record; `None`: they are being read.
 fn read_places(core: &mut Core) -> Result<Option<Places>, String> {
-    let layout = core.space.layout();
+    let layout = *core.space.layout();
     let places = (0..2).flat_map(|number| (0..COPIES).map(move |copy| layout.place(number, copy)));
     let wanted = places.map(|place| (place, layout.place_blocks)).chain(layout.record().map(|at| (at, 1)));
     let wanted: Vec<(u64, u32)> = wanted.collect();
@@ -229,7 +229,7 @@ fn read_places(core: &mut Core) -> Result<Option<Places>, String> {
 
 /// Chooses among the copies of pictures, behind which the sync record comes, as they were read.
 fn choose_picture(core: &mut Core, read: Vec<Option<Vec<u8>>>) -> Result<Places, String> {
-    let layout = core.space.layout();
+    let layout = *core.space.layout();
     let mut read = read.into_iter();
     let copies = read.by_ref().take(2 * COPIES as usize).flatten();
     let decode = |bytes: Vec<u8>| Picture::decode(&bytes, core.log.file_system(), &layout);
@@ -292,7 +292,7 @@ fn read_picture(
     left: &mut Vec<Candidate>,
     newest: &mut Newest,
 ) -> Result<Option<bool>, String> {
-    let layout = core.space.layout();
+    let layout = *core.space.layout();
     let Some(&Candidate { segment, number, copy }) = left.last() else { return Ok(Some(false)) };
     let block = number * layout.places_blocks() + copy * layout.place_blocks;
     let Some(bytes) = fetch::want_raw(core, layout.address(segment, block), layout.place_blocks) else {

@@ -135,7 +135,7 @@ fn next_write(core: &mut Core) -> Option<Job> {
 
 /// Acknowledges moves that are recorded durably, and of whose old names nothing is being read.
 fn next_acknowledge(core: &mut Core) -> Option<Job> {
-    let layout = core.space.layout();
+    let layout = *core.space.layout();
     let reads = &core.reads;
     let names = core.names.moves.take_acknowledged(|name| !reads.overlaps(layout.address_of(name)));
     if names.is_empty() {
