@@ -27,8 +27,76 @@ impl Class {
     }
 }
 
+/// All classes, from short slots to long ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Classes {
+    list: Vec<Class>,
+    /// The longest slot that has held an item since the cache was empty.
+    longest_bytes: u32,
+}
+
+impl Classes {
+    /// The classes of slabs of `slab_bytes`.
+    pub fn new(config: &KvConfig, slab_bytes: u32) -> Classes {
+        Classes { list: classes(config, slab_bytes), longest_bytes: 0 }
+    }
+
+    #[inline]
+    pub fn get(&self, class: usize) -> &Class {
+        &self.list[class]
+    }
+
+    pub fn all(&self) -> &[Class] {
+        &self.list
+    }
+
+    /// The smallest class whose slots have so many bytes.
+    #[inline]
+    pub fn smallest(&self, bytes: usize) -> Option<usize> {
+        let class = self.list.partition_point(|class| (class.slot_bytes as usize) < bytes);
+        (class < self.list.len()).then_some(class)
+    }
+
+    /// The longest slot that has held an item since the cache was empty, in bytes.
+    #[inline]
+    pub fn longest_bytes(&self) -> u32 {
+        self.longest_bytes
+    }
+
+    /// A class fills this slab from now on; `NIL`: none.
+    pub fn fill(&mut self, class: usize, slab: u32) {
+        self.list[class].open = slab;
+    }
+
+    /// A slab of a class has one more item.
+    #[inline]
+    pub fn add_item(&mut self, class: usize) {
+        let class = &mut self.list[class];
+        class.statistics.items += 1;
+        self.longest_bytes = self.longest_bytes.max(class.slot_bytes);
+    }
+
+    /// A slab of a class has one item less.
+    #[inline]
+    pub fn remove_item(&mut self, class: usize) {
+        self.list[class].statistics.items -= 1;
+    }
+
+    /// No slab has an item any more.
+    pub fn drop_items(&mut self) {
+        self.list.iter_mut().for_each(|class| class.statistics.items = 0);
+        self.longest_bytes = 0;
+    }
+
+    /// Counts something of a class.
+    #[inline]
+    pub fn count(&mut self, class: usize, counter: impl FnOnce(&mut ClassStatistics) -> &mut u64) {
+        *counter(&mut self.list[class].statistics) += 1;
+    }
+}
+
 /// The classes of slabs of `slab_bytes`.
-pub(crate) fn classes(config: &KvConfig, slab_bytes: u32) -> Vec<Class> {
+fn classes(config: &KvConfig, slab_bytes: u32) -> Vec<Class> {
     let room = slab_bytes - SLAB_HEADER as u32;
     let mut list: Vec<Class> = Vec::new();
     let mut size = config.slot_min_bytes.max(room.div_ceil(Entry::SLOTS_MAX)).next_multiple_of(8).min(room);

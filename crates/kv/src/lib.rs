@@ -19,7 +19,7 @@
 //! |---|---|---|
 //! | `Clock` | time of the drive, time of items, the newest version, the number of orders | versions and orders only grow |
 //! | `Index` | the place of each item | no gap between home and entry |
-//! | `Slabs` | what each slab holds and is at, sizes of slots, slabs that wait for the engine | `valid` and `hot` count the entries of the index |
+//! | `Slabs`, with `Classes` | what each slab holds and is at, sizes of slots, slabs that wait for the engine | `valid` and `hot` count the entries of the index |
 //! | `Buffers` | write buffers | a buffer belongs to one slab |
 //! | `Flash` | the engine, its commands, reads of several commands | a read ends once |
 //! | `Requests` | requests that wait, the order of requests to one key | a locked key has one request that goes on |
@@ -115,7 +115,7 @@ impl Kv {
 
     /// The largest value that fits with a key of this length.
     pub fn value_max(&self, key_bytes: usize) -> usize {
-        let slot = self.core.slabs.classes().last().map_or(0, |class| class.slot_bytes as usize);
+        let slot = self.core.slabs.classes().all().last().map_or(0, |class| class.slot_bytes as usize);
         slot.saturating_sub(item::bytes_of(key_bytes, 0)).min(self.core.config.item_max_bytes as usize)
     }
 
@@ -128,7 +128,7 @@ impl Kv {
     /// The most bytes that the value of this key has now: as many as its slot, or, where all slots are short, as the longest.
     #[inline]
     pub fn value_bytes_max(&self, key: &Key) -> usize {
-        let longest = self.core.slabs.longest_bytes();
+        let longest = self.core.slabs.classes().longest_bytes();
         if longest <= SHORT_BYTES_MAX {
             return longest as usize;
         }
@@ -157,7 +157,7 @@ impl Kv {
             flash_written_bytes,
             flash_read_bytes,
             items: index.len(),
-            item_bytes: slabs.classes().iter().map(item_bytes).sum(),
+            item_bytes: slabs.classes().all().iter().map(item_bytes).sum(),
             index_bytes: index.bytes() + slabs.bytes(),
             slabs: slabs.records().iter().filter(|slab| !slab.tops.is_empty()).count() as u64,
             slab_bytes: shape.slab_bytes.into(),
@@ -170,13 +170,13 @@ impl Kv {
 
     /// Bytes of write buffers with which every slab class has one. With less, items of several classes share slabs, and take more flash.
     pub fn memory_for_each_class_bytes(&self) -> u64 {
-        self.core.slabs.classes().len() as u64 * u64::from(self.core.shape.slab_bytes)
+        self.core.slabs.classes().all().len() as u64 * u64::from(self.core.shape.slab_bytes)
     }
 
     /// Returns the counters of each slab class.
     pub fn classes(&self) -> Vec<ClassStatistics> {
         let slabs = &self.core.slabs;
-        let mut list: Vec<_> = slabs.classes().iter().map(|class| class.statistics).collect();
+        let mut list: Vec<_> = slabs.classes().all().iter().map(|class| class.statistics).collect();
         for slab in slabs.records().iter().filter(|slab| !slab.tops.is_empty()) {
             list[usize::from(slab.class)].slabs += 1;
         }

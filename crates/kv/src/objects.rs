@@ -1,7 +1,7 @@
 //! The objects of a cache. Each has private fields and keeps its own invariants; the paths (`paths/`) are functions over all of them.
 
 use crate::answers::Answers;
-use crate::classes::classes;
+use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::size;
 use crate::engine::{Engine, Shape};
@@ -52,7 +52,7 @@ impl Core {
         Ok(Core {
             clock: Clock::default(),
             index: Index::new(shape.items()),
-            slabs: Slabs::new(numbers, classes(&config, shape.slab_bytes), shape.slab_bytes),
+            slabs: Slabs::new(numbers, Classes::new(&config, shape.slab_bytes), shape.slab_bytes),
             buffers: Buffers::new(buffers, shape.slab_bytes as usize),
             flash: Flash::new(engine),
             requests: Requests::default(),

@@ -11,7 +11,7 @@
 //!
 //! A slab is *full* when it gets no more items. The classes know the slab that each fills.
 
-use crate::classes::Class;
+use crate::classes::{Class, Classes};
 use crate::index::{Entry, Place};
 use pellucid_flash::SimTime;
 use pellucid_flash::slab::NIL;
@@ -150,9 +150,7 @@ pub(crate) struct Vacated {
 pub(crate) struct Slabs {
     records: Vec<SlabRecord>,
     vacant: Vec<u32>,
-    classes: Vec<Class>,
-    /// The longest slot that has held an item since the cache was empty.
-    longest_bytes: u32,
+    classes: Classes,
     /// Slabs that wait for the engine.
     full: VecDeque<u32>,
     /// Slabs that leave as soon as no request reads them.
@@ -168,12 +166,11 @@ pub(crate) struct Slabs {
 
 impl Slabs {
     /// So many numbers of slabs, none in use.
-    pub fn new(numbers: u32, classes: Vec<Class>, slab_bytes: u32) -> Slabs {
+    pub fn new(numbers: u32, classes: Classes, slab_bytes: u32) -> Slabs {
         Slabs {
             records: vec![SlabRecord::default(); numbers as usize],
             vacant: (0..numbers).rev().collect(),
             classes,
-            longest_bytes: 0,
             full: VecDeque::new(),
             leaving: 0,
             lent_bytes: 0,
@@ -210,40 +207,14 @@ impl Slabs {
         self.records.iter().any(|slab| slab.state == State::Writing)
     }
 
-    pub fn classes(&self) -> &[Class] {
+    pub fn classes(&self) -> &Classes {
         &self.classes
-    }
-
-    #[inline]
-    pub fn class(&self, class: usize) -> &Class {
-        &self.classes[class]
     }
 
     /// The class of a slab.
     #[inline]
     pub fn class_of(&self, number: u32) -> &Class {
-        &self.classes[usize::from(self.records[number as usize].class)]
-    }
-
-    /// The smallest class whose slots have so many bytes.
-    #[inline]
-    pub fn class_for(&self, bytes: usize) -> Option<usize> {
-        let class = self.classes.partition_point(|class| (class.slot_bytes as usize) < bytes);
-        (class < self.classes.len()).then_some(class)
-    }
-
-    /// The longest slot that has held an item since the cache was empty, in bytes.
-    #[inline]
-    pub fn longest_bytes(&self) -> u32 {
-        self.longest_bytes
-    }
-
-    pub fn has_vacant(&self) -> bool {
-        !self.vacant.is_empty()
-    }
-
-    pub fn is_vacant(&self, number: u32) -> bool {
-        self.vacant.contains(&number)
+        self.classes.get(usize::from(self.records[number as usize].class))
     }
 
     /// Slabs that leave as soon as no request reads them.
@@ -269,8 +240,8 @@ impl Slabs {
         let slab = &mut self.records[number as usize];
         (slab.state, slab.class, slab.buffer, slab.expires_s) = (State::Open, class as u8, buffer, 0);
         debug_assert!(slab.tops.is_empty() && slab.valid == 0 && slab.hot == 0 && slab.readers == 0);
-        slab.tops.reserve_exact(self.classes[class].slots as usize);
-        self.classes[class].open = number;
+        slab.tops.reserve_exact(self.classes.get(class).slots as usize);
+        self.classes.fill(class, number);
         number
     }
 
@@ -278,7 +249,7 @@ impl Slabs {
     /// class, or the fullest open slab goes to flash, though it has slots left. Both waste flash: slots are lent as long as that wastes no
     /// more than the other would, so that together they waste at most twice what is best, however few buffers there are.
     pub fn lend(&mut self, class: usize, buffers: usize) -> Lent {
-        let open = self.classes.iter().filter(|class| class.open != NIL);
+        let open = self.classes.all().iter().filter(|class| class.open != NIL);
         if buffers > open.clone().count() {
             return Lent::Nothing;
         }
@@ -287,9 +258,9 @@ impl Slabs {
         let Some(fullest) = open.max_by_key(|class| used(class)) else { return Lent::Nothing };
         let unused = u64::from(self.slab_bytes) - used(fullest);
         let fullest = fullest.open;
-        let larger = self.classes[class + 1..].iter().find(|larger| larger.open != NIL);
+        let larger = self.classes.all()[class + 1..].iter().find(|larger| larger.open != NIL);
         if let Some(larger) = larger {
-            let lent = self.lent_bytes + u64::from(larger.slot_bytes - self.classes[class].slot_bytes);
+            let lent = self.lent_bytes + u64::from(larger.slot_bytes - self.classes.get(class).slot_bytes);
             if lent <= unused {
                 self.lent_bytes = lent;
                 return Lent::Slab(larger.open);
@@ -303,11 +274,11 @@ impl Slabs {
     pub fn close(&mut self, number: u32, tick: u64) {
         self.surveyed = false;
         let slab = &mut self.records[number as usize];
-        self.closed_early = slab.tops.len() < self.classes[usize::from(slab.class)].slots as usize;
+        let class = usize::from(slab.class);
+        self.closed_early = slab.tops.len() < self.classes.get(class).slots as usize;
         (slab.state, slab.order, slab.accessed) = (State::Full, tick, tick);
-        let class = &mut self.classes[usize::from(slab.class)];
-        if class.open == number {
-            class.open = NIL;
+        if self.classes.get(class).open == number {
+            self.classes.fill(class, NIL);
         }
         self.full.push_back(number);
     }
@@ -335,10 +306,9 @@ impl Slabs {
         slab.valid += 1;
         slab.hot += u32::from(entry.hits() > 0);
         slab.lives_until(entry.expires_s());
-        let class = &mut self.classes[usize::from(slab.class)];
-        class.statistics.items += 1;
-        self.longest_bytes = self.longest_bytes.max(class.slot_bytes);
-        slab.tops.len() as u32 == class.slots && slab.state == State::Open
+        let class = usize::from(slab.class);
+        self.classes.add_item(class);
+        slab.tops.len() as u32 == self.classes.get(class).slots && slab.state == State::Open
     }
 
     /// An entry names its slot no more. Returns whether its slab, which is stored, has no item left.
@@ -347,7 +317,7 @@ impl Slabs {
         let slab = &mut self.records[entry.place().slab as usize];
         slab.valid -= 1;
         slab.hot -= u32::from(entry.hits() > 0);
-        self.classes[usize::from(slab.class)].statistics.items -= 1;
+        self.classes.remove_item(usize::from(slab.class));
         slab.valid == 0 && slab.state == State::Stored
     }
 
@@ -367,8 +337,7 @@ impl Slabs {
 
     /// Every item is gone. Returns the stored slabs, which have to leave.
     pub fn drop_items(&mut self) -> Vec<u32> {
-        self.longest_bytes = 0;
-        self.classes.iter_mut().for_each(|class| class.statistics.items = 0);
+        self.classes.drop_items();
         for slab in &mut self.records {
             (slab.valid, slab.hot) = (0, 0);
             if slab.state == State::Open {
@@ -382,19 +351,19 @@ impl Slabs {
     #[inline]
     pub fn count_hit(&mut self, number: u32) {
         let class = usize::from(self.records[number as usize].class);
-        self.classes[class].statistics.hits += 1;
+        self.classes.count(class, |counts| &mut counts.hits);
     }
 
     /// Counts a store of an item of a class.
     #[inline]
     pub fn count_set(&mut self, class: usize) {
-        self.classes[class].statistics.sets += 1;
+        self.classes.count(class, |counts| &mut counts.sets);
     }
 
     /// Counts an item that was dropped with its slab.
     pub fn count_evicted(&mut self, number: u32) {
         let class = usize::from(self.records[number as usize].class);
-        self.classes[class].statistics.evicted += 1;
+        self.classes.count(class, |counts| &mut counts.evicted);
     }
 
     // ---- slabs that wait for the engine
@@ -403,10 +372,6 @@ impl Slabs {
     #[inline]
     pub fn waiting(&self) -> usize {
         self.full.len()
-    }
-
-    pub fn full(&self) -> impl Iterator<Item = u32> {
-        self.full.iter().copied()
     }
 
     /// The slab that has waited longest.
@@ -489,6 +454,27 @@ impl Slabs {
         vacated
     }
 
+    /// Panics where an invariant is broken.
+    pub fn check(&self) {
+        for (number, slab) in (0u32..).zip(&self.records) {
+            let class = self.class_of(number);
+            assert!(slab.tops.len() as u32 <= class.slots);
+            assert!(
+                slab.valid == 0 || class.slot_bytes <= self.classes.longest_bytes(),
+                "slab {number} has longer slots"
+            );
+            assert_eq!(slab.state == State::Open, slab.state != State::Free && class.open == number);
+            assert!(slab.state != State::Leaving || slab.readers > 0, "nobody reads it, and it stays");
+            assert_eq!(slab.state == State::Free, self.vacant.contains(&number));
+            let buffered = matches!(slab.state, State::Open | State::Full | State::Writing);
+            assert!(slab.state == State::Snapshot || buffered == (slab.buffer != NIL), "{:?}", slab.state);
+        }
+        let waits = |slab: &u32| matches!(self.get(*slab).state, State::Full | State::Snapshot);
+        assert!(self.full.iter().all(waits), "what waits for the engine is complete");
+        let leaving = self.records.iter().filter(|slab| slab.state == State::Leaving).count();
+        assert_eq!(leaving as u32, self.leaving);
+    }
+
     // ---- start and stop
 
     /// The number that is used next.
@@ -527,8 +513,7 @@ impl Slabs {
             self.records[number as usize] = SlabRecord::default();
             self.vacant.push(number);
         }
-        self.classes.iter_mut().for_each(|class| class.statistics.items = 0);
-        self.longest_bytes = 0;
+        self.classes.drop_items();
         stored
     }
 }

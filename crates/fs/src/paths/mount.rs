@@ -20,6 +20,7 @@ use crate::space::Space;
 use crate::stop::Stop;
 use crate::superblock::{Chosen, NotRead, Super, choose, copy_of, read_superblock};
 use crate::types::{BLOCK_BYTES, Ino};
+use Outcome::{GoesOn, Over, Waits};
 use replay::{Entries, Scan};
 
 /// Checkpoint and sync record that a mount begins with.
@@ -85,8 +86,6 @@ enum Outcome {
     Over,
 }
 
-use Outcome::{GoesOn, Over, Waits};
-
 impl Mounting {
     /// A mount of a drive of so many blocks.
     pub fn new(blocks: u64) -> Mounting {
@@ -105,13 +104,14 @@ impl Mounting {
     }
 
     /// Goes on as far as it can. Returns the mount that waits for reads; `None`: it is over.
-    pub fn run(mut self, core: &mut Core) -> Option<Mounting> {
+    pub fn run(self, core: &mut Core) -> Option<Mounting> {
+        let Mounting { blocks, mut step } = self;
         loop {
-            let outcome = self.take_step(core);
+            let outcome = take_step(core, blocks, step);
             booking::book(core);
             match outcome {
-                Ok(GoesOn(step)) => self.step = step,
-                Ok(Waits(step)) => return Some(Mounting { step, ..self }),
+                Ok(GoesOn(next)) => step = next,
+                Ok(Waits(step)) => return Some(Mounting { blocks, step }),
                 Ok(Over) => {
                     begin_use(core);
                     return None;
@@ -123,22 +123,21 @@ impl Mounting {
             }
         }
     }
+}
 
-    fn take_step(&mut self, core: &mut Core) -> Result<Outcome, String> {
-        // It stands for a step only while that is being taken.
-        match std::mem::replace(&mut self.step, MountStep::Super) {
-            MountStep::Super => read_first(core, self.blocks),
-            MountStep::Copy { first, at } => read_copy(core, self.blocks, first, at),
-            MountStep::Places => take_places(core),
-            MountStep::Pictures { left, newest } => take_pictures(core, left, newest),
-            MountStep::Scan { picture, mut scan } => Ok(match replay::scan_on(core, &picture, &mut scan) {
-                false => Waits(MountStep::Scan { picture, scan }),
-                true => GoesOn(MountStep::Apply { entries: replay::replay(core, &picture, *scan) }),
-            }),
-            MountStep::Apply { entries } => Ok(apply(core, entries)),
-            MountStep::Orphans { from } => Ok(find_orphans(core, from)),
-            MountStep::Owners { from } => Ok(find_owners(core, from)),
-        }
+fn take_step(core: &mut Core, blocks: u64, step: MountStep) -> Result<Outcome, String> {
+    match step {
+        MountStep::Super => read_first(core, blocks),
+        MountStep::Copy { first, at } => read_copy(core, blocks, first, at),
+        MountStep::Places => take_places(core),
+        MountStep::Pictures { left, newest } => take_pictures(core, left, newest),
+        MountStep::Scan { picture, mut scan } => Ok(match replay::scan_on(core, &picture, &mut scan) {
+            false => Waits(MountStep::Scan { picture, scan }),
+            true => GoesOn(MountStep::Apply { entries: replay::replay(core, &picture, *scan) }),
+        }),
+        MountStep::Apply { entries } => Ok(apply(core, entries)),
+        MountStep::Orphans { from } => Ok(find_orphans(core, from)),
+        MountStep::Owners { from } => Ok(find_owners(core, from)),
     }
 }
 

@@ -9,11 +9,12 @@ use pellucid_flash::slab::NIL;
 pub(crate) fn check(core: &Core) {
     core.index.check();
     core.requests.check();
+    core.slabs.check();
     if core.passage.is_running() {
         core.flash.engine().check();
     }
     let mut valid = vec![[0; 2]; core.slabs.records().len()];
-    let mut items = vec![0; core.slabs.classes().len()];
+    let mut items = vec![0; core.slabs.classes().all().len()];
     for entry in core.index.iter() {
         let Place { slab, slot } = entry.place();
         let record = core.slabs.get(slab);
@@ -33,20 +34,9 @@ pub(crate) fn check(core: &Core) {
     let mut buffers = vec![0u32; core.buffers.count()];
     for (number, slab) in (0u32..).zip(core.slabs.records()) {
         assert_eq!([slab.valid, slab.hot], valid[number as usize], "slab {number}, {:?}", slab.state);
-        let buffered = matches!(slab.state, State::Open | State::Full | State::Writing);
-        assert!(slab.state == State::Snapshot || buffered == (slab.buffer != NIL), "{:?}", slab.state);
         if slab.buffer != NIL {
             buffers[slab.buffer as usize] += 1;
         }
-        let class = core.slabs.class(usize::from(slab.class));
-        assert!(slab.tops.len() as u32 <= class.slots);
-        assert!(
-            slab.valid == 0 || class.slot_bytes <= core.slabs.longest_bytes(),
-            "slab {number} has longer slots"
-        );
-        assert_eq!(slab.state == State::Open, slab.state != State::Free && class.open == number);
-        assert!(slab.state != State::Leaving || slab.readers > 0, "nobody reads it, and it stays");
-        assert_eq!(slab.state == State::Free, core.slabs.is_vacant(number));
     }
     assert!(buffers.iter().all(|&users| users <= 1), "two slabs in one write buffer");
     assert_eq!(
@@ -54,11 +44,6 @@ pub(crate) fn check(core: &Core) {
         buffers.len(),
         "a buffer is lost"
     );
-    let counted: Vec<u64> = core.slabs.classes().iter().map(|class| class.statistics.items).collect();
+    let counted: Vec<u64> = core.slabs.classes().all().iter().map(|class| class.statistics.items).collect();
     assert_eq!(counted, items);
-    let waits =
-        core.slabs.full().all(|slab| matches!(core.slabs.get(slab).state, State::Full | State::Snapshot));
-    assert!(waits, "what waits for the engine is complete");
-    let leaving = core.slabs.records().iter().filter(|slab| slab.state == State::Leaving).count();
-    assert_eq!(leaving as u32, core.slabs.leaving());
 }

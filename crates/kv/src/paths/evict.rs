@@ -96,7 +96,7 @@ fn victim(core: &mut Core, low: bool) -> Option<(u32, Keep)> {
 }
 
 fn obsolete_bytes(core: &Core, slab: &SlabRecord) -> u64 {
-    let class = core.slabs.class(usize::from(slab.class));
+    let class = core.slabs.classes().get(usize::from(slab.class));
     u64::from(class.slots - slab.valid) * u64::from(class.slot_bytes)
 }
 
@@ -215,7 +215,7 @@ fn copy_more(core: &mut Core, at: usize) {
 pub(crate) fn copies_read(core: &mut Core, slab: u32, slots: Range<u32>, bytes: Option<&[u8]>) {
     let keep = core.evictions.get(core.evictions.position(slab)).keep;
     let class = usize::from(core.slabs.get(slab).class);
-    let slot_bytes = core.slabs.class(class).slot_bytes as usize;
+    let slot_bytes = core.slabs.classes().get(class).slot_bytes as usize;
     for slot in slots.clone() {
         let place = Place { slab, slot };
         let Some(entry) = kept(core, place, keep) else { continue };

@@ -25,7 +25,7 @@ pub(crate) fn live(core: &mut Core, hash: u64) -> Option<At> {
 
 /// The smallest class whose slots take an item; `None`: it is too large.
 pub(crate) fn class_of(core: &Core, key: &Key, value_bytes: usize) -> Option<usize> {
-    let class = core.slabs.class_for(item::bytes_of(key.as_bytes().len(), value_bytes))?;
+    let class = core.slabs.classes().smallest(item::bytes_of(key.as_bytes().len(), value_bytes))?;
     (value_bytes <= core.config.item_max_bytes as usize).then_some(class)
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn class_of(core: &Core, key: &Key, value_bytes: usize) -> Option<usi
 #[inline]
 pub(crate) fn in_memory(core: &Core, place: Place) -> Option<&[u8]> {
     let slab = core.slabs.get(place.slab);
-    let class = core.slabs.class(usize::from(slab.class));
+    let class = core.slabs.classes().get(usize::from(slab.class));
     (slab.buffer != NIL).then(|| &core.buffers.get(slab.buffer)[class.offset(place.slot)..])
 }
 
@@ -47,7 +47,7 @@ fn rewritable(core: &Core, at: At, class: usize) -> Option<Place> {
 /// A slot for an item of a class with `hash`: of that class, or of a larger one where buffers are short. `None`: no write buffer is free.
 /// `again`: for an item that is written again, which may take the last buffer.
 pub(crate) fn slot(core: &mut Core, class: usize, hash: u64, again: bool) -> Option<Place> {
-    let slab = match core.slabs.class(class).open {
+    let slab = match core.slabs.classes().get(class).open {
         NIL => open(core, class, again)?,
         slab => slab,
     };
@@ -62,7 +62,7 @@ fn open(core: &mut Core, class: usize, again: bool) -> Option<u32> {
         false if core.config.engine.owns_blocks() => 1,
         false => core.evictions.count().max(1),
     };
-    if core.buffers.vacant() <= kept || !core.slabs.has_vacant() {
+    if core.buffers.vacant() <= kept || core.slabs.next_vacant().is_none() {
         return match core.slabs.lend(class, core.buffers.count() - core.buffers.vacant()) {
             Lent::Slab(slab) => Some(slab),
             Lent::Close(slab) => {

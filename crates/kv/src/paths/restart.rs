@@ -159,8 +159,8 @@ fn drain(core: &mut Core) {
     if core.requests.count() > 0 || core.evictions.count() > 0 || core.slabs.leaving() > 0 {
         return;
     }
-    for class in 0..core.slabs.classes().len() {
-        match core.slabs.class(class).open {
+    for class in 0..core.slabs.classes().all().len() {
+        match core.slabs.classes().get(class).open {
             NIL => {}
             slab => items::close(core, slab),
         }

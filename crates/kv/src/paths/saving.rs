@@ -26,15 +26,19 @@ impl Reader<'_> {
 pub(crate) fn snapshot_parts(core: &Core) -> u32 {
     let slabs: usize = core.slabs.stored().map(|(_, slab)| slab.tops.len() * 4).sum();
     let each = 36 + 4 * core.shape.places_each as usize;
-    let fixed = 64 + core.slabs.classes().len() * 4 + core.slabs.records().len() * each;
+    let fixed = 64 + core.slabs.classes().all().len() * 4 + core.slabs.records().len() * each;
     let bytes = fixed + slabs + core.index.len() as usize * size_of::<Entry>();
     bytes.div_ceil(core.shape.slab_bytes as usize - PART_HEADER) as u32
 }
 
 /// Returns a checksum of the conditions for a snapshot: sizes of slots, seed of the hash.
 fn layout_sum(core: &Core) -> u32 {
-    let sizes =
-        core.slabs.classes().iter().fold(0, |sum, class| crc32c_append(sum, &class.slot_bytes.to_le_bytes()));
+    let sizes = core
+        .slabs
+        .classes()
+        .all()
+        .iter()
+        .fold(0, |sum, class| crc32c_append(sum, &class.slot_bytes.to_le_bytes()));
     crc32c_append(sizes, &core.config.seed.to_le_bytes())
 }
 
@@ -104,7 +108,7 @@ fn read_slab(core: &mut Core, from: &mut Reader) -> Option<u32> {
     let class = from.u32()?;
     let (order, accessed, expires_s) = (from.u64()?, from.u64()?, from.u32()?);
     let places = (0..core.shape.places_each).map(|_| from.u32()).collect::<Option<Vec<u32>>>()?;
-    let slots = core.slabs.classes().get(class as usize)?.slots;
+    let slots = core.slabs.classes().all().get(class as usize)?.slots;
     let count = from.u32().filter(|&count| count <= slots)?;
     let tops = (0..count).map(|_| from.u32()).collect::<Option<Vec<u32>>>()?;
     if !core.flash.adopt(core.slabs.next_vacant()?, &places) {

@@ -1,8 +1,9 @@
-//! A hash over everything that a cache answers, and over what it leaves on its drive: a change that keeps behaviour and format keeps it.
+//! A hash over everything that a cache answers, and over what it leaves on its drive: a change that keeps behaviour and format keeps it. One
+//! that does not records the hashes anew, and says why. The engines are those that stand on the drive itself, and not on the flash library.
 //!
 //! [`Model`](super::model::Model) folds each answer with its time. Hashes are by thread, so tests do not mix.
 
-use super::model::{ENGINES, Model, failing_flash, restarts, work};
+use super::model::{Model, failing_flash, restarts, work};
 use pellucid_flash::Nanos;
 use pellucid_kv::{EngineKind, KvCosts};
 use std::cell::Cell;
@@ -56,15 +57,12 @@ fn runs(engine: EngineKind) -> [u64; 4] {
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn answers_and_data_are_those_that_were_recorded() {
-    let found = ENGINES.map(runs);
+    let found = [EngineKind::Original, EngineKind::Direct].map(runs);
     assert_eq!(found, RECORDED, "found {found:#x?}");
 }
 
-/// Random requests, these with costs, flash that fails, and restarts, for each engine.
-const RECORDED: [[u64; 4]; 5] = [
+/// Random requests, these with costs, flash that fails, and restarts.
+const RECORDED: [[u64; 4]; 2] = [
     [0xe8cd_1ff6_db34_52c8, 0x7606_eebc_19bb_3204, 0x0eda_c2a0_ef7e_e0a5, 0x2724_a497_bca4_9f34],
-    [0x121f_8031_91a9_b881, 0x5bcd_0b25_5f17_9146, 0x1c28_1ba4_95cb_1786, 0xb7d2_eb13_7e86_b7d7],
-    [0x1f71_d8fc_aed8_1883, 0x090e_d4bd_a31d_10d0, 0x060a_793f_6393_c365, 0x2e8e_363d_b834_70fb],
-    [0x0ea1_7312_0b54_daea, 0xc26b_1ea5_2684_39ec, 0x7250_250d_8f6c_283f, 0x684c_be30_3f06_4892],
     [0x9df0_00d0_2df6_4591, 0xd9b5_272f_cc23_25c7, 0x5c95_eff2_9689_5cb9, 0xdf7a_f8d6_a4e7_f240],
 ];
