@@ -214,16 +214,16 @@ pub type Fields = &'static [(&'static str, &'static str)];
 pub fn tables() -> [(&'static str, &'static str, Fields); 10] {
     let (namespace, fault) = ("drive.namespace", "drive.media.faults.list");
     [
-        (namespace, "interface = \"block\" or \"fdp\"", resolve_namespaces::BLOCK),
-        (namespace, "interface = \"open-channel\"", resolve_namespaces::OPEN_CHANNEL),
-        (namespace, "interface = \"zoned\"", resolve_namespaces::ZONED),
-        (namespace, "interface = \"cache\"", resolve_namespaces::CACHE),
-        (namespace, "interface = \"nameless\"", resolve_namespaces::NAMELESS),
-        ("target", "kind = \"block\" or \"raw\"", resolve_targets::TARGET),
-        (fault, "kind = \"factory-bad\"", resolve_media::FACTORY_BAD),
-        (fault, "kind = \"program-fail\"", resolve_media::PROGRAM_FAIL),
-        (fault, "kind = \"erase-fail\"", resolve_media::ERASE_FAIL),
-        (fault, "kind = \"read-fail\"", resolve_media::READ_FAIL),
+        (namespace, "interface = \"block\" or \"fdp\"", resolve_namespaces::block::ALL),
+        (namespace, "interface = \"open-channel\"", resolve_namespaces::open_channel::ALL),
+        (namespace, "interface = \"zoned\"", resolve_namespaces::zoned::ALL),
+        (namespace, "interface = \"cache\"", resolve_namespaces::cache::ALL),
+        (namespace, "interface = \"nameless\"", resolve_namespaces::nameless::ALL),
+        ("target", "kind = \"block\" or \"raw\"", resolve_targets::target::ALL),
+        (fault, "kind = \"factory-bad\"", resolve_media::factory_bad::ALL),
+        (fault, "kind = \"program-fail\"", resolve_media::program_fail::ALL),
+        (fault, "kind = \"erase-fail\"", resolve_media::erase_fail::ALL),
+        (fault, "kind = \"read-fail\"", resolve_media::read_fail::ALL),
     ]
 }
 

@@ -3,7 +3,7 @@
 use super::document::Row;
 use super::error::SpecError;
 use super::schema::Values;
-use super::table::{Fields, Table};
+use super::table::{Table, fields};
 use pellucid_device::{DeviceConfig, FirmwareModel};
 use pellucid_flash::{Geometry, GeometryError, Layout, Nanos};
 use pellucid_media::{
@@ -186,47 +186,56 @@ enum FaultKind {
     ReadFail,
 }
 
-const FAULT_DIE: (&str, &str) = ("die", "Die, counted through all channels and ways");
-const FAULT_BLOCK: (&str, &str) = ("block", "Block of the die");
-const FAULT_SUPERPAGE: (&str, &str) = ("superpage", "Superpage of the block");
-pub(crate) const FACTORY_BAD: Fields =
-    &[("kind", "factory-bad: the block is bad from the factory"), FAULT_DIE, FAULT_BLOCK];
-pub(crate) const PROGRAM_FAIL: Fields = &[
-    ("kind", "program-fail: the program of this superpage fails"),
-    FAULT_DIE,
-    FAULT_BLOCK,
-    FAULT_SUPERPAGE,
-    ("after_erases", "Only once the block has been erased this often; default 0"),
-];
-pub(crate) const ERASE_FAIL: Fields = &[
-    ("kind", "erase-fail: erases of the block fail"),
-    FAULT_DIE,
-    FAULT_BLOCK,
-    ("after_erases", "From this erase of the block on; default 0"),
-];
-pub(crate) const READ_FAIL: Fields = &[
-    ("kind", "read-fail: reads of this superpage are uncorrectable"),
-    FAULT_DIE,
-    FAULT_BLOCK,
-    FAULT_SUPERPAGE,
-    ("attempts", "How many attempts fail: a number, or always, the default"),
-];
+fields! {
+    /// Fields of a bad block.
+    factory_bad {
+        KIND: "kind", "factory-bad: the block is bad from the factory";
+        DIE: "die", "Die, counted through all channels and ways";
+        BLOCK: "block", "Block of the die";
+    }
+
+    /// Fields of a program that fails.
+    program_fail {
+        KIND: "kind", "program-fail: the program of this superpage fails";
+        DIE: "die", "Die, counted through all channels and ways";
+        BLOCK: "block", "Block of the die";
+        SUPERPAGE: "superpage", "Superpage of the block";
+        AFTER_ERASES: "after_erases", "Only once the block has been erased this often; default 0";
+    }
+
+    /// Fields of erases that fail.
+    erase_fail {
+        KIND: "kind", "erase-fail: erases of the block fail";
+        DIE: "die", "Die, counted through all channels and ways";
+        BLOCK: "block", "Block of the die";
+        AFTER_ERASES: "after_erases", "From this erase of the block on; default 0";
+    }
+
+    /// Fields of reads that fail.
+    read_fail {
+        KIND: "kind", "read-fail: reads of this superpage are uncorrectable";
+        DIE: "die", "Die, counted through all channels and ways";
+        BLOCK: "block", "Block of the die";
+        SUPERPAGE: "superpage", "Superpage of the block";
+        ATTEMPTS: "attempts", "How many attempts fail: a number, or always, the default";
+    }
+}
 
 /// One table of `[[drive.media.faults.list]]`.
 fn fault(row: &Table, layout: &Layout) -> Result<ListedFault, SpecError> {
-    let kind = row.word("kind", None)?;
+    let kind = row.word(read_fail::KIND, None)?;
     row.check_names(match kind {
-        FaultKind::FactoryBad => FACTORY_BAD,
-        FaultKind::ProgramFail => PROGRAM_FAIL,
-        FaultKind::EraseFail => ERASE_FAIL,
-        FaultKind::ReadFail => READ_FAIL,
+        FaultKind::FactoryBad => factory_bad::ALL,
+        FaultKind::ProgramFail => program_fail::ALL,
+        FaultKind::EraseFail => erase_fail::ALL,
+        FaultKind::ReadFail => read_fail::ALL,
     })?;
     // A die, block or superpage of the drive, which has `limit` of them.
-    let place_of = |name, limit: u32| row.number(name, Kind::Whole(0, u64::from(limit) - 1), None);
-    let die = place_of("die", layout.dies)?;
-    let block = place_of("block", layout.blocks_per_die)?;
-    let superpage = || place_of("superpage", layout.superpages_per_block);
-    let after_erases = || row.number("after_erases", count(0), Some(0));
+    let place_of = |field, limit: u32| row.number(field, Kind::Whole(0, u64::from(limit) - 1), None);
+    let die = place_of(read_fail::DIE, layout.dies)?;
+    let block = place_of(read_fail::BLOCK, layout.blocks_per_die)?;
+    let superpage = || place_of(read_fail::SUPERPAGE, layout.superpages_per_block);
+    let after_erases = || row.number(erase_fail::AFTER_ERASES, count(0), Some(0));
     Ok(match kind {
         FaultKind::FactoryBad => ListedFault::FactoryBad { die, block },
         FaultKind::ProgramFail => {
@@ -234,7 +243,7 @@ fn fault(row: &Table, layout: &Layout) -> Result<ListedFault, SpecError> {
         }
         FaultKind::EraseFail => ListedFault::EraseFail { die, block, after_erases: after_erases()? },
         FaultKind::ReadFail => {
-            let attempts = row.number("attempts", ATTEMPTS, Some(u32::MAX))?;
+            let attempts = row.number(read_fail::ATTEMPTS, ATTEMPTS, Some(u32::MAX))?;
             ListedFault::ReadFail { die, block, superpage: superpage()?, attempts }
         }
     })

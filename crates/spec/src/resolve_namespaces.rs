@@ -3,7 +3,7 @@
 use super::error::SpecError;
 use super::resolve_media::NO_COPIES;
 use super::schema::Values;
-use super::table::{Fields, Table};
+use super::table::{Table, fields};
 use pellucid_device::{CacheConfig, DeviceConfig, Feedback, Guarantee, Namespace};
 use pellucid_flash::{Layout, Vector};
 use pellucid_ftl::{
@@ -58,76 +58,70 @@ enum StageBuffer {
     Protected,
 }
 
-pub(crate) const BLOCK: Fields = &[
-    ("interface", "block; fdp: a block namespace that offers reclaim unit handles (drive.ftl.handles)"),
-    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
-];
-pub(crate) const OPEN_CHANNEL: Fields = &[
-    ("interface", "open-channel: chunks of physical blocks"),
-    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
-    ("management", "host: the host retires bad chunks; shared: the drive replaces them; default host"),
-    ("spare_blocks", "With management = \"shared\": blocks of every die that replace bad ones"),
-    ("write_optimal", "Optimal write size (ws_opt) in superpages; default 1"),
-    ("cached", "Superpages that the drive holds back before they can be read (mw_cunits); default 0"),
-    ("open_max", "Most open chunks; 0, the default: any number"),
-    ("open_per_unit_max", "Most open chunks of a parallel unit; 0, the default: any number"),
-    ("on_write_failure", "close: a failed write closes the chunk; next-unit: writing goes on; default close"),
-    ("rated_erases", "Erases at which the wear index is 100 %; default the endurance, or 3000"),
-    ("unwritten", "What a read of unwritten sectors gets: zeros or an error (DULBE); default zeros"),
-    ("copyback", "Vector copies stay inside their die; default false"),
-    ("high_ecc", "Reads corrected with high effort are reported (HECC); default false"),
-    ("very_high_ecc", "Reads corrected with very high effort are reported (VHECC); default false"),
-    ("high_ecc_bits", "Corrected bits of a mapping unit from which on the effort is high"),
-    ("very_high_ecc_bits", "Corrected bits of a mapping unit from which on the effort is very high"),
-    (
-        "wear_gap",
-        "Difference of erase counts in a parallel unit at which the drive notifies the host; 0, the default: never",
-    ),
-];
-pub(crate) const ZONED: Fields = &[
-    ("interface", "zoned: zones over the dies (NVMe ZNS)"),
-    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
-    ("spare_blocks", "Blocks of every die that replace bad ones and hold the staging log"),
-    ("dies_per_zone", "Dies that a zone is striped over, a divisor of all; default all"),
-    ("open_max", "Most open zones; default active_max"),
-    ("active_max", "Most active zones; default 14, or fewer where the staging log has no space"),
-    ("append_max", "Most sectors of a zone append; default a superpage"),
-    ("stage", "Superpages of the write staging buffer; default active_max + two for each die"),
-    ("buffer", "Whether the staging buffer survives a power cut: volatile, protected; default volatile"),
-];
-pub(crate) const CACHE: Fields = &[
-    ("interface", "cache: blocks of a larger backing store, clean or dirty (solid-state cache)"),
-    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
-    ("address_space", "Size of the largest backing store that it can serve"),
-    ("eviction", "Silent eviction: se-util (log and copies apart), se-merge (together); default se-util"),
-    (
-        "guarantee",
-        "Data that survive a power cut: flush (those before a flush), write-dirty (dirty data and evictions at once); default flush",
-    ),
-    (
-        "log",
-        "Where a full block lists its contents: spare-area, or last-page (its last superpage takes no data); default spare-area",
-    ),
-    (
-        "checkpoint",
-        "When the table is written: rolling, or on-flush (and after five idle seconds); default rolling",
-    ),
-];
-pub(crate) const NAMELESS: Fields = &[
-    ("interface", "nameless: sectors that are named by where they lie, and virtual ones (nameless writes)"),
-    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
-    ("over_provisioning", "Spare capacity as a share of what can hold data; default 0.0753"),
-    ("virtual_share", "Share of what can hold data that has virtual addresses; default 0.0625"),
-    (
-        "gc_low",
-        "GC runs while this many blocks or fewer are free. 0, the default: 1/256 of all blocks, at least one per die plus four",
-    ),
-    (
-        "migration",
-        "acknowledged: the old copy of a moved sector is kept until the host knows the new name; prototype: it is erased first; \
-         default acknowledged",
-    ),
-];
+fields! {
+    /// Fields of a block namespace.
+    block {
+        INTERFACE: "interface", "block; fdp: a block namespace that offers reclaim unit handles (drive.ftl.handles)";
+        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all that are left";
+    }
+
+    /// Fields of an open-channel namespace.
+    open_channel {
+        INTERFACE: "interface", "open-channel: chunks of physical blocks";
+        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all that are left";
+        MANAGEMENT: "management", "host: the host retires bad chunks; shared: the drive replaces them; default host";
+        SPARE_BLOCKS: "spare_blocks", "With management = \"shared\": blocks of every die that replace bad ones";
+        WRITE_OPTIMAL: "write_optimal", "Optimal write size (ws_opt) in superpages; default 1";
+        CACHED: "cached", "Superpages that the drive holds back before they can be read (mw_cunits); default 0";
+        OPEN_MAX: "open_max", "Most open chunks; 0, the default: any number";
+        OPEN_PER_UNIT_MAX: "open_per_unit_max", "Most open chunks of a parallel unit; 0, the default: any number";
+        ON_WRITE_FAILURE: "on_write_failure", "close: a failed write closes the chunk; next-unit: writing goes on; default close";
+        RATED_ERASES: "rated_erases", "Erases at which the wear index is 100 %; default the endurance, or 3000";
+        UNWRITTEN: "unwritten", "What a read of unwritten sectors gets: zeros or an error (DULBE); default zeros";
+        COPYBACK: "copyback", "Vector copies stay inside their die; default false";
+        HIGH_ECC: "high_ecc", "Reads corrected with high effort are reported (HECC); default false";
+        VERY_HIGH_ECC: "very_high_ecc", "Reads corrected with very high effort are reported (VHECC); default false";
+        HIGH_ECC_BITS: "high_ecc_bits", "Corrected bits of a mapping unit from which on the effort is high";
+        VERY_HIGH_ECC_BITS: "very_high_ecc_bits", "Corrected bits of a mapping unit from which on the effort is very high";
+        WEAR_GAP: "wear_gap", "Difference of erase counts in a parallel unit at which the drive notifies the host; 0, the default: never";
+    }
+
+    /// Fields of a zoned namespace.
+    zoned {
+        INTERFACE: "interface", "zoned: zones over the dies (NVMe ZNS)";
+        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all that are left";
+        SPARE_BLOCKS: "spare_blocks", "Blocks of every die that replace bad ones and hold the staging log";
+        DIES_PER_ZONE: "dies_per_zone", "Dies that a zone is striped over, a divisor of all; default all";
+        OPEN_MAX: "open_max", "Most open zones; default active_max";
+        ACTIVE_MAX: "active_max", "Most active zones; default 14, or fewer where the staging log has no space";
+        APPEND_MAX: "append_max", "Most sectors of a zone append; default a superpage";
+        STAGE: "stage", "Superpages of the write staging buffer; default active_max + two for each die";
+        BUFFER: "buffer", "Whether the staging buffer survives a power cut: volatile, protected; default volatile";
+    }
+
+    /// Fields of a cache.
+    cache {
+        INTERFACE: "interface", "cache: blocks of a larger backing store, clean or dirty (solid-state cache)";
+        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all that are left";
+        ADDRESS_SPACE: "address_space", "Size of the largest backing store that it can serve";
+        EVICTION: "eviction", "Silent eviction: se-util (log and copies apart), se-merge (together); default se-util";
+        GUARANTEE: "guarantee", "Data that survive a power cut: flush (those before a flush), write-dirty (dirty data and evictions at once); default flush";
+        LOG: "log", "Where a full block lists its contents: spare-area, or last-page (its last superpage takes no data); default spare-area";
+        CHECKPOINT: "checkpoint", "When the table is written: rolling, or on-flush (and after five idle seconds); default rolling";
+    }
+
+    /// Fields of a nameless namespace.
+    nameless {
+        INTERFACE: "interface", "nameless: sectors that are named by where they lie, and virtual ones (nameless writes)";
+        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all that are left";
+        OVER_PROVISIONING: "over_provisioning", "Spare capacity as a share of what can hold data; default 0.0753";
+        VIRTUAL_SHARE: "virtual_share", "Share of what can hold data that has virtual addresses; default 0.0625";
+        GC_LOW: "gc_low", "GC runs while this many blocks or fewer are free. 0, the default: 1/256 of all blocks, at least one per die plus four";
+        MIGRATION: "migration", "acknowledged: the old copy of a moved sector is kept until the host knows the new name; prototype: it is erased first; \
+         default acknowledged";
+    }
+}
+
 /// Erases at which an unlimited part counts as worn, for the wear index: the rating of MLC of the first open-channel drives.
 const RATED_ERASES: u32 = 3000;
 
@@ -154,13 +148,13 @@ fn namespace(
     layout: &Layout,
     share: impl FnOnce(&Table) -> Result<Range<u32>, SpecError>,
 ) -> Result<Namespace, SpecError> {
-    let interface: InterfaceWord = table.word("interface", None)?;
+    let interface: InterfaceWord = table.word(block::INTERFACE, None)?;
     table.check_names(match interface {
-        InterfaceWord::Block | InterfaceWord::Fdp => BLOCK,
-        InterfaceWord::OpenChannel => OPEN_CHANNEL,
-        InterfaceWord::Zoned => ZONED,
-        InterfaceWord::Cache => CACHE,
-        InterfaceWord::Nameless => NAMELESS,
+        InterfaceWord::Block | InterfaceWord::Fdp => block::ALL,
+        InterfaceWord::OpenChannel => open_channel::ALL,
+        InterfaceWord::Zoned => zoned::ALL,
+        InterfaceWord::Cache => cache::ALL,
+        InterfaceWord::Nameless => nameless::ALL,
     })?;
     let blocks = share(table)?;
     let media = &mut drive.media;
@@ -170,13 +164,15 @@ fn namespace(
             let several = drive.namespaces.iter().any(is_mapped);
             if several && drive.ftl.capacity_bytes.is_some() {
                 return Err(table.refuse(
-                    "interface",
+                    block::INTERFACE,
                     "one block namespace with drive.ftl.capacity; several with over_provisioning, which is that of each",
                 ));
             }
             // It is a block namespace that promises handles.
             if interface == InterfaceWord::Fdp && drive.ftl.handles < 2 {
-                return Err(table.refuse("interface", "block, or with fdp drive.ftl.handles of 2 at least"));
+                return Err(
+                    table.refuse(block::INTERFACE, "block, or with fdp drive.ftl.handles of 2 at least")
+                );
             }
             Ok(Namespace::Block { blocks })
         }
@@ -209,42 +205,48 @@ fn cache(
         ),
     ] {
         if !ok {
-            return Err(table.refuse("interface", allowed));
+            return Err(table.refuse(cache::INTERFACE, allowed));
         }
     }
     let unit = u64::from(layout.unit_bytes);
     let kind = size(unit, CacheConfig::ADDRESS_UNITS_MAX * unit);
-    let bytes = match table.field("address_space", kind)? {
+    let bytes = match table.field(cache::ADDRESS_SPACE, kind)? {
         Some(Typed::Whole(bytes)) if bytes.is_multiple_of(unit) => bytes,
-        Some(_) => return Err(table.refuse("address_space", format!("whole mapping units of {unit} bytes"))),
-        None => return Err(table.refuse("address_space", kind.allowed())),
+        Some(_) => {
+            return Err(table.refuse(cache::ADDRESS_SPACE, format!("whole mapping units of {unit} bytes")));
+        }
+        None => return Err(table.refuse(cache::ADDRESS_SPACE, kind.allowed())),
     };
     let cache = CacheConfig {
         address_sectors: bytes / u64::from(layout.sector_bytes),
-        eviction: table.word("eviction", Some(Eviction::SeUtil))?,
-        guarantee: table.word("guarantee", Some(Guarantee::Flush))?,
-        log: table.word("log", Some(MapLog::SpareArea))?,
-        checkpoint: table.word("checkpoint", Some(Checkpoint::Rolling))?,
+        eviction: table.word(cache::EVICTION, Some(Eviction::SeUtil))?,
+        guarantee: table.word(cache::GUARANTEE, Some(Guarantee::Flush))?,
+        log: table.word(cache::LOG, Some(MapLog::SpareArea))?,
+        checkpoint: table.word(cache::CHECKPOINT, Some(Checkpoint::Rolling))?,
     };
     Ok(Namespace::Cache { blocks, cache })
 }
 
 fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace, SpecError> {
     let usual = NamelessConfig::default();
-    let real = |name, kind: Kind, usual| match table.field(name, kind)? {
+    let real = |field, kind: Kind, usual| match table.field(field, kind)? {
         Some(Typed::Real(value)) => Ok(value),
         Some(other) => unreachable!("a number reads as a number: {other:?}"),
         None => Ok(usual),
     };
     let ftl = NamelessConfig {
-        over_provisioning: real("over_provisioning", Kind::Share(0.0, 100.0), usual.over_provisioning)?,
-        virtual_share: real("virtual_share", SHARE, usual.virtual_share)?,
-        gc_low: table.number("gc_low", few(0), Some(usual.gc_low))?,
-        migration: table.word("migration", Some(usual.migration))?,
+        over_provisioning: real(
+            nameless::OVER_PROVISIONING,
+            Kind::Share(0.0, 100.0),
+            usual.over_provisioning,
+        )?,
+        virtual_share: real(nameless::VIRTUAL_SHARE, SHARE, usual.virtual_share)?,
+        gc_low: table.number(nameless::GC_LOW, few(0), Some(usual.gc_low))?,
+        migration: table.word(nameless::MIGRATION, Some(usual.migration))?,
     };
     match Nameless::new(&ftl, &layout.with_blocks_per_die(blocks.len() as u32)) {
         Ok(_) => Ok(Namespace::Nameless { blocks, ftl }),
-        Err(sentence) => Err(table.refuse("blocks", sentence)),
+        Err(sentence) => Err(table.refuse(nameless::BLOCKS, sentence)),
     }
 }
 
@@ -252,10 +254,10 @@ fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namesp
 fn share(table: &Table, free: &mut Range<u32>, last: bool) -> Result<Range<u32>, SpecError> {
     let left = free.end - free.start;
     if left == 0 {
-        return Err(table.refuse("blocks", "fewer in the namespaces before: none of a die is left"));
+        return Err(table.refuse(block::BLOCKS, "fewer in the namespaces before: none of a die is left"));
     }
     let kind = Kind::Whole(1, left.into());
-    let blocks = table.number("blocks", kind, last.then_some(left))?;
+    let blocks = table.number(block::BLOCKS, kind, last.then_some(left))?;
     let start = free.start;
     free.start += blocks;
     Ok(start..free.start)
@@ -278,26 +280,27 @@ fn open_channel(
     layout: &Layout,
     media: &MediaConfig,
 ) -> Result<Namespace, SpecError> {
-    let number = |name, least, default| table.number(name, count(least), Some(default));
+    let number = |field, least, default| table.number(field, count(least), Some(default));
     let superpages = Kind::Whole(1, layout.superpages_per_block.into());
-    let management = match table.word("management", Some(Manager::Host))? {
-        Manager::Host if table.has("spare_blocks") => {
-            return Err(
-                table.refuse("spare_blocks", "none: management = \"host\" leaves spare blocks to the host")
-            );
+    let management = match table.word(open_channel::MANAGEMENT, Some(Manager::Host))? {
+        Manager::Host if table.has(open_channel::SPARE_BLOCKS) => {
+            return Err(table.refuse(
+                open_channel::SPARE_BLOCKS,
+                "none: management = \"host\" leaves spare blocks to the host",
+            ));
         }
         Manager::Host => Management::Host,
         Manager::Shared => {
             let most = blocks.len() as u64 - 1;
-            let spare_blocks = table.number("spare_blocks", Kind::Whole(1, most), None)?;
+            let spare_blocks = table.number(open_channel::SPARE_BLOCKS, Kind::Whole(1, most), None)?;
             Management::Shared { spare_blocks }
         }
     };
-    let copyback = table.flag("copyback", false)?;
+    let copyback = table.flag(open_channel::COPYBACK, false)?;
     if copyback && media.integrity.forbids_copies() {
-        return Err(table.refuse("copyback", NO_COPIES));
+        return Err(table.refuse(open_channel::COPYBACK, NO_COPIES));
     }
-    let failure = match table.word("on_write_failure", Some(OnWriteFailure::Close))? {
+    let failure = match table.word(open_channel::ON_WRITE_FAILURE, Some(OnWriteFailure::Close))? {
         OnWriteFailure::Close => WriteFailure::CloseChunk,
         OnWriteFailure::NextUnit => WriteFailure::NextUnit,
     };
@@ -305,25 +308,26 @@ fn open_channel(
         chunks: ChunkConfig {
             blocks,
             management,
-            write_optimal_superpages: table.number("write_optimal", superpages, Some(1))?,
+            write_optimal_superpages: table.number(open_channel::WRITE_OPTIMAL, superpages, Some(1))?,
             cached_superpages: table.number(
-                "cached",
+                open_channel::CACHED,
                 Kind::Whole(0, layout.superpages_per_block.into()),
                 Some(0),
             )?,
-            open_max: number("open_max", 0, 0)?,
-            open_per_unit_max: number("open_per_unit_max", 0, 0)?,
+            open_max: number(open_channel::OPEN_MAX, 0, 0)?,
+            open_per_unit_max: number(open_channel::OPEN_PER_UNIT_MAX, 0, 0)?,
             failure,
-            rated_erases: number("rated_erases", 1, media.endurance.unwrap_or(RATED_ERASES))?,
+            rated_erases: number(open_channel::RATED_ERASES, 1, media.endurance.unwrap_or(RATED_ERASES))?,
         },
         feedback: Feedback {
-            unwritten_is_error: table.word("unwritten", Some(Unwritten::Zeros))? == Unwritten::Error,
+            unwritten_is_error: table.word(open_channel::UNWRITTEN, Some(Unwritten::Zeros))?
+                == Unwritten::Error,
             copyback,
-            high_ecc: table.flag("high_ecc", false)?,
-            very_high_ecc: table.flag("very_high_ecc", false)?,
-            high_ecc_bits: number("high_ecc_bits", 1, u32::MAX)?,
-            very_high_ecc_bits: number("very_high_ecc_bits", 1, u32::MAX)?,
-            wear_gap: number("wear_gap", 0, 0)?,
+            high_ecc: table.flag(open_channel::HIGH_ECC, false)?,
+            very_high_ecc: table.flag(open_channel::VERY_HIGH_ECC, false)?,
+            high_ecc_bits: number(open_channel::HIGH_ECC_BITS, 1, u32::MAX)?,
+            very_high_ecc_bits: number(open_channel::VERY_HIGH_ECC_BITS, 1, u32::MAX)?,
+            wear_gap: number(open_channel::WEAR_GAP, 0, 0)?,
         },
     })
 }
@@ -331,16 +335,16 @@ fn open_channel(
 fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace, SpecError> {
     let superpage = layout.units_per_superpage * layout.sectors_per_unit;
     let dies_per_zone =
-        table.number("dies_per_zone", Kind::Whole(1, layout.dies.into()), Some(layout.dies))?;
+        table.number(zoned::DIES_PER_ZONE, Kind::Whole(1, layout.dies.into()), Some(layout.dies))?;
     if !layout.dies.is_multiple_of(dies_per_zone) {
-        return Err(table.refuse("dies_per_zone", format!("a divisor of the {} dies", layout.dies)));
+        return Err(table.refuse(zoned::DIES_PER_ZONE, format!("a divisor of the {} dies", layout.dies)));
     }
-    let protected = table.word("buffer", Some(StageBuffer::Volatile))? == StageBuffer::Protected;
+    let protected = table.word(zoned::BUFFER, Some(StageBuffer::Volatile))? == StageBuffer::Protected;
     // The staging log of a volatile buffer holds a superpage for each active zone, in half a block.
     let most = if protected { u32::MAX } else { (layout.superpages_per_block / 2).max(1) };
     let limit = Kind::Whole(1, most.into());
-    let active_max = table.number("active_max", limit, Some(most.min(ACTIVE_ZONES)))?;
-    let open_max = table.number("open_max", Kind::Whole(1, active_max.into()), Some(active_max))?;
+    let active_max = table.number(zoned::ACTIVE_MAX, limit, Some(most.min(ACTIVE_ZONES)))?;
+    let open_max = table.number(zoned::OPEN_MAX, Kind::Whole(1, active_max.into()), Some(active_max))?;
     let least = Kind::Whole(u64::from(active_max) + 1, 1 << 20);
     let shortest = ZoneConfig::APPEND_MAX_BYTES_LEAST.div_ceil(layout.sector_bytes.into()) as u32;
     let mut zones = ZoneConfig {
@@ -349,11 +353,11 @@ fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace
         open_max,
         active_max,
         append_max_sectors: table.number(
-            "append_max",
+            zoned::APPEND_MAX,
             count(shortest.into()),
             Some(superpage.max(shortest)),
         )?,
-        stage_superpages: table.number("stage", least, Some(active_max + 2 * layout.dies))?,
+        stage_superpages: table.number(zoned::STAGE, least, Some(active_max + 2 * layout.dies))?,
         protected,
         blocks,
     };
@@ -365,10 +369,11 @@ fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace
             at least 1 for zones",
             zones.stage_superpages
         );
-        return Err(table.refuse("buffer", sentence));
+        return Err(table.refuse(zoned::BUFFER, sentence));
     }
     let usual = (zones.blocks.len() as u32 / 32).max(least);
-    zones.spare_blocks = table.number("spare_blocks", Kind::Whole(least.into(), most.into()), Some(usual))?;
+    zones.spare_blocks =
+        table.number(zoned::SPARE_BLOCKS, Kind::Whole(least.into(), most.into()), Some(usual))?;
     Ok(Namespace::Zoned { zones })
 }
 
@@ -440,7 +445,7 @@ impl Translated {
         match self.namespace.filter(|_| !self.whole) {
             Some(index) => {
                 let row = &values.rows(LIST)[index];
-                Table { list: LIST, index, row }.refuse("blocks", allowed)
+                Table { list: LIST, index, row }.refuse(block::BLOCKS, allowed)
             }
             None => values.refuse("drive.media.blocks", allowed),
         }

@@ -10,7 +10,7 @@ use super::description::Description;
 use super::document::Row;
 use super::error::{Place, SpecError};
 use super::schema::Values;
-use super::table::{Fields, Table};
+use super::table::{Field, Table, fields};
 use pellucid_device::Namespace;
 use pellucid_flash::Layout;
 use pellucid_host::{Target, TargetError, TargetKind, Targets};
@@ -19,22 +19,16 @@ use pellucid_text::read_range;
 use std::ops::Range;
 use strum::{EnumString, VariantNames};
 
-pub(crate) const TARGET: Fields = &[
-    ("name", "Name of the target; a job names it with target"),
-    (
-        "kind",
-        "block: a host FTL with the settings of [host.ftl]; raw: chunks for jobs that address them; default block",
-    ),
-    (
-        "units",
-        "Its parallel units, groups and units counted through: FIRST-LAST, or \"N channels x all ways\": the first N whole channels \
-         that no target above it has, or rest: all that are left",
-    ),
-    (
-        "fill",
-        "Share of it that is written before the run; a raw target: whole chunks, in turn over its units; default precondition.fill",
-    ),
-];
+fields! {
+    /// Fields of a target.
+    target {
+        NAME: "name", "Name of the target; a job names it with target";
+        KIND: "kind", "block: a host FTL with the settings of [host.ftl]; raw: chunks for jobs that address them; default block";
+        UNITS: "units", "Its parallel units, groups and units counted through: FIRST-LAST, or \"N channels x all ways\": the first N whole channels \
+         that no target above it has, or rest: all that are left";
+        FILL: "fill", "Share of it that is written before the run; a raw target: whole chunks, in turn over its units; default precondition.fill";
+    }
+}
 
 /// Target of a description.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,7 +134,7 @@ fn check_drive(description: &Description, values: &Values, row: &Row) -> Result<
         let table = Table { list: "target", index: 0, row };
         let allowed =
             "on a drive with one open-channel namespace ([[drive.namespace]] interface = \"open-channel\")";
-        return Err(table.refuse("units", allowed));
+        return Err(table.refuse(target::UNITS, allowed));
     }
     if !description.host.layers.is_empty() {
         return Err(values.refuse("host.layers", "[] with [[target]]; a block target is a host FTL itself"));
@@ -149,27 +143,27 @@ fn check_drive(description: &Description, values: &Values, row: &Row) -> Result<
 }
 
 fn one(table: &Table, layout: &Layout, all: &mut Targets) -> Result<DescribedTarget, SpecError> {
-    table.check_names(TARGET)?;
-    let text = |name: &str| match table.field(name, Kind::Text)? {
+    table.check_names(target::ALL)?;
+    let text = |field: Field| match table.field(field, Kind::Text)? {
         Some(Typed::Text(text)) => Ok(text),
-        _ => Err(table.refuse(name, if name == "units" { ALLOWED_UNITS } else { "a name" })),
+        _ => Err(table.refuse(field, if field == target::UNITS { ALLOWED_UNITS } else { "a name" })),
     };
-    let kind = match table.word("kind", Some(KindWord::Block))? {
+    let kind = match table.word(target::KIND, Some(KindWord::Block))? {
         KindWord::Block => TargetKind::Block,
         KindWord::Raw => TargetKind::Raw,
     };
-    let (name, units) = (text("name")?, text("units")?);
-    let units = Units::read(&units).ok_or_else(|| table.refuse("units", ALLOWED_UNITS))?;
-    let range = units.range(layout, all).ok_or_else(|| table.refuse("units", no_units(layout, all)))?;
+    let (name, units) = (text(target::NAME)?, text(target::UNITS)?);
+    let units = Units::read(&units).ok_or_else(|| table.refuse(target::UNITS, ALLOWED_UNITS))?;
+    let range = units.range(layout, all).ok_or_else(|| table.refuse(target::UNITS, no_units(layout, all)))?;
     let target = Target::new(name, kind, range);
     all.create_within(layout.dies, target.clone()).map_err(|error| {
         let field = match &error {
-            TargetError::Name(_) | TargetError::Exists(_) | TargetError::Missing { .. } => "name",
-            TargetError::Range { .. } | TargetError::Overlap { .. } => "units",
+            TargetError::Name(_) | TargetError::Exists(_) | TargetError::Missing { .. } => target::NAME,
+            TargetError::Range { .. } | TargetError::Overlap { .. } => target::UNITS,
         };
         table.refuse(field, allowed_by(&error))
     })?;
-    let fill = match table.field("fill", SHARE)? {
+    let fill = match table.field(target::FILL, SHARE)? {
         Some(Typed::Real(share)) => Some(share),
         _ => None,
     };

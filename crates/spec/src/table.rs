@@ -7,8 +7,23 @@ use pellucid_text::suggest::nearest;
 use std::str::FromStr;
 use strum::VariantNames;
 
-/// The fields that a table can have, with a line on each.
-pub(crate) type Fields = &'static [(&'static str, &'static str)];
+/// A field that a table can have: its name, and a line on it.
+pub(crate) type Field = (&'static str, &'static str);
+
+/// All fields of a table.
+pub(crate) type Fields = &'static [Field];
+
+/// The fields of a table, each written once: `MODULE { CONSTANT: "NAME", "MEANING"; }` makes a constant of each, and `ALL` of them.
+macro_rules! fields {
+    ($($(#[$doc:meta])+ $table:ident { $($field:ident: $name:literal, $about:expr;)+ })+) => {$(
+        $(#[$doc])+
+        pub(crate) mod $table {
+            $(pub(crate) const $field: $crate::table::Field = ($name, $about);)+
+            pub(crate) const ALL: $crate::table::Fields = &[$($field),+];
+        }
+    )+};
+}
+pub(crate) use fields;
 
 /// One table, with the name of its list for messages.
 #[derive(Clone, Copy)]
@@ -28,21 +43,21 @@ impl Table<'_> {
     }
 
     /// Returns whether the table has the field.
-    pub fn has(&self, name: &str) -> bool {
+    pub fn has(&self, (name, _): Field) -> bool {
         self.leaf(name).is_some()
     }
 
     /// The field's value; `None` if it is not given.
-    pub fn field(&self, name: &str, kind: Kind) -> Result<Option<Typed>, SpecError> {
-        let Some(leaf) = self.leaf(name) else { return Ok(None) };
+    pub fn field(&self, field: Field, kind: Kind) -> Result<Option<Typed>, SpecError> {
+        let Some(leaf) = self.leaf(field.0) else { return Ok(None) };
         match kind.read(&leaf.value) {
             Some(typed) => Ok(Some(typed)),
-            None => Err(self.refuse(name, kind.allowed())),
+            None => Err(self.refuse(field, kind.allowed())),
         }
     }
 
     /// Refuses a field's value, or that it is missing.
-    pub fn refuse(&self, name: &str, allowed: impl Into<String>) -> SpecError {
+    pub fn refuse(&self, (name, _): Field, allowed: impl Into<String>) -> SpecError {
         let (place, value) = match self.leaf(name) {
             Some(leaf) => (leaf.origin.place.clone(), leaf.value.to_text()),
             None => (self.row.place.clone(), "(missing)".into()),
@@ -51,27 +66,27 @@ impl Table<'_> {
     }
 
     /// A number; `fallback` if it is not given; the word for "none" reads as `u32::MAX`.
-    pub fn number(&self, name: &str, kind: Kind, fallback: Option<u32>) -> Result<u32, SpecError> {
-        match self.field(name, kind)? {
+    pub fn number(&self, field: Field, kind: Kind, fallback: Option<u32>) -> Result<u32, SpecError> {
+        match self.field(field, kind)? {
             Some(Typed::Whole(number)) => Ok(number as u32),
             Some(_) => Ok(u32::MAX),
-            None => fallback.ok_or_else(|| self.refuse(name, kind.allowed())),
+            None => fallback.ok_or_else(|| self.refuse(field, kind.allowed())),
         }
     }
 
     /// A word of a closed set; `fallback` if it is not given.
-    pub fn word<T: VariantNames + FromStr>(&self, name: &str, fallback: Option<T>) -> Result<T, SpecError> {
+    pub fn word<T: VariantNames + FromStr>(&self, field: Field, fallback: Option<T>) -> Result<T, SpecError> {
         let kind = Kind::Word(T::VARIANTS);
-        match self.field(name, kind)? {
-            Some(Typed::Text(word)) => word.parse().map_err(|_| self.refuse(name, kind.allowed())),
+        match self.field(field, kind)? {
+            Some(Typed::Text(word)) => word.parse().map_err(|_| self.refuse(field, kind.allowed())),
             Some(other) => unreachable!("a word reads as text: {other:?}"),
-            None => fallback.ok_or_else(|| self.refuse(name, kind.allowed())),
+            None => fallback.ok_or_else(|| self.refuse(field, kind.allowed())),
         }
     }
 
     /// A flag; `fallback` if it is not given.
-    pub fn flag(&self, name: &str, fallback: bool) -> Result<bool, SpecError> {
-        match self.field(name, Kind::Flag)? {
+    pub fn flag(&self, field: Field, fallback: bool) -> Result<bool, SpecError> {
+        match self.field(field, Kind::Flag)? {
             Some(Typed::Flag(flag)) => Ok(flag),
             Some(other) => unreachable!("a flag reads as a flag: {other:?}"),
             None => Ok(fallback),
