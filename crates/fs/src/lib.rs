@@ -51,8 +51,9 @@
 //! A write passes `operations.rs`, `paths/file.rs`, `paths/room.rs`, `catalog.rs` and `pages.rs`; later `paths/commit.rs`, `paths/append.rs`, `space.rs`,
 //! `writes.rs` and `paths/drive.rs`. A read that misses passes `paths/fetch.rs` and `reads.rs`.
 //!
-//! No two modules use each other: values (`types.rs`, `jobs.rs`, `key.rs`, `block.rs`, `layout.rs`), then objects, `objects.rs`, paths, [`Fs`], and above it
-//! `operations.rs` and `volume.rs`, which give it its operations and its drive.
+//! Each file uses those before it, and no two use each other: values (`types.rs`, `jobs.rs`, `key.rs`, `block.rs`, `layout.rs`), objects,
+//! `objects.rs`, paths, [`Fs`], and above it `operations.rs` and `volume.rs`, which give it its operations and its drive. `volume/nameless.rs` and
+//! `volume.rs` share the answer to a job: that circle stays.
 //!
 //! | file | job |
 //! |---|---|

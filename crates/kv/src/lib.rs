@@ -37,8 +37,9 @@
 //! A get passes `paths/events.rs`, `paths/request.rs`, `paths/get.rs`, `index.rs`, and `flash.rs` if its item is on flash; a store `paths/store.rs` and
 //! `paths/items.rs` instead, and its slab later `paths/write.rs` and `paths/evict.rs`.
 //!
-//! No two modules use each other: values (`ask.rs`, `config.rs`, `item.rs`, `classes.rs`, `snapshot.rs`), then objects and `engine/`, `objects.rs`, paths,
-//! [`Kv`], and [`System`].
+//! Each file uses those before it, and no two use each other: values (`ask.rs`, `config.rs`, `item.rs`, `classes.rs`, `snapshot.rs`), objects and
+//! `engine/`, `objects.rs`, paths, [`Kv`], [`System`]. The files of `engine/` share the types of `engine/mod.rs`, which chooses among them: that
+//! circle stays.
 
 mod answers;
 mod ask;
