@@ -142,3 +142,19 @@ fn source(origin: &Origin) -> String {
     };
     text.replace(|c: char| c.is_control(), " ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A part whose table is not listed here would not be shown.
+    #[test]
+    fn every_key_has_a_table() {
+        for key in crate::schema::schema().iter().filter(|key| !APART.contains(&key.path.as_str())) {
+            let origin = Origin { place: Place::Default, comment: None };
+            let entry = Entry { key: &key.path, value: String::new(), origin };
+            let tables: Vec<&&str> = TABLES.iter().filter(|table| name_in(table, &entry).is_some()).collect();
+            assert_eq!(tables.len(), 1, "{}: {tables:?}", key.path);
+        }
+    }
+}
