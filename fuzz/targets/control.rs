@@ -1,6 +1,6 @@
 //! A line on the control socket: it is refused in a sentence, or it is a request that is the same when it is written and read again.
 
-use pellucid_target::control::Request;
+use pellucid_target::request::Request;
 
 /// One input.
 pub fn run(line: &[u8]) {

@@ -6,9 +6,10 @@
 
 use pellucid_device::Device;
 use pellucid_serve::{Core, Operated, Time};
+use pellucid_target::connection::ConnectionId;
 use pellucid_target::nbd::NbdSession;
 use pellucid_target::nvme::{Connection, SharedTarget, SubsystemConfig, Target};
-use pellucid_target::session::{BYTES_MAX, ConnectionId, Load, Port, Session};
+use pellucid_target::session::{BYTES_MAX, Load, Port, Session};
 use pellucid_target::{Output, Service};
 use pellucid_wire::nbd::{Command, OptionKind, Request, encode_client_flags, encode_option};
 use pellucid_wire::nvme::{

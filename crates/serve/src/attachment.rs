@@ -14,7 +14,8 @@ use crate::event::Event;
 use crate::service::{Done, Operated};
 use pellucid_target::Answer;
 use pellucid_target::Output;
-use pellucid_target::session::{ConnectionId, Load, Port};
+use pellucid_target::connection::ConnectionId;
+use pellucid_target::session::{Load, Port};
 use pellucid_target::{Drives, Service};
 use std::os::fd::RawFd;
 

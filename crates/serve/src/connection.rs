@@ -17,7 +17,8 @@ use crate::socket::{Stream, UNIX_SEND_BYTES};
 use pellucid_target::Answer;
 use pellucid_target::Output;
 use pellucid_target::budget::{OWN_BYTES, STALL_PART, large_part};
-use pellucid_target::session::{Close, ConnectionId, Load, Port, Session};
+use pellucid_target::connection::{Close, ConnectionId};
+use pellucid_target::session::{Load, Port, Session};
 use std::io::{self, IoSliceMut};
 use std::time::Duration;
 

@@ -35,8 +35,8 @@ use pellucid_host::{
 };
 use pellucid_media::{Fault, StoreError};
 use pellucid_target::CutReport;
-use pellucid_target::control::HostFault;
-use pellucid_target::session::Keeps;
+use pellucid_target::operation::Keeps;
+use pellucid_target::request::HostFault;
 use std::sync::Arc;
 
 /// Events that a modelled cache drive may run before other drives get their turn.

@@ -31,7 +31,7 @@ mod tests;
 use completion::CompletionBatch;
 use in_flight::InFlight;
 use pellucid_flash::{Histogram, SimTime};
-use pellucid_target::session::Route;
+use pellucid_target::connection::Route;
 use std::collections::VecDeque;
 use submission::SubmissionBatch;
 

@@ -12,7 +12,8 @@ use crate::engine::Time;
 use pellucid_flash::{Figure, Status};
 use pellucid_ftl::MountReport;
 use pellucid_media::{Extent, StoreNotice};
-use pellucid_target::session::{ConnectionId, Keeps};
+use pellucid_target::connection::ConnectionId;
+use pellucid_target::operation::Keeps;
 use std::fmt::{self, Display};
 
 /// Something that happened to a server or its drives.

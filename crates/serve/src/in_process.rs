@@ -15,7 +15,8 @@
 use crate::attachment::Attachment;
 use crate::core::Core;
 use pellucid_flash::{Command, Completion, Drive, Interface, Notice, SimTime, StageTimes, Status};
-use pellucid_target::session::{Namespace, Operation, Port};
+use pellucid_target::operation::{Namespace, Operation};
+use pellucid_target::session::Port;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};

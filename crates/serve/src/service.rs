@@ -12,7 +12,7 @@ use crate::engine::{Backend, Engine};
 use crate::logbook::Logbook;
 use mio::{Poll, Token, Waker};
 use pellucid_monitor::Board;
-use pellucid_target::session::{ConnectionId, Route};
+use pellucid_target::connection::{ConnectionId, Route};
 use pellucid_target::{Answer, Service};
 use std::sync::Arc;
 

@@ -8,8 +8,10 @@ use pellucid_media::{Faults, StoreKind};
 use pellucid_serve::{
     Address, Arrival, Attachment, CONTROL, Core, Observer, Operated, Options, Server, Time, in_process,
 };
+use pellucid_target::connection::{ConnectionId, Route};
 use pellucid_target::control::ControlSession;
-use pellucid_target::session::{ConnectionId, Operation, Port, Route};
+use pellucid_target::operation::Operation;
+use pellucid_target::session::Port;
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;

@@ -10,8 +10,9 @@ use pellucid_ftl::Victim;
 use pellucid_media::{BitErrors, Ecc, EccData, Integrity, StoreKind};
 use pellucid_serve::{Core, Operated, Options, Refusal, Time};
 use pellucid_target::Output;
+use pellucid_target::connection::ConnectionId;
 use pellucid_target::nbd::NbdSession;
-use pellucid_target::session::{ConnectionId, Load, Port, Session};
+use pellucid_target::session::{Load, Port, Session};
 use pellucid_wire::nbd::{
     ClientHandshake, ClientHandshakeEvent, Command, Info, InfoRequest, MetaContextRequest, OptionKind,
     OptionReply, Request, allocation, command_flag, encode_client_flags, encode_option, transmission_flag,

@@ -5,8 +5,9 @@ use pellucid_device::Device;
 use pellucid_media::StoreKind;
 use pellucid_serve::{Core, FileConfig, FileDrive, Operated, Served, Time};
 use pellucid_target::Output;
+use pellucid_target::connection::ConnectionId;
 use pellucid_target::nbd::NbdSession;
-use pellucid_target::session::{AT_ONCE_BYTES, ConnectionId, Load, Port, Session};
+use pellucid_target::session::{AT_ONCE_BYTES, Load, Port, Session};
 use pellucid_wire::nbd::{
     Chunk, ClientHandshake, ClientHandshakeEvent, Command, Extent, Info, InfoRequest, MetaContextRequest,
     OptionKind, OptionReply, ReplyDecoder, ReplyEvent, Request, allocation, encode_client_flags,

@@ -10,7 +10,8 @@ use pellucid_host::{
 };
 use pellucid_media::{Fault, StoreKind};
 use pellucid_serve::{Core, Operated, Options, Remote, RemoteConfig, Served, Server, Stopper, Time};
-use pellucid_target::session::{ConnectionId, Operation, Route};
+use pellucid_target::connection::{ConnectionId, Route};
+use pellucid_target::operation::Operation;
 use pellucid_wire::nbd::Command;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -24,9 +24,12 @@
 //! Invariants: `incoming` is the sum over the connections' [`Load`](crate::session::Load)s; `large` is the
 //! sum of the data of large requests that are arriving, in drives, or waiting to be sent.
 
-use crate::session::{ConnectionId, TOTAL_BYTES_MAX};
+use crate::connection::ConnectionId;
 use std::collections::VecDeque;
 
+/// Maximum bytes of data that all connections together hold: being received, in the drives, and to be sent
+/// (plus twice 16 KiB each).
+pub const TOTAL_BYTES_MAX: usize = 256 << 20;
 /// Data of a request that need no common budget.
 pub const OWN_BYTES: usize = 16 << 10;
 /// A request with more data is large. The longest NVMe request is not.

@@ -4,7 +4,7 @@
 //!  {"do":"status"}                                    counters, wear and lateness of every drive
 //!  {"do":"power-cut","drive":"NAME"}                  cut its power, mount it, go on
 //!  {"do":"faults","drive":"NAME","program_fail":0.01} failures by chance from now on: program_fail, erase_fail, read_fail
-//!  {"do":"damage","what":"slow-die","die":3,"factor":10}  see the table in [`Action`]
+//!  {"do":"damage","what":"slow-die","die":3,"factor":10}  see the table in [`Action`](crate::request::Action)
 //!  {"do":"targets"}                                   a drive's parallel units and the targets on them
 //!  {"do":"target-create","name":"log","kind":"raw","first_unit":4,"units":2}  answered when the target takes commands
 //!  {"do":"target-remove","name":"log"}                answered when its units are free; refused while a connection uses it
@@ -21,18 +21,10 @@
 //! requests about targets take the name of the drive. Lines are answered in order. Answers are
 //! `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
 
-mod action;
-mod host_fault;
-mod plan;
-mod request;
-
-pub use action::{Action, Chances, Outcome};
-pub use host_fault::{CommandSet, HostFault, HostFaultKind};
-pub use plan::{Moment, PlanError, PlannedFault};
-pub use request::Request;
-
+use crate::connection::Close;
+use crate::request::Request;
 use crate::service::{Answer, Service};
-use crate::session::{Close, Port, Session};
+use crate::session::{Port, Session};
 use serde_json::{Value, json};
 
 /// Limit of unanswered input: a longer line, or more requests behind a slow one, end the connection.

@@ -2,8 +2,8 @@
 //! control socket.
 
 use crate::budget::MemoryBudget;
+use crate::connection::{Close, ConnectionId};
 use crate::pool::Pool;
-use crate::session::{Close, ConnectionId};
 
 /// Shared state of a server's connections.
 #[derive(Default)]

@@ -13,20 +13,24 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | [`session`] | a connection's state, and its access to the server |
-//! | [`service`] | what a session asks of its server: drives, or items of a cache |
+//! | [`session`], [`connection`] | a connection's state and its access to the server; its name |
+//! | [`service`], [`operation`] | what a session asks of its server: drives, or items of a cache |
 //! | [`hub`], [`budget`], [`pool`], [`output`] | what all connections share: memory, turns, messages; what waits to be sent |
 //! | [`nbd`], [`nvme`], [`memcached`], [`control`] | the protocols |
+//! | [`request`] | requests on the control socket and planned faults, as data |
 //! | [`tls`] | a session behind encryption, which the server brings |
 
 pub mod budget;
+pub mod connection;
 pub mod control;
 pub mod hub;
 pub mod memcached;
 pub mod nbd;
 pub mod nvme;
+pub mod operation;
 pub mod output;
 pub mod pool;
+pub mod request;
 mod secret;
 pub mod service;
 pub mod session;

@@ -6,9 +6,10 @@
 //! ```
 //! The control socket needs only a [`Service`].
 
-use crate::control::Request;
+use crate::connection::{ConnectionId, Route};
 use crate::hub::Hub;
-use crate::session::{ConnectionId, Namespace, Operation, Route};
+use crate::operation::{Namespace, Operation};
+use crate::request::Request;
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, Completion, Held, Lba, Notice};
 use pellucid_ftl::MountReport;

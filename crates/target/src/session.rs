@@ -11,13 +11,15 @@
 //! Invariants: every submitted operation is answered by exactly one [`Session::completed`], never from inside
 //! [`Port::submit`], unless the connection is gone; after [`Session::closed`] a session is not called again.
 
-use crate::budget::{OWN_BYTES, large_part, share_of};
+use crate::budget::{OWN_BYTES, TOTAL_BYTES_MAX, large_part, share_of};
+use crate::connection::{Close, ConnectionId, Route};
 use crate::hub::Hub;
+use crate::operation::{Namespace, Operation};
 use crate::output::Output;
 use crate::pool::Pool;
 use crate::service::{Answer, CutReport, Drives, Service};
 use pellucid_device::Device;
-use pellucid_flash::{ChunkInfo, Held, Interface, Lba, Notice, Opcode, Vector};
+use pellucid_flash::{ChunkInfo, Held, Lba, Notice};
 
 /// Commands in the drives at which a connection is [congested](Port::congested).
 pub const COMMANDS_MAX: u32 = 2048;
@@ -27,79 +29,6 @@ pub const AT_ONCE_BYTES: usize = 1 << 20;
 const AT_ONCE_MIN: usize = 4 << 10;
 /// Bytes of data in the drives and in the output at which a connection is congested.
 pub const BYTES_MAX: usize = 16 << 20;
-/// Maximum bytes of data that all connections together hold: being received, in the drives, and to be sent
-/// (plus twice 16 KiB each).
-pub const TOTAL_BYTES_MAX: usize = 256 << 20;
-
-/// Prefix of a drive's qualified name over NVMe; the drive's name follows. Names of targets are limited so
-/// that theirs fit too.
-pub const NQN_PREFIX: &str = "nqn.2026-01.org.pellucid:";
-
-/// Identifier of a connection, unique for the lifetime of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(u64);
-
-/// Bits of a [`ConnectionId`] that hold its slot in the server's table; above them is its serial number.
-const SLOT_BITS: u32 = 16;
-
-impl ConnectionId {
-    /// The server itself, which is no connection.
-    pub const SERVER: ConnectionId = ConnectionId(0);
-    /// Number of slots that a server may have.
-    pub const SLOTS: usize = 1 << SLOT_BITS;
-
-    /// Creates the identifier of connection `serial`, above 0, in slot 0.
-    pub fn new(serial: u64) -> ConnectionId {
-        ConnectionId::in_slot(serial, 0)
-    }
-
-    /// Creates the identifier of connection `serial`, above 0, in a slot below [`ConnectionId::SLOTS`].
-    pub fn in_slot(serial: u64, slot: usize) -> ConnectionId {
-        ConnectionId(serial << SLOT_BITS | slot as u64)
-    }
-
-    /// Slot of the connection in its server's table.
-    #[inline]
-    pub fn slot(self) -> usize {
-        (self.0 & ((1 << SLOT_BITS) - 1)) as usize
-    }
-
-    /// Creates the identifier of attachment number `at`, which is no connection. Connections have a serial
-    /// number above 0.
-    pub fn of_attachment(at: usize) -> ConnectionId {
-        ConnectionId(at as u64 + 1)
-    }
-
-    /// Number of the attachment; `None` for a connection, or the server itself.
-    pub fn attachment(self) -> Option<usize> {
-        let is_one = self.0 >> SLOT_BITS == 0;
-        is_one.then_some(usize::try_from(self.0).ok()?.checked_sub(1)?)
-    }
-}
-
-impl std::fmt::Display for ConnectionId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        (self.0 >> SLOT_BITS).fmt(f)
-    }
-}
-
-/// Destination of an answer: a connection's session, and the session's token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// The connection.
-    pub connection: ConnectionId,
-    /// Token that the session chose for the request.
-    pub token: u64,
-}
-
-/// Reason why a connection ends. Its pending output is still sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Close {
-    /// The peer has ended the connection. Operations in the drives are still answered.
-    Finished,
-    /// The peer has broken the protocol or was refused; the text goes to the log.
-    Refused(String),
-}
 
 /// The protocol state of one connection to a service, by default to drives.
 pub trait Session<S: Service + ?Sized = dyn Drives> {
@@ -164,107 +93,6 @@ pub trait Session<S: Service + ?Sized = dyn Drives> {
     /// Ends the session after its connection is gone, whichever end closed it, and none of its operations is
     /// in the drives.
     fn closed(&mut self, _port: &mut Port<'_, S>) {}
-}
-
-/// A command of a host, like [`pellucid_flash::Command`] without its tag.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operation {
-    /// Submission queue of the drive, taken modulo the drive's number of queues.
-    pub queue: u16,
-    /// Opcode of the command.
-    pub opcode: Opcode,
-    /// Force unit access.
-    pub fua: bool,
-    /// First sector.
-    pub lba: Lba,
-    /// Number of sectors; 0 only for a flush.
-    pub sectors: u32,
-    /// Data of a write, or the buffer of a read (from [`Port::take_buffer`]), of `sectors * sector_bytes`
-    /// bytes; else empty.
-    pub data: Vec<u8>,
-    /// Placement handle of a write, if the namespace has several.
-    pub handle: u16,
-    /// Addresses of an open-channel vector command.
-    pub vector: Option<Box<Vector>>,
-}
-
-impl Operation {
-    /// Creates an operation in queue 0 that is neither forced nor placed.
-    pub fn new(opcode: Opcode, lba: Lba, sectors: u32, data: Vec<u8>) -> Operation {
-        Operation { queue: 0, opcode, fua: false, lba, sectors, data, handle: 0, vector: None }
-    }
-
-    /// Creates a flush.
-    pub fn flush() -> Operation {
-        Operation::new(Opcode::Flush, Lba(0), 0, Vec::new())
-    }
-}
-
-/// Data that a namespace keeps when its drive loses power, which determines the cache that hosts are told of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeps {
-    /// Every acknowledged write, and every discard before a flush: there is no volatile cache.
-    Acknowledged,
-    /// Data that were flushed or forced: there is a volatile cache.
-    Flushed,
-    /// No data are guaranteed: a flush has no target.
-    Nothing,
-}
-
-impl Keeps {
-    /// Returns true if a write may be acknowledged before it is durable, so that it needs a flush.
-    #[inline]
-    pub fn has_cache(self) -> bool {
-        self == Keeps::Flushed
-    }
-
-    /// Name in answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Keeps::Acknowledged => "acknowledged",
-            Keeps::Flushed => "flushed",
-            Keeps::Nothing => "nothing",
-        }
-    }
-}
-
-/// Constant properties of a namespace while it is served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Namespace {
-    /// Name of the namespace, and of its NBD export.
-    pub name: String,
-    /// Index of its drive in the server.
-    pub drive: usize,
-    /// Number among the namespaces of that drive.
-    pub number: u16,
-    /// Interface of the namespace.
-    pub interface: Interface,
-    /// Number of host sectors; for chunks, of the sparse address space.
-    pub sectors: u64,
-    /// Bytes per host sector.
-    pub sector_bytes: u32,
-    /// Bytes of a mapping unit: aligned requests are the most efficient.
-    pub unit_bytes: u32,
-    /// Bytes of a superpage, which are programmed together.
-    pub superpage_bytes: u32,
-    /// Data kept across a power cut.
-    pub keeps: Keeps,
-    /// Name of the target on some of the drive's parallel units, if it is one.
-    pub target: Option<String>,
-    /// The namespace does not exist yet, or no longer: no connection may begin to use it.
-    pub gone: bool,
-}
-
-impl Namespace {
-    /// Number of placement handles; 1 without placement.
-    pub fn handles(&self) -> u16 {
-        self.interface.handles()
-    }
-
-    /// Size in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.sectors * u64::from(self.sector_bytes)
-    }
 }
 
 /// Load of a connection on the server.

@@ -7,10 +7,11 @@
 //! Invariant: no more input is taken while the session has not taken the received plain text, so `received`
 //! holds at most the output of one engine call (a few records).
 
+use crate::connection::Close;
 use crate::output::Output;
 use crate::pool::Pool;
 use crate::service::{Answer, Service};
-use crate::session::{Close, Port, Session};
+use crate::session::{Port, Session};
 
 /// One end of a TLS connection, without its socket.
 pub trait Engine {

@@ -15,7 +15,7 @@ use pellucid_host::{CacheConfig, CacheMode, StoreIdentity};
 use pellucid_media::StoreKind;
 use pellucid_serve::{Bottom, FileConfig, FileDrive, NoCache, Served, Time};
 use pellucid_spec::Use;
-use pellucid_target::control::Request;
+use pellucid_target::request::Request;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;

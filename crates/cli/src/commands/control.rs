@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use pellucid_flash::DieId;
 use pellucid_media as media;
 use pellucid_output::reason;
-use pellucid_target::control::{Action, Chances, HostFault, Request};
+use pellucid_target::request::{Action, Chances, HostFault, Request};
 use pellucid_text::read_share;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, ErrorKind, Write};

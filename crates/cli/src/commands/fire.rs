@@ -16,7 +16,7 @@ use pellucid_host::{
 };
 use pellucid_lab::experiment::prepare;
 use pellucid_serve::{FileConfig, FileDrive, Served};
-use pellucid_target::control::Request;
+use pellucid_target::request::Request;
 use pellucid_text::{format, read_byte_range};
 use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Read, Seek, SeekFrom};

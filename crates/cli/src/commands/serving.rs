@@ -17,10 +17,11 @@ use pellucid_serve::{
     Address, Arrival, BlockDevice, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options,
     Refusal, Server, Time, TlsConfig, UblkError, secret, serial_number,
 };
-use pellucid_target::control::{ControlSession, PlannedFault};
+use pellucid_target::control::ControlSession;
 use pellucid_target::nbd::NbdSession;
 use pellucid_target::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, TlsKey, TlsKeys};
-use pellucid_target::session::{NQN_PREFIX, Namespace};
+use pellucid_target::operation::{NQN_PREFIX, Namespace};
+use pellucid_target::request::PlannedFault;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;

@@ -11,7 +11,7 @@ use pellucid_flash::{ChunkGeometry, Drive, Interface};
 use pellucid_host::{HostFtlConfig, Shared, Target, TargetError, TargetKind, Targets};
 use pellucid_spec::targets::{Hold, RegistryError, add_described, load, registry_path, save};
 use pellucid_spec::{DescribedTarget, Spec, presets};
-use pellucid_target::control::Request;
+use pellucid_target::request::Request;
 use pellucid_text::read_range;
 use pellucid_workload::Job;
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use crate::view::{Ending, Model, Next, Source, show};
 use crate::{interrupt, stderr};
 use anyhow::anyhow;
 use pellucid_monitor::Figures;
-use pellucid_target::control::Request;
+use pellucid_target::request::Request;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\

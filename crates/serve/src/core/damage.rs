@@ -16,8 +16,8 @@ use pellucid_device::Device;
 use pellucid_flash::{Interface, Opcode, Status};
 use pellucid_media::{Fault, Faults};
 use pellucid_target::CutReport;
-use pellucid_target::control::{Action, Chances, HostFault, HostFaultKind, Moment, Outcome, PlannedFault};
-use pellucid_target::session::Namespace;
+use pellucid_target::operation::Namespace;
+use pellucid_target::request::{Action, Chances, HostFault, HostFaultKind, Moment, Outcome, PlannedFault};
 use std::time::Duration;
 
 impl Core {

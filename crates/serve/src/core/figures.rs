@@ -8,7 +8,7 @@ use pellucid_device::Device;
 use pellucid_flash::BlockMap;
 use pellucid_monitor::{Figures, LayerSide, Serving, View};
 use pellucid_target::Service;
-use pellucid_target::session::Namespace;
+use pellucid_target::operation::Namespace;
 use std::time::Duration;
 
 impl Core {

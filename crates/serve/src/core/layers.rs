@@ -3,7 +3,7 @@
 use super::Core;
 use crate::drive::Served;
 use crate::event::Event;
-use pellucid_target::session::ConnectionId;
+use pellucid_target::connection::ConnectionId;
 
 impl Core {
     /// Begins to write everything back from a cache, as requested on the control socket.

@@ -5,7 +5,7 @@
 use crate::drive::Served;
 use crate::engine::Time;
 use pellucid_flash::Interface;
-use pellucid_target::session::Namespace;
+use pellucid_target::operation::Namespace;
 
 /// Error for drives that cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

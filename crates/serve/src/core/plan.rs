@@ -4,7 +4,7 @@
 //! faults.
 
 use pellucid_flash::Rng;
-use pellucid_target::control::{Moment, PlannedFault};
+use pellucid_target::request::{Moment, PlannedFault};
 
 /// A planned fault for a drive in service.
 struct Entry {

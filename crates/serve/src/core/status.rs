@@ -5,8 +5,8 @@ use crate::event::By;
 use crate::service::Operated;
 use pellucid_flash::{Cause, Drive};
 use pellucid_target::Service;
-use pellucid_target::control::Request;
-use pellucid_target::session::ConnectionId;
+use pellucid_target::connection::ConnectionId;
+use pellucid_target::request::Request;
 use serde_json::{Value, json};
 
 impl Core {

@@ -20,7 +20,7 @@
 mod tests;
 
 use pellucid_flash::{Completion, Lba, Opcode, Status};
-use pellucid_target::session::{Keeps, Namespace, Operation};
+use pellucid_target::operation::{Keeps, Namespace, Operation};
 
 /// Mapping units of a piece: about 0.2 ms of this machine's time if they are empty, else about 2 ms.
 const UNITS_MAX: u64 = 1 << 15;

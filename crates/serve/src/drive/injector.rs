@@ -13,7 +13,7 @@
 use pellucid_flash::{
     Command, Completion, FNV_BASIS, Nanos, Opcode, Rng, SimTime, Stage, StageTimes, Status, Tag, fnv1a,
 };
-use pellucid_target::control::{HostFault, HostFaultKind};
+use pellucid_target::request::{HostFault, HostFaultKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 

@@ -4,7 +4,7 @@
 //! request by it; `bytes` is the sum of the data of all requests in the table. Tags are reused, so their
 //! number is at most the peak of concurrent requests.
 
-use pellucid_target::session::Route;
+use pellucid_target::connection::Route;
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,7 @@
 //! Invariants: requests of one connection enter in order of arrival; a connection is in `turns` exactly while
 //! it has a queue, and no queue is empty.
 
-use pellucid_target::session::ConnectionId;
+use pellucid_target::connection::ConnectionId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Limit of the bytes in the backends: requests enter while the backends hold fewer.

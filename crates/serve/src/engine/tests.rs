@@ -2,7 +2,7 @@
 
 use super::*;
 use pellucid_flash::Rng;
-use pellucid_target::session::ConnectionId;
+use pellucid_target::connection::ConnectionId;
 use std::collections::BTreeMap;
 
 const PUT_NS: u64 = 20_000;

@@ -9,7 +9,7 @@ use pellucid_flash::{Drive, Figure, SimTime};
 use pellucid_host::Tower;
 use pellucid_kv::{Answer, Ask, ClassStatistics, Key, KvConfig, KvStatistics, System, build_by};
 use pellucid_target::CutReport;
-use pellucid_target::control::{Action, Outcome};
+use pellucid_target::request::{Action, Outcome};
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! A build without TLS under NVMe/TCP: an offer cannot be created, and the error tells how to get TLS.
 
 use pellucid_flash::Completion;
+use pellucid_target::connection::Close;
 use pellucid_target::nvme::{SharedTarget, TlsKeys};
-use pellucid_target::session::{Close, Port, Session};
+use pellucid_target::session::{Port, Session};
 use std::net::SocketAddr;
 
 /// Empty type: this build has no TLS offer.

@@ -18,8 +18,8 @@ use openssl::ssl::{
 };
 use pellucid_target::Output;
 use pellucid_target::Pool;
+use pellucid_target::connection::Close;
 use pellucid_target::nvme::{KeyHash, Peer, TlsKeys};
-use pellucid_target::session::Close;
 use pellucid_target::tls::{Engine, refused};
 use std::cell::OnceCell;
 use std::io::{self, IoSlice, Read, Write};

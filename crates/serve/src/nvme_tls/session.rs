@@ -4,8 +4,9 @@
 
 use super::records::{Records, TlsOffer};
 use pellucid_flash::Completion;
+use pellucid_target::connection::Close;
 use pellucid_target::nvme::{Connection, Peer, SharedTarget};
-use pellucid_target::session::{Close, Port, Session};
+use pellucid_target::session::{Port, Session};
 use pellucid_target::tls::Layer;
 use std::cell::OnceCell;
 use std::net::SocketAddr;

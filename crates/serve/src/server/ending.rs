@@ -10,7 +10,7 @@ use crate::attachment::Attached;
 use crate::event::Event;
 use crate::service::Operated;
 use mio::Events;
-use pellucid_target::session::Close;
+use pellucid_target::connection::Close;
 use std::time::Duration;
 
 impl<S: Operated> Server<S> {

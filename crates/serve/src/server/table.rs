@@ -18,7 +18,7 @@ use crate::connection::Connection;
 use crate::service::Operated;
 use crate::socket::Stream;
 use mio::{Registry, Token};
-use pellucid_target::session::ConnectionId;
+use pellucid_target::connection::ConnectionId;
 
 /// Maximum number of connections read directly, and of hot ones.
 const HOT_MAX: usize = 4;

@@ -3,7 +3,7 @@
 use super::TlsConfig;
 use pellucid_target::Output;
 use pellucid_target::Pool;
-use pellucid_target::session::Close;
+use pellucid_target::connection::Close;
 use pellucid_target::tls::{Engine, Layer, Offer, refused};
 use rustls::ServerConnection;
 use std::io::Read;

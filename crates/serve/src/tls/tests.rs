@@ -4,7 +4,8 @@ use crate::{Core, Operated, Time, common};
 use pellucid_media::StoreKind;
 use pellucid_target::Output;
 use pellucid_target::Pool;
-use pellucid_target::session::{BYTES_MAX, Close, ConnectionId, Load, Port};
+use pellucid_target::connection::{Close, ConnectionId};
+use pellucid_target::session::{BYTES_MAX, Load, Port};
 use pellucid_target::tls::{Engine, Layer};
 
 /// A TLS engine that does not encrypt.

@@ -8,8 +8,8 @@ use pellucid_media::StoreKind;
 use pellucid_serve::serial_number;
 use pellucid_serve::{Core, Time};
 use pellucid_target::Service;
+use pellucid_target::connection::Close;
 use pellucid_target::nvme::{ConfigError, SubsystemConfig, Target};
-use pellucid_target::session::Close;
 use pellucid_wire::nvme::{
     AsyncEvent, Cns, Connect, ConnectReply, DISCOVERY_NQN, DYNAMIC_CONTROLLER, IdentifyController,
     IdentifyNamespace, NamespaceIdentifiers, PersistentEventLogHeader, SglDescriptor, SmartLog, Status,

@@ -5,8 +5,8 @@ use super::world::{CC_ENABLE, HOST, NQN, SECTOR, World, blocks};
 use crate::common::drive;
 use pellucid_media::StoreKind;
 use pellucid_target::Service;
+use pellucid_target::connection::Close;
 use pellucid_target::nvme::HostSecrets;
-use pellucid_target::session::Close;
 use pellucid_wire::nvme::auth::{
     AUTH_PROTOCOL, AUTH_SPECIFIC, AuthFailure, AuthHash, AuthMessage, Challenge, DhGroup, Negotiate, Reply,
     auth_message, encode_failure, encode_success2, parse_failure, parse_success1,

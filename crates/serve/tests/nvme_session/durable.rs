@@ -11,7 +11,8 @@ use pellucid_media::{Fault, StoreKind};
 use pellucid_serve::event::Event;
 use pellucid_serve::{Core, Operated, Served, Time};
 use pellucid_target::Service;
-use pellucid_target::session::{ConnectionId, Keeps, Operation, Route};
+use pellucid_target::connection::{ConnectionId, Route};
+use pellucid_target::operation::{Keeps, Operation};
 use pellucid_wire::nvme::{
     Cns, FeatureId, IdentifyController, IdentifyNamespace, IndependentNamespace, SmartLog, Status,
     SubmissionEntry,

@@ -8,7 +8,8 @@ use pellucid_flash::Rng;
 use pellucid_ftl::NamelessConfig;
 use pellucid_media::StoreKind;
 use pellucid_target::Service;
-use pellucid_target::session::{Close, Keeps};
+use pellucid_target::connection::Close;
+use pellucid_target::operation::Keeps;
 use pellucid_wire::nvme::nameless::{
     MOVES, MoveEntry, MovesHeader, NAMELESS_NAMESPACE, NamelessCommand, NamelessIdentity, NamelessOpcode,
 };

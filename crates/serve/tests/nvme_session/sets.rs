@@ -12,7 +12,7 @@ use pellucid_host::{HostFtlConfig, Target, TargetKind, Targets};
 use pellucid_media::{Fault, ListedFault, StoreKind};
 use pellucid_serve::{Core, Time};
 use pellucid_target::Service;
-use pellucid_target::session::Close;
+use pellucid_target::connection::Close;
 use pellucid_wire::nvme::fdp::{
     Configuration, ConfigurationsHeader, Event, EventsHeader, HandleStatus, HandleStatusHeader, Statistics,
 };

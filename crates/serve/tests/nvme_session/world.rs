@@ -2,8 +2,9 @@
 
 use pellucid_device::Device;
 use pellucid_serve::{Core, Operated, Time};
+use pellucid_target::connection::{Close, ConnectionId};
 use pellucid_target::nvme::{Connection, HostSecrets, SharedTarget, SubsystemConfig, Target};
-use pellucid_target::session::{Close, ConnectionId, Load, Port, Session};
+use pellucid_target::session::{Load, Port, Session};
 use pellucid_target::{Output, Service};
 use pellucid_wire::nvme::{
     Completion, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertyGet, PropertySet, QueueCount,

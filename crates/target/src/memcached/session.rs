@@ -14,8 +14,9 @@
 
 use super::replies::{Kind, Replies};
 use super::version;
+use crate::connection::{Close, Route};
 use crate::service::Items;
-use crate::session::{Close, Port, Route, Session};
+use crate::session::{Port, Session};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use pellucid_kv::{Answer, Get, Key, Mode, Outcome, Store as StoreWhat, What};

@@ -1,7 +1,9 @@
 //! NBD before transmission: options and their replies.
 
 use super::{PAYLOAD_BYTES_MAX, refused};
-use crate::session::{Close, Keeps, Namespace, Port};
+use crate::connection::Close;
+use crate::operation::{Keeps, Namespace};
+use crate::session::Port;
 use pellucid_flash::Interface;
 use pellucid_wire::nbd::{
     Export, Info, InfoKind, InfoRequest, MetaContextRequest, OptionKind, OptionReply, OptionRequest,

@@ -14,7 +14,8 @@
 mod handshake;
 mod transmission;
 
-use crate::session::{Close, Port, Session};
+use crate::connection::Close;
+use crate::session::{Port, Session};
 use crate::tls::{Engine, Layer, Offer};
 use handshake::{Handshake, Step};
 use pellucid_flash::Completion;

@@ -4,7 +4,9 @@
 
 use super::handshake::{ALLOCATION_ID, Chosen};
 use super::{PAYLOAD_BYTES_MAX, refused};
-use crate::session::{Close, Operation, Port};
+use crate::connection::Close;
+use crate::operation::Operation;
+use crate::session::Port;
 use pellucid_flash::{Completion, Lba, Opcode, Status};
 use pellucid_wire::nbd::{
     Command, Errno, Export, Extent, Request, RequestDecoder, RequestEvent, allocation, command_flag,

@@ -1,7 +1,8 @@
 //! Commands specific to cache namespaces.
 
 use super::io::{Request, Special, Volume, no};
-use crate::session::{Operation, Port};
+use crate::operation::Operation;
+use crate::session::Port;
 use pellucid_flash::{CacheGeometry, Lba, Opcode};
 use pellucid_wire::nvme::cache::{CACHE_NAMESPACE, CacheCommand, CacheIdentity, CacheOpcode};
 use pellucid_wire::nvme::{Status, SubmissionEntry};

@@ -30,7 +30,8 @@ use super::tls_key::Peer;
 use super::{
     AUTHENTICATION_TIMEOUT_NS, CONNECT_TIMEOUT_NS, GRANTED_BYTES_MAX, SharedTarget, TRANSFER_BYTES_MAX,
 };
-use crate::session::{Close, Port, Session};
+use crate::connection::Close;
+use crate::session::{Port, Session};
 use authentication::auth_command;
 use pellucid_flash::Completion as Ended;
 use pellucid_wire::nvme::{

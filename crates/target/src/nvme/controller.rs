@@ -9,7 +9,7 @@
 
 use super::features::Features;
 use super::{ASYNC_EVENTS_MAX, ERROR_ENTRIES_MAX, QUEUE_ENTRIES_MAX};
-use crate::session::ConnectionId;
+use crate::connection::ConnectionId;
 use pellucid_wire::nvme::{
     AsyncEvent, Capabilities, ControllerConfig, ControllerStatus, ErrorLogEntry, Property, PropertyGet,
     PropertySet, ShutdownNotice, ShutdownState, Status, Version,

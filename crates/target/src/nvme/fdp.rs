@@ -6,7 +6,8 @@
 
 use super::io::{Kind, Request, Special, Volume, no};
 use super::subsystem::Subsystem;
-use crate::session::{Operation, Port};
+use crate::operation::Operation;
+use crate::session::Port;
 use pellucid_device::{Device, WritePolicy};
 use pellucid_flash::{HandleInfo, Lba, Opcode, PlacementEvent, PlacementEventKind, PlacementGeometry};
 use pellucid_wire::nvme::fdp::{

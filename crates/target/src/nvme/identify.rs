@@ -6,7 +6,8 @@ use super::{
     ABORTS_MAX, ASYNC_EVENTS_MAX, ERROR_ENTRIES_MAX, IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX,
     TRANSFER_MAX_SHIFT, fdp, open_channel, zns,
 };
-use crate::session::{Namespace, Port};
+use crate::operation::Namespace;
+use crate::session::Port;
 use pellucid_flash::{Interface, ZoneGeometry};
 use pellucid_wire::nvme::{
     AsyncEventConfig, Cns, CommandSet, ControllerType, DISCOVERY_NQN, IdentifyController, IdentifyNamespace,

@@ -12,7 +12,8 @@
 
 use super::open_channel::VectorRequest;
 use super::{TRANSFER_BYTES_MAX, cache, fdp, nameless, open_channel, zns};
-use crate::session::{Keeps, Operation, Port};
+use crate::operation::{Keeps, Operation};
+use crate::session::Port;
 use pellucid_flash::{Interface, Lba, Opcode, ZoneAction};
 use pellucid_wire::nvme::cache::CacheOpcode;
 use pellucid_wire::nvme::nameless::NamelessOpcode;

@@ -39,7 +39,8 @@ pub use io::status as host_status;
 pub use subsystem::{ConfigError, SubsystemConfig};
 pub use tls_key::{Identity, KeyHash, Peer, TlsKey, TlsKeys};
 
-use crate::session::{ConnectionId, Port};
+use crate::connection::ConnectionId;
+use crate::session::Port;
 use controller::{Controller, Kind};
 use pellucid_wire::nvme::{AsyncEvent, AsyncEventConfig};
 use std::cell::RefCell;

@@ -1,7 +1,8 @@
 //! Nameless namespaces: their specific commands, and the log of their moves.
 
 use super::io::{Request, Special, Volume, no};
-use crate::session::{Operation, Port};
+use crate::operation::Operation;
+use crate::session::Port;
 use pellucid_flash::{Interface, Lba, NamelessGeometry, Opcode};
 use pellucid_wire::nvme::nameless::{
     MoveEntry, MovesHeader, NAMELESS_NAMESPACE, NamelessCommand, NamelessIdentity, NamelessOpcode,

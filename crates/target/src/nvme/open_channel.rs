@@ -20,7 +20,8 @@
 
 use super::io::{Request, Special, Volume, no};
 use super::subsystem::Subsystem;
-use crate::session::{Operation, Port};
+use crate::operation::Operation;
+use crate::session::Port;
 use pellucid_device::Feedback;
 use pellucid_flash::{
     ChunkGeometry, ChunkInfo, ChunkNotice, Completion, Interface, Lba, Nanos, Opcode, Vector,

@@ -3,7 +3,8 @@
 use super::controller::Controller;
 use super::io::{Request, Special, Volume, no};
 use super::subsystem::Subsystem;
-use crate::session::{Operation, Port};
+use crate::operation::Operation;
+use crate::session::Port;
 use pellucid_flash::{Interface, Lba, Opcode, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState};
 use pellucid_wire::nvme::zns::{
     ReportFilter, ZoneAction as WireAction, ZoneManagementReceive, ZoneManagementSend, ZoneReportHeader,

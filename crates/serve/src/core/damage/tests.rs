@@ -4,7 +4,8 @@ use crate::core::{Arrival, Observer};
 use crate::engine::Time;
 use pellucid_flash::Lba;
 use pellucid_media::StoreKind;
-use pellucid_target::session::{ConnectionId, Operation, Route};
+use pellucid_target::connection::{ConnectionId, Route};
+use pellucid_target::operation::Operation;
 use std::cell::RefCell;
 use std::rc::Rc;
 

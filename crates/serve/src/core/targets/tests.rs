@@ -3,7 +3,7 @@
 use crate::common;
 use crate::{Core, Time};
 use pellucid_host::{Target, TargetKind};
-use pellucid_target::session::ConnectionId;
+use pellucid_target::connection::ConnectionId;
 
 /// A target is removed before the client that created it has asked for the outcome.
 #[test]

@@ -15,7 +15,7 @@ use disk::Disk;
 use log::{Answer, Ask, Outcome, What};
 use pellucid_flash::{Rng, SimTime};
 use pellucid_host::{Machine, Stack};
-use pellucid_target::session::{ConnectionId, Route};
+use pellucid_target::connection::{ConnectionId, Route};
 use std::collections::BTreeMap;
 
 impl Reply for Answer {

@@ -2,11 +2,13 @@
 //! Format has its own module, `format`.
 
 use super::{Connection, Role, room_for};
+use crate::connection::Close;
 use crate::nvme::admin::{self, Reply};
 use crate::nvme::controller::Kind;
 use crate::nvme::slots::{State, Work};
 use crate::nvme::{Target, logs};
-use crate::session::{Close, Operation, Port};
+use crate::operation::Operation;
+use crate::session::Port;
 use pellucid_wire::nvme::{AdminOpcode, Status, SubmissionEntry};
 
 /// Interval of health checks of the drives.

@@ -4,9 +4,10 @@
 //! controller's gate when it succeeds, so its I/O path need not check.
 
 use super::{Connection, Role, room_for};
+use crate::connection::Close;
 use crate::nvme::dhchap::{MESSAGE_BYTES_MAX, Refusal};
 use crate::nvme::slots::Work;
-use crate::session::{Close, Port};
+use crate::session::Port;
 use pellucid_wire::nvme::auth::{AUTH_PROTOCOL, AUTH_SPECIFIC};
 use pellucid_wire::nvme::{AuthArguments, FABRICS_OPCODE, FabricsType, Status, SubmissionEntry};
 use pellucid_wire::tcp::CapsuleCommand;

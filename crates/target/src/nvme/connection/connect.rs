@@ -4,11 +4,12 @@
 //! queue must authenticate before use.
 
 use super::{Connection, Role};
+use crate::connection::Close;
 use crate::nvme::controller::{Controller, Kind};
 use crate::nvme::dhchap::Authentication;
 use crate::nvme::io::Volume;
 use crate::nvme::{IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX, Target, identify};
-use crate::session::{Close, Port};
+use crate::session::Port;
 use pellucid_wire::nvme::{
     Completion, Connect, ConnectData, ConnectReply, ConnectRequirements, DISCOVERY_NQN, DYNAMIC_CONTROLLER,
     STATIC_CONTROLLER_ANY, Status, SubmissionEntry, parse_nqn,

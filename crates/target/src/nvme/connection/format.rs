@@ -5,7 +5,8 @@
 use super::{Connection, Role};
 use crate::nvme::io::Volume;
 use crate::nvme::slots::Work;
-use crate::session::{Operation, Port};
+use crate::operation::Operation;
+use crate::session::Port;
 use pellucid_flash::{ChunkGeometry, ChunkState, Interface, Lba, Opcode, ZoneAction};
 use pellucid_wire::nvme::AdminOpcode;
 

@@ -16,7 +16,7 @@
 //!
 //! Invariant: a text that is parsed and formatted again keeps its meaning.
 
-use super::plan::{CHANCES, PlanError};
+use super::error::{CHANCES, PlanError};
 use pellucid_flash::{Nanos, Opcode};
 use pellucid_text::{read_byte_range, read_share};
 use std::fmt;

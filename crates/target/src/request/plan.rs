@@ -17,14 +17,13 @@
 //! faults.
 
 use super::action::Action;
+use super::error::PlanError;
 use super::host_fault::HostFault;
 use std::str::FromStr;
 use std::time::Duration;
 
 const MOMENTS: &str = "a time (2s, 500ms), a number of operations (1000ops), random";
 const KEYS: &str = "drive=NAME, times=N; with random also seed=N, mean=OPERATIONS; of a fault that hosts see also on, range, rate, count, seed";
-/// Probabilities in the text of a fault.
-pub(super) const CHANCES: &str = "a probability from 0 to 1, or 0% to 100%";
 /// Default mean number of operations between two random faults.
 const MEAN_OPERATIONS: u64 = 1000;
 
@@ -57,21 +56,6 @@ pub struct PlannedFault {
     pub times: Option<u64>,
     /// Action to carry out.
     pub action: Action,
-}
-
-/// Error in the text of a planned fault.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {:?}; allowed: {}", .part, .value, .allowed)]
-pub struct PlanError {
-    part: String,
-    value: String,
-    allowed: String,
-}
-
-impl PlanError {
-    pub(super) fn new(part: &str, value: &str, allowed: impl Into<String>) -> PlanError {
-        PlanError { part: part.into(), value: value.into(), allowed: allowed.into() }
-    }
 }
 
 fn refuse<T>(part: &'static str, value: &str, allowed: impl Into<String>) -> Result<T, PlanError> {

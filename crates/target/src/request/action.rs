@@ -18,8 +18,8 @@
 //! | `io-error`, ...       | `inject` with `fault`              | hosts meet the [fault](super::host_fault)                 |
 //! | `clear`               | `clear-faults`                     | hosts meet none of these any more                         |
 
+use super::error::{CHANCES, PlanError};
 use super::host_fault::HostFault;
-use super::plan::{CHANCES, PlanError};
 use crate::service::CutReport;
 use pellucid_flash::DieId;
 use pellucid_media::{Fault, Faults};
@@ -207,8 +207,8 @@ fn factor_of(kind: &str, value: &str) -> Result<f64, PlanError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::line::Request;
     use super::*;
-    use crate::control::Request;
 
     /// Requests and plans name the same actions.
     #[test]

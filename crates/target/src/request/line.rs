@@ -1,10 +1,10 @@
 //! Requests on the control socket, for both of its ends: a [`Request`] and its line of JSON.
 //!
-//! The table of requests is in the [module above](super). `parse` and `to_line` are inverse: encoding and
+//! The table of requests is in the [module above](super::super::control). `parse` and `to_line` are inverse: encoding and
 //! parsing a request returns an equal one.
 
 use super::action::{Action, Chances};
-use super::plan::PlanError;
+use super::error::PlanError;
 use pellucid_flash::DieId;
 use pellucid_host::{Target, TargetKind};
 use pellucid_media::Fault;
@@ -279,8 +279,8 @@ impl Fields<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::host_fault::{HostFault, HostFaultKind};
     use super::*;
-    use crate::control::host_fault::{HostFault, HostFaultKind};
     use pellucid_flash::Nanos;
     use proptest::prelude::*;
 
