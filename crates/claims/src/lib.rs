@@ -127,6 +127,10 @@ pub struct Claim {
     pub text: &'static str,
     /// Condition under which it holds here.
     pub holds_when: &'static str,
+    /// Worth of a result that holds.
+    pub basis: Basis,
+    /// What was set in sight of its numbers, or seen.
+    pub set_or_seen: &'static str,
     run: fn(&Bench) -> Result<Outcome, ReproduceError>,
 }
 

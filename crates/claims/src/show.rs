@@ -17,7 +17,7 @@ pub fn render_list(claims: &[&Claim]) -> String {
     let mut out = String::new();
     let place = place_width();
     for claim in claims {
-        let basis = claim.basis().0.name();
+        let basis = claim.basis.name();
         let _ = writeln!(out, "{:5}{:place$}{basis:15}{}", claim.id, claim.origin(), claim.text);
     }
     out
@@ -185,8 +185,8 @@ fn claim_json(claim: &Claim, outcome: &Outcome) -> Value {
         "where": claim.origin(),
         "claim": claim.text,
         "holds_when": claim.holds_when,
-        "basis": claim.basis().0.name(),
-        "set_or_seen": claim.basis().1,
+        "basis": claim.basis.name(),
+        "set_or_seen": claim.set_or_seen,
         "verdict": outcome.verdict().name(),
         "known_misses": known.collect::<Value>(),
         "checks": checks,
@@ -272,7 +272,7 @@ fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {
         standing(claim, outcome).word(outcome.verdict()),
         escape(&format!("{}: {}", claim.origin(), claim.text)),
         escape(claim.holds_when),
-        escape(&format!("Basis: {}: {}.", claim.basis().0.name(), claim.basis().1))
+        escape(&format!("Basis: {}: {}.", claim.basis.name(), claim.set_or_seen))
     );
     for (check, known) in standing(claim, outcome).known {
         let reason = escape(&format!("{}: {}.", check.what, known.reason));

@@ -123,8 +123,8 @@ fn list(claims: &[&Claim], global: &Global) -> String {
             "where": claim.origin(),
             "claim": claim.text,
             "holds_when": claim.holds_when,
-            "basis": claim.basis().0.name(),
-            "set_or_seen": claim.basis().1,
+            "basis": claim.basis.name(),
+            "set_or_seen": claim.set_or_seen,
         })
     });
     format!("{:#}\n", all.collect::<serde_json::Value>())
