@@ -39,6 +39,18 @@ impl LayerName {
             LayerName::Cache => 3,
         }
     }
+
+    /// Returns whether the layer stands on a hard disk, too, which is one block namespace.
+    pub fn stands_on_disk(self) -> bool {
+        match self {
+            LayerName::BlockLayer | LayerName::ClusterBuffer => true,
+            LayerName::HostFtl
+            | LayerName::ZoneLog
+            | LayerName::Cache
+            | LayerName::NamelessFtl
+            | LayerName::NamelessFile => false,
+        }
+    }
 }
 
 /// Layers, and the settings of each, whether or not it is among them.

@@ -77,7 +77,16 @@ impl LayerConfig {
     /// Reports whether a sector has the same address above and below the layer, and is on the drive once its
     /// write is acknowledged.
     pub fn keeps_addresses(&self) -> bool {
-        matches!(self, LayerConfig::BlockLayer(_))
+        match self {
+            LayerConfig::BlockLayer(_) => true,
+            LayerConfig::HostFtl(_)
+            | LayerConfig::ZoneChunks(_)
+            | LayerConfig::BlockChunks(_)
+            | LayerConfig::ClusterBuffer(_)
+            | LayerConfig::Cache(_)
+            | LayerConfig::NamelessFtl(_)
+            | LayerConfig::NamelessFile(_) => false,
+        }
     }
 
     /// Returns the configuration for real time, where the host's processor is real and its costs are not

@@ -459,7 +459,7 @@ impl Spec {
     /// Reports whether a file may well have keys without effect: it describes the drive that it is without the overrides of this
     /// command, or it has every key, as `show` prints them.
     fn is_meant_otherwise(&self) -> bool {
-        let shown = |entry: &&Entry| super::show::is_written(entry);
+        let shown = |entry: &&Entry| super::show::is_written(self, entry);
         let places = || self.provenance.entries.iter().filter(shown).map(|entry| &entry.origin.place);
         places().any(|place| matches!(place, Place::Set { .. } | Place::Option { .. }))
             || places().all(|place| *place != Place::Default)

@@ -46,11 +46,11 @@ pub(crate) fn layers(all: &Description, values: &Values) -> Result<Vec<LayerConf
         let allowed = format!("each at most once, from above: {}", names_by_depth());
         return Err(values.refuse("host.layers", allowed));
     }
-    let stands_on_disk =
-        |layer: &LayerName| matches!(layer, LayerName::BlockLayer | LayerName::ClusterBuffer);
-    if medium == Medium::Disk && !layers.iter().all(stands_on_disk) {
-        return Err(values
-            .refuse("host.layers", "block-layer and cluster-buffer above a disk; the others need flash"));
+    if medium == Medium::Disk && !layers.iter().all(|layer| layer.stands_on_disk()) {
+        let of_disk = |name: &&&str| name.parse::<LayerName>().is_ok_and(LayerName::stands_on_disk);
+        let names: Vec<&str> = LayerName::VARIANTS.iter().filter(of_disk).copied().collect();
+        let allowed = format!("above a disk {}; the others need flash", names.join(" and "));
+        return Err(values.refuse("host.layers", allowed));
     }
     let has = |layer| layers.contains(&layer);
     let number = usize::from(all.host.nameless.namespace);

@@ -2,7 +2,7 @@
 //!
 //! The output stands alone: it names no preset, and resolves to an equal [`Spec`].
 
-use super::{Entry, Medium, Origin, Place, Spec};
+use super::{Entry, Medium, Origin, Place, Spec, Use};
 use pellucid_setting::quote;
 use std::collections::BTreeMap;
 
@@ -34,15 +34,19 @@ const TABLES: &[&str] = &[
 /// Keys that are not written with the rest: presets are resolved away, targets and jobs have their own form.
 const APART: &[&str] = &["drive.preset", "target", "job"];
 
-/// Returns whether an entry need not be written: a default above no drive.
-fn is_silent(entry: &Entry) -> bool {
+/// Returns whether an entry need not be written: a default of something that is not there.
+fn is_silent(spec: &Spec, entry: &Entry) -> bool {
     let apart = ["host.", "kv.", "backing.", "drive.kind"];
-    apart.iter().any(|table| entry.key.starts_with(table)) && entry.origin.place == Place::Default
+    let is_of_layer =
+        || entry.key.starts_with("host.") && spec.has_host() && spec.has_effect(entry.key, Use::Work);
+    entry.origin.place == Place::Default
+        && apart.iter().any(|table| entry.key.starts_with(table))
+        && !is_of_layer()
 }
 
 /// Reports whether a description of flash has a line for an entry.
-pub(super) fn is_written(entry: &Entry) -> bool {
-    !APART.contains(&entry.key) && !is_silent(entry)
+pub(super) fn is_written(spec: &Spec, entry: &Entry) -> bool {
+    !APART.contains(&entry.key) && !is_silent(spec, entry)
 }
 
 /// Keys of a drive that a disk has too.
@@ -80,7 +84,7 @@ fn shown(spec: &Spec, explained: bool) -> String {
     let is_shown = |entry: &Entry| match disk {
         true if entry.key.starts_with("backing.") => entry.key != "backing.kind",
         true if entry.key.starts_with("drive.") => DISK_KEYS.contains(&entry.key) || is_said(entry),
-        _ => !is_silent(entry),
+        _ => !is_silent(spec, entry),
     };
     for table in TABLES {
         let mut header = Some(*table);
