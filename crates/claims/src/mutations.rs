@@ -8,8 +8,7 @@
 //! ```
 //! Measurements are short and drives small here, so only the named check of a claim is looked at, not its verdict.
 //!
-//! How to add a claim: an entry here with a mechanism that it is about, taken away or made wrong by overrides; and in `known.rs`
-//! what misses and why.
+//! An entry takes away a mechanism that the claim is about, or makes it wrong, by overrides.
 
 use super::bench::Bench;
 use super::{Check, Limit, Outcome, Verdict, claims, select};

@@ -9,7 +9,7 @@
 //!
 //! | attribute | meaning |
 //! |---|---|
-//! | `kind = few(1)` | the [`Kind`]; without it, the kind of the field's type ([`Setting::KIND`]) |
+//! | `kind = few(1)` | the [`Kind`], by a function or constant of this crate, which needs no import; without it, the kind of the field's type ([`Setting::KIND`]) |
 //! | `default = 8` | the value where none is given; without it, one must be given (with `or`, the word is it) |
 //! | `or = "never"` | a word in place of the kind, for `None` |
 //! | `key = "page_size"` | the key, where it is not the field's name without `_ns` or `_bytes`: a value carries its unit itself |
