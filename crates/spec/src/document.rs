@@ -69,10 +69,10 @@ impl Document {
     pub fn parse_set(set: &str, full_key: impl Fn(&str) -> String) -> Result<Document, SpecError> {
         let place = |key: &str| Place::Set { key: key.trim().to_string() };
         let Some((key, value)) = set.split_once('=').filter(|(key, _)| !key.trim().is_empty()) else {
-            return Err(SpecError::Syntax {
-                place: place(set),
-                reason: "not allowed; allowed: KEY=VALUE, for example ftl.victim=fifo".into(),
-            });
+            let what =
+                if set.trim().is_empty() { "empty, as behind a comma at the end" } else { "not allowed" };
+            let reason = format!("{what}; allowed: KEY=VALUE, for example ftl.victim=fifo");
+            return Err(SpecError::Syntax { place: place(set), reason });
         };
         let (key, value) = (key.trim(), value.trim());
         let mut parsed = match Document::parse(&format!("v = {value}\n"), "--set") {

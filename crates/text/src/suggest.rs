@@ -18,7 +18,9 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 /// A value of those that the sentence `allowed` speaks of: a word of its list, a unit of its examples, a share for percent.
 pub fn meant(value: &str, allowed: &str) -> Option<String> {
-    let value = value.trim_matches('"');
+    // A list of one word is a word, too.
+    let value = value.trim_matches(|c| "[]\"".contains(c));
+    let allowed = allowed.strip_prefix("a list of ").unwrap_or(allowed);
     let other = |found: &&str| *found != value;
     if is_word(value) {
         return nearest(value, allowed.split(", ").filter(|part| is_word(part)).filter(other))
@@ -58,7 +60,7 @@ pub fn hint(meant: Option<&str>) -> String {
 }
 
 fn is_word(text: &str) -> bool {
-    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
     text.len() >= 3 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(letter)
 }
 
@@ -86,7 +88,9 @@ mod tests {
         let durations = r#"a duration such as "300ns", "75us", "3.8 ms", "1s", "5m"; only 0 needs no unit; at most 3600s"#;
         for (value, allowed, expected) in [
             ("\"gredy\"", "greedy, cost-benefit, fifo, d-choices:N", Some("greedy")),
-            ("cost_benefit", "greedy, cost-benefit", None),
+            ("cost_benefit", "greedy, cost-benefit", Some("cost-benefit")),
+            ("[\"block_layer\"]", "a list of host-ftl, block-layer, cache", Some("block-layer")),
+            ("[\"host-ftl\", \"cash\"]", "a list of host-ftl, cache", None),
             ("\"rom\"", "none, ram, file, file:PATH", Some("ram")),
             ("\"ram\"", "ram, or none", None),
             ("randwirte", "read, write, randwrite", Some("randwrite")),

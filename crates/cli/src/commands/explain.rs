@@ -5,10 +5,11 @@ use crate::failure::Failure;
 use crate::output;
 use crate::subject::Subject;
 use anyhow::anyhow;
-use pellucid_spec::{KeyInfo, Spec, find_keys, tables};
+use pellucid_spec::{KeyInfo, Spec, find_keys, presets, tables};
 use pellucid_text::suggest::nearest;
 use pellucid_workload::{JobBuilder, KeyDoc};
 use serde_json::{Value, json};
+use std::path::Path;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,6 +33,15 @@ pub struct Explain {
 
 impl Explain {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        if let Some(second) = self.drive.as_deref().filter(|second| find_keys(second).is_ok())
+            && (presets().iter().any(|preset| preset.name == self.key) || Path::new(&self.key).exists())
+        {
+            return Err(Failure::asked(anyhow!(
+                "{}: a drive; allowed: the key first: pellucid explain {second} {}",
+                self.key,
+                self.key
+            )));
+        }
         let keys = match find_keys(&self.key) {
             Ok(keys) => keys,
             Err(why) => {
