@@ -129,7 +129,7 @@ pub struct Claim {
     pub holds_when: &'static str,
     /// Worth of a result that holds.
     pub basis: Basis,
-    /// What was set in sight of its numbers, or seen.
+    /// Constants and assumptions that were set in sight of its numbers, or what was seen.
     pub set_or_seen: &'static str,
     run: fn(&Bench) -> Result<Outcome, ReproduceError>,
 }
