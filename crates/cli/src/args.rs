@@ -4,6 +4,7 @@
 //! that it does not use, and names the commands that do.
 
 use crate::commands::Command;
+use crate::numbers::whole;
 use crate::version::VERSION;
 use crate::{output, stderr, workload};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -70,7 +71,7 @@ pub struct Global {
     #[arg(long)]
     pub verify: bool,
     /// Seed of the jobs; with `age`, of the overwrites; with `reproduce`, of work and media
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(..))]
     pub seed: Option<u64>,
     /// Seed of this run of `--seeds`. It takes precedence over every other seed of the jobs; no option sets it.
     #[arg(skip)]
@@ -275,6 +276,9 @@ fn sentence(error: &clap::Error) -> String {
         let (option, value) = pair.map_or((asked.as_str(), arg), |pair| (&pair[0], &pair[1]));
         return format!("{option}: {value} is a negative number; allowed: numbers from 0");
     }
+    if let Some(text) = invalid_value(error) {
+        return text;
+    }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let parts = text.split("\n\n").filter(|part| {
@@ -285,7 +289,7 @@ fn sentence(error: &clap::Error) -> String {
         .map(|part| part.trim_start_matches("tip: ").to_string())
         .filter(|part| !part.is_empty())
         .collect();
-    let text = plain(&parts.join("; "));
+    let text = parts.join("; ");
     if text.contains("allowed: ") {
         return text;
     }
@@ -306,26 +310,22 @@ fn has(command: &clap::Command, option: &str) -> bool {
     command.get_arguments().any(named)
 }
 
-/// "N is not in A..B" as what is allowed; the ends of the machine's numbers are no bounds that anybody needs to know.
-fn range(text: &str) -> Option<String> {
-    let (before, range) = text.split_once(" is not in ")?;
-    let (least, most) = range.split_once("..")?;
-    let most = most.trim_start_matches('=');
-    let (before, _) = before.rsplit_once(": ")?;
-    let endless = [u64::MAX, i64::MAX as u64, u32::MAX.into()].iter().any(|end| end.to_string() == most);
-    let to = if endless || most.is_empty() { String::new() } else { format!(" to {most}") };
-    Some(format!("{before}; allowed: a whole number from {least}{to}"))
-}
-
-/// The parser's words, as the rest of the command says it.
-fn plain(text: &str) -> String {
-    let text = text.replace(": invalid digit found in string", "; allowed: a whole number from 0");
-    let text = text.replace(": number too large to fit in target type", "; allowed: at most 2^64 - 1");
-    let text = text.replace(": cannot parse integer from empty string", "; allowed: a whole number from 0");
-    let text = text.replace(": invalid float literal", "; allowed: a number");
-    let text = range(&text).unwrap_or(text);
-    match text.split_once(" [possible values: ") {
-        Some((before, after)) => format!("{before}; allowed: {}", after.replacen(']', "", 1)),
-        None => text,
+/// The sentence on a value that an option does not take; `None`: something else is wrong.
+fn invalid_value(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (value, arg) = (text(ContextKind::InvalidValue)?, text(ContextKind::InvalidArg)?);
+    let begin = format!("invalid value '{value}' for '{arg}'");
+    if error.kind() == ErrorKind::ValueValidation {
+        let why = std::error::Error::source(error)?.to_string();
+        let mark = if why.starts_with("allowed: ") { ";" } else { ":" };
+        return Some(format!("{begin}{mark} {why}"));
     }
+    let Some(ContextValue::Strings(words)) = error.get(ContextKind::ValidValue) else { return None };
+    let similar = text(ContextKind::SuggestedValue);
+    let similar = similar.map_or(String::new(), |word| format!("; a similar value exists: '{word}'"));
+    // Without a value the parser has a sentence of its own.
+    (!value.is_empty()).then(|| format!("{begin}; allowed: {}{similar}", words.join(", ")))
 }

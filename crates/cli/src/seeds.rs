@@ -2,6 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::numbers;
 use crate::output;
 use crate::subject::{Subject, is_stream};
 use anyhow::anyhow;
@@ -17,7 +18,7 @@ pub struct SeedOptions {
     /// Do the work once for each of N seeds, from --seed or run.seed on, and print each number's mean with its 95 % confidence
     /// interval. Preconditioning keeps its own seed, precondition.seed. --report DIR has them as a page and as JSON, and the report of every
     /// seed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..), conflicts_with = "log")]
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u32>(2..), conflicts_with = "log")]
     seeds: Option<u32>,
 }
 

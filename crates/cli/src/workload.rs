@@ -2,6 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::numbers::whole;
 use crate::output;
 use crate::spelling::Given;
 use anyhow::anyhow;
@@ -297,19 +298,19 @@ pub struct TraceOptions {
     #[arg(long, value_name = "FACTOR", value_parser = time_scale, conflicts_with = "closed_loop")]
     time_scale: Option<f64>,
     /// Keep N requests outstanding, instead of following arrival times
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..))]
     closed_loop: Option<u32>,
     /// Requests beyond the end of the drive: refuse, fold (modulo its size), or compact (touched extents side by side)
     #[arg(long, value_name = "HOW", value_parser = ["refuse", "fold", "compact"])]
     address: Option<String>,
     /// Replay one device of the trace only, by its number there: disk, volume, ASU; major * 2^20 + minor; files of fio 0, 1, ...
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(..))]
     stream: Option<u32>,
     /// Replay the trace N times, one pass after the other, as to age a drive with it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..))]
     repeat: Option<u32>,
     /// Replay the first N records only
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..))]
     limit: Option<u64>,
 }
 

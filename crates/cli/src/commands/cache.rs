@@ -5,6 +5,7 @@ use super::serving::Serving;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{MadeFile, Opened, refuse_sets};
+use crate::numbers::whole;
 use crate::output;
 use crate::subject::Subject;
 use anyhow::anyhow;
@@ -46,13 +47,13 @@ pub struct Cache {
     #[arg(long, value_name = "MODE", default_value = "write-back", value_parser = ["write-back", "write-through"])]
     mode: String,
     /// Write dirty blocks back while more than this percentage of the cache is dirty
-    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=99))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = whole::<u32>(1..=99))]
     dirty: u32,
     /// Write dirty blocks back after their region had no write for this many seconds; 0: never
-    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = whole::<u64>(..))]
     fallow: u64,
     /// Sequential streams longer than this many KiB bypass the cache; 0: none
-    #[arg(long, value_name = "KIB", default_value_t = 1024)]
+    #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = whole::<u64>(..))]
     sequential_kib: u64,
     /// Make a new cache whatever the cache drive holds: what is not written back is lost
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! `pellucid power-cut` and `pellucid fault`: a drive in service is broken on purpose.
 
 use crate::failure::Failure;
+use crate::numbers::whole;
 use crate::output;
 use anyhow::anyhow;
 use pellucid_flash::DieId;
@@ -88,16 +89,16 @@ struct Damage {
     #[arg(long, value_name = "DIExF")]
     slow_die: Option<SlowDie>,
     /// This die is dead: its programs and erases fail, and its data are lost
-    #[arg(long, value_name = "DIE")]
+    #[arg(long, value_name = "DIE", value_parser = whole::<u32>(..))]
     kill_die: Option<u32>,
     /// The raw bit error rate is --factor times the model's, on this die or, without a number, on all
-    #[arg(long, value_name = "DIE", num_args = 0..=1, requires = "factor")]
+    #[arg(long, value_name = "DIE", num_args = 0..=1, requires = "factor", value_parser = whole::<u32>(..))]
     bit_errors: Option<Option<u32>>,
     /// The next N programs fail
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(..))]
     fail_programs: Option<u32>,
     /// The next N erases fail
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(..))]
     fail_erases: Option<u32>,
     /// No spare block is left: the drive is read-only from now on
     #[arg(long)]

@@ -6,6 +6,7 @@ use super::serving::{Oversight, parse_time};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::log_line::LogFormat;
+use crate::numbers::whole;
 use crate::subject::Subject;
 use crate::workload::OfFiles;
 use crate::{interrupt, output};
@@ -98,7 +99,7 @@ struct Mount {
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     memory: String,
     /// Threads that answer the kernel [default: two for each processor, at least 4]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=256))]
     threads: Option<u32>,
     /// Let other users in, as far as modes allow [default: where root mounts]
     #[arg(long)]

@@ -3,6 +3,7 @@
 use super::run::{AppRun, Run};
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::numbers::{number, whole};
 use crate::output::warn;
 use crate::progress::Bar;
 use crate::workload::OfGraphs;
@@ -54,13 +55,13 @@ enum GraphCommand {
         #[command(flatten)]
         common: Common,
         /// Iterations at most
-        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = whole::<u32>(1..))]
         iterations: u32,
         /// End when the sum of all changes is below X
-        #[arg(long, value_name = "X", default_value_t = 1e-6)]
+        #[arg(long, value_name = "X", default_value_t = 1e-6, value_parser = number)]
         tolerance: f64,
         /// Probability that the random walk follows an edge instead of restarting anywhere
-        #[arg(long, value_name = "D", default_value_t = 0.85)]
+        #[arg(long, value_name = "D", default_value_t = 0.85, value_parser = number)]
         damping: f64,
         /// Method of reading edges: windows, the engine's own; mmap, the system's, as a baseline
         #[arg(long, value_name = "HOW", default_value = "windows", value_parser = ["windows", "mmap"])]
@@ -76,7 +77,7 @@ enum GraphCommand {
         #[command(flatten)]
         common: Common,
         /// The vertex to begin at
-        #[arg(long, value_name = "VERTEX")]
+        #[arg(long, value_name = "VERTEX", value_parser = whole::<u32>(..))]
         from: u32,
     },
     /// Shortest distance of each vertex from one vertex, by weights
@@ -84,7 +85,7 @@ enum GraphCommand {
         #[command(flatten)]
         common: Common,
         /// The vertex to begin at
-        #[arg(long, value_name = "VERTEX")]
+        #[arg(long, value_name = "VERTEX", value_parser = whole::<u32>(..))]
         from: u32,
     },
     /// Number of triangles, ignoring edge direction
@@ -112,7 +113,7 @@ struct Common {
     #[arg(long, requires = "out")]
     force: bool,
     /// Print the N largest values, or components
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<u32>(..=10_000))]
     top: u32,
     /// Format of the edges: text, matrix-market, binary or parquet [default: what name and first bytes say]
     #[arg(long, value_name = "NAME", value_parser = ["text", "matrix-market", "binary", "parquet"])]
@@ -121,7 +122,7 @@ struct Common {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
     /// Threads that compute [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1024))]
     threads: Option<u32>,
     /// Directory for what does not fit into memory [default: beside the edges]
     #[arg(long, value_name = "DIR")]

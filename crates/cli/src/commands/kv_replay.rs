@@ -2,6 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::numbers::whole;
 use crate::output;
 use crate::spelling::add_set;
 use anyhow::anyhow;
@@ -40,13 +41,13 @@ pub struct KvReplay {
     #[arg(long, value_name = "NAME")]
     format: Option<String>,
     /// Clients, each with one request at a time
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole::<u32>(1..=65536))]
     clients: u32,
     /// Pause of a client between an answer and its next request, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 0)]
+    #[arg(long, value_name = "US", default_value_t = 0, value_parser = whole::<u32>(..))]
     think: u32,
     /// Replay the first N requests only
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..))]
     limit: Option<u64>,
     /// Store nothing after a miss
     #[arg(long)]

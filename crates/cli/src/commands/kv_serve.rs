@@ -4,6 +4,7 @@ use super::serving::{parse_connections, parse_time};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::log_line::LogFormat;
+use crate::numbers::whole;
 use crate::output::warn;
 use crate::spelling::add_set;
 use crate::watch::MonitorOptions;
@@ -53,7 +54,7 @@ pub struct KvServe {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     time: Option<Time>,
     /// Keep looking for work for N microseconds after the last, instead of sleeping
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(..))]
     poll_us: u64,
     /// Connections at once; more are turned away [default: 1024]
     #[arg(long, value_name = "N", value_parser = parse_connections)]

@@ -4,6 +4,7 @@ use super::serving::Serving;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{self, Opened, RemoteDrive, RemoteHost};
+use crate::numbers::whole;
 use anyhow::anyhow;
 use pellucid_serve::{FileConfig, RemoteConfig, secret};
 use pellucid_target::nvme::HostSecrets;
@@ -44,7 +45,7 @@ pub struct Serve {
     remote_digests: bool,
     /// I/O queues to the remote drive, each a TCP connection; it may give fewer
     #[arg(long, value_name = "N", requires = "remote", default_value_t = 1,
-          value_parser = clap::value_parser!(u16).range(1..=i64::from(RemoteConfig::QUEUES_MAX)))]
+          value_parser = whole::<u16>(1..=u64::from(RemoteConfig::QUEUES_MAX)))]
     remote_queues: u16,
     /// Prove to the remote drive who this host is (DH-HMAC-CHAP). FILE as for --dhchap: the host's secret and, on a second line, the
     /// drive's, if it has to prove that it is the right one

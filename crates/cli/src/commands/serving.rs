@@ -4,6 +4,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{MadeFile, Opened};
 use crate::log_line::LogFormat;
+use crate::numbers::whole;
 use crate::served_log::{self, Offered};
 use crate::watch::MonitorOptions;
 use crate::{exposure, interrupt, output};
@@ -75,7 +76,7 @@ pub struct Serving {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     time: Option<Time>,
     /// Keep looking for work for N microseconds after the last, instead of sleeping
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(..))]
     poll_us: u64,
     /// Send completions N microseconds early to offset the client's own latency. The server's sending time is measured and subtracted
     /// as well. "measured": N is the time in which the client sends its next request with nothing else outstanding; right for a

@@ -326,7 +326,7 @@ fn careless_command_lines_get_one_sentence_each() {
         (vec!["compare", "tiny.toml", "", "--rw", "read"], "\"\": an empty name"),
         (
             vec!["age", "tiny.toml", "--fill", "-1"],
-            "invalid value '-1' for '--fill <SHARE>': allowed: 0 to 1",
+            "invalid value '-1' for '--fill <SHARE>'; allowed: 0 to 1",
         ),
         (vec!["age", "tiny.toml", "--overwrite", "nan"], "invalid value 'nan'"),
         (vec!["age", "tiny.toml", "-o", "dir"], "dir: not a file"),
