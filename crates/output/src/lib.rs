@@ -8,6 +8,9 @@
 //! process, so the next writer takes over the files of a killed one. Anything but a regular file (a pipe, `/dev/stdout`)
 //! is written directly.
 //!
+//! No crate was found for this: `tempfile` and `atomic-write-file` replace one file, by a name drawn at random, so that a killed writer leaves a file
+//! that nobody takes over and two writers do not meet; neither exchanges directories.
+//!
 //! A directory with anything but a report in it is not exchanged: its files are replaced one by one, when all new ones have
 //! been written.
 

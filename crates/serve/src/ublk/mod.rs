@@ -10,7 +10,8 @@
 //! ```
 //! The device is an [`Attachment`]. During START and STOP the kernel itself reads and writes the device, so
 //! they are submitted like requests and not waited for: the server's single thread answers these reads and
-//! writes meanwhile.
+//! writes meanwhile. The crate `libublk` was read and not taken: it runs its queues in an executor of its own, one
+//! to a thread, and waits for START and STOP, where the drives here belong to one thread that waits for nothing.
 //!
 //! Invariants: each tag has exactly one fetch in the kernel or one operation in the drive, until its fetch
 //! ends with the device; the device is deleted after the last fetch has ended.
