@@ -146,6 +146,7 @@ quick: export CARGO_TARGET_DIR := $(CURDIR)/target/quick
 quick: prerequisites $(NEXTEST)
 	cargo fmt --all --check
 	python3 tools/check_dependencies.py
+	python3 tools/check_circles.py
 	$(RUN_NEXTEST) $(TLS)
 
 build-tests: prerequisites $(NEXTEST)
@@ -178,6 +179,7 @@ check: prerequisites
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	python3 tools/check_dependencies.py
+	python3 tools/check_circles.py
 	python3 tools/check_packages.py
 	python3 tools/check_words.py
 
