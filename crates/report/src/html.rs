@@ -44,6 +44,7 @@ fn page(report: &Report) -> Page {
     page.section("Where time goes", &stages(report));
     page.section("Where writes went", &amplification(report));
     page.section("How busy the parts were", &utilisation(report));
+    page.section("Parts above the flash", &parts_above(report));
     page.section("Timeline", &timeline(report));
     page.section("Wear and health", &health(report));
     page.raw("</main>");
@@ -320,6 +321,26 @@ fn application(report: &Report) -> Vec<Part> {
         }
     }
     parts
+}
+
+/// Layers of the host, caches and other parts that count for themselves: the cost of the layers, and every counter.
+fn parts_above(report: &Report) -> Vec<Part> {
+    let words = |name: &str, value: &str| vec![name.to_string(), value.to_string()];
+    let mut cards = Vec::new();
+    if let Some(layer) = &report.host_layer {
+        let rows = [
+            words("processor", &percent(layer.cpu_share)),
+            words("memory", &bytes(layer.memory_bytes as f64)),
+            words("commands to the drive", &count(layer.commands)),
+        ];
+        cards.push(Part::Half(table(&format!("host: {}", layer.name), &["figure", "value"], &rows)));
+    }
+    for part in &report.parts {
+        let row = |figure: &crate::PartFigure| words(&figure.name.replace('_', " "), &count(figure.value));
+        let rows: Vec<Vec<String>> = part.figures.iter().map(row).collect();
+        cards.push(Part::Half(table(&part.part, &["figure", "value"], &rows)));
+    }
+    cards
 }
 
 /// The targets: what each is, and the latencies of its requests.

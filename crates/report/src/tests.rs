@@ -467,6 +467,28 @@ fn caches_stand_side_by_side_with_their_misses() {
     assert!(!text.contains("cache read misses"), "no drive has a cache: {text}");
 }
 
+/// A part that counts for itself is on the page with every counter, and in the text even where it counted nothing.
+#[test]
+fn a_layer_is_on_the_page_and_in_the_text() {
+    let with = |value| {
+        let figures = vec![PartFigure { name: "delayed_writes".into(), value }];
+        Report { parts: vec![PartFigures { part: "delay".into(), figures }], ..report() }
+    };
+    let page = render_html(&with(1234));
+    assert!(page.contains("Parts above the flash") && page.contains("<h3>delay</h3>"), "{page}");
+    assert!(page.contains("delayed writes") && page.contains("1,234"), "{page}");
+    assert!(render_html(&with(0)).contains("<h3>delay</h3>"));
+    let line = |value| {
+        render_text(&with(value), 100)
+            .lines()
+            .find(|line| line.starts_with("delay "))
+            .map(str::to_string)
+            .unwrap()
+    };
+    assert!(line(1234).contains("delayed_writes 1,234"));
+    assert!(line(0).contains("nothing counted"));
+}
+
 /// A report of two jobs one after the other, of which the second did nothing that counts.
 fn of_two_jobs() -> Report {
     let whole = report();

@@ -74,8 +74,11 @@ pub fn render_text(report: &Report, width: usize) -> String {
     labelled(&mut out, width, "host", &host_layer(report));
     for part in &report.parts {
         let figures = part.figures.iter().filter(|figure| figure.value > 0);
-        let words: Vec<String> =
+        let mut words: Vec<String> =
             figures.map(|figure| format!("{} {}   ", figure.name, count(figure.value))).collect();
+        if words.is_empty() {
+            words.push("nothing counted".into());
+        }
         labelled(&mut out, width, &part.part, &words);
     }
     labelled(&mut out, width, "failed requests", &errors(report));
