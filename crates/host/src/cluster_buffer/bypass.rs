@@ -1,8 +1,9 @@
 //! Commands that bypass the buffer: forced writes, trims, writes of zeros, writes into ranges that do, and all
 //! writes while the buffer is paused.
 
+use super::journal::Journal;
 use super::{ClusterBuffer, Purpose, State};
-use pellucid_flash::{Command, Completion, Nanos, Status};
+use pellucid_flash::{Command, Completion, Nanos, Opcode, Status};
 
 /// Command that bypasses the buffer.
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +111,11 @@ impl ClusterBuffer {
     fn after_bypass(&mut self, op: u32, status: Status) {
         self.rested = false;
         self.find_age();
-        if status == Status::Success && self.command(op).fua && self.journal.is_some() {
+        let Command { opcode, fua, lba, sectors, .. } = *self.command(op);
+        let (first, last) = self.clusters(lba.0, sectors);
+        let needs_record =
+            |journal: &Journal| fua || (opcode == Opcode::Write && journal.brings_back(first, last));
+        if status == Status::Success && self.journal.as_deref().is_some_and(needs_record) {
             // The journal may bring back older data until a flush has recorded the change.
             return self.join_flush(op);
         }

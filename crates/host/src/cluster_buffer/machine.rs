@@ -115,6 +115,10 @@ impl Machine for ClusterBuffer {
         fresh.counters = self.counters;
         fresh.counters.lost_sectors += u64::from(self.table.held());
         (fresh.now, fresh.last_ask, fresh.paused) = (now, now, self.paused);
+        if self.paused && self.paused().is_none() {
+            fresh.pause_failed =
+                Some("the power was cut before the buffer was empty, and it lost what it held");
+        }
         *self = fresh;
         Ok(())
     }

@@ -201,6 +201,8 @@ pub struct ClusterBuffer {
     stopping: Stopping,
     /// New writes bypass the buffer, which writes what it holds.
     paused: bool,
+    /// Why the last pause did not end as it should.
+    pause_failed: Option<&'static str>,
     /// Sectors whose writes bypass the buffer: in order, and apart.
     passes: Vec<Range<u64>>,
     buffers: Vec<Vec<u8>>,
@@ -245,6 +247,7 @@ impl ClusterBuffer {
             aged_at: None,
             stopping: Stopping::No,
             paused: false,
+            pause_failed: None,
             passes: joined(&config.bypass, shape.sectors)?,
             buffers: Vec::new(),
             down: VecDeque::new(),
@@ -303,11 +306,11 @@ impl ClusterBuffer {
             + self.parts.memory_bytes()
     }
 
-    /// Has all later writes bypass the buffer, and writes what it holds; [`ClusterBuffer::paused`] reports the
+    /// Has all later writes bypass the buffer, writes what it holds, and empties the journal; [`ClusterBuffer::paused`] reports the
     /// end. Its guarantees stay: a flush still covers every write before it.
     pub fn pause(&mut self, now: SimTime) {
         self.now = now;
-        self.paused = true;
+        (self.paused, self.pause_failed) = (true, None);
         self.retry_failed();
         self.go_on();
     }
@@ -328,6 +331,9 @@ impl ClusterBuffer {
         if !self.paused {
             return Some(Err("the buffer was resumed before it was empty".into()));
         }
+        if let Some(why) = self.pause_failed {
+            return Some(Err(why.into()));
+        }
         let waits = self.waiting.iter().any(|&op| self.ops[op].buffered);
         if waits
             || self.evictions.iter().any(Option::is_some)
@@ -336,7 +342,8 @@ impl ClusterBuffer {
             return None;
         }
         if self.failed == 0 {
-            return Some(Ok(()));
+            let is_clean = self.journal.as_ref().is_none_or(|journal| !journal.brings_back_any());
+            return is_clean.then_some(Ok(()));
         }
         let bytes = u64::from(self.table.held()) * u64::from(self.config.sector_bytes);
         Some(Err(format!(

@@ -57,7 +57,15 @@ impl ClusterBuffer {
     pub(in super::super) fn group_goes_on(&mut self) {
         let Some(journal) = &self.journal else { return };
         let stops = self.stopping == Stopping::Draining && self.is_empty();
-        if !journal.is_ready() || journal.phase != Phase::Gathering || (self.flushes.is_empty() && !stops) {
+        // A paused buffer that is empty needs no journal.
+        let ends = self.paused
+            && self.pause_failed.is_none()
+            && self.table.held() == 0
+            && journal.brings_back(0, u64::MAX);
+        if !journal.is_ready()
+            || journal.phase != Phase::Gathering
+            || (self.flushes.is_empty() && !stops && !ends)
+        {
             return;
         }
         let barrier = self.flushes.back().map_or(0, |&op| self.ops[op].barrier);
@@ -239,6 +247,10 @@ impl ClusterBuffer {
         for _ in 0..flushes {
             let op = self.flushes.pop_front().expect("a flush of the group");
             self.finish(op, status);
+        }
+        if flushes == 0 && self.paused && status != Status::Success {
+            self.pause_failed =
+                Some("the device refuses a flush, so a start may bring back older data from the journal");
         }
         if self.stopping == Stopping::Flushing && flushes == 0 && status == Status::Success {
             self.stopping = Stopping::Stopped;
