@@ -50,10 +50,10 @@ pub struct Cache {
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = whole::<u32>(1..=99))]
     dirty: u32,
     /// Write dirty blocks back after their region had no write for this many seconds; 0: never
-    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = whole::<u64>(..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = whole::<u64>(..=1_000_000_000))]
     fallow: u64,
     /// Sequential streams longer than this many KiB bypass the cache; 0: none
-    #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = whole::<u64>(..))]
+    #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = whole::<u64>(..=1 << 40))]
     sequential_kib: u64,
     /// Make a new cache whatever the cache drive holds: what is not written back is lost
     #[arg(long)]

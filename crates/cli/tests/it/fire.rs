@@ -251,6 +251,10 @@ fn what_cannot_be_is_refused_in_one_sentence() {
         ),
         (&["--bypass", "2MiB-1MiB"], "--bypass 2MiB-1MiB: free.img: allowed: FROM-TO"),
         (&["--bypass", "0-17MiB"], "--bypass 0-17MiB: free.img: allowed: FROM-TO"),
+        (
+            &["--memory", "1TiB"],
+            "host.cluster_buffer.size = 1099511627776: allowed: at most the memory of this machine",
+        ),
         (&["--bypass-metadata"], "--bypass-metadata: free.img: no file system that is known"),
         (&["--cluster", "auto", "--journal", "4MiB"], "--cluster auto: allowed: without a journal"),
         (&["--cluster", "auto"], "--cluster auto free.img: 16777216 bytes: too small to be probed"),

@@ -35,7 +35,9 @@ impl FormatOptions {
         if segment_blocks == 0 {
             segment_blocks = SEGMENT_BLOCKS;
             while self.blocks / u64::from(segment_blocks) > SEGMENTS_MAX {
-                segment_blocks *= 2;
+                let twice = segment_blocks.checked_mul(2);
+                segment_blocks =
+                    twice.ok_or_else(|| format!("{} blocks of 4 KiB are too many", self.blocks))?;
             }
             while segment_blocks > 32 && self.blocks / u64::from(segment_blocks) < 4 * SEGMENTS_MIN {
                 segment_blocks /= 2;
@@ -52,7 +54,7 @@ impl FormatOptions {
             return Err(format!(
                 "{} blocks of 4 KiB are too few for a file system with segments of {} KiB; {} KiB is the least",
                 self.blocks,
-                segment_blocks * 4,
+                u64::from(segment_blocks) * 4,
                 least / 1024
             ));
         }
@@ -64,7 +66,7 @@ impl FormatOptions {
         if segment_blocks < SEGMENT_BLOCKS_MIN.max(4 * shape.page_blocks) {
             return Err(format!(
                 "flash blocks of {} KiB are too small; {} KiB and four pages is the least",
-                segment_blocks * 4,
+                u64::from(segment_blocks) * 4,
                 SEGMENT_BLOCKS_MIN * 4
             ));
         }
@@ -84,7 +86,7 @@ impl FormatOptions {
             return Err(format!(
                 "two copies of a checkpoint, of {} KiB in all, do not fit into a flash block of {} KiB",
                 layout.places_blocks() * 4,
-                segment_blocks * 4
+                u64::from(segment_blocks) * 4
             ));
         }
         Ok(layout)

@@ -57,6 +57,9 @@ fn bytes(work: &FilesApp, most: u64, place: &Place) -> u64 {
     }
 }
 
+/// Largest segment of a file system, far above what any flash block has.
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
 /// Percent of the flash that the library keeps, so that the file system has no more blocks than its size says.
 fn kept_percent(target: &impl Target, work: &FilesApp, place: &Place, bytes: u64) -> u32 {
     let flash = place.interface.capacity_sectors() * u64::from(target.sector_bytes());
@@ -74,6 +77,9 @@ pub(super) fn check(target: &impl Target, job: &Job, work: &FilesApp, place: &Pl
             bytes,
             "only on a block namespace; elsewhere a segment is a flash block".into(),
         );
+    }
+    if let Some(bytes) = work.segment_bytes.filter(|&bytes| bytes > SEGMENT_BYTES_MAX) {
+        return refuse("segment", bytes.to_string(), format!("at most {SEGMENT_BYTES_MAX}"));
     }
     if job.written.has("ops") && place.backend != Backend::Function {
         let percent = format!("{}%", work.ops_percent);
