@@ -18,12 +18,16 @@ pub fn whole<T: TryFrom<u64>>(
         Bound::Unbounded => type_most,
     };
     move |text| {
-        let is_large = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = text.parse::<u64>().ok().filter(|number| (least..=most).contains(number));
-        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| match most {
-            u64::MAX if is_large && text != "0" => "allowed: at most 2^64 - 1".to_string(),
-            _ if most == type_most && !is_large => format!("allowed: a whole number from {least}"),
-            u64::MAX => format!("allowed: a whole number from {least}"),
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse::<u64>();
+        let is_too_large = is_number && number.is_err();
+        let within = number.ok().filter(|number| (least..=most).contains(number));
+        within.and_then(|number| T::try_from(number).ok()).ok_or_else(|| match most {
+            u64::MAX if is_too_large => "allowed: at most 2^64 - 1".to_string(),
+            // The end of the type is no bound that a reader of something else than a number needs.
+            _ if most == u64::MAX || (most == type_most && !is_number) => {
+                format!("allowed: a whole number from {least}")
+            }
             _ => format!("allowed: a whole number from {least} to {most}"),
         })
     }

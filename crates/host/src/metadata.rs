@@ -613,6 +613,33 @@ mod tests {
         assert!(why.starts_with("FAT: the root directory"), "{why}");
     }
 
+    /// A block that cannot be read is told as such where it is needed, and changes nothing where it is not.
+    #[test]
+    fn a_block_that_cannot_be_read_is_told() {
+        let image = ext3();
+        let whole = find(&image).expect("an ext3");
+        let mut told = Vec::new();
+        for block in 0..BYTES / 1024 {
+            let read = |from: u64, data: &mut [u8]| {
+                if (from..from + data.len() as u64).contains(&(block * 1024)) {
+                    return Err("unreadable".to_string());
+                }
+                data.copy_from_slice(&image[from as usize..][..data.len()]);
+                Ok(())
+            };
+            match find_metadata(BYTES, read) {
+                Err(error) => {
+                    assert_eq!(error, MetadataError::Read("unreadable".into()));
+                    told.push(block);
+                }
+                Ok(found) => assert_eq!(found, whole),
+            }
+        }
+        // The beginning with superblock and descriptors, and the list of the journal's blocks; its inode is read
+        // from the middle of a block.
+        assert_eq!(told, [0, 1, 2, 3, 40]);
+    }
+
     /// Damage leads to an error or to ranges on the device, never further.
     #[test]
     fn damage_is_no_danger() {

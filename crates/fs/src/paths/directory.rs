@@ -134,17 +134,10 @@ pub(crate) fn put_entry(core: &mut Core, key: Key, ino: Ino, kind: FileKind, nam
     core.catalog.put(key, Entry { ino, kind, name }.encode(&mut buffer));
 }
 
-/// Makes a file.
-pub(crate) fn make_file(
-    core: &mut Core,
-    now: Time,
-    caller: &Caller,
-    parent: Ino,
-    name: &[u8],
-    file: NewFile,
-) -> Result<Attributes, Stop> {
+/// Finds the key of a name that is to be made in a directory, and the directory.
+fn free_name(core: &mut Core, caller: &Caller, parent: Ino, name: &[u8]) -> Result<(Inode, Key), Stop> {
     check_name(name)?;
-    let mut dir = directory(core, parent)?;
+    let dir = directory(core, parent)?;
     allow(caller, &dir, Access::EXECUTE)?;
     if is_dots(name) {
         return Err(Errno::Exists.into());
@@ -154,6 +147,19 @@ pub(crate) fn make_file(
     };
     core.life.writable()?;
     allow_entries(caller, &dir)?;
+    Ok((dir, key))
+}
+
+/// Makes a file.
+pub(crate) fn make_file(
+    core: &mut Core,
+    now: Time,
+    caller: &Caller,
+    parent: Ino,
+    name: &[u8],
+    file: NewFile,
+) -> Result<Attributes, Stop> {
+    let (mut dir, key) = free_name(core, caller, parent, name)?;
     let ino = core.catalog.new_ino();
     let pieces = file.target.len().div_ceil(VALUE_BYTES_MAX) as u64;
     core.catalog.touch(Key::inode(ino), Key::new(ino.0, Kind::Target, pieces))?;
@@ -228,17 +234,7 @@ pub(crate) fn link_file(
     parent: Ino,
     name: &[u8],
 ) -> Result<Attributes, Stop> {
-    check_name(name)?;
-    let mut dir = directory(core, parent)?;
-    allow(caller, &dir, Access::EXECUTE)?;
-    if is_dots(name) {
-        return Err(Errno::Exists.into());
-    }
-    let Named::Free(key) = named(core, parent, name)? else {
-        return Err(Errno::Exists.into());
-    };
-    core.life.writable()?;
-    allow_entries(caller, &dir)?;
+    let (mut dir, key) = free_name(core, caller, parent, name)?;
     let mut inode = core.catalog.inode(ino)?;
     match inode.links {
         _ if inode.kind == FileKind::Directory => return Err(Errno::NotPermitted.into()),

@@ -118,13 +118,18 @@ pub(crate) fn write_file(
     }
     inode.blocks += new;
     inode.size = inode.size.max(end);
+    put_changed(core, now, caller, ino, inode);
+    Ok(())
+}
+
+/// Stores the inode of a file whose content `caller` has changed.
+fn put_changed(core: &mut Core, now: Time, caller: &Caller, ino: Ino, mut inode: Inode) {
     (inode.modified, inode.changed) = (now, now);
     if !caller.is_root() {
         clear_privileges(&mut inode);
     }
     core.catalog.put_inode(ino, &inode);
     core.commits.changed();
-    Ok(())
 }
 
 /// Brings the blocks that are written in part, and notes which blocks nothing counts yet.
@@ -233,12 +238,7 @@ pub(crate) fn allocate_file(
     if matches!(mode, Allocate | ZeroRange) {
         inode.size = inode.size.max(end);
     }
-    (inode.modified, inode.changed) = (now, now);
-    if !caller.is_root() {
-        clear_privileges(&mut inode);
-    }
-    core.catalog.put_inode(ino, &inode);
-    core.commits.changed();
+    put_changed(core, now, caller, ino, inode);
     Ok(())
 }
 

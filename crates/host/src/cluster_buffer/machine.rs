@@ -104,6 +104,7 @@ impl Machine for ClusterBuffer {
         let block = Some(Interface::Block { sectors, handles: 1 });
         let mut fresh =
             ClusterBuffer::new(&self.config, block, self.image_bytes).map_err(|error| error.to_string())?;
+        let was_pausing = self.paused && self.paused().is_none();
         self.now = now;
         let under_way = (0..).zip(self.ops.iter()).filter(|(_, op)| op.command.is_some());
         let under_way: Vec<u32> = under_way.map(|(op, _)| op).collect();
@@ -115,7 +116,7 @@ impl Machine for ClusterBuffer {
         fresh.counters = self.counters;
         fresh.counters.lost_sectors += u64::from(self.table.held());
         (fresh.now, fresh.last_ask, fresh.paused) = (now, now, self.paused);
-        if self.paused && self.paused().is_none() {
+        if was_pausing {
             fresh.pause_failed =
                 Some("the power was cut before the buffer was empty, and it lost what it held");
         }

@@ -342,7 +342,7 @@ impl ClusterBuffer {
             return None;
         }
         if self.failed == 0 {
-            let is_clean = self.journal.as_ref().is_none_or(|journal| !journal.brings_back_any());
+            let is_clean = self.journal.as_ref().is_none_or(|journal| !journal.brings_back(0, u64::MAX));
             return is_clean.then_some(Ok(()));
         }
         let bytes = u64::from(self.table.held()) * u64::from(self.config.sector_bytes);

@@ -291,15 +291,10 @@ impl Journal {
         counting.map(|named| named.counts = Counts::Left).is_some()
     }
 
-    /// Reports whether a start might bring back older data of these clusters, which the drive has newer ones of.
+    /// Reports whether a start might bring back older data of these clusters: a durable record names one, or may.
     pub fn brings_back(&self, first: u64, last: u64) -> bool {
         let is_in = |named: &Named| (first..=last).contains(&named.cluster);
         self.stale || self.named.iter().chain(&self.replaced).any(is_in)
-    }
-
-    /// Reports whether a start might bring anything back.
-    pub fn brings_back_any(&self) -> bool {
-        self.phase != Phase::Gathering || self.brings_back(0, u64::MAX)
     }
 
     fn counts(&self, cluster: u64) -> bool {
