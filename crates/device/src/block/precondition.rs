@@ -24,7 +24,7 @@ use pellucid_flash::{Cause, DieId, Lpn, Ppa};
 use pellucid_ftl::{
     Arrival, Arrived, CopyId, GcJob, Load, MapJob, Move, Operation, Plan, Reclaim, Stream, Translation,
 };
-use pellucid_media::{Outcome, ReadResult};
+use pellucid_media::Outcome;
 use std::collections::BTreeMap;
 
 /// Why a drive could not be filled.
@@ -501,9 +501,7 @@ impl Preconditioner {
 
 /// Reads a unit that GC wants; what becomes of it.
 fn read_now(side: &mut MediaSide, shared: &mut Shared, moved: &Move, image: &mut [u8]) -> Arrived {
-    let named = shared.media.spare(moved.from).map(|spare| spare.lpn);
-    let readable = (0..=shared.config.scheduler.read_retries)
-        .any(|attempt| matches!(shared.media.read(moved.from, 0, image, attempt), ReadResult::Ok { .. }));
+    let (readable, named) = shared.media.read_named(moved.from, image, shared.config.scheduler.read_retries);
     let arrival = match readable {
         _ if !side.translation.is_current(moved.from, named) => Arrival::Outdated,
         true => Arrival::Read,
@@ -513,12 +511,9 @@ fn read_now(side: &mut MediaSide, shared: &mut Shared, moved: &Move, image: &mut
 }
 
 fn program_now(side: &mut MediaSide, shared: &mut Shared, plan: &Plan, lpns: &[Lpn], images: &[u8]) -> bool {
-    let bytes = shared.layout.sectors_per_unit as usize * shared.image_bytes;
-    debug_assert_eq!(images.len(), lpns.len() * bytes, "images of all units");
-    let images = images.chunks_exact(bytes);
     let outcome = shared
         .media
-        .program(plan.first, plan.sequence, lpns.iter().copied().zip(images))
+        .program(plan.first, plan.sequence, lpns, images)
         .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
     let ok = outcome == Outcome::Ok;
     side.translation.ended(Operation::Program(plan.id), ok);

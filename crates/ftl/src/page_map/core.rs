@@ -270,8 +270,13 @@ impl Core {
     }
 
     /// The address of `lpn`'s newest copy that is on the media.
+    #[inline]
     pub fn settled_copy(&self, settled: &super::programs::Settled, lpn: Lpn) -> Ppa {
+        let newest = self.copy_of(lpn);
+        if !settled.may_hold(newest) {
+            return newest;
+        }
         let in_flight = |ppa: Ppa| self.blocks.in_flight(self.shape.layout.block_of(ppa)) > 0;
-        self.programs.settled_copy(settled, self.copy_of(lpn), in_flight)
+        self.programs.settled_copy(settled, newest, in_flight)
     }
 }

@@ -12,6 +12,9 @@ use crate::map_writes::Content;
 use crate::translation::{FlushPoint, MapJob, MapPage, ProgramId, Stream};
 use pellucid_flash::{Cause, Lpn, MapReason, Ppa};
 
+/// Bytes of an entry of a translation page.
+const ENTRY_BYTES: usize = 4;
+
 /// Records that host data were placed. Returns whether the rolling checkpoint, whose next translation pages are wanted now, or the
 /// list of a block is due.
 #[inline]
@@ -170,9 +173,12 @@ fn write_image(core: &mut Core, settled: &Settled, page: u32, out: &mut Vec<u8>)
         write_region(core, settled, page, out);
     } else {
         let first = page * core.shape.entries;
-        for lpn in first..(first + core.shape.entries).min(core.shape.user_units) {
-            let entry = core.settled_copy(settled, Lpn(lpn)).0.wrapping_add(1);
-            out.extend_from_slice(&entry.to_le_bytes());
+        let lpns = first..(first + core.shape.entries).min(core.shape.user_units);
+        let head = out.len();
+        out.resize(head + ENTRY_BYTES * lpns.len(), 0);
+        let (entries, _) = out[head..].as_chunks_mut::<ENTRY_BYTES>();
+        for (lpn, entry) in lpns.zip(entries) {
+            *entry = core.settled_copy(settled, Lpn(lpn)).0.wrapping_add(1).to_le_bytes();
         }
     }
     out.resize(core.shape.layout.unit_bytes as usize, 0);

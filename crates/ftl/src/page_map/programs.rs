@@ -64,6 +64,8 @@ pub(super) struct Programs {
 pub(super) struct Settled {
     /// First unit and number of each, in order of address.
     superpages: Vec<(u32, u32)>,
+    /// First unit of the first of these superpages, and the number of units from there to the end of the last one.
+    span: (u32, u32),
     /// Every program with a lower sequence number has ended.
     watermark: u64,
 }
@@ -72,6 +74,12 @@ impl Settled {
     /// Sequence number below which every program has ended.
     pub fn watermark(&self) -> u64 {
         self.watermark
+    }
+
+    /// Returns whether the copy at `ppa` may be in flight: it lies between superpages that are.
+    #[inline]
+    pub fn may_hold(&self, ppa: Ppa) -> bool {
+        ppa.0.wrapping_sub(self.span.0) < self.span.1
     }
 }
 
@@ -202,14 +210,18 @@ impl Programs {
     pub fn settled(&self) -> Settled {
         let mut superpages: Vec<(u32, u32)> = self.active().map(|p| (p.first.0, p.id)).collect();
         superpages.sort_unstable();
-        Settled { superpages, watermark: self.oldest_active().unwrap_or(self.sequence) }
+        let span = match (superpages.first(), superpages.last()) {
+            (Some(&(first, _)), Some(&(last, _))) => (first, last - first + self.superpage as u32),
+            _ => (0, 0),
+        };
+        Settled { superpages, span, watermark: self.oldest_active().unwrap_or(self.sequence) }
     }
 
     /// The newest copy that is on the media of a page whose newest copy is at `ppa`. `in_flight`: its block has programs that have not
     /// ended.
     pub fn settled_copy(&self, settled: &Settled, mut ppa: Ppa, in_flight: impl Fn(Ppa) -> bool) -> Ppa {
         // A chain of unfinished copies leads back to a finished one.
-        while ppa.is_some() && in_flight(ppa) {
+        while settled.may_hold(ppa) && in_flight(ppa) {
             let unit = ppa.0 % self.superpage as u32;
             let Ok(at) = settled.superpages.binary_search_by_key(&(ppa.0 - unit), |s| s.0) else { break };
             ppa = self.unit(ProgramId(settled.superpages[at].1), unit).old;

@@ -34,18 +34,17 @@ fn mix(lba: Lba) -> u32 {
 }
 
 /// Fills the images of consecutive sectors: the stamp, repeated over each image.
+#[inline]
 pub fn fill_images(images: &mut [u8], image_bytes: usize, lba: Lba, version: u32) {
-    let (mut rest, mut sector) = (images, lba);
-    while let Some((image, others)) = rest.split_at_mut_checked(image_bytes) {
-        let bytes = stamp(sector, version).to_le_bytes();
-        (rest, sector) = (others, Lba(sector.0 + 1));
-        if let Ok(image) = <&mut [u8; 4]>::try_from(&mut *image) {
-            *image = bytes;
-            continue;
+    let (words, _) = images.as_chunks_mut::<4>();
+    if image_bytes == 4 {
+        for (sector, word) in (lba.0..).zip(words) {
+            *word = stamp(Lba(sector), version).to_le_bytes();
         }
-        for word in image.chunks_exact_mut(4) {
-            word.copy_from_slice(&bytes);
-        }
+        return;
+    }
+    for (sector, image) in (lba.0..).zip(words.chunks_exact_mut((image_bytes / 4).max(1))) {
+        image.fill(stamp(Lba(sector), version).to_le_bytes());
     }
 }
 

@@ -10,7 +10,7 @@ use crate::bit_errors::{PageState, Pattern, of_word_line};
 use crate::config::Cell;
 use crate::data_path::{DataPath, Found as DrawnBits, Segment, UnitPlace, UnitShape};
 use crate::store::Found;
-use pellucid_flash::Ppa;
+use pellucid_flash::{Lpn, Ppa};
 
 /// Shorter data (stamps in place of data) are not worth a prefetch.
 const PREFETCH_BYTES_MIN: usize = 512;
@@ -40,8 +40,33 @@ impl Media {
                 return ReadResult::Uncorrectable;
             }
         }
+        self.read_programmed(at, start, out, attempt)
+    }
+
+    /// Reads a whole unit into `out` as [`Media::read`] does, with up to `retries` retries. Returns whether the data are good, and the logical
+    /// page that the spare area names: `None` where nothing is programmed, or nothing readable.
+    ///
+    /// # Panics
+    /// When `out` is longer than a unit's images.
+    #[inline]
+    pub fn read_named(&mut self, ppa: Ppa, out: &mut [u8], retries: u32) -> (bool, Option<Lpn>) {
+        let at = self.place(ppa);
+        assert!(out.len() <= self.shape.unit_image_bytes, "sectors beyond the unit");
+        if self.content(at) != Content::Programmed {
+            out.fill(0);
+            return (false, None);
+        }
+        let lpn = self.shape.meta.lpn(self.store.meta(at.block), at.index);
+        let good = |attempt| matches!(self.read_programmed(at, 0, out, attempt), ReadResult::Ok { .. });
+        ((0..=retries).any(good), Some(lpn))
+    }
+
+    /// Reads a unit whose superpage is programmed.
+    #[inline]
+    fn read_programmed(&mut self, at: Place, start: usize, out: &mut [u8], attempt: u32) -> ReadResult {
         self.damaged = false;
         let by_fault = self.faults.read_fails(at.block, at.superpage, attempt);
+        let ppa = Ppa(at.block * self.layout.units_per_block + at.index);
         if by_fault || self.is_lost(ppa) || (self.injected.is_some() && self.is_dead(self.die_of(at.block))) {
             out.fill(0);
             return ReadResult::Uncorrectable;

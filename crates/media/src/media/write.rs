@@ -28,14 +28,19 @@ impl Media {
         Ok(())
     }
 
-    /// Programs a superpage with these units, of which those of [`Lpn::NONE`] are padding: as [`Media::program_begin`], [`Media::put_unit`] and
-    /// [`Media::program_end`], for callers whose work takes no time.
-    pub fn program<'a>(
+    /// Programs a superpage with the units `lpns`, of which those of [`Lpn::NONE`] are padding, and their images, one unit's behind the other's:
+    /// as [`Media::program_begin`], [`Media::put_unit`] and [`Media::program_end`], for callers whose work takes no time.
+    ///
+    /// # Panics
+    /// When `images` are not those of so many units.
+    pub fn program(
         &mut self,
         first: Ppa,
         sequence: u64,
-        units: impl Iterator<Item = (Lpn, &'a [u8])>,
+        lpns: &[Lpn],
+        images: &[u8],
     ) -> Result<Outcome, RuleError> {
+        assert_eq!(images.len(), lpns.len() * self.shape.unit_image_bytes, "image bytes of all units");
         let at = self.place(first);
         let state = self.store.state(at.block);
         self.check_program(state, at)?;
@@ -45,12 +50,30 @@ impl Media {
             self.store.begin(at.block, at.superpage);
             self.store.set_state(at.block, state.with(Flag::Programming));
         }
-        for (unit, (lpn, images)) in (at.unit..).zip(units) {
+        self.put_all(at, lpns, images);
+        Ok(self.end_program(at, state.with(Flag::Programming)))
+    }
+
+    /// Puts the units of a superpage from `at` on.
+    #[inline]
+    fn put_all(&mut self, at: Place, lpns: &[Lpn], images: &[u8]) {
+        let (shape, unit_bytes) = (self.shape.meta, self.shape.unit_image_bytes);
+        let as_they_are = !self.data_path.as_ref().is_some_and(|path| path.stores_code_words());
+        if as_they_are && let Some((meta, stamps)) = self.store.stamps_mut(at.block) {
+            // Media without stamps keep none. The images of padding go when the program ends.
+            if !stamps.is_empty() {
+                stamps[at.index as usize * unit_bytes..][..images.len()].copy_from_slice(images);
+            }
+            for (&lpn, unit) in lpns.iter().zip(0..).filter(|&(&lpn, _)| lpn != Lpn::NONE) {
+                shape.put(meta, unit, at.index + unit, lpn);
+            }
+            return;
+        }
+        for ((&lpn, unit), image) in lpns.iter().zip(0..).zip(images.chunks_exact(unit_bytes.max(1))) {
             if lpn != Lpn::NONE {
-                self.put_at(Place { index: at.index + unit, unit, ..at }, lpn, images, None);
+                self.put_at(Place { index: at.index + unit, unit, ..at }, lpn, image, None);
             }
         }
-        Ok(self.end_program(at, state.with(Flag::Programming)))
     }
 
     /// Enters the sequence number, and in a block's first superpage the age.

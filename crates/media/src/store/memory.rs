@@ -130,6 +130,17 @@ impl MemoryStore {
         (meta, data, &mut metadata[index * unit_metadata_bytes..][..unit_metadata_bytes])
     }
 
+    /// Metadata of the block and the stamps of its units; `None`: data are kept, in slots.
+    #[inline]
+    pub(crate) fn stamps_mut(&mut self, block: u32) -> Option<(&mut [u8], &mut [u8])> {
+        if self.keeps_data() {
+            return None;
+        }
+        let (meta_bytes, metadata_bytes) = (self.shape.meta.bytes, self.metadata_bytes());
+        let (meta, rest) = self.bytes_mut(block).split_at_mut(meta_bytes);
+        Some((meta, &mut rest[metadata_bytes..]))
+    }
+
     /// Sets age and reads of a block.
     pub(crate) fn count_read(&mut self, block: u32, history: (u64, u64)) {
         let meta = self.shape.meta;

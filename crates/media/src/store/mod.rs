@@ -307,6 +307,15 @@ impl Store {
         }
     }
 
+    /// Metadata of a block and the stamps of its units, where these are all that is stored.
+    #[inline]
+    pub(crate) fn stamps_mut(&mut self, block: u32) -> Option<(&mut [u8], &mut [u8])> {
+        match self {
+            Store::Memory(s) => s.stamps_mut(block),
+            Store::File(_) => None,
+        }
+    }
+
     /// Unit `index` of a block, unit `unit` of its begun superpage, holds zeros.
     pub(crate) fn clear_unit(&mut self, block: u32, index: u32, unit: u32) {
         match self {

@@ -38,14 +38,13 @@ fn a_program_at_once_leaves_what_one_with_a_beginning_and_an_end_leaves() {
             {
                 steps.put_unit(Ppa(unit), lpn, images);
             }
-            let units = lpns.into_iter().zip(data.iter().map(Vec::as_slice));
-            let outcome = once.program(at, sequence, units);
+            let outcome = once.program(at, sequence, &lpns, &data.concat());
             assert_eq!(outcome, Ok(steps.program_end(at)));
             assert_eq!(outcome == Ok(Outcome::Failed), superpage == 1);
         }
         let before = look(&mut steps);
         assert_eq!(look(&mut once), before);
-        let refused = once.program(first(&steps, 1, 0), 9, std::iter::empty());
+        let refused = once.program(first(&steps, 1, 0), 9, &[], &[]);
         assert_eq!(refused, Err(RuleError::NotErased { die: 0, block: 1, superpage: 0 }));
         assert_eq!(look(&mut once), before);
     }
