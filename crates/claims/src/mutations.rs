@@ -243,7 +243,7 @@ static MUTATIONS: &[Mutation] = &[
         "elapsed with / without, FAT32 over NTFS",
         "a drive that maps pages, to which small writes cost little",
         &["ftl.map=page"],
-        QUARTER,
+        Size { shorter: 2, drive: &[] },
     ),
     mutation(
         "P1",

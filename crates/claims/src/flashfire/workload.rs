@@ -26,6 +26,11 @@ const REGION_SECTORS: u64 = 1024;
 /// Sectors of a free extent, in the mean: 8 MiB; assumed.
 const EXTENT_SECTORS: f64 = 16_384.0;
 
+/// Files of a directory of the sources: 26,000 in some 1,700.
+const FILES_OF_DIRECTORY: u32 = 16;
+/// Sectors of a record of NTFS's file table.
+const RECORD_SECTORS: u64 = 2;
+
 /// Table 2: sectors of a request, and how many; the 5,102 "others" have 217,576 sectors.
 const OFFICE_SIZES: [(u32, u32); 10] = [
     (128, 17_974),
@@ -59,6 +64,8 @@ pub(super) enum Workload {
     Install,
     Uninstall,
     Browse,
+    /// An uninstallation that removes files; this percentage of its writes go where those of an installation do.
+    Remove(u32),
 }
 
 impl Workload {
@@ -75,6 +82,7 @@ impl Workload {
             Workload::Install => "Office install",
             Workload::Uninstall => "Office uninstall",
             Workload::Browse => "browsing",
+            Workload::Remove(_) => "removal of files",
         }
     }
 
@@ -82,7 +90,7 @@ impl Workload {
     pub fn published(self) -> f64 {
         match self {
             Workload::Mp3 => 0.50,
-            Workload::Linux | Workload::Uninstall => 0.35,
+            Workload::Linux | Workload::Uninstall | Workload::Remove(_) => 0.35,
             Workload::Install | Workload::Browse => 0.52,
         }
     }
@@ -94,7 +102,7 @@ impl Workload {
             Workload::Mp3 => 27.0,
             Workload::Linux => 120.0,
             Workload::Install => 240.0,
-            Workload::Uninstall => 15.0,
+            Workload::Uninstall | Workload::Remove(_) => 15.0,
             Workload::Browse => f64::from(SITES) * SITE_S,
         }
     }
@@ -129,6 +137,7 @@ pub(super) fn requests(
         Workload::Linux => volume.extract(26_000 / shorter),
         Workload::Install => volume.install(shorter),
         Workload::Uninstall => volume.uninstall(9_000 / shorter),
+        Workload::Remove(others) => volume.remove(9_000 / shorter, others),
         Workload::Browse => volume.browse((f64::from(SITES) * SITE_FILES) as u32 / shorter),
     }
     volume.requests
@@ -144,6 +153,8 @@ pub(super) struct Volume {
     /// NTFS: the end of the master file table.
     table: u64,
     regions: Vec<u64>,
+    /// First sector of the index of the directory that is being filled.
+    directory: u64,
     data: u64,
     extent_end: u64,
     requests: Vec<Request>,
@@ -162,6 +173,7 @@ impl Volume {
             log: 0,
             table: 0,
             regions: Vec::new(),
+            directory: PARTITION,
             data: 0,
             extent_end: 0,
             requests: Vec::new(),
@@ -260,7 +272,7 @@ impl Volume {
     }
 
     fn extract(&mut self, files: u32) {
-        for _ in 0..files {
+        for file in 0..files {
             let bytes = SourceSizes::LINUX.draw(&mut self.rng);
             let mut sectors = (bytes / 4096.0).ceil().min(256.0) as u32 * 8;
             while sectors > 0 {
@@ -268,10 +280,34 @@ impl Volume {
                 self.data(now);
                 sectors -= now;
             }
-            for size in [8, 2, 8, 7] {
-                self.write_metadata(size);
-            }
+            self.enter(file);
         }
+    }
+
+    /// The file system enters a new file in a directory, which lies beside the files that come after it.
+    fn enter(&mut self, file: u32) {
+        if file.is_multiple_of(FILES_OF_DIRECTORY) {
+            self.data(FS_CLUSTER as u32);
+            self.directory = self.data - FS_CLUSTER;
+        }
+        self.write_entry(file, self.data);
+    }
+
+    /// Writes the entry of a file whose data lie there: NTFS the log, the index of the directory, the record in the file table, the bitmap of
+    /// the clusters, and the log again; FAT32 both copies of the table, and the directory.
+    fn write_entry(&mut self, file: u32, data: u64) {
+        let log = self.log(8);
+        self.write(log, 8);
+        self.write(self.directory, 8);
+        if self.system == FileSystem::Ntfs {
+            let record = PARTITION + self.sectors / 8 + RECORD_SECTORS * u64::from(file);
+            self.write(record, RECORD_SECTORS as u32);
+            // A bit for each cluster, in pages of 4 KiB.
+            let page = data / FS_CLUSTER / 8 / 4096;
+            self.write(PARTITION + self.sectors / 4 + page * FS_CLUSTER, 8);
+        }
+        let log = self.log(7);
+        self.write(log, 7);
     }
 
     fn install(&mut self, shorter: u32) {
@@ -296,6 +332,24 @@ impl Volume {
         for _ in 0..writes {
             let size = [8, 8, 8, 8, 7, 3, 2, 1][self.rng.below(8) as usize];
             if self.rng.chance(0.04) { self.data(128) } else { self.write_metadata(size) }
+        }
+    }
+
+    /// Removes files, one directory after the other: what is written for each is what entering it writes. `others`: percentage of the writes
+    /// that belong to no file.
+    fn remove(&mut self, writes: u32, others: u32) {
+        let (end, mut file) = (self.requests.len() + writes as usize, 0);
+        while self.requests.len() < end {
+            if self.rng.below(100) < u64::from(others) {
+                (0..5).for_each(|_| self.write_metadata(8));
+                continue;
+            }
+            if file % FILES_OF_DIRECTORY == 0 {
+                self.directory = self.anywhere();
+            }
+            let clusters = self.anywhere();
+            self.write_entry(file, clusters);
+            file += 1;
         }
     }
 
@@ -340,7 +394,7 @@ mod tests {
             requests.iter().filter(|request| holds(request.sectors)).count() as f64 / requests.len() as f64
         };
         assert!(share(Workload::Mp3, |sectors| sectors == 128) > 0.955);
-        assert!(share(Workload::Linux, |sectors| sectors < 16) > 0.88, "smaller than 8 KiB");
+        assert!(share(Workload::Linux, |sectors| sectors < 16) > 0.90, "smaller than 8 KiB");
         assert!(share(Workload::Uninstall, |sectors| sectors <= 8) > 0.9);
         let mp3: u64 = all(Workload::Mp3).iter().map(|request| u64::from(request.sectors) * 512).sum();
         assert!((mp3 as f64 / 806e6 - 1.0).abs() < 0.02, "{mp3}");
