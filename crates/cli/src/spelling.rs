@@ -48,9 +48,12 @@ impl<T: PartialEq> Given<'_, T> {
 /// Adds an option as an override of its key.
 ///
 /// # Errors
-/// An override of the key that says another value is there.
+/// The value is empty, or an override of the key that says another value is there.
 pub fn add_set(sets: &mut Vec<String>, option: &str, key: &str, value: Option<&str>) -> Result<(), Failure> {
     let Some(value) = value else { return Ok(()) };
+    if value.trim().is_empty() {
+        return Err(Failure::asked(anyhow!("{option}: no value; `pellucid explain {key}` lists what is allowed")));
+    }
     let same_key = |set: &&String| set.split_once('=').is_some_and(|(other, _)| other.trim() == key);
     let set_value =
         |set: &String| set.split_once('=').map(|(_, value)| value.trim().trim_matches('"').to_owned());

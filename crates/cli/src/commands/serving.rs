@@ -222,12 +222,15 @@ pub(super) fn parse_time(text: &str) -> Result<Time, String> {
     }
 }
 
+/// A second: a client that is farther away than that would be told of writes long before they are done.
+const LEAD_MAX_US: u64 = 1_000_000;
+
 fn parse_lead(text: &str) -> Result<Lead, String> {
     match text {
         "measured" => Ok(Lead::Measured { first: LEAD }),
         _ => match text.parse() {
-            Ok(us) => Ok(Lead::Fixed(Duration::from_micros(us))),
-            Err(_) => Err("allowed: a number of microseconds, measured".into()),
+            Ok(us) if us <= LEAD_MAX_US => Ok(Lead::Fixed(Duration::from_micros(us))),
+            _ => Err(format!("allowed: a number of microseconds from 0 to {LEAD_MAX_US}, measured")),
         },
     }
 }

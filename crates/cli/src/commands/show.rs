@@ -6,6 +6,7 @@ use crate::output;
 use crate::subject::Subject;
 use pellucid_device::{Device, DeviceConfig};
 use pellucid_flash::{CacheGeometry, ChunkGeometry, Drive, Interface, PlacementGeometry, ZoneGeometry};
+use pellucid_lab::experiment::jobs;
 use pellucid_media::StoreKind;
 use pellucid_spec::{show, show_explained};
 
@@ -34,6 +35,8 @@ pub struct Show {
 impl Show {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let spec = Subject::open_to_show(&self.drive, global)?.spec;
+        // What `run` would refuse is no description.
+        jobs(&spec).map_err(Failure::asked)?;
         if !global.json {
             let described = if self.explain { show_explained(&spec) } else { show(&spec) };
             let text = namespaces(&spec.drive, &spec.drive_name)? + &described;

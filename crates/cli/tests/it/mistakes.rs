@@ -288,6 +288,7 @@ fn careless_command_lines_get_one_sentence_each() {
     std::fs::write(folder.path("junk"), [0xff, 0, 1, 0xfe, 10, 200]).unwrap();
     std::fs::create_dir(folder.path("dir")).unwrap();
     folder.write("trace.csv", "100,host,0,Read,0,4096,0\n");
+    folder.write("jobs.toml", &format!("[[job]]\nrw = \"nonsense\"\n{TINY}"));
     let work = ["--rw", "read", "--number-ios", "10"];
     let run = |words: &[&'static str]| [&["run", "tiny.toml"], &work[..], words].concat();
     let serve =
@@ -341,6 +342,12 @@ fn careless_command_lines_get_one_sentence_each() {
         (
             vec!["reproduce", "--seed", "-1", "C10"],
             "invalid value '-1' for '--seed <N>'; allowed: a whole number from 0",
+        ),
+        (vec!["show", "jobs.toml"], "jobs.toml:2: rw = nonsense: allowed: read, "),
+        (run(&["--steady-state="]), "--steady-state: no value; `pellucid explain run.steady_state`"),
+        (
+            serve(&["--nbd", "unix:s", "--lead-us", "99999999999"]),
+            "invalid value '99999999999' for '--lead-us <N|measured>'; allowed: a number of microseconds from 0 to 1000000",
         ),
         (serve(&["--nbd", "99999"]), "invalid value '99999' for '--nbd <ADDR>'"),
         (serve(&["--nbd", "unix:s", "--record", "dir"]), "dir: a directory; allowed: a file"),
