@@ -100,9 +100,11 @@ release: check advisories release-check wheel sbom
 	cd $(PACKAGES) && sha256sum pellucid-static pellucid_*.deb pellucid-*.whl pellucid.cdx.json >SHA256SUMS
 
 # Every step runs, whatever happened to those before it, and the failures are named at the end. The tests of the crates come last. Everything
-# is compiled once, with the checks of a debug build: the tests, the command that the real clients attach to, and the small benchmarks.
+# is compiled once, with the checks of a debug build: the tests, the command that the real clients attach to, and the small benchmarks. Beside the
+# clients, which wait a lot, run the steps that use one core.
 test:
-	@python3 tools/steps.py '!prerequisites' client-tools check test-recipes test-tools build-tests test-site test-pages bench-small test-python test-clients test-docs test-crates
+	@python3 tools/steps.py '!prerequisites' client-tools check test-recipes test-tools build-tests \
+	    'test-site test-pages bench-small test-python // test-clients' test-docs test-crates
 
 # The package in an environment of its own, compiled like the other tests.
 test-python: build-tests $(VENV)/tools
