@@ -149,7 +149,28 @@ pub(super) fn notes(reports: &[Report]) -> Vec<String> {
             ));
         }
     }
+    notes.extend(results(reports));
     notes
+}
+
+/// Says whether all applications came to the same result, where they have one.
+fn results(reports: &[Report]) -> Option<String> {
+    let results: Vec<_> =
+        reports.iter().filter_map(|report| Some((report, report.application.as_ref()?))).collect();
+    let [(_, first), _, ..] = results[..] else { return None };
+    if first.result.is_empty() {
+        return None;
+    }
+    let differs =
+        |name: &&String| results.iter().any(|(_, other)| other.result.get(*name) != first.result.get(*name));
+    let Some(name) = first.result.keys().find(differs) else {
+        return Some("the results are the same on all drives".into());
+    };
+    let of = |(report, application): &(&Report, &ApplicationReport)| {
+        let value = application.result.get(name).map_or("none", String::as_str);
+        format!("{value} on {}", report.drive.name)
+    };
+    Some(format!("the results differ: {name} is {}", results.iter().map(of).collect::<Vec<_>>().join(", ")))
 }
 
 /// Returns the comparison as cells: the names behind an empty cell, each but the first with a column of changes, and the rows, each with

@@ -24,6 +24,25 @@ fn json_is_the_same_for_equal_runs_and_wall_time_can_be_left_out() {
 }
 
 #[test]
+fn a_comparison_says_whether_applications_came_to_the_same_result() {
+    let with = |checksum: &str| {
+        let result = BTreeMap::from([("checksum".into(), checksum.into()), ("reached".into(), "9".into())]);
+        let application = Some(ApplicationReport { result, ..ApplicationReport::default() });
+        Report { application, ..report() }
+    };
+    assert!(
+        render_compare(&[with("ab"), with("ab")]).contains("note: the results are the same on all drives")
+    );
+    let differ = render_compare(&[with("ab"), with("cd")]);
+    let name = &report().drive.name;
+    assert!(
+        differ.contains(&format!("note: the results differ: checksum is ab on {name}, cd on {name}")),
+        "{differ}"
+    );
+    assert!(!render_compare(&[with("ab"), report()]).contains("results"), "one has no result");
+}
+
+#[test]
 fn json_shows_the_cost_of_the_run_at_the_top_level() {
     let sample = report();
     let with: Value = serde_json::from_str(&sample.to_json(true)).unwrap();
