@@ -52,7 +52,9 @@ impl<T: PartialEq> Given<'_, T> {
 pub fn add_set(sets: &mut Vec<String>, option: &str, key: &str, value: Option<&str>) -> Result<(), Failure> {
     let Some(value) = value else { return Ok(()) };
     if value.trim().is_empty() {
-        return Err(Failure::asked(anyhow!("{option}: no value; `pellucid explain {key}` lists what is allowed")));
+        return Err(Failure::asked(anyhow!(
+            "{option}: no value; `pellucid explain {key}` lists what is allowed"
+        )));
     }
     let same_key = |set: &&String| set.split_once('=').is_some_and(|(other, _)| other.trim() == key);
     let set_value =

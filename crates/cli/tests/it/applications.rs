@@ -670,13 +670,20 @@ fn a_cache_takes_the_requests_of_a_trace() {
         let operation = if at % 2 == 0 { "set" } else { "get" };
         trace += &format!("{},key{},8,{},7,{operation},0\n", at / 100, at / 2 % 900, 500 + at % 3);
     }
+    (0..3).for_each(|key| trace += &format!("40,key{key},8,0,7,delete,0\n"));
     folder.write("twitter.csv", &trace);
     let words =
         ["run", "plain.toml", "--app", "kv", "--requests", "file:twitter.csv", "--set", "kv.memory=1MiB"];
     let run = |more: &[&str]| folder.run(&[&words[..], more].concat());
     let all = run(&["--json"]).json();
     let app = &all["application"];
-    assert_eq!((&app["operations"], &app["warm_up"]), (&json!(4000), &json!(0)));
+    assert_eq!((&app["operations"], &app["warm_up"]), (&json!(4003), &json!(0)));
+    let kinds = app["by_operation"].as_array().unwrap();
+    let count =
+        |kind: &Value| (kind["operation"].as_str().unwrap().to_owned(), kind["latency"]["count"].as_u64());
+    let kinds: Vec<_> = kinds.iter().map(count).collect();
+    let expected = [("hit", 2000), ("store", 2000), ("other", 3)];
+    assert_eq!(kinds, expected.map(|(name, count)| (name.to_owned(), Some(count))));
     assert_eq!(app["settings"]["requests"], "file:twitter.csv");
     assert_eq!(all["provenance"]["inputs"][1]["path"], "twitter.csv", "{}", all["provenance"]["inputs"]);
     let figure = |app: &Value, name: &str| {

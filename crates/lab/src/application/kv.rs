@@ -245,6 +245,8 @@ fn reported(summary: KvSummary, cache: CacheWork) -> ApplicationReport {
         ("miss", &operations.miss),
         ("store", &operations.store),
         ("fill", &operations.fill),
+        // Deletes, increments and decrements of a trace.
+        ("other", &operations.other),
     ];
     let kinds = kinds.into_iter().filter(|(_, latency)| latency.count > 0);
     let rate = |count: u64| if summary.seconds > 0.0 { count as f64 / summary.seconds } else { 0.0 };
