@@ -330,7 +330,7 @@ const UNKNOWN_PLACES: &str = "writes of an uninstallation that go where those of
 const UNINSTALLATIONS: [(&str, Workload); 2] =
     [("half", Workload::Remove(50)), ("none", Workload::Remove(0))];
 
-/// What F3 checks of a workload, measured again on all drives at other points.
+/// Checks of F3 on a workload, measured again on all drives at other points.
 fn again(
     bench: &Bench,
     workload: Workload,
@@ -350,7 +350,7 @@ fn ratios(clustered: &[f64], native: &[f64]) -> Vec<f64> {
     clustered.iter().zip(native).map(|(with, without)| with / without).collect()
 }
 
-/// What the paper says of single drives in words (4.3.1 to 4.3.3), with the claim's 10 points either way: each drive gains by copying and by
+/// Checks of the paper's words on single drives (4.3.1 to 4.3.3), with the claim's 10 points either way: each drive gains by copying and by
 /// extracting; the first four gain much by installing and uninstalling, the fifth loses slightly by the one and gains modestly by the other.
 fn said_of_drives(workload: Workload, ratios: &[f64]) -> Vec<Check> {
     let most = |ratios: &[f64]| ratios.iter().copied().fold(0.0, f64::max);
