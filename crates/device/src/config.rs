@@ -1,5 +1,6 @@
 //! Configuration of the controller between host and media, with the cost of each step.
 
+use crate::memory::MemoryConfig;
 use pellucid_flash::{Layout, Nanos};
 use pellucid_ftl::{
     CacheMap, Checkpoint, ChunkConfig, Eviction, FtlConfig, MapLog, NamelessConfig, ZoneConfig,
@@ -485,6 +486,9 @@ pub struct DeviceConfig {
     /// Scheduler.
     #[setting(table)]
     pub scheduler: Scheduler,
+    /// Memories of the controller.
+    #[setting(table)]
+    pub memory: MemoryConfig,
 }
 
 impl DeviceConfig {

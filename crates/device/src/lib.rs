@@ -17,6 +17,7 @@ mod events;
 mod firmware;
 mod front;
 mod losses;
+mod memory;
 mod namespaces;
 mod port;
 mod probes;
@@ -38,6 +39,7 @@ pub use device::Device;
 pub use direct::zone_save::save_bytes;
 pub use disk::{Disk, DiskConfig, DiskCounters, DiskFault, DiskStore};
 pub use firmware::FirmwareModule;
+pub use memory::{ControllerMemory, Memory, MemoryConfig, MemoryShortage, Structure};
 pub use probes::{ChannelView, CommandKind, OperationKind, Part, Probes, Snapshot, WayProbes, WayView};
 pub use timeline::{
     Activity, Timeline, TimelineCommand, TimelineOperation, TimelineSpan, TimelineWindow, Track,

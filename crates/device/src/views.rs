@@ -5,11 +5,12 @@
 use crate::block::BlockNamespace;
 use crate::block::placement::PlacementStatistics;
 use crate::block::precondition::{Filler, NoRoom};
-use crate::config::{DeviceConfig, Feedback};
+use crate::config::{self, DeviceConfig, Feedback};
 use crate::counters::Counters;
 use crate::device::Device;
 use crate::direct::chunks::ChunkNamespace;
 use crate::firmware::FirmwareModule;
+use crate::memory::{ControllerMemory, Structure};
 use crate::namespaces::Namespace;
 use crate::probes::{Probes, Snapshot};
 use crate::shared::Shared;
@@ -18,7 +19,7 @@ use pellucid_flash::{
     BlockId, BlockMap, BlockUse, BlockView, ChunkInfo, Drive, Figure, HandleInfo, Held, Layout, Lba, Lpn,
     Nanos, PlacementEvent, PlacementGeometry, Ppa, SimTime,
 };
-use pellucid_ftl::{Cached, FtlCounters, Located, MountReport, NamelessMachine, Soon};
+use pellucid_ftl::{Cached, FtlCounters, Located, Map, MountReport, NamelessMachine, Soon};
 use pellucid_media::{Extent, Faults, Health, Media, MediaConfig, MediaError, StoreError, StoreNotice};
 
 /// Adds up the reports of mounts that follow each other; `None`: there was none.
@@ -562,6 +563,34 @@ impl Device {
             ("commands", shared.works.memory_bytes() + shared.slices.memory_bytes()),
             ("scheduler", shared.scheduler.memory_bytes()),
         ]
+    }
+
+    /// Memory of the controller by structure, as it is described: this is what reports show and limits are held against.
+    pub fn controller_memory(&self) -> ControllerMemory {
+        let Shared { layout, config, .. } = &self.shared;
+        let parts = self.memory_bytes();
+        let part = |name| parts.iter().filter(|part| part.0 == name).map(|part| part.1).sum();
+        let units_per_block = u64::from(layout.units_per_block) * u64::from(layout.dies);
+        let map_bytes = |(namespace, described): (&Namespace, &config::Namespace)| {
+            let own = namespace.block().map_or(0, |block| block.translation().view().map_bytes);
+            match (config.memory.map_unit_bytes, described) {
+                (Some(bytes), config::Namespace::Block { blocks }) if config.ftl.map == Map::Page => {
+                    u64::from(bytes) * blocks.len() as u64 * units_per_block
+                }
+                _ => own,
+            }
+        };
+        let entries = u64::from(config.buffer.entries) + u64::from(config.buffer.read_entries);
+        let buffer = if self.has_block_namespace() { entries * u64::from(layout.unit_bytes) } else { 0 };
+        let mut memory = ControllerMemory::default();
+        memory.set(
+            Structure::MappingTable,
+            self.namespaces.iter().zip(&config.namespaces).map(map_bytes).sum(),
+        );
+        memory.set(Structure::BlockTables, part("block tables"));
+        memory.set(Structure::ChunkTables, part("namespaces"));
+        memory.set(Structure::DataBuffer, buffer);
+        memory
     }
 
     /// Walks the invariants of all parts and panics, naming it, where one is broken. Cost: the whole drive.

@@ -72,6 +72,7 @@ const RULES: &[Rule] = &[
             "drive.firmware.",
             "drive.buffer.",
             "drive.scheduler.",
+            "drive.memory.",
             "drive.namespace",
             "precondition.",
             "kv.",
@@ -102,6 +103,17 @@ const RULES: &[Rule] = &[
     rule(&["drive.buffer.write"], "a block or zoned namespace", |spec| {
         let is_zoned = |n: &Namespace| matches!(n, Namespace::Zoned { .. });
         spec.has_mapped_namespace() || spec.drive.namespaces.iter().any(is_zoned)
+    }),
+    rule(&["drive.memory.map_unit"], "drive.ftl.map = \"page\" and a block namespace", |spec| {
+        let is_block = |n: &Namespace| matches!(n, Namespace::Block { .. });
+        spec.drive.ftl.map == Map::Page
+            && (spec.drive.namespaces.is_empty() || spec.drive.namespaces.iter().any(is_block))
+    }),
+    rule(&["drive.memory.in_sram"], "a size in drive.memory.sram or drive.memory.dram", |spec| {
+        spec.drive.memory.sram_bytes.is_some() || spec.drive.memory.dram_bytes.is_some()
+    }),
+    rule(&["drive.memory.sram"], "structures in drive.memory.in_sram", |spec| {
+        !spec.drive.memory.in_sram.is_empty() || spec.drive.memory.sram_bytes.is_none()
     }),
     rule(&["drive.ftl.map_cache"], "drive.ftl.map = \"demand\"", |spec| {
         matches!(spec.drive.ftl.map, Map::Demand { .. })

@@ -32,6 +32,7 @@ mod resolve_controller;
 mod resolve_ftl;
 mod resolve_host;
 mod resolve_media;
+mod resolve_memory;
 mod resolve_namespaces;
 mod resolve_run;
 mod resolve_targets;
@@ -410,6 +411,7 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     let translated = resolve_namespaces::Translated::find(&device.namespaces, &layout);
     resolve_ftl::finish(device, values, translated.as_ref())?;
     resolve_controller::check(device, values, &layout)?;
+    resolve_memory::check(device, values)?;
     resolve_backing::finish(&mut all, values)?;
     resolve_host::finish(&mut all.host, &all.drive.device, values);
     let host = resolve_host::layers(&all, values)?;

@@ -593,3 +593,20 @@ fn a_run_that_verifies_says_how_many_reads_it_compared() {
     );
     assert!(folder.run(&[&words[..], &["--json"]].concat()).json().get("verified_reads").is_none());
 }
+
+/// Tables of nameless writes grow with the sectors that the host keeps by logical address.
+#[test]
+fn tables_that_outgrow_the_controllers_memory_are_told() {
+    let run = |dram: &str| {
+        let namespace = "drive.namespace=[{ interface = \"nameless\" }]";
+        let drive = ["--set", namespace, "--set", "media.sector_size=4KiB", "--set", "media.blocks=64"];
+        let more = ["--set", "host.layers=nameless-file", "--set", dram];
+        let work = ["--rw", "randwrite", "--bs", "4k", "--number-ios", "2000"];
+        let done = run_in(project(), &[&["run", "jasmine"][..], &drive, &more, &work].concat());
+        assert_eq!(done.status, 0, "{}", done.stderr);
+        done.stdout + &done.stderr
+    };
+    let told = run("memory.dram=69000");
+    assert!(told.contains("tables have grown beyond its DRAM (drive.memory): chunk tables "), "{told}");
+    assert!(!run("memory.dram=1MiB").contains("grown beyond"));
+}

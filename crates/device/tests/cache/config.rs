@@ -243,6 +243,7 @@ pub fn config(shape: &Shape) -> DeviceConfig {
             retain: shape.retain,
             dirty_high: 0.5,
         },
+        memory: Default::default(),
         scheduler: Scheduler {
             priorities: Priorities { status_check: 1, read_trigger: 2, erase: 3, write: 4, read_transfer: 5 },
             order: DieOrder::ReadFirst,

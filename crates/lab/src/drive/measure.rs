@@ -5,7 +5,7 @@ use super::steady::Steadiness;
 use super::target::{HostUse, Target};
 use super::targets::TargetPlace;
 use super::{Jobs, Run, RunError, Source, busy};
-use pellucid_device::{Counters, Device, FirmwareModule};
+use pellucid_device::{Counters, Device, FirmwareModule, Structure};
 use pellucid_flash::{
     BlockUse, BlockView, Cause, Drive as _, Figure, FigureKind, Interface, MapReason, Nanos, SimTime,
 };
@@ -271,7 +271,10 @@ pub fn report(
     report.drive.capacity_bytes = target.capacity_bytes();
     report.drive.sector_bytes = target.sector_bytes();
     Report {
-        warnings: warnings(&measured, fill),
+        warnings: warnings(&measured, fill)
+            .into_iter()
+            .chain(target.flash().and_then(little_memory))
+            .collect(),
         workload,
         seeds,
         requests: measured.requests.requests,
@@ -369,6 +372,13 @@ const UNMAPPED_SHARE_WARNED: f64 = 0.03;
 
 /// From this share of the operations of an application on, those that were left out are warned of. A file server finds no file at times.
 const LEFT_OUT_SHARE_WARNED: f64 = 0.001;
+
+/// Tables of nameless writes grow with use, so a drive that fitted its memory as it was made may have come not to.
+fn little_memory(device: &Device) -> Option<String> {
+    let shortage = device.config().memory.shortage(&device.controller_memory())?;
+    let sum = shortage.to_string();
+    Some(format!("the controller's tables have grown beyond its {} (drive.memory): {sum}", shortage.memory))
+}
 
 /// Why numbers of the report may not mean what they seem to; `fill`: what was written before.
 fn warnings(measured: &Measured, fill: Fill) -> Vec<String> {
@@ -574,18 +584,14 @@ pub(super) fn whole_stack(counters: &Counters, host: Option<&HostUse>) -> (u64, 
     (host.counters.written_sectors, programmed)
 }
 
-/// Returns the memory of a drive of this kind beside the media: tables of translation and namespaces, and its data buffer.
+/// Returns the memory of a drive's controller.
 fn drive_memory(device: &Device) -> DriveMemory {
-    let parts = device.memory_bytes();
-    let part = |name: &str| parts.iter().filter(|(part, _)| *part == name).map(|(_, bytes)| bytes).sum();
-    let entries = &device.config().buffer;
-    let entries = u64::from(entries.entries) + u64::from(entries.read_entries);
-    let buffer = entries * u64::from(device.layout().unit_bytes);
+    let memory = device.controller_memory();
     DriveMemory {
-        mapping_table_bytes: part("mapping table"),
-        block_tables_bytes: part("block tables"),
-        chunk_tables_bytes: part("namespaces"),
-        data_buffer_bytes: if device.has_block_namespace() { buffer } else { 0 },
+        mapping_table_bytes: memory.of(Structure::MappingTable),
+        block_tables_bytes: memory.of(Structure::BlockTables),
+        chunk_tables_bytes: memory.of(Structure::ChunkTables),
+        data_buffer_bytes: memory.of(Structure::DataBuffer),
     }
 }
 

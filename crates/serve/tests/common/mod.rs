@@ -149,6 +149,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             fifo: false,
             dirty_high: 0.5,
         },
+        memory: Default::default(),
         scheduler: Scheduler {
             priorities: Priorities { status_check: 1, read_trigger: 2, erase: 3, write: 4, read_transfer: 5 },
             order: DieOrder::ReadFirst,

@@ -1,6 +1,7 @@
 //! The exact words of refusals: place, key, value, what is allowed.
 
 use super::*;
+use pellucid_device::{Device, Structure};
 use pellucid_ftl::MapKind;
 use pellucid_host::LayerName;
 use strum::VariantNames;
@@ -19,7 +20,7 @@ fn unknown_keys_are_named_with_their_neighbours() {
         refusal(small("[drive.meda]\n")),
         "dir/my.toml:15: drive.meda: unknown key (did you mean media?); allowed: preset, name, namespace, media, ecc, ftl, \
          host, \
-         firmware, buffer, scheduler, kind"
+         firmware, buffer, scheduler, memory, kind"
     );
     assert_eq!(
         refusal(small("[media]\n")),
@@ -490,4 +491,41 @@ fn wrong_targets_are_refused_by_name() {
     assert!(on_block.contains("allowed: on a drive with one open-channel namespace"), "{on_block}");
     let layered = refusal(targets(&format!("{one}[host]\nlayers = ['host-ftl']\n")));
     assert!(layered.contains("host.layers") && layered.contains("[] with [[target]]"), "{layered}");
+}
+
+#[test]
+fn tables_and_buffer_fit_the_controllers_memory_or_are_refused_with_the_sum() {
+    let base = load("cosmos-plus", &[]).expect("half of the blocks, as in the paper");
+    assert_eq!(base.drive.memory.dram_bytes, Some(1 << 30));
+    let with = |sets: &[&str]| {
+        let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
+        load("cosmos-plus", &sets)
+    };
+    // Section 6.1: with all blocks, MLC mode's map alone is as large as the DRAM.
+    let all = refusal(with(&["media.blocks=8192"]));
+    assert!(all.contains("drive.memory.dram = \"1GiB\""), "{all}");
+    for part in ["mapping table 1.00 GiB + block tables", "+ data buffer 16.0 MiB = 1.04 GiB"] {
+        assert!(all.contains(part), "{all}");
+    }
+    with(&["media.blocks=8192", "memory.dram=2GiB"]).expect("a larger board");
+    load("cosmos-plus-slc", &[]).expect("SLC mode maps half of the pages of all blocks");
+
+    // The limit is held against what the report shows, to the byte.
+    let used = Device::new(&base.drive).expect("a drive").controller_memory();
+    assert_eq!(used.of(Structure::MappingTable), 512 << 20, "the paper's 512 MB");
+    let needed: u64 = Structure::ALL.into_iter().map(|structure| used.of(structure)).sum();
+    with(&[&format!("memory.dram={needed}")]).expect("just fits");
+    let less = refusal(with(&[&format!("memory.dram={}", needed - 1)]));
+    assert!(less.contains(&format!("at least {needed} bytes")), "{less}");
+
+    // In SRAM, block tables leave DRAM.
+    let tables = used.of(Structure::BlockTables);
+    let (dram, sram) = (format!("memory.dram={}", needed - tables), format!("memory.sram={tables}"));
+    with(&[&dram, &sram, "memory.in_sram=block-tables"]).expect("each fits its memory");
+    let sram = format!("memory.sram={}", tables - 1);
+    let less = refusal(with(&[&sram, "memory.in_sram=block-tables"]));
+    assert!(less.contains(&format!("at least {tables} bytes, for block tables 14.3 MiB; or")), "{less}");
+    let absent = refusal(with(&["memory.in_sram=chunk-tables"]));
+    assert!(absent.contains("mapping-table, block-tables, data-buffer; it has no chunk tables"), "{absent}");
+    with_sets(&["memory.in_sram=chunk-tables"]).expect("no limit, no refusal here: the key has no effect");
 }
