@@ -10,9 +10,10 @@
 //! applications' raw ranges, while the drive is in use. [`ZoneChunks`] makes an open-channel drive of a zoned
 //! one, so that `HostFtl` above it is a log on zones; [`BlockChunks`] makes one of a plain block drive: a
 //! file, or a block device. [`ClusterBuffer`] gathers small writes into large ones in front of any block
-//! drive, [`CacheManager`] is a flash cache in front of a slower backing store, and [`BlockLayer`] is the
-//! request queue of a host above any of these.
+//! drive, [`CacheManager`] is a flash cache in front of a slower backing store, [`BlockLayer`] is the
+//! request queue of a host above any of these, and [`Ata`] a disk interface below them.
 
+mod ata;
 mod block_chunks;
 mod block_layer;
 mod cache;
@@ -34,6 +35,7 @@ mod tower;
 mod view;
 mod zones;
 
+pub use ata::{Ata, AtaConfig, Carry, MissReply, NameReply, Upcalls};
 pub use block_chunks::{BlockChunks, BlockChunksConfig, BlockChunksError};
 pub use block_layer::{BlockLayer, BlockLayerConfig, BlockLayerCounters, Elevator};
 pub use cache::{

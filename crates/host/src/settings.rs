@@ -3,7 +3,7 @@
 //! A new layer has its settings in a field of [`HostSettings`], its name in [`LayerName`], and the compiler asks for the rest.
 
 use crate::{
-    BlockLayerConfig, CacheConfig, ClusterBufferConfig, CpuCosts, HostFtlConfig, LayerConfig,
+    AtaConfig, BlockLayerConfig, CacheConfig, ClusterBufferConfig, CpuCosts, HostFtlConfig, LayerConfig,
     NamelessFtlConfig, ZoneChunksConfig,
 };
 use pellucid_setting::{Settings, Word};
@@ -26,6 +26,8 @@ pub enum LayerName {
     NamelessFtl,
     /// [`LayerConfig::NamelessFile`].
     NamelessFile,
+    /// [`LayerConfig::Ata`].
+    Ata,
 }
 
 impl LayerName {
@@ -33,17 +35,17 @@ impl LayerName {
     /// Layers that make another kind of namespace stand on the drive.
     pub fn depth(self) -> u32 {
         match self {
-            LayerName::ClusterBuffer | LayerName::NamelessFile => 0,
+            LayerName::ClusterBuffer | LayerName::NamelessFile | LayerName::Cache => 0,
             LayerName::BlockLayer => 1,
             LayerName::HostFtl | LayerName::ZoneLog | LayerName::NamelessFtl => 2,
-            LayerName::Cache => 3,
+            LayerName::Ata => 3,
         }
     }
 
     /// Returns whether the layer stands on a hard disk, too, which is one block namespace.
     pub fn stands_on_disk(self) -> bool {
         match self {
-            LayerName::BlockLayer | LayerName::ClusterBuffer => true,
+            LayerName::BlockLayer | LayerName::ClusterBuffer | LayerName::Ata => true,
             LayerName::HostFtl
             | LayerName::ZoneLog
             | LayerName::Cache
@@ -80,6 +82,9 @@ pub struct HostSettings {
     /// Cache manager.
     #[setting(table)]
     pub cache: CacheConfig,
+    /// Disk interface.
+    #[setting(table)]
+    pub ata: AtaConfig,
 }
 
 impl HostSettings {
@@ -93,6 +98,7 @@ impl HostSettings {
             LayerName::Cache => LayerConfig::Cache(self.cache.clone()),
             LayerName::NamelessFtl => LayerConfig::NamelessFtl(self.nameless.clone()),
             LayerName::NamelessFile => LayerConfig::NamelessFile(self.nameless.namespace),
+            LayerName::Ata => LayerConfig::Ata(self.ata.clone()),
         }]
     }
 

@@ -9,9 +9,9 @@
 //! variant of [`LayerConfig`] and one of [`AnyLayer`].
 
 use crate::{
-    BlockChunks, BlockChunksConfig, BlockLayer, BlockLayerConfig, CacheConfig, CacheManager, ClusterBuffer,
-    ClusterBufferConfig, CpuCosts, HostFtl, HostFtlConfig, Layer, Machine, NamelessFile, NamelessFtl,
-    NamelessFtlConfig, Shared, Stack, ZoneChunks, ZoneChunksConfig,
+    Ata, AtaConfig, BlockChunks, BlockChunksConfig, BlockLayer, BlockLayerConfig, CacheConfig, CacheManager,
+    ClusterBuffer, ClusterBufferConfig, CpuCosts, HostFtl, HostFtlConfig, Layer, Machine, NamelessFile,
+    NamelessFtl, NamelessFtlConfig, Shared, Stack, ZoneChunks, ZoneChunksConfig,
 };
 use pellucid_flash::{Command, Completion, Drive, Figure, Held, Interface, Lba, Nanos, Notice, SimTime};
 
@@ -34,6 +34,8 @@ pub enum LayerConfig {
     NamelessFtl(NamelessFtlConfig),
     /// File with nameless blocks, on this nameless namespace.
     NamelessFile(u16),
+    /// Disk interface that knows only reads and writes.
+    Ata(AtaConfig),
 }
 
 impl LayerConfig {
@@ -71,6 +73,9 @@ impl LayerConfig {
             LayerConfig::NamelessFile(namespace) => {
                 NamelessFile::new(*namespace, drive.interface(*namespace), images).map(AnyLayer::NamelessFile)
             }
+            LayerConfig::Ata(config) => {
+                Ata::new(config, drive.interface(config.namespace), images).map(AnyLayer::Ata)
+            }
         }
     }
 
@@ -78,7 +83,7 @@ impl LayerConfig {
     /// write is acknowledged.
     pub fn keeps_addresses(&self) -> bool {
         match self {
-            LayerConfig::BlockLayer(_) => true,
+            LayerConfig::BlockLayer(_) | LayerConfig::Ata(_) => true,
             LayerConfig::HostFtl(_)
             | LayerConfig::ZoneChunks(_)
             | LayerConfig::BlockChunks(_)
@@ -102,9 +107,10 @@ impl LayerConfig {
             LayerConfig::ClusterBuffer(config) => {
                 LayerConfig::ClusterBuffer(ClusterBufferConfig { cpu, ..config.clone() })
             }
-            LayerConfig::BlockChunks(_) | LayerConfig::Cache(_) | LayerConfig::NamelessFile(_) => {
-                self.clone()
-            }
+            LayerConfig::BlockChunks(_)
+            | LayerConfig::Cache(_)
+            | LayerConfig::NamelessFile(_)
+            | LayerConfig::Ata(_) => self.clone(),
             LayerConfig::NamelessFtl(config) => {
                 LayerConfig::NamelessFtl(NamelessFtlConfig { cpu, ..config.clone() })
             }
@@ -135,6 +141,8 @@ pub enum AnyLayer {
     NamelessFtl(NamelessFtl),
     /// File with nameless blocks.
     NamelessFile(NamelessFile),
+    /// Disk interface.
+    Ata(Ata),
 }
 
 /// Calls the layer of each kind.
@@ -149,6 +157,7 @@ macro_rules! each {
             AnyLayer::BlockLayer($layer) => $call,
             AnyLayer::NamelessFtl($layer) => $call,
             AnyLayer::NamelessFile($layer) => $call,
+            AnyLayer::Ata($layer) => $call,
         }
     };
 }
@@ -165,6 +174,7 @@ impl AnyLayer {
             AnyLayer::BlockLayer(_) => "block-layer",
             AnyLayer::NamelessFtl(_) => "nameless-ftl",
             AnyLayer::NamelessFile(_) => "nameless-file",
+            AnyLayer::Ata(_) => "ata",
         }
     }
 
@@ -241,7 +251,9 @@ impl AnyLayer {
             AnyLayer::ClusterBuffer(layer) => layer.cpu_busy(),
             // The costs of the remaining layers are not modelled.
             AnyLayer::NamelessFtl(layer) => layer.cpu_busy(),
-            AnyLayer::BlockChunks(_) | AnyLayer::Cache(_) | AnyLayer::NamelessFile(_) => Nanos::ZERO,
+            AnyLayer::BlockChunks(_) | AnyLayer::Cache(_) | AnyLayer::NamelessFile(_) | AnyLayer::Ata(_) => {
+                Nanos::ZERO
+            }
         }
     }
 

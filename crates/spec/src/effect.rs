@@ -244,6 +244,21 @@ const RULES: &[Rule] = &[
     rule(&["host.block_layer.plug_time"], "host.block_layer.plug above 0", |spec| {
         !spec.is("host.block_layer.plug", "0")
     }),
+    rule(&["host.ata.miss", "host.ata.false_misses"], "a cache namespace", Spec::has_cache_namespace),
+    rule(&["host.ata.false_misses"], "host.ata.miss = \"in-band\"", |spec| {
+        spec.is("host.ata.miss", "in-band")
+    }),
+    rule(
+        &["host.ata.address", "host.ata.upcalls", "host.ata.poll"],
+        "a nameless namespace",
+        Spec::has_nameless_namespace,
+    ),
+    rule(&["host.ata.poll"], "host.ata.upcalls = \"poll\"", |spec| spec.is("host.ata.upcalls", "poll")),
+    rule(
+        &["host.ata.link_rate", "host.ata.carry", "host.ata.error_time", "host.ata.error_retries"],
+        "a cache or nameless namespace, whose commands a disk interface does not know",
+        |spec| spec.has_cache_namespace() || spec.has_nameless_namespace(),
+    ),
     rule(&["host.nameless.namespace"], "host.layers with \"nameless-ftl\" or \"nameless-file\"", |spec| {
         spec.has_layer(|layer| matches!(layer, LayerConfig::NamelessFtl(_) | LayerConfig::NamelessFile(_)))
     }),
@@ -253,7 +268,7 @@ const RULES: &[Rule] = &[
     rule(
         &["host.cache.block", "host.cache.set", "host.cache.records", "host.cache.replacement"],
         "a cache on a block drive",
-        |spec| !spec.drive.namespaces.iter().any(|n| matches!(n, Namespace::Cache { .. })),
+        |spec| !spec.has_cache_namespace(),
     ),
     rule(&["host.cpu."], "host.layers, or a block target", |spec| {
         let is_block = |described: &DescribedTarget| described.target.kind == TargetKind::Block;
@@ -379,6 +394,14 @@ impl Spec {
         let namespaces = &self.drive.namespaces;
         let is_mapped = |n: &Namespace| matches!(n, Namespace::Block { .. } | Namespace::Cache { .. });
         namespaces.is_empty() || namespaces.iter().any(is_mapped)
+    }
+
+    fn has_cache_namespace(&self) -> bool {
+        self.drive.namespaces.iter().any(|n| matches!(n, Namespace::Cache { .. }))
+    }
+
+    fn has_nameless_namespace(&self) -> bool {
+        self.drive.namespaces.iter().any(|n| matches!(n, Namespace::Nameless { .. }))
     }
 
     fn value(&self, key: &str) -> Option<&str> {

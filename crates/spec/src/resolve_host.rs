@@ -5,6 +5,7 @@ use super::error::SpecError;
 use super::resolve_backing::{BackingKind, Medium};
 use super::schema::Values;
 use pellucid_device::{DeviceConfig, Guarantee, Namespace};
+use pellucid_flash::{Migration, Nanos};
 use pellucid_host::{HostSettings, LayerConfig, LayerName};
 use pellucid_setting::get;
 use pellucid_text::read_byte_range;
@@ -28,6 +29,9 @@ pub(crate) fn finish(host: &mut HostSettings, drive: &DeviceConfig, values: &Val
     }
     let largest_bytes: u32 = get(values, "host.block_layer.largest");
     host.block_layer.largest = (largest_bytes / sector_bytes).max(1);
+    let rate: u64 = get(values, "host.ata.link_rate");
+    host.ata.sector_ns = Nanos((u128::from(sector_bytes) * 1_000_000_000 / u128::from(rate)) as u64);
+    host.ata.seed = seed;
     let namespaces = &drive.namespaces;
     let is_durable = |namespace: &Namespace| matches!(namespace, Namespace::Cache { cache, .. } if cache.guarantee == Guarantee::WriteDirty);
     host.cache.backing = namespaces.len().max(1) as u16;
@@ -64,10 +68,31 @@ pub(crate) fn layers(all: &Description, values: &Values) -> Result<Vec<LayerConf
     if has(LayerName::Cache) {
         check_cache(all, values)?;
     }
+    if has(LayerName::Ata) {
+        check_ata(all, values)?;
+    }
     if has(LayerName::ClusterBuffer) {
         check_cluster(all.drive.device.media.geometry.sector_bytes, values)?;
     }
     Ok(layers.iter().rev().flat_map(|&layer| all.host.layer(layer)).collect())
+}
+
+/// Refuses a disk interface to anything but sectors, and to a drive that forgets the old name of a sector before the host can know.
+fn check_ata(all: &Description, values: &Values) -> Result<(), SpecError> {
+    let only = |what: &str| Err(values.refuse("host.layers", format!("ata {what}")));
+    if all.drive.kind == Medium::Disk {
+        return Ok(());
+    }
+    let namespaces = &all.drive.device.namespaces;
+    match namespaces.get(usize::from(all.host.ata.namespace)) {
+        None if namespaces.is_empty() && all.host.ata.namespace == 0 => Ok(()),
+        Some(Namespace::Block { .. } | Namespace::Cache { .. }) => Ok(()),
+        Some(Namespace::Nameless { ftl, .. }) if ftl.migration == Migration::Acknowledged => Ok(()),
+        Some(Namespace::Nameless { .. }) => only(
+            "where migration = \"acknowledged\" in the nameless namespace: the host learns late of moves",
+        ),
+        _ => only("on a block, cache or nameless namespace of the drive (host.ata.namespace)"),
+    }
 }
 
 fn check_cluster(sector_bytes: u32, values: &Values) -> Result<(), SpecError> {
@@ -93,10 +118,11 @@ fn bypass(sector_bytes: u32, values: &Values) -> Option<Vec<Range<u64>>> {
     text.iter().flat_map(|text| text.split(',')).map(range).collect()
 }
 
-/// Refuses a cache that is not the only layer, or has no disk behind it.
+/// Refuses a cache on anything but a way to the drive, or without a disk behind it.
 fn check_cache(all: &Description, values: &Values) -> Result<(), SpecError> {
-    if all.host.layers.as_slice() != [LayerName::Cache] {
-        return Err(values.refuse("host.layers", "cache without other layers"));
+    let is_way = |layer: &LayerName| matches!(layer, LayerName::BlockLayer | LayerName::Ata);
+    if !all.host.layers.iter().all(|layer| *layer == LayerName::Cache || is_way(layer)) {
+        return Err(values.refuse("host.layers", "cache with no other layers than block-layer and ata"));
     }
     if all.backing.kind != BackingKind::Disk {
         return Err(values.refuse("host.layers", "cache where backing.kind = \"disk\""));
