@@ -550,7 +550,16 @@ pub fn split_sets<'a>(name: &'a str, sets: &[String]) -> (&'a str, Vec<String>) 
     let mut sets = sets.to_vec();
     match name.split_once(',') {
         Some((drive, own)) if !Path::new(name).exists() => {
-            sets.extend(own.split(',').map(str::to_string));
+            let mut own: Vec<String> = own.split(',').map(str::to_string).collect();
+            // A value may be a list: what has no key belongs to the value before it.
+            own.dedup_by(|next, before| {
+                let continues = before.contains('=') && !next.contains('=') && !next.is_empty();
+                if continues {
+                    *before = format!("{before},{next}");
+                }
+                continues
+            });
+            sets.extend(own);
             (drive, sets)
         }
         _ => (name, sets),

@@ -53,7 +53,7 @@ pub(crate) fn layers(all: &Description, values: &Values) -> Result<Vec<LayerConf
     if medium == Medium::Disk && !layers.iter().all(|layer| layer.stands_on_disk()) {
         let of_disk = |name: &&&str| name.parse::<LayerName>().is_ok_and(LayerName::stands_on_disk);
         let names: Vec<&str> = LayerName::VARIANTS.iter().filter(of_disk).copied().collect();
-        let allowed = format!("above a disk {}; the others need flash", names.join(" and "));
+        let allowed = format!("above a disk {}; the others need flash", names.join(", "));
         return Err(values.refuse("host.layers", allowed));
     }
     let has = |layer| layers.contains(&layer);

@@ -55,7 +55,7 @@ pub struct AtaConfig {
     /// ATA: rate of the link, at which patterns and other data without use cross it.
     ///
     /// SATA 3 Gb/s with 8b/10b coding. Other data cross the drive's own link (drive.host.link_rate).
-    #[setting(key = "link_rate", kind = rate(1, 1 << 50), default = "300MB/s", made = Nanos(1707))]
+    #[setting(key = "link_rate", kind = rate(1_000_000, 1 << 50), default = "300MB/s", made = Nanos(1707))]
     pub sector_ns: Nanos,
     /// ATA: where the type of a command stands that is neither read nor write: in spare bits of the length, or in an opcode that the drive cannot queue.
     #[setting(default = "length-bits")]
@@ -63,9 +63,9 @@ pub struct AtaConfig {
     /// ATA, cache: how a miss is told: by a pattern in place of the data, or by an error.
     #[setting(default = "in-band")]
     pub miss: MissReply,
-    /// ATA, cache: share of all contents of a block that look like the pattern.
+    /// ATA, cache: share of blocks whose content looks like the pattern.
     ///
-    /// A clean block with such content is taken for a miss. Which contents do is drawn from the content and the drive's seed.
+    /// If it is clean, such a block is taken for a miss. Which blocks do is drawn from address, content and the drive's seed.
     #[setting(kind = SHARE, default = 0.0)]
     pub false_misses: f64,
     /// ATA, nameless: how a write's address comes back: by a command before it that cannot be queued, or by an error.

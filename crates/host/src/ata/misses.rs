@@ -1,8 +1,8 @@
 //! Contents that look like the pattern of a miss.
 //!
 //! A disk interface tells a miss by a pattern in place of the data, so a cached block with such content is taken for a miss. The cache
-//! manager knows which blocks are dirty, and believes no miss of these; of a clean one it reads the backing store for nothing. Contents
-//! are drawn, as a simulated drive may keep a stamp in place of the data: the same content is always or never like the pattern.
+//! manager knows which blocks are dirty, and believes no miss of these; of a clean one it reads the backing store for nothing. Which blocks
+//! are so is drawn from address and content, as a simulated drive may keep a stamp in place of the data: it stays so until it is written.
 
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use std::collections::BTreeSet;
@@ -46,13 +46,10 @@ impl Misses {
         let each = data.len() / (blocks.end - blocks.start).max(1) as usize;
         let is_like = |&(at, block): &(usize, u64)| {
             let content = &data[at * each..(at + 1) * each];
-            let bytes = content.iter().copied();
-            let hash = match content.is_empty() {
-                true => fnv1a(FNV_BASIS ^ self.seed, block.to_le_bytes()),
-                false => fnv1a(FNV_BASIS ^ self.seed, bytes),
-            };
+            let bytes = block.to_le_bytes().into_iter().chain(content.iter().copied());
             // The high bits of this hash are weak for short inputs.
-            mix(hash) < self.below && self.clean.contains(&block)
+            let is_like = mix(fnv1a(FNV_BASIS ^ self.seed, bytes)) < self.below;
+            is_like && self.clean.contains(&block)
         };
         blocks.enumerate().find(is_like).map(|(at, _)| at as u64)
     }

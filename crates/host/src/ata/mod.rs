@@ -91,6 +91,14 @@ enum Work {
     Poll,
 }
 
+/// Answer that does not go up yet.
+#[derive(Clone, Debug)]
+struct Answer {
+    completion: Completion,
+    /// Blocks that are clean from the moment at which the host has the answer.
+    cleans: Range<u64>,
+}
+
 /// Layer of a disk interface. Clone it together with the drive below to fork the simulation.
 #[derive(Clone, Debug)]
 pub struct Ata {
@@ -105,9 +113,9 @@ pub struct Ata {
     /// The link is busy with data without use until then.
     link_free: SimTime,
     /// Answers whose data without use cross the link, with their end.
-    crossing: VecDeque<(SimTime, Completion)>,
+    crossing: VecDeque<(SimTime, Answer)>,
     /// Answers that wait for the end of a recovery.
-    recovering: VecDeque<Completion>,
+    recovering: VecDeque<Answer>,
     down: VecDeque<Command>,
     up: VecDeque<Completion>,
     notices: VecDeque<Notice>,
@@ -298,7 +306,8 @@ impl Ata {
         let Request { command, submitted, status, stages, result, unmapped, .. } = record;
         let command = command.expect("a request has its command until it ends");
         let (opcode, lba, sectors) = (command.opcode, command.lba, command.sectors);
-        let mut answer = Completion { result, unmapped, ..command.ended(status, submitted, now, stages) };
+        let completion = Completion { result, unmapped, ..command.ended(status, submitted, now, stages) };
+        let mut answer = Answer { completion, cleans: 0..0 };
         let wasted = self.judge(opcode, lba, sectors, &mut answer);
         if recovers {
             return self.recovering.push_back(answer);
@@ -306,12 +315,14 @@ impl Ata {
         if wasted == 0 {
             return self.answer(now, answer);
         }
-        self.link_free = self.link_free.max(now) + Nanos(self.config.sector_ns.0 * u64::from(wasted));
+        self.link_free =
+            self.link_free.max(now) + Nanos(self.config.sector_ns.0.saturating_mul(wasted.into()));
         self.crossing.push_back((self.link_free, answer));
     }
 
     /// Takes note of what an answer means to a cache; returns the sectors that cross the link without use and beside the drive's transfers.
-    fn judge(&mut self, opcode: Opcode, lba: Lba, sectors: u32, answer: &mut Completion) -> u32 {
+    fn judge(&mut self, opcode: Opcode, lba: Lba, sectors: u32, answer: &mut Answer) -> u32 {
+        let Answer { completion: answer, cleans } = answer;
         if opcode == Opcode::Free && matches!(answer.status, Status::Success | Status::Unwritten) {
             match answer.vector.as_ref().map_or(&[][..], |vector| &vector.addresses) {
                 [] => (lba.0..lba.0 + u64::from(sectors)).for_each(|name| self.moves.freed(name)),
@@ -329,7 +340,7 @@ impl Ata {
         self.counters.wasted_sectors += u64::from(wasted);
         let Some(blocks) = self.blocks(lba, sectors) else { return wasted };
         match (opcode, answer.status) {
-            (Opcode::WriteClean | Opcode::Clean, Status::Success) => self.misses.set_clean(blocks, true),
+            (Opcode::WriteClean | Opcode::Clean, Status::Success) => *cleans = blocks,
             (Opcode::Read, Status::Success) if self.config.miss == MissReply::InBand => {
                 if let Some(first) = self.misses.first_false(blocks, &answer.data) {
                     (answer.status, answer.result) = (Status::Absent, first);
@@ -342,7 +353,8 @@ impl Ata {
         wasted
     }
 
-    fn answer(&mut self, now: SimTime, mut answer: Completion) {
+    fn answer(&mut self, now: SimTime, Answer { completion: mut answer, cleans }: Answer) {
+        self.misses.set_clean(cleans, true);
         answer.completed = now;
         let known = answer.stages.total();
         answer.stages.add(Stage::Host, Nanos(now.since(answer.submitted).0.saturating_sub(known.0)));
@@ -474,13 +486,15 @@ impl Machine for Ata {
         self.notices.clear();
         self.link_free = now;
         let crossing = std::mem::take(&mut self.crossing).into_iter().map(|(_, answer)| answer);
-        for answer in crossing.chain(std::mem::take(&mut self.recovering)).collect::<Vec<_>>() {
-            self.answer(now, Completion { status: Status::PowerLoss, ..answer });
+        let ended = crossing.chain(std::mem::take(&mut self.recovering)).map(|answer| answer.completion);
+        for completion in ended.collect::<Vec<_>>() {
+            let completion = Completion { status: Status::PowerLoss, ..completion };
+            self.answer(now, Answer { completion, cleans: 0..0 });
         }
         for Request { command, submitted, .. } in std::mem::take(&mut self.requests).iter_mut() {
             let Some(command) = command.take() else { continue };
-            let lost = command.ended(Status::PowerLoss, *submitted, now, StageTimes::default());
-            self.answer(now, lost);
+            let completion = command.ended(Status::PowerLoss, *submitted, now, StageTimes::default());
+            self.answer(now, Answer { completion, cleans: 0..0 });
         }
         Ok(())
     }

@@ -6,7 +6,8 @@ use pellucid_flash::{
     Status, Vector,
 };
 use pellucid_host::{
-    AnyLayer, BlockLayerConfig, CpuCosts, Elevator, LayerConfig, NamelessConfig, NamelessFtlConfig, Tower,
+    AnyLayer, AtaConfig, BlockLayerConfig, Carry, CpuCosts, Elevator, LayerConfig, Machine, NameReply,
+    NamelessConfig, NamelessFtlConfig, Tower, Upcalls,
 };
 use std::collections::BTreeMap;
 
@@ -48,10 +49,13 @@ fn wait(tower: &mut Tower<Reference>, now: &mut SimTime) -> Vec<Completion> {
     done
 }
 
-fn exercise(seed: u64, migration: Migration) {
+/// Runs random commands above the split FTL, with a disk interface above that, if one is given; returns its figures.
+fn exercise(seed: u64, migration: Migration, ata: Option<&AtaConfig>) -> BTreeMap<&'static str, u64> {
     let drive = Reference::new(geometry(2, 2, 24, 32, 4), seed);
     let image = drive.image_bytes();
-    let layers = [ftl(migration), block_layer(4), LayerConfig::NamelessFile(0)];
+    let ata = ata.map(|config| LayerConfig::Ata(config.clone()));
+    let above = [block_layer(4), LayerConfig::NamelessFile(0)];
+    let layers: Vec<_> = [ftl(migration)].into_iter().chain(ata).chain(above).collect();
     let mut tower = Tower::build(drive, &layers, SimTime::ZERO).expect("it stands");
     let Some(Interface::Block { sectors, .. }) = tower.interface(0) else { panic!("a block drive") };
     let mut now = tower.stack().expect("layers").now();
@@ -108,19 +112,43 @@ fn exercise(seed: u64, migration: Migration) {
                 AnyLayer::NamelessFtl(layer) => layer.check(),
                 AnyLayer::NamelessFile(layer) => layer.check(),
                 AnyLayer::BlockLayer(layer) => layer.check(),
+                AnyLayer::Ata(layer) => layer.check(),
                 _ => {}
             }
         }
     }
     let counters = tower.layers().find_map(AnyLayer::nameless_ftl).expect("it is there").counters();
     assert!(counters.engine.erases > 10 && counters.engine.moves > 0, "seed {seed}: {counters:?}");
+    let ata = tower.layers().find(|layer| matches!(layer, AnyLayer::Ata(_)));
+    let figures = ata.map(Machine::figures).unwrap_or_default();
+    figures.into_iter().map(|figure| (figure.name, figure.value)).collect()
+}
+
+#[test]
+fn no_design_of_a_disk_interface_loses_data_of_a_nameless_file() {
+    let base = AtaConfig { sector_ns: Nanos(7), poll_ns: Nanos(5_000), ..AtaConfig::default() };
+    let base = AtaConfig { error_time_ns: Nanos(3_000), ..base };
+    for seed in 0..3 {
+        let run = |config: AtaConfig| exercise(seed, Migration::Acknowledged, Some(&config));
+        let usual = run(base.clone());
+        assert!(usual["ata_addresses"] > 500 && usual["ata_unqueued"] > usual["ata_addresses"], "{usual:?}");
+        assert!(usual["ata_polls"] > usual["ata_empty_polls"] && usual["ata_empty_polls"] > 0, "{usual:?}");
+        assert!(usual["ata_upcalls"] > 10 && usual["ata_errors"] == 0, "{usual:?}");
+        let slow = run(AtaConfig { carry: Carry::SlowPath, ..base.clone() });
+        assert!(slow["ata_unqueued"] > usual["ata_unqueued"], "{slow:?}");
+        let errors = run(AtaConfig { address: NameReply::Error, ..base.clone() });
+        assert!(errors["ata_addresses"] == 0 && errors["ata_errors"] > 500, "{errors:?}");
+        let told = run(AtaConfig { upcalls: Upcalls::Piggyback, ..base.clone() });
+        assert!(told["ata_polls"] == 0 && told["ata_upcalls"] > 10 && told["ata_errors"] > 5, "{told:?}");
+        run(AtaConfig { slots: 1, ..base.clone() });
+    }
 }
 
 #[test]
 fn a_nameless_file_is_a_block_drive() {
     for seed in 0..4 {
-        exercise(seed, Migration::Acknowledged);
-        exercise(seed, Migration::Prototype);
+        exercise(seed, Migration::Acknowledged, None);
+        exercise(seed, Migration::Prototype, None);
     }
 }
 

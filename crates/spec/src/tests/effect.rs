@@ -166,7 +166,7 @@ fn layers_above_a_disk_are_there_or_refused() {
     let disk = |layers: &str| load("wd1502faex", &[format!("host.layers=[{layers}]")]);
     assert_eq!(disk("\"block-layer\"").expect("above a disk").host.len(), 1);
     for layers in ["\"host-ftl\"", "\"cache\"", "\"block-layer\", \"zone-log\""] {
-        assert!(refusal(disk(layers)).contains("above a disk cluster-buffer and block-layer"), "{layers}");
+        assert!(refusal(disk(layers)).contains("above a disk cluster-buffer, block-layer, ata"), "{layers}");
     }
     assert!(
         refusal(load("wd1502faex", &["media.store=file:x".into()])).contains("a disk is not kept in a file")

@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "where a test that fails was")]
 
+mod ata;
 mod read_only;
 mod ssc;
 mod world;
