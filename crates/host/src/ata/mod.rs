@@ -439,7 +439,8 @@ impl Machine for Ata {
     }
 
     fn advance(&mut self, now: SimTime) {
-        while let Some((_, answer)) = self.crossing.pop_front_if(|(at, _)| *at <= now) {
+        while self.crossing.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, answer) = self.crossing.pop_front().expect("it is there");
             self.answer(now, answer);
         }
         if self.moves.begin_poll(now) {

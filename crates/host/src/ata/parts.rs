@@ -14,7 +14,7 @@ pub(super) struct Part {
     pub opcode: Opcode,
     /// Address below.
     pub lba: Lba,
-    /// Whether it is all of its command.
+    /// True if it is all of its command.
     pub is_whole: bool,
 }
 
