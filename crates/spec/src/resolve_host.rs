@@ -5,7 +5,7 @@ use super::error::SpecError;
 use super::resolve_backing::{BackingKind, Medium};
 use super::schema::Values;
 use pellucid_device::{DeviceConfig, Guarantee, Namespace};
-use pellucid_flash::{Migration, Nanos};
+use pellucid_flash::Migration;
 use pellucid_host::{HostSettings, LayerConfig, LayerName};
 use pellucid_setting::get;
 use pellucid_text::read_byte_range;
@@ -29,9 +29,7 @@ pub(crate) fn finish(host: &mut HostSettings, drive: &DeviceConfig, values: &Val
     }
     let largest_bytes: u32 = get(values, "host.block_layer.largest");
     host.block_layer.largest = (largest_bytes / sector_bytes).max(1);
-    let rate: u64 = get(values, "host.ata.link_rate");
-    host.ata.sector_ns = Nanos((u128::from(sector_bytes) * 1_000_000_000 / u128::from(rate)) as u64);
-    host.ata.seed = seed;
+    (host.ata.sector_bytes, host.ata.seed) = (sector_bytes, seed);
     let namespaces = &drive.namespaces;
     let is_durable = |namespace: &Namespace| matches!(namespace, Namespace::Cache { cache, .. } if cache.guarantee == Guarantee::WriteDirty);
     host.cache.backing = namespaces.len().max(1) as u16;

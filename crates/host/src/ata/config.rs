@@ -55,8 +55,8 @@ pub struct AtaConfig {
     /// ATA: rate of the link, at which patterns and other data without use cross it.
     ///
     /// SATA 3 Gb/s with 8b/10b coding. Other data cross the drive's own link (drive.host.link_rate).
-    #[setting(key = "link_rate", kind = rate(1_000_000, 1 << 50), default = "300MB/s", made = Nanos(1707))]
-    pub sector_ns: Nanos,
+    #[setting(key = "link_rate", kind = rate(1_000_000, 1 << 50), default = "300MB/s")]
+    pub link_bytes_per_second: u64,
     /// ATA: where the type of a command stands that is neither read nor write: in spare bits of the length, or in an opcode that the drive cannot queue.
     #[setting(default = "length-bits")]
     pub carry: Carry,
@@ -85,6 +85,9 @@ pub struct AtaConfig {
     /// ATA: how often the host tries a command again that ended with an error (Linux: 5).
     #[setting(kind = few(0), default = 5)]
     pub error_retries: u32,
+    /// Bytes of a sector.
+    #[setting(skip = 512)]
+    pub sector_bytes: u32,
     /// Seed of the drive.
     #[setting(skip)]
     pub seed: u64,

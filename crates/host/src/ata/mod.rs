@@ -187,6 +187,12 @@ impl Ata {
         assert!(left as usize <= parts, "{left} parts of requests, and {parts} waiting or sent");
     }
 
+    /// Time for which sectors cross the link.
+    fn crossing_time(&self, sectors: u32) -> Nanos {
+        let bytes = u128::from(sectors) * u128::from(self.config.sector_bytes);
+        Nanos((bytes * 1_000_000_000 / u128::from(self.config.link_bytes_per_second)) as u64)
+    }
+
     fn nameless(&self) -> Option<NamelessGeometry> {
         if let Interface::Nameless(geometry) = self.interface { Some(geometry) } else { None }
     }
@@ -316,7 +322,7 @@ impl Ata {
             return self.answer(now, answer);
         }
         self.link_free =
-            self.link_free.max(now) + Nanos(self.config.sector_ns.0.saturating_mul(wasted.into()));
+            self.link_free.max(now) + self.crossing_time(wasted);
         self.crossing.push_back((self.link_free, answer));
     }
 
