@@ -321,8 +321,7 @@ impl Ata {
         if wasted == 0 {
             return self.answer(now, answer);
         }
-        self.link_free =
-            self.link_free.max(now) + self.crossing_time(wasted);
+        self.link_free = self.link_free.max(now) + self.crossing_time(wasted);
         self.crossing.push_back((self.link_free, answer));
     }
 

@@ -126,7 +126,8 @@ fn exercise(seed: u64, migration: Migration, ata: Option<&AtaConfig>) -> BTreeMa
 
 #[test]
 fn no_design_of_a_disk_interface_loses_data_of_a_nameless_file() {
-    let base = AtaConfig { link_bytes_per_second: 70_000_000_000, poll_ns: Nanos(5_000), ..AtaConfig::default() };
+    let base =
+        AtaConfig { link_bytes_per_second: 70_000_000_000, poll_ns: Nanos(5_000), ..AtaConfig::default() };
     let base = AtaConfig { error_time_ns: Nanos(3_000), ..base };
     for seed in 0..3 {
         let run = |config: AtaConfig| exercise(seed, Migration::Acknowledged, Some(&config));

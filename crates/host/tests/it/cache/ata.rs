@@ -76,7 +76,11 @@ impl Drive for Disk {
 
 /// Designs of the interface.
 fn designs() -> [AtaConfig; 4] {
-    let base = AtaConfig { link_bytes_per_second: 70_000_000_000, error_time_ns: Nanos(400), ..AtaConfig::default() };
+    let base = AtaConfig {
+        link_bytes_per_second: 70_000_000_000,
+        error_time_ns: Nanos(400),
+        ..AtaConfig::default()
+    };
     [
         AtaConfig { false_misses: 0.3, ..base.clone() },
         AtaConfig { carry: Carry::SlowPath, false_misses: 0.1, ..base.clone() },
