@@ -32,56 +32,30 @@
 //! The scale and the number of blocks were chosen in sight of results, for the reasons above: docs/explanation/papers/prism.md, U1.
 
 use super::bench::{Bench, ReproduceError};
-use super::prism::{REPLAY_FREE, REPLAY_RESERVED, STATIC};
+use super::prism::{REPLAY_FREE, REPLAY_RESERVED};
 use super::{Check, Figure, Limit, Outcome, vary};
-use pellucid_device::Device;
-use pellucid_flash::Nanos;
-use pellucid_fs::{BLOCK_BYTES, CleanerPolicy, MountOptions};
-use pellucid_lab::experiment::prepare;
-use pellucid_lab::file_system::{FileServer, FileSystemReport, InPlaceServer, Placement};
-use pellucid_media::StoreKind;
+use pellucid_lab::experiment::{execute, jobs, parse_job};
+use pellucid_report::ApplicationReport;
 use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
-use pellucid_workload::files::{FilesConfig, HostModel, Personality, Picks};
+use pellucid_spec::Spec;
+use pellucid_workload::files::Personality;
+
+/// The experiments, for anybody to run: varmail on each system.
+const ULFS_SSD: (&str, &str) =
+    (include_str!("../../../examples/papers/prism-fig8-ssd.toml"), "prism-fig8-ssd.toml");
+const ULFS_PRISM: (&str, &str) =
+    (include_str!("../../../examples/papers/prism-fig8.toml"), "prism-fig8.toml");
+const MIT_XMP: (&str, &str) =
+    (include_str!("../../../examples/papers/prism-fig8-xmp.toml"), "prism-fig8-xmp.toml");
 
 const SCALE: u64 = 4;
 const SEGMENT_BYTES: u64 = 256 << 10;
-/// Blocks of all channels that the file systems have.
-const BLOCKS: u32 = 12 * BLOCKS_EACH;
+/// Blocks of each channel that the file systems have.
 const BLOCKS_EACH: u32 = 64;
-const FILE_SYSTEM_BYTES: u64 = BLOCKS as u64 * SEGMENT_BYTES;
-const MEMORY_BYTES: u64 = FILE_SYSTEM_BYTES / 12;
-/// A webserver's log is emptied when it is longer.
-const LOG_BYTES: u64 = FILE_SYSTEM_BYTES / 24;
-/// Operations before a measurement, and in it. Before the log has come round there is nothing to clean; throughput is steady from
-/// 80,000 operations on.
+/// Operations before a measurement, and in it, as in the files. Before the log has come round there is nothing to clean; throughput is
+/// steady from 80,000 operations on.
 const WARM_UP: u64 = 96_000;
 const MEASURED: u64 = 32_000;
-const DRIVE: &str = r#"
-[drive.media]
-channels = 12
-ways = 1
-pages = 64
-page_size = "4KiB"
-spare_size = 64
-sector_size = "4KiB"
-unit_size = "4KiB"
-cell = "slc"
-store = "ram"
-[drive.media.timing]
-read = "12500ns"
-program = "187us"
-erase = "187us"
-channel_rate = "200MB/s"
-[drive.ftl]
-gc_low = 1
-wear.dynamic = false
-durability = "volatile"
-placement = "channel-first"
-[drive.buffer]
-entries = 64
-write = "write-through"
-retain = false
-"#;
 
 /// Settings that the paper does not give: the length of ULFS-SSD's segments, and the share of the file system that files have at the start.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +100,15 @@ impl System {
             System::Xmp => "MIT-XMP",
         }
     }
+
+    /// Its experiment, and the name of the file.
+    fn file(self) -> (&'static str, &'static str) {
+        match self {
+            System::Ssd => ULFS_SSD,
+            System::Prism => ULFS_PRISM,
+            System::Xmp => MIT_XMP,
+        }
+    }
 }
 
 /// Kind of the block drive.
@@ -137,108 +120,72 @@ enum Block {
     Replayed,
 }
 
-fn drive(bench: &Bench, system: System, block: Block) -> Result<Device, ReproduceError> {
-    let spare = match block {
-        Block::Replayed if system != System::Prism => REPLAY_RESERVED / (1.0 - REPLAY_RESERVED),
-        _ => STATIC,
-    };
-    let blocks = (f64::from(BLOCKS_EACH) * (1.0 + spare)).ceil();
-    let mut sets = vec![format!("media.blocks={blocks}")];
-    if system == System::Prism {
-        sets.push("drive.namespace=[{ interface = \"open-channel\" }]".into());
-    } else {
+/// The experiment of a system, with the simulated drive that the paper counts erases with in place of the one of its file.
+fn described(bench: &Bench, system: System, block: Block) -> Result<Spec, ReproduceError> {
+    let (text, name) = system.file();
+    let mut sets = Vec::new();
+    if block == Block::Replayed && system != System::Prism {
+        let spare = REPLAY_RESERVED / (1.0 - REPLAY_RESERVED);
+        let blocks = (f64::from(BLOCKS_EACH) * (1.0 + spare)).ceil();
+        sets.push(format!("media.blocks={blocks}"));
         sets.push(format!("ftl.over_provisioning={spare}"));
-        sets.push("precondition.fill=1".into());
-    }
-    if system != System::Prism && block == Block::Replayed {
         sets.push(format!("ftl.gc_low={}", (blocks * REPLAY_FREE).ceil()));
     }
-    let mut spec = bench.drive(DRIVE, "the drive of the claim", &sets)?;
-    if system == System::Xmp {
-        spec.drive.media.store = StoreKind::None;
-    }
-    Ok(prepare(&spec, None)?)
+    bench.drive(text, name, &sets)
 }
 
-fn files(bench: &Bench, system: System, personality: Personality, filled: f64) -> FilesConfig {
-    let (request, request_kib) = if system == System::Prism { (3_000, 100) } else { (15_000, 300) };
-    let real = HostModel::default();
-    let scaled = |time: Nanos| Nanos(time.0 / SCALE);
-    let host = HostModel {
-        operation: scaled(real.operation),
-        request: scaled(Nanos(request)),
-        request_kib: Nanos(request_kib),
-        expire: scaled(real.expire),
-        wakeup: scaled(real.wakeup),
-        commit: scaled(real.commit),
-        read_bytes: real.read_bytes / SCALE,
-        write_bytes: real.write_bytes / SCALE,
-        // As the threads of the log-structured file systems.
-        picks: Picks::Apart,
-        ..real
-    };
-    let file_bytes = personality.file_bytes() / SCALE;
-    // The last block of a file is half full.
-    let taken = (file_bytes + BLOCK_BYTES as u64 / 2) as f64;
-    let existing = f64::from(personality.existing_percent()) / 100.0;
-    FilesConfig {
-        files: (filled * FILE_SYSTEM_BYTES as f64 / taken / existing) as u32,
-        file_bytes,
-        append_bytes: personality.append_bytes() / SCALE,
-        page_cache_bytes: MEMORY_BYTES,
-        log_bytes: LOG_BYTES,
-        seed: bench.seed(),
-        host,
-        ..FilesConfig::new(personality)
+/// The keys of the job that differ from its file's.
+fn words(bench: &Bench, system: System, personality: Personality, assumed: Assumed) -> String {
+    let [warm_up, operations] = [WARM_UP, MEASURED].map(|count| count / u64::from(bench.shorter()));
+    let (name, file_bytes) = (personality.name(), personality.file_bytes() / SCALE);
+    let append_bytes = personality.append_bytes() / SCALE;
+    let mut words = format!(
+        "app={name},filled={:.0}%,meanfilesize={file_bytes},meanappendsize={append_bytes},warm_up={warm_up},operations={operations}",
+        assumed.filled * 100.0
+    );
+    if system == System::Ssd {
+        words += &format!(",segment={}", assumed.segment_bytes);
     }
+    words
 }
 
-/// Runs one personality on one system.
+/// Runs one personality on one system: its file, with another personality in the job.
 fn serve(
     bench: &Bench,
     system: System,
     personality: Personality,
     block: Block,
     assumed: Assumed,
-) -> Result<FileSystemReport, ReproduceError> {
-    let drive = drive(bench, system, block)?;
-    let config = files(bench, system, personality, assumed.filled);
-    let operations = [WARM_UP, MEASURED].map(|operations| operations / u64::from(bench.shorter()));
-    let report = match system {
-        System::Xmp => in_place(&config, drive, operations),
-        System::Ssd => log_structured(&config, drive, operations, assumed.segment_bytes),
-        // A segment is a flash block.
-        System::Prism => log_structured(&config, drive, operations, SEGMENT_BYTES),
-    };
-    report.map_err(|why| ReproduceError::Program(format!("{}: {why}", system.name())))
+) -> Result<Served, ReproduceError> {
+    let mut spec = described(bench, system, block)?;
+    let words = words(bench, system, personality, assumed);
+    spec.jobs[0].pairs.extend(parse_job(&words, "the claim's job").pairs);
+    let (_, report) = execute(&spec, &jobs(&spec)?, &|| 0.0, |_| {})?;
+    let missing = |what: &str| ReproduceError::Program(format!("{}: {what}", system.name()));
+    Served::of(&report.application.ok_or_else(|| missing("no application ran"))?)
+        .ok_or_else(|| missing("nothing was done"))
 }
 
-fn in_place(
-    config: &FilesConfig,
-    drive: Device,
-    [warm_up, measured]: [u64; 2],
-) -> Result<FileSystemReport, String> {
-    let mut server = InPlaceServer::new(config, drive, 0, FILE_SYSTEM_BYTES)?;
-    server.run(warm_up)?;
-    server.run(measured)
+/// Work of one system.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Served {
+    operations_per_second: f64,
+    file_copied_bytes: u64,
+    flash_copied_bytes: u64,
+    programmed_bytes: u64,
+    erases: u64,
 }
 
-fn log_structured(
-    config: &FilesConfig,
-    drive: Device,
-    [warm_up, measured]: [u64; 2],
-    segment_bytes: u64,
-) -> Result<FileSystemReport, String> {
-    let mount = MountOptions {
-        memory_bytes: MEMORY_BYTES as usize,
-        cleaner: CleanerPolicy::Greedy,
-        ..MountOptions::default()
-    };
-    let ops_percent = (100.0 * STATIC / (1.0 + STATIC)).round() as u32;
-    let placement = Placement { namespace: 0, bytes: FILE_SYSTEM_BYTES, segment_bytes, ops_percent, mount };
-    let mut server = FileServer::new(config, drive, &placement)?;
-    server.run(warm_up)?;
-    server.run(measured)
+impl Served {
+    fn of(report: &ApplicationReport) -> Option<Served> {
+        Some(Served {
+            operations_per_second: report.operations_per_second?,
+            file_copied_bytes: report.copied_by("file system")?,
+            flash_copied_bytes: report.copied_by("drive")?,
+            programmed_bytes: report.programmed_bytes,
+            erases: report.erases,
+        })
+    }
 }
 
 /// U1.
@@ -341,8 +288,6 @@ fn collected(bench: &Bench, assumed: Assumed) -> Result<Vec<Check>, ReproduceErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pellucid_lab::drive::Unwatched;
-    use pellucid_lab::experiment::{execute_described, jobs, set_in_jobs};
 
     /// How much more ULFS-Prism does than ULFS-SSD with varmail, on flash with these overrides.
     fn varmail(sets: &[&str]) -> f64 {
@@ -350,37 +295,6 @@ mod tests {
         let run = |&system: &System| serve(&bench, system, Personality::Varmail, Block::Commercial, ASSUMED);
         let rates = bench.map(&[System::Prism, System::Ssd], run).unwrap();
         rates[0].operations_per_second / rates[1].operations_per_second
-    }
-
-    /// The files of the figure are this claim: the same operations in the same time, to the last bit.
-    #[test]
-    fn the_files_of_figure_8_are_this_claim() {
-        let files = [
-            (System::Prism, include_str!("../../../examples/papers/prism-fig8.toml")),
-            (System::Ssd, include_str!("../../../examples/papers/prism-fig8-ssd.toml")),
-        ];
-        let shorter = 16;
-        let bench = Bench::of_test(shorter, Vec::new());
-        for (system, text) in files {
-            let mut spec = pellucid_spec::from_str(text, "prism-fig8.toml", &[]).unwrap();
-            for (key, operations) in [("warm_up", WARM_UP), ("operations", MEASURED)] {
-                let operations = operations / u64::from(shorter);
-                set_in_jobs(&mut spec, key, &operations.to_string());
-            }
-            let jobs = jobs(&spec).unwrap();
-            let (_, report) = execute_described(&spec, &jobs, &|| 0.0, Unwatched).unwrap();
-            let file = report.application.unwrap();
-            let claim = serve(&bench, system, Personality::Varmail, Block::Commercial, ASSUMED).unwrap();
-            assert_eq!(file.operations, claim.operations, "{system:?}");
-            assert_eq!(file.operations_per_second, Some(claim.operations_per_second), "{system:?}");
-            assert_eq!(file.copied_by("file system"), Some(claim.file_copied_bytes), "{system:?}");
-            assert_eq!(file.copied_by("drive"), Some(claim.flash_copied_bytes), "{system:?}");
-            assert_eq!(
-                (file.programmed_bytes, file.erases),
-                (claim.programmed_bytes, claim.erases),
-                "{system:?}"
-            );
-        }
     }
 
     /// U1: with as many LUNs on one channel, one segment of new data is open, and commits wait for each other. The drive uses all LUNs.

@@ -239,6 +239,31 @@ const KEYS: &[KeyDoc] = &[
     key("cpu_request", &[], "15us", "app: processor time of a request to the drive or library (default 0)"),
     key("cpu_kib", &[], "300ns", "app: processor time of each KiB of a request (default 0)"),
     key(
+        "dirty_expire",
+        &[],
+        "30s",
+        "filesystem = in-place: age at which dirty pages are written back (Linux: dirty_expire_centisecs; default 30s)",
+    ),
+    key(
+        "dirty_writeback",
+        &[],
+        "5s",
+        "filesystem = in-place: time between two looks at their ages (Linux: dirty_writeback_centisecs; default 5s)",
+    ),
+    key("commit", &[], "5s", "filesystem = in-place: interval of the journal's commits (ext4; default 5s)"),
+    key(
+        "read_ahead",
+        &[],
+        "128k",
+        "filesystem = in-place: largest read (Linux: read_ahead_kb; default 128k)",
+    ),
+    key(
+        "max_sectors",
+        &[],
+        "512k",
+        "filesystem = in-place: largest write (Linux: max_sectors_kb; default 512k)",
+    ),
+    key(
         "nfiles",
         &[],
         "10000",

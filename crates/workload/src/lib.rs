@@ -92,7 +92,7 @@ mod written;
 
 pub use app::{
     AppJob, AppKind, AppWork, Backend, Cleaner, FileCount, FileSystem, FilesApp, GraphApp, GraphCosts,
-    GraphEngine, GraphProgram, GraphSource, KvApp, Processor,
+    GraphEngine, GraphProgram, GraphSource, Kernel, KvApp, Processor,
 };
 pub(crate) use distribution::Sampler;
 pub use distribution::{Distribution, Zone};

@@ -163,13 +163,18 @@ fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> 
         }
     };
     let memory_bytes = work.memory_bytes.unwrap_or((bytes / 12).max(MEMORY_BYTES_MIN));
-    let (own, usual) = (work.processor, HostModel::default());
+    let (own, kernel, usual) = (work.processor, work.kernel, HostModel::default());
     let host = HostModel {
         cores: own.cores.unwrap_or(usual.cores),
         operation: own.operation.unwrap_or(usual.operation),
         page: own.page.unwrap_or(usual.page),
         request: own.request.unwrap_or(usual.request),
         request_kib: own.request_kib.unwrap_or(usual.request_kib),
+        expire: kernel.expire.unwrap_or(usual.expire),
+        wakeup: kernel.wakeup.unwrap_or(usual.wakeup),
+        commit: kernel.commit.unwrap_or(usual.commit),
+        read_bytes: kernel.read_bytes.unwrap_or(usual.read_bytes),
+        write_bytes: kernel.write_bytes.unwrap_or(usual.write_bytes),
         // As the threads of the log-structured file system.
         picks: Picks::Apart,
         ..usual
@@ -234,6 +239,13 @@ impl Plan {
         if work.file_system == FileSystem::LogStructured {
             let cleaner: &str = work.cleaner.into();
             settings.put("cleaner", cleaner);
+        }
+        if work.file_system == FileSystem::InPlace {
+            settings.put("dirty_expire", format!("{}ns", host.expire.0));
+            settings.put("dirty_writeback", format!("{}ns", host.wakeup.0));
+            settings.put("commit", format!("{}ns", host.commit.0));
+            settings.put("read_ahead", host.read_bytes);
+            settings.put("max_sectors", host.write_bytes);
         }
         if place.backend == Backend::Function {
             settings.put("ops", format!("{}%", self.placement.ops_percent));

@@ -12,7 +12,7 @@ pub use graph::{GraphApp, GraphCosts, GraphEngine, GraphProgram, GraphSource};
 use super::units::{Amount, Grammar, parse_amount, parse_bytes, parse_time};
 use super::values::{Allowed, Parsed, allowed, bytes_from, count, percent};
 use super::{Job, JobBuilder, JobError};
-use crate::files::Personality;
+use crate::files::{self, Personality};
 use crate::kv::laws::{Popularity, ValueSize};
 use graph::{GraphKeys, GraphName, OF_GRAPHS, SharedKeys};
 use pellucid_flash::Nanos;
@@ -169,6 +169,8 @@ pub struct FilesApp {
     pub ops_percent: u32,
     /// Processor of the host.
     pub processor: Processor,
+    /// Kernel of the host.
+    pub kernel: Kernel,
 }
 
 /// How many files there are.
@@ -193,6 +195,51 @@ pub struct Processor {
     pub request: Option<Nanos>,
     /// `cpu_kib`.
     pub request_kib: Option<Nanos>,
+}
+
+/// Write-back and requests of a file system that writes in place; `None`: the default of [`HostModel`](crate::files::HostModel).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kernel {
+    /// `dirty_expire`.
+    pub expire: Option<Nanos>,
+    /// `dirty_writeback`.
+    pub wakeup: Option<Nanos>,
+    /// `commit`.
+    pub commit: Option<Nanos>,
+    /// `read_ahead`.
+    pub read_bytes: Option<u64>,
+    /// `max_sectors`.
+    pub write_bytes: Option<u64>,
+}
+
+/// Keys of [`Kernel`].
+const OF_KERNEL: [&str; 5] = ["dirty_expire", "dirty_writeback", "commit", "read_ahead", "max_sectors"];
+
+/// Shortest interval of a kernel's background work.
+const INTERVAL_MIN: Nanos = Nanos(1_000);
+/// Bytes of the largest request that a kernel may be told to make.
+const REQUEST_BYTES_MAX: u64 = 1 << 30;
+
+impl Kernel {
+    fn take(&mut self, key: &str, value: &str, base: Grammar) -> Parsed<bool> {
+        let interval = |value: &str| match parse_time(value, Nanos(1), base)? {
+            time if time >= INTERVAL_MIN => Ok(Some(time)),
+            _ => allowed("1us or more"),
+        };
+        let request = |value: &str| match parse_bytes(value, base)? {
+            bytes if (files::BLOCK_BYTES..=REQUEST_BYTES_MAX).contains(&bytes) => Ok(Some(bytes)),
+            _ => allowed("4k to 1g"),
+        };
+        match key {
+            "dirty_expire" => self.expire = interval(value)?,
+            "dirty_writeback" => self.wakeup = interval(value)?,
+            "commit" => self.commit = interval(value)?,
+            "read_ahead" => self.read_bytes = request(value)?,
+            "max_sectors" => self.write_bytes = request(value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
 }
 
 /// Name of the key-value cache.
@@ -248,6 +295,11 @@ const OF_FILES: &[&str] = &[
     "cpu_page",
     "cpu_request",
     "cpu_kib",
+    "dirty_expire",
+    "dirty_writeback",
+    "commit",
+    "read_ahead",
+    "max_sectors",
     "namespace",
     "target",
 ];
@@ -315,6 +367,7 @@ pub(super) struct AppKeys {
     segment_bytes: Option<u64>,
     ops_percent: Option<u32>,
     processor: Processor,
+    kernel: Kernel,
     warm_up: Option<u64>,
     operations: Option<u64>,
 }
@@ -443,7 +496,11 @@ pub(super) fn names() -> String {
 impl AppKeys {
     /// Takes one key; returns whether it is one of an application.
     pub fn take(&mut self, key: &str, value: &str, base: Grammar) -> Parsed<bool> {
-        if self.kv.take(key, value, base)? || self.graph.take(key, value, base)? {
+        let kernel = &mut self.kernel;
+        if self.kv.take(key, value, base)?
+            || self.graph.take(key, value, base)?
+            || kernel.take(key, value, base)?
+        {
             return Ok(true);
         }
         let time = |value: &str| parse_time(value, Nanos(1), base).map(Some);
@@ -550,6 +607,7 @@ impl AppKeys {
             segment_bytes: self.segment_bytes,
             ops_percent: self.ops_percent.unwrap_or(OPS_PERCENT),
             processor: self.processor,
+            kernel: self.kernel,
         })
     }
 
@@ -570,7 +628,8 @@ impl AppKeys {
                 "block with filesystem = in-place, which knows logical blocks alone",
             ),
         ];
-        match rules.into_iter().find(|(key, wrong, _)| *wrong && given(key)) {
+        let of_kernel = OF_KERNEL.map(|key| (key, !in_place, "only with filesystem = in-place"));
+        match rules.into_iter().chain(of_kernel).find(|(key, wrong, _)| *wrong && given(key)) {
             Some((key, _, allowed)) => refuse(key, job.written.value_of(key), allowed),
             None => Ok(()),
         }
