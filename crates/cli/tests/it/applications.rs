@@ -328,33 +328,35 @@ fn every_setting_of_an_application_has_its_effect() {
 fn the_kernel_of_an_in_place_file_system_is_described() {
     let folder = files();
     folder.write("plain.toml", DRIVE);
-    let work = "app=fileserver,filesystem=in-place,warm_up=0,operations=20000";
+    let work = "run plain.toml --app fileserver --filesystem in-place --warm-up 0 --operations 20000 --json";
     let run = |more: &str| {
-        let done = folder.run(&["run", "plain.toml", "--job", &format!("{work},{more}"), "--json"]);
+        let words: Vec<&str> = work.split(' ').chain(more.split(' ')).collect();
+        let done = folder.run(&words);
         (done.status, done.stderr.clone(), (done.status == 0).then(|| done.json()))
     };
-    let usual = run("cores=2").2.expect("a report");
+    let usual = run("--cores 2").2.expect("a report");
     for (given, key, shown) in [
-        ("dirty_expire=1ms,dirty_writeback=1ms", "dirty_expire", "1000000ns"),
-        ("dirty_writeback=100us,dirty_expire=1us", "dirty_writeback", "100000ns"),
-        ("commit=1ms", "commit", "1000000ns"),
-        ("read_ahead=4k", "read_ahead", "4096"),
-        ("max_sectors=4k", "max_sectors", "4096"),
+        ("--dirty-expire 1ms --dirty-writeback 1ms", "dirty_expire", "1000000ns"),
+        ("--dirty-writeback 100us --dirty-expire 1us", "dirty_writeback", "100000ns"),
+        ("--commit 1ms", "commit", "1000000ns"),
+        ("--read-ahead 4k", "read_ahead", "4096"),
+        ("--max-sectors 4k", "max_sectors", "4096"),
     ] {
         let report = run(given).2.expect("a report");
         assert_eq!(report["application"]["settings"][key], shown, "{key}");
         assert_ne!(report["simulated_seconds"], usual["simulated_seconds"], "{key} has an effect");
     }
     for (wrong, told) in [
-        ("commit=0", "1us or more"),
-        ("read_ahead=1k", "4k to 1g"),
-        ("max_sectors=2g", "4k to 1g"),
-        ("filesystem=log-structured,commit=1s", "only with filesystem = in-place"),
-        ("app=kv,commit=1s", "not with app = kv"),
+        ("--commit 0", "1us or more"),
+        ("--read-ahead 1k", "4k to 1g"),
+        ("--max-sectors 2g", "4k to 1g"),
+        ("--filesystem log-structured --commit 1s", "only with filesystem = in-place"),
     ] {
         let (status, stderr, _) = run(wrong);
         assert!(status == 2 && stderr.contains(told), "{wrong}: {stderr}");
     }
+    let kv = folder.run(&["run", "plain.toml", "--app", "kv", "--commit", "1s"]);
+    assert!(kv.status == 2 && kv.stderr.contains("not with app = kv"), "{}", kv.stderr);
 }
 
 /// A cache on each kind of drive, with the engines of `[kv]`.
