@@ -31,7 +31,6 @@ KNOWN = [
     ("host", "cache::shape", 3, "the shape of a cache is that of its records and its head, which are cut by it"),
     ("host", "cache::core", 3, PATHS),
     ("host", "cache::fill", 2, PATHS),
-    ("host", "ftl::line", 2, "a line and the records that describe it"),
     ("host", "cluster_buffer::config", 2, "memory is divided by the sizes of the table, which is made by the division"),
     ("lab", "drive::target", 3, "targets are drives of the driver, and it runs on them"),
     ("media", "config", 2, "integrity is configured, and knows the cells of the configuration"),

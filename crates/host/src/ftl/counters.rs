@@ -1,6 +1,6 @@
 //! Counters of the host FTL.
 
-use pellucid_flash::{Cause, Figure};
+use pellucid_flash::{Cause, Completion, Figure, Opcode, Status};
 
 /// Counters since the start. Sectors are those of the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +47,67 @@ pub struct HostHoldings {
     pub lines: u32,
     /// Bytes of host memory.
     pub memory_bytes: u64,
+}
+
+/// Events, each of which a path of the layer counts.
+impl HostCounters {
+    /// Counts a command of the application that is answered.
+    #[inline]
+    pub(super) fn answered(&mut self, opcode: Opcode, status: Status, sectors: u32) {
+        match (opcode, status) {
+            (Opcode::Read, Status::Success) => self.read_sectors += u64::from(sectors),
+            (Opcode::Write, Status::Success) => self.written_sectors += u64::from(sectors),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    pub(super) fn found_in_buffer(&mut self) {
+        self.buffer_read_hits += 1;
+    }
+
+    #[inline]
+    pub(super) fn programmed(&mut self, cause: Cause, sectors: u64) {
+        self.programmed_sectors[cause as usize] += sectors;
+    }
+
+    #[inline]
+    pub(super) fn sent_command(&mut self) {
+        self.commands += 1;
+    }
+
+    pub(super) fn read_for_gc(&mut self, sectors: u64) {
+        self.collected_reads += sectors;
+    }
+
+    pub(super) fn erased_line(&mut self) {
+        self.erased_lines += 1;
+    }
+
+    /// Counts a write that the drive has completed.
+    #[inline]
+    pub(super) fn wrote(&mut self, completion: &Completion) {
+        self.drive_writes += 1;
+        self.drive_write_ns += (completion.completed - completion.submitted).0;
+    }
+
+    pub(super) fn write_failed(&mut self) {
+        self.write_failures += 1;
+    }
+
+    pub(super) fn reset_failed(&mut self) {
+        self.reset_failures += 1;
+    }
+
+    pub(super) fn read_again(&mut self) {
+        self.read_retries += 1;
+    }
+
+    /// Counts a read, or a sector of GC, that stayed unreadable.
+    #[inline]
+    pub(super) fn lost(&mut self, is_lost: bool) {
+        self.lost_reads += u64::from(is_lost);
+    }
 }
 
 impl HostCounters {

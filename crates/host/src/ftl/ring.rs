@@ -79,18 +79,18 @@ pub(crate) struct Ring {
     images: Vec<u8>,
     image_bytes: usize,
     mask: u64,
-    pub mem: u64,
+    mem: u64,
     /// Unsubmitted sectors, by kind.
-    pub queues: [Queue; 2],
+    queues: [Queue; 2],
     /// GC copies have their own lines.
     apart: bool,
-    pub sync: u64,
-    pub safe: u64,
-    pub kept: u64,
-    pub map: u64,
-    pub flush_point: u64,
+    sync: u64,
+    safe: u64,
+    kept: u64,
+    map: u64,
+    flush_point: u64,
     /// Number of sectors between `sync` and `mem`: the application's, and GC's.
-    pub held: [u32; 2],
+    held: [u32; 2],
     /// Newest position of each chain of the index; the number of chains is a power of two.
     newest: Vec<u64>,
 }
@@ -142,6 +142,30 @@ impl Ring {
         (self.mem - self.kept) as u32
     }
 
+    /// Returns the number of sectors of the application that are not on the media.
+    #[inline]
+    pub fn held_of_user(&self) -> u32 {
+        self.held[0]
+    }
+
+    /// Returns the number of GC copies that are not on the media.
+    #[inline]
+    pub fn held_of_gc(&self) -> u32 {
+        self.held[1]
+    }
+
+    /// Returns the position of the next sector.
+    #[inline]
+    pub fn mem(&self) -> u64 {
+        self.mem
+    }
+
+    /// Reports whether everything of the application before `point` is on the media.
+    #[inline]
+    pub fn is_safe(&self, point: u64) -> bool {
+        point <= self.safe
+    }
+
     /// Returns the number of sectors whose newest version, the application's, is not on the media.
     pub fn unsaved(&self) -> u64 {
         let is_unsaved = |&at: &u64| {
@@ -176,6 +200,57 @@ impl Ring {
     #[inline]
     pub fn kind_at(&self, at: u64) -> Kind {
         self.kind(self.entry(at).origin)
+    }
+
+    /// Returns the unsubmitted sectors of `kind`.
+    #[inline]
+    pub fn queue(&self, kind: Kind) -> Queue {
+        self.queues[kind]
+    }
+
+    /// Notes that the sectors of `kind` before `left` were submitted, and returns their number.
+    #[inline]
+    pub fn submitted(&mut self, kind: Kind, left: Queue) -> u32 {
+        let before = std::mem::replace(&mut self.queues[kind], left);
+        assert!(left.count <= before.count, "sectors come back to a queue");
+        assert!(before.next <= left.next && left.next <= self.mem, "a queue ends in the ring");
+        before.count - left.count
+    }
+
+    /// Asks for everything now in the ring to be written, even if superpages must be padded. Returns `true` if that was not asked before.
+    pub fn flush_all(&mut self) -> bool {
+        let raised = self.flush_point < self.mem;
+        self.flush_point = self.mem;
+        raised
+    }
+
+    /// Reports whether everything in the ring is on the media.
+    pub fn is_synced(&self) -> bool {
+        self.sync == self.mem
+    }
+
+    /// Reports whether a command waits for the sector at `at`.
+    #[inline]
+    pub fn is_awaited(&self, at: u64) -> bool {
+        at < self.flush_point
+    }
+
+    /// Releases all sectors that are on the media.
+    #[inline]
+    pub fn release_synced(&mut self) {
+        self.kept = self.sync;
+    }
+
+    /// Returns the page of the first sector that is on the media and kept, and whether it is the page's newest version.
+    pub fn first_kept(&self) -> Option<(Lpn, bool)> {
+        let lpn = (self.kept < self.sync).then(|| self.entry(self.kept).lpn)?;
+        Some((lpn, self.find(lpn) == Some(self.kept)))
+    }
+
+    /// Releases the first sector that is on the media and kept.
+    pub fn release_first(&mut self) {
+        assert!(self.kept < self.sync, "a sector is released before it is on the media");
+        self.kept += 1;
     }
 
     /// Removes and returns the first position of `queue`, which is of `kind`.
@@ -215,7 +290,7 @@ impl Ring {
     /// Adds a sector; the caller has checked that there is space. An empty image means zeros.
     #[inline]
     pub fn push(&mut self, lpn: Lpn, origin: Origin, image: &[u8]) {
-        debug_assert!(self.held() < self.size());
+        assert!(self.held() < self.size(), "a sector is taken into a full ring");
         // A sector that is on the media is overwritten; from now on it is read there.
         let at = self.mem;
         self.mem += 1;
@@ -283,6 +358,7 @@ impl Ring {
     /// Notes that the sector at `at` is on the media.
     #[inline]
     pub fn written(&mut self, at: u64) {
+        assert!(self.map <= at && at < self.mem, "a sector outside the ring is written");
         self.entry_mut(at).progress = Progress::Written;
     }
 
