@@ -242,6 +242,13 @@ impl Shape {
         (self.sectors - first).min(self.cluster_sectors.into()) as u32
     }
 
+    /// Returns the first and the last cluster of a range.
+    #[inline]
+    pub(super) fn clusters_of(&self, lba: u64, sectors: u32) -> (u64, u64) {
+        let size = u64::from(self.cluster_sectors);
+        (lba / size, (lba + u64::from(sectors) - 1) / size)
+    }
+
     /// Splits a range by clusters: number, first sector in it, and sectors.
     #[inline]
     pub(super) fn split(&self, lba: u64, sectors: u32) -> impl Iterator<Item = (u64, u32, u32)> + use<> {

@@ -76,6 +76,8 @@ pub(super) struct Table {
     free_slots: Vec<u32>,
     data: Vec<u8>,
     free: Vec<u32>,
+    /// Number of clusters that the drive refused.
+    failed: u32,
 }
 
 impl Table {
@@ -90,6 +92,7 @@ impl Table {
             free_slots: (0..shape.slots).rev().collect(),
             data: vec![0; buffers * image_bytes],
             free: (0..shape.buffers).rev().collect(),
+            failed: 0,
         }
     }
 
@@ -128,9 +131,45 @@ impl Table {
         &self.clusters[slot as usize]
     }
 
+    /// Changes the state of a cluster.
+    fn change(&mut self, slot: u32, from: State, to: State) {
+        let state = &mut self.clusters[slot as usize].state;
+        assert_eq!(*state, from, "the state of slot {slot}");
+        *state = to;
+    }
+
+    /// Notes that a cluster is on its way to the drive.
+    pub(super) fn begin_eviction(&mut self, slot: u32) {
+        self.change(slot, State::Resident, State::Evicting);
+    }
+
+    /// Notes that the drive refused a cluster, all sectors of which stay.
+    pub(super) fn refuse(&mut self, slot: u32) {
+        self.unsend(slot);
+        self.change(slot, State::Evicting, State::Failed);
+        self.failed += 1;
+    }
+
+    /// Returns the number of clusters that the drive refused.
     #[inline]
-    pub(super) fn cluster_mut(&mut self, slot: u32) -> &mut Cluster {
-        &mut self.clusters[slot as usize]
+    pub(super) fn failed(&self) -> u32 {
+        self.failed
+    }
+
+    /// Makes one cluster that the drive refused evictable again.
+    pub(super) fn retry_one(&mut self) {
+        let failed = self.used().find(|(_, cluster)| cluster.state == State::Failed).map(|(slot, _)| slot);
+        if let Some(slot) = failed {
+            self.change(slot, State::Failed, State::Resident);
+            self.failed -= 1;
+        }
+    }
+
+    /// Makes all clusters that the drive refused evictable again.
+    pub(super) fn retry_all(&mut self) {
+        while self.failed > 0 {
+            self.retry_one();
+        }
     }
 
     /// Returns the slots in use, with their clusters.
@@ -279,7 +318,7 @@ impl Table {
     }
 
     /// Clears the sent marks of a cluster.
-    pub(super) fn unsend(&mut self, slot: u32) {
+    fn unsend(&mut self, slot: u32) {
         for entry in self.range(slot, 0, self.shape.cluster_sectors) {
             if *entry != NONE {
                 *entry &= !SENT;
@@ -337,11 +376,14 @@ impl Table {
         Some(self.entries(slot).iter().any(|&entry| entry != NONE && entry & JOURNALLED != 0))
     }
 
-    /// Removes the sent sectors of a cluster, which are on the drive. Returns whether the cluster is empty;
-    /// its slot is then free.
-    pub(super) fn sent_arrived(&mut self, slot: u32) -> bool {
+    /// Removes the sectors of a cluster that were sent at `sent_at`, and are on the drive. If none is left, its slot is free.
+    pub(super) fn sent_arrived(&mut self, slot: u32, sent_at: u64, now: SimTime) {
         self.release(slot, 0, self.shape.cluster_sectors, |entry| entry & SENT != 0);
-        self.release_slot_if_empty(slot)
+        if !self.release_slot_if_empty(slot) {
+            self.change(slot, State::Evicting, State::Resident);
+            let cluster = &mut self.clusters[slot as usize];
+            (cluster.oldest, cluster.since) = (sent_at, now);
+        }
     }
 
     /// Removes a range of sectors because the drive has newer data. None of them may be on its way.
@@ -377,6 +419,7 @@ impl Table {
             return false;
         }
         self.first[cluster.number as usize] = NONE;
+        self.failed -= u32::from(cluster.state == State::Failed);
         *cluster = Cluster::default();
         self.free_slots.push(slot);
         true
@@ -420,6 +463,8 @@ impl Table {
                 cluster.stamp
             );
         }
+        let failed = self.used().filter(|(_, cluster)| cluster.state == State::Failed).count();
+        assert_eq!(failed, self.failed as usize, "clusters that the drive refused");
         assert!(seen.iter().all(|&seen| seen), "a buffer is lost");
         assert_eq!(self.first.iter().filter(|&&slot| slot != NONE).count(), used, "first table");
         assert_eq!(self.free_slots.len() + used, self.clusters.len(), "slots");

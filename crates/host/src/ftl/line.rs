@@ -173,6 +173,7 @@ impl Line {
     // ---- end
 
     /// Notes the pages of a superpage of data, of which a line has `superpages` of `sectors` each.
+    #[inline]
     pub fn note(
         &mut self,
         at: usize,

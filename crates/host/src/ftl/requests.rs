@@ -45,22 +45,21 @@ impl Request {
         self.command.as_mut().expect("a request has its command")
     }
 
-    /// Returns the next sector of a write that the ring has not taken, and its page; `None` if it has all.
+    /// Returns the sectors of a write that the ring has not taken, and their pages.
     #[inline]
-    pub fn next_sector(&self, image_bytes: usize) -> Option<(Lpn, &[u8])> {
+    pub fn rest(&self, image_bytes: usize) -> impl Iterator<Item = (Lpn, &[u8])> {
         let command = self.command();
-        if self.done == command.sectors {
-            return None;
-        }
-        let from = self.done as usize * image_bytes;
-        let lpn = Lpn((command.lba.0 + u64::from(self.done)) as u32);
-        Some((lpn, &command.data[from..from + image_bytes]))
+        let images = command.data[self.done as usize * image_bytes..].chunks_exact(image_bytes);
+        (command.lba.0 as u32 + self.done..).map(Lpn).zip(images)
     }
 
-    /// Notes that the ring has taken the next sector.
+    /// Notes that the ring has taken so many sectors more; returns `true` if it has all.
     #[inline]
-    pub fn took_sector(&mut self) {
-        self.done += 1;
+    pub fn took(&mut self, sectors: u32) -> bool {
+        self.done += sectors;
+        let all = self.command().sectors;
+        assert!(self.done <= all, "the ring has more sectors than the write brought");
+        self.done == all
     }
 }
 

@@ -1,7 +1,13 @@
 //! Choice between draining and journalling for a flush, by their measured costs.
 
-use super::Way;
 use pellucid_flash::Nanos;
+
+/// Path of clusters with few sectors in the buffer, for a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Drain,
+    Journal,
+}
 
 /// Weight of a new value in a mean.
 const WEIGHT: f64 = 0.125;

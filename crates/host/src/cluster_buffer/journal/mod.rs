@@ -13,7 +13,7 @@
 //! record names, in order.
 //!
 //! Guarantees:
-//! - A flush is answered when the data that left the buffer are durable ([`Phase::Flushing`]), followed by a
+//! - A flush is answered when the data that left the buffer are durable (the group is *flushing*), followed by a
 //!   forced record that names all the rest. So a cluster loses its name only when the drive has it durably.
 //! - Only one record is under way. A torn one is ignored, and the one before it is valid. A torn record after
 //!   the newest cannot be told from one that was durable and then damaged; the start reports that it exists.
@@ -25,19 +25,31 @@
 //!   again by the next flush, perhaps in several records; the clusters stay named until then. A forced write
 //!   is a write and a flush.
 
+//!
+//! The [`Ring`] owns space and numbers of records, the [`Names`] say which clusters the journal has, the [`Group`] what the flushes under way are
+//! at, and the [`Start`] what a start has found. The [`Journal`] wires them; the paths of the buffer (`paths/group.rs`, `paths/start.rs`) send the
+//! commands.
+
 mod cost;
-mod flush;
+mod group;
+mod names;
 mod record;
+mod ring;
 mod start;
 
+pub(super) use group::Flushes;
 pub use record::JournalHead;
+pub(super) use start::Effect;
 
-use super::{ClusterBuffer, ClusterBufferError};
-use cost::Costs;
-use pellucid_flash::SimTime;
+use super::ClusterBufferError;
+use cost::Way;
+use group::Group;
+use names::Names;
+use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, SimTime};
 use pellucid_setting::{Settings, Word};
-use record::{ENTRY_BYTES, FIXED_BYTES, Record};
-use start::Start;
+use record::{ENTRY_BYTES, FIXED_BYTES};
+use ring::Ring;
+use start::{Sizes, Start};
 
 /// Condition for a flush to write into the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::VariantNames, strum::EnumString, Word)]
@@ -147,192 +159,232 @@ impl Region {
     }
 }
 
-/// Validity of a cluster's data in the journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counts {
-    /// Valid: the buffer has the same sectors, or newer ones.
-    Yes,
-    /// The drive has the sectors, but not yet durably.
-    Left,
-    /// The sectors left the buffer before the flush under way.
-    Sealed,
-}
-
-/// Cluster with data in the journal.
+/// Cluster with sectors that a flush has to make durable.
 #[derive(Clone, Copy, Debug)]
-struct Named {
-    cluster: u64,
-    /// First record that is valid for the cluster; it begins at `unit`.
-    since: u64,
-    unit: u32,
-    counts: Counts,
+pub(super) struct Due {
+    pub slot: u32,
+    pub cluster: u64,
 }
 
-/// Path of clusters with few sectors in the buffer, for a flush.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Drain,
-    Journal,
+/// Record to be written: its place, and its data, in which the sectors begin at byte `from`.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub lba: Lba,
+    pub sectors: u32,
+    pub data: Vec<u8>,
+    pub from: usize,
 }
 
-/// Progress of a group of flushes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
-    /// Clusters that are not for the journal leave the buffer.
-    #[default]
-    Gathering,
-    /// The drive is flushed, which makes their data durable.
-    Flushing { barrier: u64, flushes: usize },
-    /// A record is being written.
-    Appending { barrier: u64, flushes: usize },
+/// End of the write of a record.
+#[derive(Debug)]
+pub(super) struct Appended {
+    pub flushes: Flushes,
+    /// First sectors of what the record had, if it failed.
+    pub failed: Option<Vec<u64>>,
 }
 
-/// State of a journal.
+/// Journal of a buffer.
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
     config: JournalConfig,
-    region: Region,
-    id: u64,
-    /// Number of the newest durable record.
-    newest: u64,
-    /// Number of the next record.
-    sequence: u64,
-    /// Unit at which the next record may begin.
-    next: u32,
-    /// Unit of the oldest record that the newest durable one needs, itself included.
-    tail: u32,
-    named: Vec<Named>,
-    /// Names that the record under way replaces, because it has all valid data of their clusters.
-    replaced: Vec<Named>,
-    /// The newest durable record names clusters that are no longer valid.
-    stale: bool,
-    phase: Phase,
-    /// Path of the current group; `None` until it is chosen.
-    way: Option<Way>,
-    /// Record under way; it has sectors of `written` clusters, and was sent at `sent`.
-    under_way: Record,
-    written: usize,
-    sent: SimTime,
-    buffer: Vec<u8>,
-    costs: Costs,
+    sizes: Sizes,
+    ring: Ring,
+    names: Names,
+    group: Group,
     start: Start,
     /// Requests that arrived before the end of the start.
     early: Vec<u32>,
+    buffer: Vec<u8>,
 }
 
 impl Journal {
-    pub fn new(config: JournalConfig, region: Region) -> Journal {
+    pub fn new(
+        config: JournalConfig,
+        region: Region,
+        sector_bytes: u32,
+        image_bytes: usize,
+        cluster_sectors: u32,
+    ) -> Journal {
         Journal {
             config,
-            region,
-            id: config.make.unwrap_or(0),
-            newest: 0,
-            sequence: 1,
-            next: 0,
-            tail: 0,
-            named: Vec::new(),
-            replaced: Vec::new(),
-            stale: false,
-            phase: Phase::Gathering,
-            way: None,
-            under_way: Record::default(),
-            written: 0,
-            sent: SimTime::ZERO,
-            buffer: Vec::new(),
-            costs: Costs::default(),
+            sizes: Sizes { sector_bytes, image_bytes, cluster_sectors },
+            ring: Ring::new(config.make.unwrap_or(0), region),
+            names: Names::default(),
+            group: Group::new(),
             start: Start::default(),
             early: Vec::new(),
+            buffer: Vec::new(),
         }
     }
 
-    /// Returns the units between the tail and the next record. A newest record always exists, so a distance
-    /// of zero means the whole ring.
-    fn used(&self) -> u32 {
-        match (self.next + self.region.units - self.tail) % self.region.units {
-            0 => self.region.units,
-            used => used,
-        }
-    }
-
-    /// Returns the unit where a record of `units` units would begin; `None` if there is no space for it.
-    fn place(&self, units: u32) -> Option<u32> {
-        let wraps = self.next + units > self.region.units;
-        let skipped = if wraps { self.region.units - self.next } else { 0 };
-        let fits = self.used() + skipped + units <= self.region.units;
-        fits.then_some(if wraps { 0 } else { self.next })
-    }
-
-    /// Reports whether a record with sectors might take the space reserved for a record without.
-    fn is_short(&self) -> bool {
-        self.used() + 2 * (self.region.largest + self.region.reserve) > self.region.units
-    }
-
-    /// Reports whether more than half of the ring is in use; then its oldest clusters leave the buffer.
-    fn is_pressed(&self) -> bool {
-        self.used() > self.region.units / 2
-    }
+    // ---- clusters
 
     /// Reports whether this cluster occupies the oldest part of a ring under pressure.
     pub fn presses(&self, cluster: u64) -> bool {
-        let units = self.region.units;
-        let far = |named: &Named| (self.next + units - named.unit) % units > units / 4;
-        self.is_pressed()
-            && self
-                .named
-                .iter()
-                .any(|named| named.cluster == cluster && named.counts == Counts::Yes && far(named))
-    }
-
-    /// Notes that a cluster left the buffer, or that the drive has newer data of it. Returns whether the
-    /// journal had valid data of it.
-    pub fn left(&mut self, cluster: u64) -> bool {
-        let counting =
-            self.named.iter_mut().find(|named| named.cluster == cluster && named.counts == Counts::Yes);
-        counting.map(|named| named.counts = Counts::Left).is_some()
+        self.names.counts_at(cluster, |unit| self.ring.presses(unit))
     }
 
     /// Reports whether a start might bring back older data of these clusters: a durable record names one, or may.
     pub fn brings_back(&self, first: u64, last: u64) -> bool {
-        let is_in = |named: &Named| (first..=last).contains(&named.cluster);
-        self.stale || self.named.iter().chain(&self.replaced).any(is_in)
+        self.names.brings_back(first, last)
     }
 
-    fn counts(&self, cluster: u64) -> bool {
-        self.named.iter().any(|named| named.cluster == cluster && named.counts == Counts::Yes)
+    /// Notes that a cluster left the buffer in an eviction that took so long. `hurried`: a flush waited for its few sectors; `asked`: a
+    /// command came meanwhile, for an eviction in idle time delays none.
+    pub fn evicted(&mut self, cluster: u64, took: Nanos, hurried: bool, asked: bool) {
+        if hurried {
+            self.group.drained(took);
+        }
+        if self.names.left(cluster) && !hurried && asked {
+            self.group.retired(took);
+        }
     }
 
-    /// Moves the sealed names of a cluster to the replaced ones, because the next record has all its valid
-    /// data.
-    fn replace(&mut self, cluster: u64) {
-        let is_sealed = |named: &mut Named| named.cluster == cluster && named.counts == Counts::Sealed;
-        self.replaced.extend(self.named.extract_if(.., is_sealed));
+    /// Takes clusters of which the drive has newer data out of the journal; returns them.
+    pub fn take_out(&mut self, first: u64, last: u64) -> Vec<u64> {
+        let numbers: Vec<u64> =
+            self.names.clusters().filter(|cluster| (first..=last).contains(cluster)).collect();
+        for &number in &numbers {
+            let counted = self.names.left(number);
+            assert!(counted, "a cluster is taken out that the journal lacks");
+        }
+        numbers
     }
 
-    /// Makes the record that names everything, beginning at `unit`.
-    fn record(&self, unit: u32, units: u32, header_sectors: u32, extents: Vec<(u64, u64)>) -> Record {
-        let named = self.named.iter().map(|named| (named.cluster, named.since)).collect();
-        Record { sequence: self.sequence, before: self.newest, unit, units, header_sectors, named, extents }
+    // ---- groups of flushes
+
+    /// Reports whether the path of the group is to be chosen.
+    pub fn may_choose(&self) -> bool {
+        self.group.may_choose()
     }
 
-    /// Notes that a record with all current names is durable.
-    fn appended(&mut self, sequence: u64, unit: u32) {
-        (self.newest, self.stale) = (sequence, false);
-        let oldest = self.named.iter().min_by_key(|named| named.since);
-        self.tail = oldest.map_or(unit, |named| named.unit);
+    /// Chooses the path of the group, which has `clusters` small clusters with `sectors` sectors in all.
+    pub fn choose(&mut self, clusters: u32, sectors: u32) {
+        let header =
+            record::header_sectors(self.names.len() + clusters as usize, self.sizes.sector_bytes as usize);
+        let units = (header + sectors).div_ceil(self.ring.region().unit_sectors);
+        let way = match self.config.usage {
+            _ if self.ring.is_short() => Way::Drain,
+            JournalUse::Always => Way::Journal,
+            // There is no cluster to choose a path for.
+            JournalUse::Cheaper if clusters == 0 => Way::Journal,
+            JournalUse::Cheaper => self.group.cheaper(clusters, units),
+        };
+        self.group.choose(way);
     }
 
-    /// Returns the clusters with valid data in the journal.
-    pub fn clusters(&self) -> impl Iterator<Item = u64> {
-        self.named.iter().filter(|named| named.counts == Counts::Yes).map(|named| named.cluster)
+    /// Reports whether the group journals its small clusters.
+    pub fn journals(&self) -> bool {
+        self.group.journals()
     }
 
-    /// Returns the bytes of memory in use.
-    pub fn memory_bytes(&self) -> u64 {
-        ((self.named.capacity() + self.replaced.capacity()) * size_of::<Named>()) as u64
+    /// Reports whether a cluster whose oldest unsafe write is `oldest` must stay in the buffer, because the group makes it durable.
+    pub fn pins(&self, oldest: u64) -> bool {
+        self.group.pins(oldest)
+    }
+
+    /// Reports whether a group may be flushed.
+    pub fn is_gathering(&self) -> bool {
+        self.group.is_gathering()
+    }
+
+    /// Reports whether space for a record with sectors may be lacking.
+    pub fn is_short(&self) -> bool {
+        self.ring.is_short()
+    }
+
+    /// Begins the flush of the drive for a group.
+    pub fn flush(&mut self, flushes: Flushes) {
+        self.names.seal();
+        self.group.flush(flushes);
+    }
+
+    /// Notes that the drive was flushed, or failed to; returns the flushes of the group. `is_due` tells of which clusters sectors are journalled again.
+    pub fn flushed(&mut self, ok: bool, is_due: impl Fn(u64, Flushes) -> bool) -> Flushes {
+        let flushes = self.group.flushed();
+        match ok {
+            true => self.names.end_sealed(self.ring.newest(), |cluster| is_due(cluster, flushes)),
+            false => self.names.unseal(),
+        }
+        flushes
+    }
+
+    /// Reports whether the newest durable record names clusters that are no longer valid.
+    pub fn is_stale(&self) -> bool {
+        self.names.is_stale()
+    }
+
+    /// Places a record with `sectors` sectors of the due clusters, in `extents`.
+    pub fn place(&mut self, due: &[Due], sectors: u32, extents: Vec<(u64, u64)>, now: SimTime) -> Draft {
+        let bytes = self.sizes.sector_bytes as usize;
+        due.iter().for_each(|due| self.names.replace(due.cluster));
+        let fresh = due.iter().filter(|due| !self.names.counts(due.cluster)).count();
+        let header = record::header_sectors(self.names.len() + fresh + extents.len(), bytes);
+        let region = self.ring.region();
+        let units = (header + sectors).div_ceil(region.unit_sectors);
+        let unit = self.ring.place(units).expect("space for a record is kept");
+        due.iter().for_each(|due| self.names.add(due.cluster, self.ring.sequence(), unit));
+        let record = self.ring.take(unit, units, header, self.names.list(), extents);
+        self.group.append(record, due.len(), now);
+        let total = units * region.unit_sectors;
+        let mut data = std::mem::take(&mut self.buffer);
+        data.clear();
+        data.resize(total as usize * self.sizes.image_bytes, 0);
+        let from = header as usize * self.sizes.image_bytes;
+        Draft { lba: Lba(region.sector(unit)), sectors: total, data, from }
+    }
+
+    /// Makes the command of a record whose sectors are in the draft.
+    pub fn seal(&self, Draft { lba, sectors, mut data, .. }: Draft) -> Command {
+        if self.sizes.keeps_content() {
+            self.group.record().seal(self.ring.id(), &mut data);
+        }
+        Command { fua: true, ..Command::new(0, Opcode::Write, lba, sectors, data) }
+    }
+
+    /// Ends the write of a record.
+    pub fn appended(&mut self, data: Vec<u8>, ok: bool, now: SimTime) -> Appended {
+        self.buffer = data;
+        let (record, flushes) = self.group.appended(ok, now);
+        if ok {
+            self.names.recorded();
+            self.ring.appended(&record, self.names.oldest_unit());
+            return Appended { flushes, failed: None };
+        }
+        self.ring.skip(record.unit);
+        self.names.undo(record.sequence);
+        Appended { flushes, failed: Some(record.extents.into_iter().map(|(first, _)| first).collect()) }
+    }
+
+    /// Gathers clusters again, for what is left of a group or for the next one.
+    pub fn gather(&mut self) {
+        self.group.gather();
+    }
+
+    // ---- start
+
+    /// Begins the start, if it has not begun.
+    pub fn begin_start(&mut self) -> Effect {
+        self.start.begin(&mut self.ring, self.config.make.is_some(), self.sizes)
+    }
+
+    /// Continues the start after one of its commands.
+    pub fn start_goes_on(&mut self, completion: Completion) -> Effect {
+        self.start.go_on(&mut self.ring, completion)
     }
 
     pub fn is_ready(&self) -> bool {
         self.start.is_ready()
+    }
+
+    /// Lets a request wait for the end of the start.
+    pub fn wait(&mut self, op: u32) {
+        self.early.push(op);
+    }
+
+    /// Removes and returns the requests that have waited.
+    pub fn take_early(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.early)
     }
 
     pub fn failure(&self) -> Option<String> {
@@ -354,47 +406,16 @@ impl Journal {
         self.start.is_torn()
     }
 
+    // ---- checks
+
+    /// Returns the bytes of memory in use.
+    pub fn memory_bytes(&self) -> u64 {
+        self.names.memory_bytes()
+    }
+
     /// Checks the invariants; panics if one is broken.
     pub fn check(&self, has_journalled: impl Fn(u64) -> Option<bool>) {
-        for named in &self.named {
-            let twin = |other: &&Named| other.cluster == named.cluster && other.counts == Counts::Yes;
-            assert!(self.named.iter().filter(twin).count() <= 1, "cluster {} counts twice", named.cluster);
-            assert!(named.since < self.sequence, "cluster {} since a record to come", named.cluster);
-            if named.counts == Counts::Yes {
-                assert!(
-                    has_journalled(named.cluster).is_some(),
-                    "cluster {} counts, and is not there",
-                    named.cluster
-                );
-            }
-        }
-        assert!(
-            self.newest < self.sequence && self.next < self.region.units && self.used() <= self.region.units
-        );
-        // Records that the newest one needs are not overwritten.
-        for named in self.named.iter().filter(|named| named.since <= self.newest) {
-            let from_tail = (named.unit + self.region.units - self.tail) % self.region.units;
-            assert!(
-                from_tail < self.used(),
-                "record {} of cluster {} is not kept",
-                named.since,
-                named.cluster
-            );
-        }
-    }
-}
-
-impl ClusterBuffer {
-    /// Reports whether the drive keeps data, and not only stamps.
-    pub(super) fn keeps_content(&self) -> bool {
-        self.image_bytes == self.config.sector_bytes as usize
-    }
-
-    /// Returns a cleared buffer for a record.
-    fn journal_buffer(&mut self, sectors: usize) -> Vec<u8> {
-        let mut buffer = std::mem::take(&mut self.journal.as_mut().expect("a journal").buffer);
-        buffer.clear();
-        buffer.resize(sectors * self.image_bytes, 0);
-        buffer
+        let needed = self.names.check(self.ring.newest(), self.ring.sequence(), has_journalled);
+        self.ring.check(needed);
     }
 }

@@ -42,6 +42,7 @@ pub(in crate::ftl) fn try_again(core: &mut Core) {
 }
 
 /// Reports whether a job must wait: for the line's start to be written, or for another chunk to close.
+#[inline]
 fn must_wait(core: &Core, unit: u32, job: Job) -> bool {
     let line = &core.lines[job.line()];
     match job {
@@ -55,12 +56,16 @@ fn must_wait(core: &Core, unit: u32, job: Job) -> bool {
 }
 
 /// Reports whether a job fails without being sent.
+#[inline]
 fn is_dead(core: &Core, unit: u32, job: Job) -> bool {
     let line = &core.lines[job.line()];
-    match (job, line.rows(unit)) {
+    match job {
+        Job::Reset(_) => false,
         // Padding makes the content of a failed chunk readable, as long as the chunk is open.
-        (Job::Pad(..), Some(rows)) => rows == core.lines.shape().rows,
-        (Job::Reset(_), _) => false,
+        Job::Pad(..) => match line.rows(unit) {
+            Some(rows) => rows == core.lines.shape().rows,
+            None => line.is_dead(unit),
+        },
         _ => line.is_dead(unit),
     }
 }

@@ -61,13 +61,14 @@ pub(super) fn finish_broken(core: &mut Core, line: BlockId) {
 }
 
 /// Writes the end of a line once all its data are on the media.
+#[inline]
 pub(super) fn write_end_if_due(core: &mut Core, line: BlockId) {
     let shape = core.lines.shape();
-    let (data, tail, first) =
-        (shape.layout.superpages_per_block, shape.tail, shape.superpages() - shape.tail);
+    let (data, tail) = (shape.layout.superpages_per_block, shape.tail);
     if !core.lines[line].begin_end(data, tail) {
         return;
     }
+    let first = core.lines.shape().superpages() - tail;
     for part in 0..tail {
         let (unit, _) = core.lines.place(line, first + part);
         jobs::enqueue(core, unit, Job::End(line, part));

@@ -33,14 +33,20 @@ pub(in crate::ftl) fn admit(core: &mut Core) {
         if ring.held_of_user() >= limit {
             return;
         }
-        while let Some((lpn, image)) = record.next_sector(image_bytes) {
+        let mut taken = 0;
+        for (lpn, image) in record.rest(image_bytes) {
             let full = ring.held() + collector.reading() >= ring.size();
             if full || ring.held_of_user() >= limit {
-                return;
+                break;
             }
             ring.push(lpn, Origin::User, image);
-            record.took_sector();
+            taken += 1;
+        }
+        if taken > 0 {
             work.passed();
+        }
+        if !record.took(taken) {
+            return;
         }
         let forced = record.command().fua;
         let request = requests.next_waiting().expect("a write waits");
