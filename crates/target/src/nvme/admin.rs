@@ -3,9 +3,9 @@
 //! The connection has already moved the data. This module executes the command, or returns the connection's
 //! next step.
 
-use super::controller::{Abort, Change, Controller};
+use super::controller::{Change, Controller};
 use super::subsystem::Subsystem;
-use super::{ABORTS_MAX, TRANSFER_BYTES_MAX, fdp, features, identify, logs, open_channel};
+use super::{TRANSFER_BYTES_MAX, fdp, features, identify, logs, open_channel};
 use crate::session::Port;
 use pellucid_flash::Interface;
 use pellucid_wire::nvme::open_channel::GEOMETRY_OPCODE;
@@ -192,11 +192,10 @@ fn abort(controller: &mut Controller, entry: &SubmissionEntry, port: &mut Port<'
         let found = controller.abort_event_request(cid);
         return Ok(if found { Reply::AbortedRequest(cid) } else { Reply::Done(NOT_ABORTED) });
     }
-    let Some(&connection) = controller.queues.get(&queue) else { return Ok(Reply::Done(NOT_ABORTED)) };
-    if controller.aborts.len() >= ABORTS_MAX {
+    let Some(connection) = controller.queue(queue) else { return Ok(Reply::Done(NOT_ABORTED)) };
+    if !controller.ask_abort(queue, cid, entry.cid()) {
         return Err(Status::ABORT_LIMIT_EXCEEDED.do_not_retry());
     }
-    controller.aborts.push(Abort { queue, cid, abort_cid: entry.cid(), outcome: None });
     port.nudge(connection);
     Ok(Reply::Later)
 }

@@ -8,7 +8,7 @@
 //! ```
 
 use super::features::Features;
-use super::{ASYNC_EVENTS_MAX, ERROR_ENTRIES_MAX, QUEUE_ENTRIES_MAX};
+use super::{ABORTS_MAX, ASYNC_EVENTS_MAX, ERROR_ENTRIES_MAX, QUEUE_ENTRIES_MAX};
 use crate::connection::ConnectionId;
 use pellucid_wire::nvme::{
     AsyncEvent, Capabilities, ControllerConfig, ControllerStatus, ErrorLogEntry, Property, PropertyGet,
@@ -18,6 +18,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+/// Interval of health checks of the drives.
+const HEALTH_NS: u64 = 5_000_000_000;
 /// Maximum time until a controller is ready, in units of 500 ms (CAP.TO and CRTO.CRWMT, which must agree).
 const READY_500MS: u8 = 20;
 
@@ -41,13 +43,13 @@ pub(super) struct Gate {
 
 /// An abort whose command belongs to an I/O queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Abort {
-    pub queue: u16,
-    pub cid: u16,
+struct Abort {
+    queue: u16,
+    cid: u16,
     /// Identifier of the abort command itself.
-    pub abort_cid: u16,
+    abort_cid: u16,
     /// Outcome: true if the command was aborted; `None` until its queue has decided.
-    pub outcome: Option<bool>,
+    outcome: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -57,16 +59,16 @@ pub(super) struct Controller {
     pub host_nqn: String,
     pub host_id: [u8; 16],
     pub admin: ConnectionId,
-    pub queues: BTreeMap<u16, ConnectionId>,
+    queues: BTreeMap<u16, ConnectionId>,
     /// Connections of queues that resets have closed; their commands may still be in flight.
-    pub ending: Vec<ConnectionId>,
+    ending: Vec<ConnectionId>,
     pub gate: Rc<Gate>,
     pub features: Features,
     config: ControllerConfig,
     status: ControllerStatus,
     /// Time when the host was last heard.
-    pub active_ns: u64,
-    pub aborts: Vec<Abort>,
+    active_ns: u64,
+    aborts: Vec<Abort>,
     /// Event requests that wait for an event; `events` wait for a request.
     requests: VecDeque<u16>,
     events: VecDeque<AsyncEvent>,
@@ -77,7 +79,7 @@ pub(super) struct Controller {
     /// Warnings that an event has already reported to the host.
     warnings_told: u8,
     /// Time of the next check.
-    pub health_due_ns: u64,
+    health_due_ns: u64,
     errors: VecDeque<ErrorLogEntry>,
     error_count: u64,
     /// Frozen persistent event log, while a host reads it.
@@ -154,6 +156,90 @@ impl Controller {
         let limit_ns = u64::from(self.features.keep_alive_ms) * 1_000_000;
         limit_ns > 0 && now_ns.saturating_sub(self.active_ns) > limit_ns
     }
+
+    /// Sets the time after which a silent host counts as lost.
+    pub fn set_keep_alive(&mut self, ms: u32) {
+        self.features.keep_alive_ms = ms;
+    }
+
+    /// Begins to watch a subsystem, which may have zoned namespaces: what it has noticed so far is no news for the host.
+    pub fn begin_watch(&mut self, zoned: bool, notices: u64, zone_changes: u64) {
+        (self.zoned, self.notices_told, self.zones_told) = (zoned, notices, zone_changes);
+    }
+
+    /// Notes that the host was heard.
+    pub fn heard(&mut self, now_ns: u64) {
+        self.active_ns = now_ns;
+    }
+
+    // ---- I/O queues
+
+    /// Adds an I/O queue.
+    pub fn add_queue(&mut self, queue: u16, connection: ConnectionId) {
+        let before = self.queues.insert(queue, connection);
+        assert!(before.is_none(), "two connections carry queue {queue}");
+    }
+
+    /// Returns the connection of an I/O queue.
+    pub fn queue(&self, queue: u16) -> Option<ConnectionId> {
+        self.queues.get(&queue).copied()
+    }
+
+    /// Returns the number of I/O queues.
+    pub fn queue_count(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Closes all I/O queues, whose commands may still be in flight; returns their connections.
+    pub fn close_queues(&mut self) -> Vec<ConnectionId> {
+        let closed: Vec<ConnectionId> = std::mem::take(&mut self.queues).into_values().collect();
+        self.ending.extend(&closed);
+        closed
+    }
+
+    /// Notes that a connection of a queue is gone; returns `true` if the queue was in use until now.
+    pub fn end_queue(&mut self, queue: u16, connection: ConnectionId) -> bool {
+        self.ending.retain(|&ending| ending != connection);
+        let is_its = self.queues.get(&queue) == Some(&connection);
+        if is_its {
+            self.queues.remove(&queue);
+        }
+        is_its
+    }
+
+    // ---- aborts of commands of I/O queues
+
+    /// Asks a queue to abort the command `cid`; returns `false` if as many aborts wait as may.
+    pub fn ask_abort(&mut self, queue: u16, cid: u16, abort_cid: u16) -> bool {
+        let has_room = self.aborts.len() < ABORTS_MAX;
+        if has_room {
+            self.aborts.push(Abort { queue, cid, abort_cid, outcome: None });
+        }
+        has_room
+    }
+
+    /// Decides on the aborts of a queue; `abort` is told the admin connection and the command.
+    pub fn decide_aborts(&mut self, queue: u16, mut abort: impl FnMut(ConnectionId, u16) -> bool) {
+        for asked in self.aborts.iter_mut().filter(|a| a.queue == queue && a.outcome.is_none()) {
+            asked.outcome = Some(abort(self.admin, asked.cid));
+        }
+    }
+
+    /// Gives up the aborts of a queue that is gone; `tell` is told the admin connection for each.
+    pub fn give_up_aborts(&mut self, queue: u16, mut tell: impl FnMut(ConnectionId)) {
+        for asked in self.aborts.iter_mut().filter(|a| a.queue == queue) {
+            asked.outcome.get_or_insert(false);
+            tell(self.admin);
+        }
+    }
+
+    /// Removes the decided aborts; returns the identifier of each abort command, and whether its command was aborted.
+    pub fn take_decided_aborts(&mut self) -> Vec<(u16, bool)> {
+        let decided = self.aborts.extract_if(.., |abort| abort.outcome.is_some());
+        decided.filter_map(|abort| Some((abort.abort_cid, abort.outcome?))).collect()
+    }
+
+    // ---- properties
 
     /// Reads a property. Tools read every possible property and expect exactly this status for a missing one.
     pub fn property(&self, get: &PropertyGet) -> Result<u64, Status> {
@@ -261,6 +347,15 @@ impl Controller {
             self.masked.push(event);
             self.events.push_back(event);
         }
+    }
+
+    /// Reports whether a health check is due; the next one is due some time later then.
+    pub fn takes_health_check(&mut self, now_ns: u64) -> bool {
+        let is_due = now_ns >= self.health_due_ns;
+        if is_due {
+            self.health_due_ns = now_ns + HEALTH_NS;
+        }
+        is_due
     }
 
     /// Schedules a health check with the next tick.

@@ -254,6 +254,7 @@ pub(super) fn set(
         return Err(Status::FEATURE_NOT_SAVEABLE.do_not_retry());
     }
     let value = entry.cdw(11);
+    let has_queues = controller.queue_count() > 0;
     let features = &mut controller.features;
     match id {
         FeatureId::Arbitration => features.arbitration = value,
@@ -309,7 +310,7 @@ pub(super) fn set(
             controller.gate.write_through.set(!features.write_cache);
         }
         FeatureId::QueueCount => {
-            if !controller.queues.is_empty() {
+            if has_queues {
                 return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
             }
             let asked = QueueCount::decode(value).ok_or(invalid)?;

@@ -224,14 +224,15 @@ pub(super) mod warning {
 /// controller's.
 pub(super) fn smart(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>) -> SmartLog {
     let hours = u128::from(port.now_ns() / 3_600_000_000_000);
+    let (reads, writes, errors) = subsystem.counts();
     let mut page = SmartLog {
         temperature_k: TEMPERATURE_K,
         available_spare: 100,
         available_spare_threshold: SPARE_THRESHOLD,
-        host_read_commands: subsystem.host_reads.into(),
-        host_write_commands: subsystem.host_writes.into(),
+        host_read_commands: reads.into(),
+        host_write_commands: writes.into(),
         power_on_hours: hours,
-        error_log_entries: subsystem.errors.into(),
+        error_log_entries: errors.into(),
         power_cycles: 1,
         ..SmartLog::default()
     };
@@ -292,7 +293,7 @@ fn endurance_group(subsystem: &Subsystem, id: u16, port: &Port<'_>) -> Result<En
         host_read_commands: traffic.reads.into(),
         host_write_commands: traffic.writes.into(),
         media_errors: device.counters().uncorrectable_reads.into(),
-        error_log_entries: subsystem.errors.into(),
+        error_log_entries: subsystem.counts().2.into(),
         total_capacity_bytes: port.namespaces()[namespace].bytes().into(),
         ..EnduranceGroupLog::default()
     })

@@ -154,7 +154,7 @@ impl Target {
                 Kind::Discovery => pellucid_wire::nvme::DISCOVERY_NQN,
                 Kind::Io(subsystem) => &self.subsystems[subsystem].config.nqn,
             };
-            (c.id, c.host_nqn.as_str(), nqn, c.queues.len())
+            (c.id, c.host_nqn.as_str(), nqn, c.queue_count())
         })
     }
 
@@ -175,6 +175,13 @@ impl Target {
         Some((controller, subsystem))
     }
 
+    /// Adds a controller with an unused identifier.
+    fn add(&mut self, controller: Controller) {
+        self.last_id = controller.id;
+        let before = self.controllers.insert(controller.id, controller);
+        assert!(before.is_none(), "two controllers have one identifier");
+    }
+
     /// Finds the next unused identifier, so that an old one is not reused soon.
     fn free_id(&self) -> Option<u16> {
         let after = |id: u16| if id >= CONTROLLER_ID_MAX { 1 } else { id + 1 };
@@ -191,13 +198,13 @@ impl Target {
     /// Removes the controller of a lost or closed admin connection, if it still exists; its I/O queues take
     /// no more commands. Returns their connections.
     fn remove(&mut self, id: u16, port: &mut Port<'_>) -> Vec<ConnectionId> {
-        let Some(controller) = self.controllers.remove(&id) else { return Vec::new() };
+        let Some(mut controller) = self.controllers.remove(&id) else { return Vec::new() };
         controller.gate.ready.set(false);
         if let Kind::Io(index) = controller.kind
             && let Some(subsystem) = self.subsystems.get_mut(index)
         {
             open_channel::forget_setter(subsystem, id, port);
         }
-        controller.queues.into_values().collect()
+        controller.close_queues()
     }
 }

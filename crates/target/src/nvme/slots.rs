@@ -13,7 +13,7 @@
 use super::io::Request;
 use crate::session::Port;
 use pellucid_wire::nvme::{Status, SubmissionEntry};
-use pellucid_wire::tcp::WriteTransfer;
+use pellucid_wire::tcp::{DataHeader, Fatal, ReadyToTransfer, WriteTransfer};
 
 /// A parsed command.
 #[derive(Debug)]
@@ -45,21 +45,21 @@ pub(super) enum State {
 
 #[derive(Debug)]
 pub(super) struct Slot {
-    pub state: State,
-    pub work: Work,
-    pub cid: u16,
-    /// Bytes of data that the command takes from the host.
-    pub wanted: u32,
+    state: State,
+    work: Work,
+    cid: u16,
+    /// Bytes of data that the command takes from the host, or gives to it.
+    wanted: u32,
     /// Offset of the command's data within the capsule data.
-    pub skip: u32,
+    skip: u32,
     /// Data from the host.
-    pub buffer: Vec<u8>,
+    buffer: Vec<u8>,
     /// R2T that was sent.
-    pub transfer: Option<WriteTransfer>,
+    transfer: Option<WriteTransfer>,
     /// Number of operations in the drive.
-    pub operations: u32,
+    operations: u32,
     /// Status of the first failed operation.
-    pub status: Status,
+    status: Status,
 }
 
 impl Slot {
@@ -77,10 +77,169 @@ impl Slot {
         }
     }
 
+    #[inline]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    #[inline]
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
+    #[inline]
+    pub fn cid(&self) -> u16 {
+        self.cid
+    }
+
+    /// Returns the bytes that the command takes or gives.
+    #[inline]
+    pub fn wanted(&self) -> u32 {
+        self.wanted
+    }
+
+    #[inline]
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Sets the status of a command that failed, unless it had failed before.
+    #[inline]
+    pub fn fail(&mut self, status: Status) {
+        if self.status.is_success() {
+            self.status = status;
+        }
+    }
+
+    /// Sets the status of a command that the host aborts.
+    pub fn abort(&mut self, status: Status) {
+        self.status = status;
+    }
+
+    // ---- data from the host
+
+    /// Lets the command wait for an R2T, or for the memory budget of `wanted` bytes.
+    #[inline]
+    pub fn wait(&mut self, wanted: u32) {
+        assert_eq!(self.state, State::Working, "a command waits that is under way");
+        (self.state, self.wanted) = (State::Waiting, wanted);
+    }
+
+    /// Continues a command that waited for memory.
+    #[inline]
+    pub fn go_on(&mut self) {
+        assert_eq!(self.state, State::Waiting, "a command goes on that has not waited");
+        self.state = State::Working;
+    }
+
+    /// Receives the data of the capsule, of which the command takes `wanted` bytes from `skip` on.
+    #[inline]
+    pub fn receive(&mut self, wanted: u32, skip: usize, buffer: Vec<u8>) {
+        assert_eq!(self.state, State::Working, "a command receives that is under way");
+        (self.state, self.wanted, self.skip) = (State::Receiving, wanted, skip as u32);
+        self.buffer = buffer;
+    }
+
+    /// Receives the data that the host is asked for.
+    #[inline]
+    pub fn receive_transfer(&mut self, request: ReadyToTransfer, buffer: Vec<u8>) {
+        self.go_on();
+        self.state = State::Receiving;
+        self.buffer = buffer;
+        self.transfer = Some(WriteTransfer::new(request));
+    }
+
+    /// Returns the buffer of the host's data.
+    #[inline]
+    pub fn buffer_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Notes the end of a PDU with data. Returns `None` if more are to come; otherwise whether they were asked for.
+    #[inline]
+    pub fn pdu_ended(&mut self, is_damaged: bool) -> Option<bool> {
+        if is_damaged {
+            self.fail(Status::TRANSIENT_TRANSPORT_ERROR);
+        }
+        match self.transfer.take() {
+            Some(transfer) if transfer.remaining_bytes() > 0 => {
+                self.transfer = Some(transfer);
+                None
+            }
+            transfer => Some(transfer.is_some()),
+        }
+    }
+
+    /// Begins the work on the data that have arrived; returns them.
+    #[inline]
+    pub fn begin(&mut self, port: &mut Port<'_>) -> Vec<u8> {
+        assert_eq!(self.state, State::Receiving, "data arrive for a command that waits for none");
+        self.state = State::Working;
+        port.release(self.buffer.len());
+        let mut data = std::mem::take(&mut self.buffer);
+        if self.skip > 0 {
+            data.drain(..self.skip as usize);
+        }
+        data.truncate(self.wanted as usize);
+        data
+    }
+
+    // ---- operations
+
+    /// Notes that `operations` were submitted.
+    #[inline]
+    pub fn submitted(&mut self, operations: u32) {
+        assert_eq!(self.operations, 0, "a command has operations of two kinds");
+        self.operations = operations;
+    }
+
+    /// Notes the end of an operation, with its status.
+    #[inline]
+    pub fn operation_ended(&mut self, status: Status) {
+        assert!(self.operations > 0, "more operations end than were submitted");
+        self.operations -= 1;
+        self.fail(status);
+    }
+
+    /// Reports whether operations are in the drive.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.operations > 0
+    }
+
+    /// Keeps the host's data for a compare.
+    pub fn keep(&mut self, data: Vec<u8>) {
+        self.buffer = data;
+    }
+
+    /// Reports whether the host's data, which are kept, are `data`.
+    pub fn has(&self, data: &[u8]) -> bool {
+        self.buffer == data
+    }
+
     /// Returns the buffer of the host's data for a compare, if there is one.
     pub fn give_back(&mut self, port: &mut Port<'_>) {
         port.release(self.buffer.len());
         port.give_back(std::mem::take(&mut self.buffer));
+    }
+
+    // ---- longer tasks
+
+    /// Notes that the host has its answer.
+    pub fn orphan(&mut self) {
+        assert_eq!(self.state, State::Working, "a command is answered early that is not in the drive");
+        self.state = State::Orphan;
+    }
+
+    /// Makes the command a shutdown, whose host has its answer.
+    pub fn shut_down(&mut self) {
+        self.work = Work::Shutdown;
+        self.orphan();
+    }
+
+    /// Makes the command a format of the namespaces from `nsid` to `last`, of which everything before `next` is discarded.
+    pub fn format(&mut self, nsid: u32, last: u32, next: u64) {
+        self.work = Work::Format { nsid, last, next };
     }
 }
 
@@ -106,7 +265,8 @@ impl Slots {
 
     #[inline]
     pub fn free(&mut self, index: u16) {
-        self.slots[usize::from(index)].state = State::Free;
+        let state = std::mem::replace(&mut self.slots[usize::from(index)].state, State::Free);
+        assert_ne!(state, State::Free, "a command ends twice");
         self.idle.push(index);
     }
 
@@ -115,23 +275,21 @@ impl Slots {
         &mut self.slots[usize::from(index)]
     }
 
-    /// Identifier of a slot's command, as assigned by the host.
-    pub fn cid(&self, index: u16) -> u16 {
-        self.slots[usize::from(index)].cid
-    }
-
     /// Number of slots in use.
     #[inline]
     pub fn in_use(&self) -> usize {
         self.slots.len() - self.idle.len()
     }
 
-    /// Finds the slot that waits for data under this transfer tag.
+    /// Accepts the header of data for the slot that waits for them under this transfer tag.
     #[inline]
-    pub fn receiving(&mut self, tag: u16) -> Option<&mut Slot> {
-        self.slots
-            .get_mut(usize::from(tag))
-            .filter(|slot| slot.state == State::Receiving && slot.transfer.is_some())
+    pub fn accept(&mut self, header: &DataHeader) -> Result<(), Fatal> {
+        let slot = self.slots.get_mut(usize::from(header.transfer_tag));
+        let slot = slot.filter(|slot| slot.state == State::Receiving);
+        match slot.and_then(|slot| slot.transfer.as_mut()) {
+            Some(transfer) => transfer.accept(header).map(drop),
+            None => Err(WriteTransfer::unknown_tag()),
+        }
     }
 
     /// Finds the slot of the command with the host's identifier `cid`.

@@ -87,11 +87,11 @@ pub(super) struct Subsystem {
     /// History for the persistent event log.
     pub history: History,
     /// Read commands that hosts completed, including compare and verify.
-    pub host_reads: u64,
+    host_reads: u64,
     /// Write commands that hosts completed.
-    pub host_writes: u64,
+    host_writes: u64,
     /// Commands of all controllers that ended with an error.
-    pub errors: u64,
+    errors: u64,
     /// Most recent chunk notices, each with the identifier of its namespace.
     pub notices: VecDeque<(u32, ChunkNotice)>,
     /// Number of notices so far.
@@ -127,6 +127,22 @@ impl Subsystem {
             feedback_defaults: BTreeMap::new(),
             feedback_setters: BTreeSet::new(),
         }
+    }
+
+    /// Counts reads and writes that hosts completed.
+    pub fn count(&mut self, (reads, writes): (u64, u64)) {
+        self.host_reads += reads;
+        self.host_writes += writes;
+    }
+
+    /// Counts a command that ended with an error.
+    pub fn count_error(&mut self) {
+        self.errors += 1;
+    }
+
+    /// Returns the reads and the writes that hosts completed, and the commands that ended with an error.
+    pub fn counts(&self) -> (u64, u64, u64) {
+        (self.host_reads, self.host_writes, self.errors)
     }
 
     pub fn admits(&self, host_nqn: &str) -> bool {

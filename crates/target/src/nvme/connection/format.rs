@@ -2,7 +2,7 @@
 //! delayed. Discarded data stay discarded after a power cut: resets are durable when they end, trims after
 //! the flush that follows.
 
-use super::{Connection, Role};
+use super::core::Core;
 use crate::nvme::io::Volume;
 use crate::nvme::slots::Work;
 use crate::operation::Operation;
@@ -15,37 +15,35 @@ const SECTORS: u64 = 1 << 20;
 /// Chunks whose states are read together.
 const CHUNKS: u32 = 256;
 
-impl Connection {
-    /// Submits the next discard, or ends the format.
-    pub(super) fn continue_format(&mut self, index: u16, port: &mut Port<'_>) {
-        let slot = self.slots.get(index);
-        let Work::Format { nsid, last, next } = &mut slot.work else { return };
-        while slot.status.is_success()
-            && let Some(volume) = (*nsid as usize).checked_sub(1).and_then(|n| self.volumes.get(n))
-        {
-            if let Some(operation) = discard(volume, next, port) {
-                slot.operations = 1;
-                return port.submit(volume.number, index.into(), operation);
-            }
-            (*nsid, *next) = (if *nsid == *last { u32::MAX } else { *nsid + 1 }, 0);
+/// Submits the next discard, or ends the format.
+pub(super) fn go_on(core: &mut Core, index: u16, port: &mut Port<'_>) {
+    let slot = core.slots.get(index);
+    let &Work::Format { mut nsid, last, mut next } = slot.work() else { return };
+    while slot.status().is_success()
+        && let Some(volume) = (nsid as usize).checked_sub(1).and_then(|n| core.member.volumes().get(n))
+    {
+        if let Some(operation) = discard(volume, &mut next, port) {
+            slot.format(nsid, last, next);
+            slot.submitted(1);
+            return port.submit(volume.number, index.into(), operation);
         }
-        let last = *last;
-        self.end_format(index, last, port);
+        (nsid, next) = (if nsid == last { u32::MAX } else { nsid + 1 }, 0);
     }
+    end(core, index, last, port);
+}
 
-    fn end_format(&mut self, index: u16, last: u32, port: &mut Port<'_>) {
-        let slot = self.slots.get(index);
-        let (cid, status) = (slot.cid, slot.status);
-        if !status.is_success() {
-            self.note_error(cid, status, AdminOpcode::FormatNvm.raw(), last, 0);
-        }
-        if let Role::Admin { controller: id } = self.role
-            && let Some((controller, Some(subsystem))) = self.target.borrow_mut().get(id)
-        {
-            subsystem.history.format_end(controller.id, last, status.raw(), port.now_ns());
-        }
-        self.finish(index, 0, port);
+fn end(core: &mut Core, index: u16, last: u32, port: &mut Port<'_>) {
+    let slot = core.slots.get(index);
+    let (cid, status) = (slot.cid(), slot.status());
+    if !status.is_success() {
+        core.note_error(cid, status, AdminOpcode::FormatNvm.raw(), last, 0);
     }
+    if let Some(id) = core.member.admin_of()
+        && let Some((controller, Some(subsystem))) = core.target.borrow_mut().get(id)
+    {
+        subsystem.history.format_end(controller.id, last, status.raw(), port.now_ns());
+    }
+    core.finish(index, 0, port);
 }
 
 /// Next operation of a namespace whose sectors before `next` are discarded; `None` if none is left.

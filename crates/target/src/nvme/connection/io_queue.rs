@@ -1,245 +1,243 @@
 //! An I/O queue: submits requests to the drives, sends completions to the host, and handles aborts.
 
-use super::{Connection, Role, room_for};
+use super::core::Core;
+use super::member::Role;
 use crate::nvme::io::{self, Request};
 use crate::nvme::open_channel::{self, LISTS_MAX, VectorRequest};
-use crate::nvme::slots::{State, Work};
+use crate::nvme::slots::{Slot, State, Work};
 use crate::nvme::{cache, fdp, nameless, zns};
 use crate::session::Port;
 use pellucid_flash::{Completion as Ended, Status as DriveStatus};
-use pellucid_wire::nvme::{FABRICS_OPCODE, Status};
-use pellucid_wire::tcp::CapsuleCommand;
+use pellucid_wire::nvme::Status;
 use std::rc::Rc;
 
-impl Connection {
-    #[inline]
-    pub(super) fn start_io(&mut self, capsule: &CapsuleCommand, port: &mut Port<'_>) -> Result<(), Status> {
-        let entry = &capsule.entry;
-        if !self.gate.ready.get() || entry.opcode() == FABRICS_OPCODE {
-            return self.start_outside_io(capsule, port);
-        }
-        let Some(request) = io::parse(entry, &self.volumes)? else {
-            self.respond(entry.cid(), Status::SUCCESS, 0, port);
-            return Ok(());
-        };
-        if request.takes_data() {
-            return self.take_data(capsule, Work::Io(request), request.bytes, port);
-        }
-        if request.gives_data() {
-            room_for(entry, request.bytes)?;
-        }
-        let index = self.slot(entry.cid(), Work::Io(request))?;
-        if request.gives_data() && !port.has_budget(request.bytes as usize) {
-            let slot = self.slots.get(index);
-            (slot.state, slot.wanted) = (State::Waiting, request.bytes);
-            self.waiting.push_back(index);
-            return Ok(());
-        }
-        self.execute_io(index, &request, Vec::new(), port);
-        Ok(())
+/// Submits the operations of a request whose data have arrived.
+#[inline]
+pub(super) fn execute(
+    core: &mut Core,
+    index: u16,
+    request: &Request,
+    mut data: Vec<u8>,
+    port: &mut Port<'_>,
+) {
+    let Role::Io { queue, .. } = core.member.role() else { return };
+    let through = core.member.gate().write_through.get();
+    if let io::Kind::Special(io::Special::Vector(vector)) = request.kind
+        && let Err(status) = use_list(core, &vector, &mut data)
+    {
+        core.slots.get(index).fail(status);
+        port.give_back(data);
+        return end(core, index, request, port);
     }
-
-    #[inline]
-    pub(super) fn execute_io(
-        &mut self,
-        index: u16,
-        request: &Request,
-        mut data: Vec<u8>,
-        port: &mut Port<'_>,
-    ) {
-        let Role::Io { queue, .. } = self.role else { return };
-        let through = self.gate.write_through.get();
-        if let io::Kind::Special(io::Special::Vector(vector)) = request.kind
-            && let Err(status) = self.use_list(&vector, &mut data)
-        {
-            self.slots.get(index).status = status;
-            self.log_error(self.slots.cid(index), status, Some(request));
-            port.give_back(data);
-            return self.finish(index, 0, port);
-        }
-        let submitted = io::submit(request, &self.volumes, queue - 1, index.into(), &mut data, through, port);
-        let slot = self.slots.get(index);
-        match submitted {
-            Ok(operations) => {
-                slot.operations = operations;
-                if request.kind == io::Kind::Compare {
-                    port.expect(data.len());
-                    slot.buffer = data;
-                } else {
-                    port.give_back(data);
-                }
-            }
-            Err(status) => {
-                slot.status = status;
+    let token = index.into();
+    let submitted = io::submit(request, core.member.volumes(), queue - 1, token, &mut data, through, port);
+    let slot = core.slots.get(index);
+    match submitted {
+        Ok(operations) => {
+            slot.submitted(operations);
+            if request.kind == io::Kind::Compare {
+                port.expect(data.len());
+                slot.keep(data);
+            } else {
                 port.give_back(data);
             }
         }
-        if slot.operations == 0 {
-            let (cid, status) = (slot.cid, slot.status);
-            if !status.is_success() {
-                self.log_error(cid, status, Some(request));
-            }
-            self.finish(index, 0, port);
+        Err(status) => {
+            slot.fail(status);
+            port.give_back(data);
         }
     }
-
-    /// Stores a staged list of addresses, or fetches the list that a vector command names.
-    fn use_list(&mut self, vector: &VectorRequest, data: &mut Vec<u8>) -> Result<(), Status> {
-        let invalid = Status::INVALID_FIELD.do_not_retry();
-        let mut lists = self.gate.lists.borrow_mut();
-        if vector.opcode.is_none() {
-            if lists.len() >= LISTS_MAX && !lists.contains_key(&vector.address) {
-                return Err(invalid);
-            }
-            lists.insert(vector.address, std::mem::take(data));
-        } else if vector.needs_list() {
-            *data = lists.remove(&vector.address).ok_or(invalid)?;
-        }
-        Ok(())
+    if !slot.is_busy() {
+        end(core, index, request, port);
     }
+}
 
-    /// Aborts the command with the host's identifier `cid`, if possible.
-    pub(super) fn abort(&mut self, cid: u16, port: &mut Port<'_>) -> bool {
-        let aborted = Status::ABORT_REQUESTED.do_not_retry();
-        let Some(index) = self.slots.find(cid) else { return false };
-        let slot = self.slots.get(index);
-        match (slot.state, &slot.work) {
-            (State::Waiting, _) => {
-                self.waiting.retain(|&waiting| waiting != index);
-                self.slots.get(index).status = aborted;
-                self.finish(index, 0, port);
-                true
-            }
-            // The command ends when its data have arrived.
-            (State::Receiving, _) => {
-                slot.status = aborted;
-                true
-            }
-            (State::Working, Work::Io(request)) if request.is_harmless() => {
-                slot.state = State::Orphan;
-                self.respond(cid, aborted, 0, port);
-                true
-            }
-            _ => false,
-        }
+/// Ends a command that has no operation in a drive.
+fn end(core: &mut Core, index: u16, request: &Request, port: &mut Port<'_>) {
+    let slot = core.slots.get(index);
+    let (cid, status) = (slot.cid(), slot.status());
+    if !status.is_success() {
+        core.log_error(cid, status, Some(request));
     }
+    core.finish(index, 0, port);
+}
 
-    pub(super) fn tick_io(&mut self, id: u16, queue: u16, now_ns: u64, port: &mut Port<'_>) {
-        let shared = Rc::clone(&self.target);
-        let mut target = shared.borrow_mut();
-        let Some((controller, subsystem)) = target.get(id) else { return };
-        if std::mem::take(&mut self.active) {
-            controller.active_ns = now_ns;
+/// Stores a staged list of addresses, or fetches the list that a vector command names.
+fn use_list(core: &Core, vector: &VectorRequest, data: &mut Vec<u8>) -> Result<(), Status> {
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    let mut lists = core.member.gate().lists.borrow_mut();
+    if vector.opcode.is_none() {
+        if lists.len() >= LISTS_MAX && !lists.contains_key(&vector.address) {
+            return Err(invalid);
         }
-        if let Some(subsystem) = subsystem {
-            subsystem.host_reads += std::mem::take(&mut self.reads);
-            subsystem.host_writes += std::mem::take(&mut self.writes);
-        }
-        for abort in controller.aborts.iter_mut().filter(|a| a.queue == queue && a.outcome.is_none()) {
-            abort.outcome = Some(self.abort(abort.cid, port));
-            port.nudge(controller.admin);
-        }
+        lists.insert(vector.address, std::mem::take(data));
+    } else if vector.needs_list() {
+        *data = lists.remove(&vector.address).ok_or(invalid)?;
     }
+    Ok(())
+}
 
-    /// Ends the queue after its connection is gone and has nothing left in the drives.
-    pub(super) fn end_queue(&mut self, id: u16, queue: u16, port: &mut Port<'_>) {
-        let mut target = self.target.borrow_mut();
-        // The controller may be gone before its queue.
-        let subsystem = &mut target.subsystems[self.subsystem];
-        subsystem.host_reads += self.reads;
-        subsystem.host_writes += self.writes;
-        let Some((controller, _)) = target.get(id) else { return };
-        let me = port.connection();
-        controller.ending.retain(|&ending| ending != me);
-        if controller.queues.get(&queue) == Some(&me) {
-            controller.queues.remove(&queue);
-            for abort in controller.aborts.iter_mut().filter(|a| a.queue == queue) {
-                abort.outcome.get_or_insert(false);
-                port.nudge(controller.admin);
-            }
+/// Aborts the command with the host's identifier `cid`, if possible.
+fn abort(core: &mut Core, cid: u16, port: &mut Port<'_>) -> bool {
+    let aborted = Status::ABORT_REQUESTED.do_not_retry();
+    let Some(index) = core.slots.find(cid) else { return false };
+    let slot = core.slots.get(index);
+    match (slot.state(), slot.work()) {
+        (State::Waiting, _) => {
+            slot.abort(aborted);
+            core.grants.forget(index);
+            core.finish(index, 0, port);
+            true
         }
+        // The command ends when its data have arrived.
+        (State::Receiving, _) => {
+            slot.abort(aborted);
+            true
+        }
+        (State::Working, Work::Io(request)) if request.is_harmless() => {
+            slot.orphan();
+            core.link.respond(cid, aborted, 0, port);
+            true
+        }
+        _ => false,
     }
+}
 
-    /// Continues an I/O command after one of its operations has ended.
-    #[inline]
-    pub(super) fn io_ended(&mut self, index: u16, request: Request, ended: Ended, port: &mut Port<'_>) {
-        let slot = self.slots.get(index);
-        let good = slot.status.is_success();
-        match request.kind {
-            io::Kind::Read if good => {
-                let cid = slot.cid;
-                self.slots.free(index);
-                self.reads += 1;
-                return self.send(cid, ended.data, port);
-            }
-            // The data are good but took effort: the status reports it, and the data are still sent.
-            io::Kind::Read if ended.status == DriveStatus::HighEcc => {
-                let (cid, status) = (slot.cid, slot.status);
-                self.slots.free(index);
-                self.reads += 1;
-                return self.send_with(cid, ended.data, status, ended.result, port);
-            }
-            io::Kind::Special(io::Special::Vector(vector))
-                if request.gives_data() && (good || gives_part(&ended)) =>
-            {
-                let (cid, status) = (slot.cid, slot.status);
-                self.slots.free(index);
-                self.reads += u64::from(good);
-                if !good {
-                    self.log_error(cid, status, Some(&request));
-                }
-                let (result, mut ended) = (ended.result, ended);
-                let data = open_channel::data_of(&vector, &mut ended, port);
-                return self.send_with(cid, data, status, result, port);
-            }
-            io::Kind::Special(special) if good && request.gives_data() => {
-                let cid = slot.cid;
-                self.slots.free(index);
-                let data = match special {
-                    io::Special::HandleStatus => fdp::status(&ended.data, request.bytes),
-                    io::Special::ZoneReport { filter, partial } => {
-                        zns::report(&ended.data, filter, partial, request.bytes)
-                    }
-                    _ => ended.data,
-                };
-                self.reads += 1;
-                return match special {
-                    io::Special::Cache(_) => self.send_with(cid, data, Status::SUCCESS, ended.result, port),
-                    _ => self.send(cid, data, port),
-                };
-            }
-            io::Kind::Compare => {
-                if good && ended.data != slot.buffer {
-                    slot.status = Status::COMPARE_FAILURE.do_not_retry();
-                }
-                slot.give_back(port);
-            }
-            _ => {}
+/// Tells the controller of the queue's life, and decides on aborts.
+pub(super) fn tick(core: &mut Core, id: u16, queue: u16, now_ns: u64, port: &mut Port<'_>) {
+    let shared = Rc::clone(&core.target);
+    let mut target = shared.borrow_mut();
+    let Some((controller, subsystem)) = target.get(id) else { return };
+    if core.member.take_active() {
+        controller.heard(now_ns);
+    }
+    if let Some(subsystem) = subsystem {
+        subsystem.count(core.member.take_counts());
+    }
+    controller.decide_aborts(queue, |admin, cid| {
+        let aborted = abort(core, cid, port);
+        port.nudge(admin);
+        aborted
+    });
+}
+
+/// Ends the queue after its connection is gone and has nothing left in the drives.
+pub(super) fn close(core: &mut Core, id: u16, queue: u16, port: &mut Port<'_>) {
+    let mut target = core.target.borrow_mut();
+    // The controller may be gone before its queue.
+    target.subsystems[core.member.subsystem()].count(core.member.take_counts());
+    let Some((controller, _)) = target.get(id) else { return };
+    if controller.end_queue(queue, port.connection()) {
+        controller.give_up_aborts(queue, |admin| port.nudge(admin));
+    }
+}
+
+/// Continues an I/O command after one of its operations has ended.
+#[inline]
+pub(super) fn ended(core: &mut Core, index: u16, request: Request, ended: Ended, port: &mut Port<'_>) {
+    let slot = core.slots.get(index);
+    let good = slot.status().is_success();
+    match request.kind {
+        io::Kind::Read if good => {
+            let cid = slot.cid();
+            core.slots.free(index);
+            core.member.count(true, false);
+            return core.link.send(cid, ended.data, port);
         }
-        let result = ended.result;
-        port.give_back(ended.data);
-        if slot.operations > 0 {
-            return;
+        // The data are good but took effort: the status reports it, and the data are still sent.
+        io::Kind::Read if ended.status == DriveStatus::HighEcc => {
+            let (cid, status) = (slot.cid(), slot.status());
+            core.slots.free(index);
+            core.member.count(true, false);
+            return core.link.send_with(cid, ended.data, status, ended.result, port);
         }
-        if slot.status.is_success() {
-            match request.kind {
-                io::Kind::Write | io::Kind::WriteZeroes => self.writes += 1,
-                io::Kind::Special(io::Special::Append) => self.writes += 1,
-                io::Kind::Special(io::Special::Cache(opcode)) => {
-                    self.writes += u64::from(cache::takes_data(opcode));
-                }
-                io::Kind::Special(io::Special::Nameless(opcode)) => {
-                    self.writes += u64::from(nameless::takes_data(opcode));
-                }
-                io::Kind::Compare | io::Kind::Verify => self.reads += 1,
-                _ => {}
+        io::Kind::Special(io::Special::Vector(vector))
+            if request.gives_data() && (good || gives_part(&ended)) =>
+        {
+            return send_vector(core, index, &request, &vector, ended, port);
+        }
+        io::Kind::Special(special) if good && request.gives_data() => {
+            return send_special(core, index, &request, special, ended, port);
+        }
+        io::Kind::Compare => {
+            if good && !slot.has(&ended.data) {
+                slot.fail(Status::COMPARE_FAILURE.do_not_retry());
             }
-        } else if !slot.status.is(Status::CACHE_ABSENT) {
-            // A block that a cache does not hold is no error.
-            let (cid, status) = (slot.cid, slot.status);
-            self.log_error(cid, status, Some(&request));
+            slot.give_back(port);
         }
-        self.finish(index, result, port);
+        _ => {}
+    }
+    let result = ended.result;
+    port.give_back(ended.data);
+    if slot.is_busy() {
+        return;
+    }
+    let (reads, writes) = counts(slot, request.kind);
+    core.member.count(reads, writes);
+    let (cid, status) = (slot.cid(), slot.status());
+    // A block that a cache does not hold is no error.
+    if !status.is_success() && !status.is(Status::CACHE_ABSENT) {
+        core.log_error(cid, status, Some(&request));
+    }
+    core.finish(index, result, port);
+}
+
+/// Sends what a vector read has read, if not all then a part.
+fn send_vector(
+    core: &mut Core,
+    index: u16,
+    request: &Request,
+    vector: &VectorRequest,
+    mut ended: Ended,
+    port: &mut Port<'_>,
+) {
+    let slot = core.slots.get(index);
+    let (cid, status) = (slot.cid(), slot.status());
+    core.slots.free(index);
+    core.member.count(status.is_success(), false);
+    if !status.is_success() {
+        core.log_error(cid, status, Some(request));
+    }
+    let result = ended.result;
+    let data = open_channel::data_of(vector, &mut ended, port);
+    core.link.send_with(cid, data, status, result, port);
+}
+
+/// Sends the answer of a command of a single command set.
+fn send_special(
+    core: &mut Core,
+    index: u16,
+    request: &Request,
+    special: io::Special,
+    ended: Ended,
+    port: &mut Port<'_>,
+) {
+    let cid = core.slots.get(index).cid();
+    core.slots.free(index);
+    core.member.count(true, false);
+    let data = match special {
+        io::Special::HandleStatus => fdp::status(&ended.data, request.bytes),
+        io::Special::ZoneReport { filter, partial } => {
+            zns::report(&ended.data, filter, partial, request.bytes)
+        }
+        _ => ended.data,
+    };
+    let result = if matches!(special, io::Special::Cache(_)) { ended.result } else { 0 };
+    core.link.send_with(cid, data, Status::SUCCESS, result, port);
+}
+
+/// Reports whether a command that has ended counts as a read, and as a write.
+#[inline]
+fn counts(slot: &Slot, kind: io::Kind) -> (bool, bool) {
+    if !slot.status().is_success() {
+        return (false, false);
+    }
+    match kind {
+        io::Kind::Write | io::Kind::WriteZeroes | io::Kind::Special(io::Special::Append) => (false, true),
+        io::Kind::Special(io::Special::Cache(opcode)) => (false, cache::takes_data(opcode)),
+        io::Kind::Special(io::Special::Nameless(opcode)) => (false, nameless::takes_data(opcode)),
+        io::Kind::Compare | io::Kind::Verify => (true, false),
+        _ => (false, false),
     }
 }
 
