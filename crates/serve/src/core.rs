@@ -3,47 +3,64 @@
 //! ```text
 //!  submit ─► steps ─► engine: submission batch ─► prefetch, record, count ─► drive ─► pop: record ─► next step, or done
 //! ```
-//! This file holds the path of an operation. Submodules hold the rest: which drives are accepted ([`offer`]),
-//! operations of several steps ([`steps`]), figures for monitors ([`figures`]), injected faults ([`damage`]),
-//! and targets that are created and removed ([`targets`]).
+//! # Objects
+//!
+//! | object | owns | invariant |
+//! |---|---|---|
+//! | [`Desk`] | engine, hub of the connections, log, board | as in every service |
+//! | [`Register`] | names, namespaces, operations of each | each namespace has its counter |
+//! | [`Steps`] | steps of operations that are left | a tag has a rest exactly while its operation has further steps |
+//! | [`Plan`] | planned faults | equal requests meet equal faults |
+//! | [`Notices`] | what no host has been told yet | |
+//! | [`TargetBook`] | holders of namespaces, connections that wait for targets, how targets are kept | a target that is held is not removed |
+//! | [`Waits`] | connections that wait for a layer | each outcome is told once |
+//! | [`Rest`] | the end: what could not be stopped | |
+//!
+//! Each object alone writes its fields. The [`Core`] wires them: this file holds the path of an operation, `service.rs` what sessions and the
+//! server ask. The rest are functions over it: which drives are accepted ([`offer`]), figures for monitors ([`figures`]), injected faults
+//! ([`damage`]), targets that are created and removed ([`targets`]), layers ([`layers`]) and the control socket ([`status`]).
 //!
 //! Invariant: before anything but an operation changes a drive, all waiting operations are submitted to it
-//! ([`Core::submit_waiting`]). Planned faults are the exception: they strike between two operations.
+//! (`Core::submit_waiting`). Planned faults are the exception: they strike between two operations.
 
 mod damage;
 mod figures;
 mod layers;
+mod notices;
 mod offer;
 mod plan;
+mod register;
+mod rest;
 mod service;
 mod status;
 mod steps;
 mod targets;
+mod waits;
 
-use crate::core::plan::Plan;
 use crate::drive::Served;
-use crate::engine::{Answered, Engine, Entry, Lead, Submission, Time};
+use crate::engine::{Entry, Lead, Submission, Time};
 use crate::event::Event;
-use crate::logbook::Logbook;
 use crate::remote::Remote;
-use crate::service::Done;
+use crate::service::Desk;
+use notices::Notices;
 use pellucid_device::Device;
-use pellucid_flash::{Command, Completion, Held, Histogram, Lba, Notice, Opcode, SimTime};
-use pellucid_monitor::Board;
-use pellucid_target::Hub;
-use pellucid_target::Service;
+use pellucid_flash::{Command, Completion, Histogram, Lba, Opcode, SimTime};
+use pellucid_host::{HostFtlConfig, Targets};
+use pellucid_media::{Fault, Faults};
+use pellucid_monitor::Figures;
 use pellucid_target::budget::large_part;
 use pellucid_target::connection::{ConnectionId, Route};
 use pellucid_target::operation::{Keeps, Namespace, Operation};
-use std::collections::VecDeque;
+use pellucid_target::request::{HostFault, PlannedFault};
+use plan::Plan;
+use register::Register;
+use rest::Rest;
 use steps::Steps;
 use targets::TargetBook;
+use waits::Waits;
 
 pub use offer::Refusal;
 pub use targets::KeepTargets;
-
-/// Notices kept for hosts that have not asked yet; beyond this number the oldest are dropped.
-const NOTICES_MAX: usize = 1 << 16;
 
 /// An operation as it reached a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,42 +102,22 @@ pub trait Observer {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Operations {
-    /// Operations submitted so far.
-    had: u64,
-    /// Number of the operation with which the next planned fault strikes.
-    strike: u64,
-}
-
 /// The drives, and all state about them that does not depend on sockets.
 pub struct Core {
-    namespaces: Vec<Namespace>,
-    /// Names of the drives.
-    names: Vec<String>,
-    engine: Engine<Served>,
-    /// Operation counters of each namespace.
-    operations: Vec<Operations>,
+    desk: Desk<Served>,
+    register: Register,
     plan: Plan,
     steps: Steps,
     observer: Option<Box<dyn Observer>>,
-    /// State that its connections share.
-    hub: Hub,
-    logbook: Logbook,
-    board: Option<Board>,
-    /// Notices that no host has taken yet, each with its namespace.
-    untold: VecDeque<(usize, Notice)>,
+    notices: Notices,
+    book: TargetBook,
+    /// Control connections that wait for the cache on a drive to be detached.
+    detaching: Waits,
+    /// Control connections that wait for the cluster buffer on a drive to be empty.
+    pausing: Waits,
+    rest: Rest,
     /// At least one drive runs in wall time.
     in_wall_time: bool,
-    book: TargetBook,
-    /// The layers are being stopped.
-    resting: bool,
-    /// Drives whose layers could not be stopped, each with the reason.
-    unstopped: Vec<String>,
-    /// Control connections that wait for the cache on a drive to be detached.
-    detaching: Vec<(ConnectionId, usize)>,
-    /// Control connections that wait for the cluster buffer on a drive to be empty.
-    pausing: Vec<(ConnectionId, usize)>,
 }
 
 impl Core {
@@ -150,24 +147,21 @@ impl Core {
         }
         let volatile = namespaces.iter().filter(|n| n.keeps == Keeps::Nothing);
         events.extend(volatile.map(|n| Event::PromisesNothing { namespace: n.name.clone() }));
+        let in_wall_time = devices.iter().any(Served::is_in_wall_time);
+        let mut desk = Desk::new(devices, time);
+        desk.logbook.events = events;
         Ok(Core {
-            hub: Hub::default(),
-            logbook: Logbook { events, ..Logbook::default() },
-            in_wall_time: devices.iter().any(Served::is_in_wall_time),
-            operations: namespaces.iter().map(|_| Operations { had: 0, strike: u64::MAX }).collect(),
+            desk,
+            register: Register::new(namespaces, names),
             plan: Plan::default(),
-            namespaces,
-            names,
-            engine: Engine::new(devices, time),
             steps: Steps::default(),
             observer: None,
-            board: None,
-            untold: VecDeque::new(),
+            notices: Notices::default(),
             book: TargetBook::default(),
-            resting: false,
-            unstopped: Vec::new(),
-            detaching: Vec::new(),
-            pausing: Vec::new(),
+            detaching: Waits::default(),
+            pausing: Waits::default(),
+            rest: Rest::default(),
+            in_wall_time,
         })
     }
 
@@ -180,131 +174,169 @@ impl Core {
     /// path between host and drive outside this process, so the host sees the modelled latency. A command
     /// whose modelled latency is shorter than that path is completed at once.
     pub fn lead(&mut self, lead: Lead) {
-        self.engine.set_lead(lead);
+        self.desk.engine.set_lead(lead);
     }
 
     /// Estimated cost of the path from the host to the drive and back; 0 when time is instant.
     pub(crate) fn lead_ns(&self) -> u64 {
-        self.engine.lead_ns()
+        self.desk.engine.lead_ns()
     }
 
     /// Measured cost of handing out a completion; 0 when time is instant.
     pub(crate) fn hand_out_ns(&self) -> u64 {
-        self.engine.hand_out_ns()
-    }
-
-    /// The namespaces, in the order of their numbers.
-    pub fn namespaces(&self) -> &[Namespace] {
-        &self.namespaces
-    }
-
-    /// The drive behind a namespace; `None` if it is remote or a file.
-    pub fn device(&self, namespace: usize) -> Option<&Device> {
-        self.engine.backends()[self.namespaces[namespace].drive].device()
-    }
-
-    /// Mutable access to the drive behind a namespace; `None` if it is remote or a file.
-    pub(crate) fn device_mut(&mut self, namespace: usize) -> Option<&mut Device> {
-        self.submit_waiting();
-        self.engine.backends_mut()[self.namespaces[namespace].drive].device_mut()
-    }
-
-    /// The drive behind a namespace, for damage between two operations, or the reason why there is none.
-    pub(crate) fn device_here(&mut self, namespace: usize) -> Result<&mut Device, String> {
-        const REMOTE: &str = "the drive is remote, or a file; allowed: a modelled drive, or the control socket of the remote drive's server";
-        let drive = self.namespaces[namespace].drive;
-        self.engine.backends_mut()[drive].device_mut().ok_or_else(|| REMOTE.to_owned())
-    }
-
-    /// Connection state of a remote drive; `None` if the drive is local.
-    pub(crate) fn remote_state(&self, namespace: usize) -> Option<&'static str> {
-        self.engine.backends()[self.namespaces[namespace].drive].remote().map(Remote::state)
-    }
-
-    /// Returns true if a namespace takes no writes.
-    pub(crate) fn is_read_only(&self, namespace: usize) -> bool {
-        let Namespace { drive, number, .. } = self.namespaces[namespace];
-        self.engine.backends()[drive].is_read_only(number)
-    }
-
-    /// See [`pellucid_target::session::Port::pop_notice`].
-    pub(crate) fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, Notice)> {
-        for (drive, served) in self.engine.backends_mut().iter_mut().enumerate() {
-            while let Some((number, notice)) = served.pop_notice() {
-                let is_its = |n: &Namespace| n.drive == drive && n.number == number;
-                let Some(namespace) = self.namespaces.iter().position(is_its) else { continue };
-                if self.untold.len() == NOTICES_MAX {
-                    self.untold.pop_front();
-                }
-                self.untold.push_back((namespace, notice));
-            }
-        }
-        let at = self.untold.iter().position(|(namespace, _)| namespaces.contains(namespace))?;
-        self.untold.remove(at)
+        self.desk.engine.hand_out_ns()
     }
 
     /// Time mode of the drives.
     pub fn time(&self) -> Time {
-        self.engine.time()
+        self.desk.engine.time()
     }
 
     /// Lateness of completions, in wall nanoseconds; empty unless paced.
     pub fn lateness_ns(&self) -> &Histogram<4> {
-        self.engine.lateness_ns()
+        self.desk.engine.lateness_ns()
     }
 
-    /// Submits an operation to a drive.
+    /// Present figures, in the form in which they are sent.
+    pub fn figures(&self) -> Figures {
+        Figures::from(&figures::view(self))
+    }
+
+    /// Connection state of a remote drive; `None` if the drive is local.
+    pub(crate) fn remote_state(&self, namespace: usize) -> Option<&'static str> {
+        self.served(namespace).remote().map(Remote::state)
+    }
+
+    /// Sets how a drive's targets are created (`settings` for their host FTLs) and stored, and creates the
+    /// existing ones, waiting in simulated time until they have started.
     ///
-    /// # Panics
-    /// Panics if the namespace does not exist.
-    pub fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
+    /// # Errors
+    /// Returns one sentence if there is no drive of this name, or if a target cannot be created.
+    pub fn keep_targets(
+        &mut self,
+        drive: &str,
+        settings: HostFtlConfig,
+        targets: &Targets,
+        keep: KeepTargets,
+    ) -> Result<(), String> {
+        targets::keep_all(self, drive, settings, targets, keep)
+    }
+
+    /// Marks a namespace as used by a connection, until [`Operated::release`](crate::Operated::release).
+    pub(crate) fn hold(&mut self, connection: ConnectionId, namespace: usize) {
+        self.book.hold(connection, namespace);
+    }
+
+    /// Plans a fault.
+    ///
+    /// # Errors
+    /// Fails if the drive does not exist, or cannot be damaged in this way.
+    pub fn plan(&mut self, fault: PlannedFault) -> Result<(), String> {
+        damage::plan(self, fault)
+    }
+
+    /// Sets the failure probabilities of media operations.
+    ///
+    /// # Errors
+    /// Fails for a value that is no probability, or for a location that does not exist.
+    pub fn set_faults(&mut self, namespace: usize, faults: Faults) -> Result<(), String> {
+        damage::set_faults(self, namespace, faults)
+    }
+
+    /// Damages a drive now.
+    ///
+    /// # Errors
+    /// Fails, without any effect, if the die does not exist or a factor is out of range.
+    pub fn inject(&mut self, namespace: usize, fault: Fault) -> Result<(), String> {
+        damage::inject(self, namespace, fault)
+    }
+
+    /// Faults that the hosts of a namespace see, each with the number of commands it has hit.
+    pub fn host_faults(&self, namespace: usize) -> Vec<(HostFault, u64)> {
+        self.served(namespace).host_faults(self.register.get(namespace).number)
+    }
+
+    /// Drives whose layers could not be stopped in order, each with the reason: their data in memory are
+    /// lost.
+    pub fn unstopped(&self) -> &[String] {
+        self.rest.unstopped()
+    }
+
+    /// The modelled drives of this process in their present state.
+    pub fn into_devices(self) -> Vec<Device> {
+        self.desk.engine.into_backends().into_iter().filter_map(Served::into_device).collect()
+    }
+
+    // ---- drives
+
+    /// The drive behind a namespace.
+    fn served(&self, namespace: usize) -> &Served {
+        &self.desk.engine.backends()[self.register.get(namespace).drive]
+    }
+
+    /// Mutable access to a drive.
+    fn drive_mut(&mut self, drive: usize) -> &mut Served {
+        &mut self.desk.engine.backends_mut()[drive]
+    }
+
+    /// Logs an event.
+    fn log(&mut self, event: Event) {
+        self.desk.logbook.events.push(event);
+    }
+
+    // ---- path of an operation
+
+    /// Begins an operation with its first step.
+    #[inline]
+    fn begin(&mut self, namespace: usize, route: Route, operation: Operation) {
         let bytes = operation.data.len();
-        self.hub.budget.hold_large(large_part(bytes));
-        let tag = self.engine.begin(Entry { route, namespace, bytes, inside: 0 });
-        let step = self.steps.begin(&self.namespaces[namespace], tag, operation);
+        self.desk.hub.budget.hold_large(large_part(bytes));
+        let tag = self.desk.engine.begin(Entry { route, namespace, bytes, inside: 0 });
+        let step = self.steps.begin(self.register.get(namespace), tag, operation);
         self.take_step(namespace, tag, step);
     }
 
     #[inline]
     fn take_step(&mut self, namespace: usize, tag: u32, step: Operation) {
-        let Namespace { drive, number, .. } = self.namespaces[namespace];
+        let &Namespace { drive, number, .. } = self.register.get(namespace);
         let Operation { queue, opcode, fua, lba, sectors, data, handle, vector } = step;
-        let queue = queue % self.engine.backends()[drive].queues();
+        let queue = queue % self.desk.engine.backends()[drive].queues();
         let bytes = data.len();
         let command = Command::new(tag.into(), opcode, lba, sectors, data);
         let command = Command { queue, fua, handle, vector, namespace: number, ..command };
-        if let Some(submission) = self.engine.offer(drive, tag, bytes, command) {
+        if let Some(submission) = self.desk.engine.offer(drive, tag, bytes, command) {
             self.enter(submission);
         }
     }
 
     /// Submits all waiting operations, because a drive is about to be changed.
-    pub(crate) fn submit_waiting(&mut self) {
+    fn submit_waiting(&mut self) {
         self.enter_batch(true);
     }
 
     /// Submits to the drives the operations whose turn it is, or, with `all`, every operation of the
     /// submission batch.
     fn enter_batch(&mut self, all: bool) {
-        if !self.engine.has_waiting() {
+        if !self.desk.engine.has_waiting() {
             return;
         }
-        self.engine.choose(all);
+        self.desk.engine.choose(all);
         self.prefetch();
-        while let Some(submission) = self.engine.next_chosen() {
+        while let Some(submission) = self.desk.engine.next_chosen() {
             self.enter(submission);
         }
     }
 
     /// Prefetches the memory that the reads of a batch will need: first the mapping entries, then the data.
     fn prefetch(&self) {
-        if self.engine.chosen().len() < 2 {
+        let engine = &self.desk.engine;
+        if engine.chosen().len() < 2 {
             return;
         }
         let reads = || {
-            self.engine.chosen().filter(|submission| submission.ask.opcode == Opcode::Read).filter_map(
+            engine.chosen().filter(|submission| submission.ask.opcode == Opcode::Read).filter_map(
                 |submission| {
-                    let device = self.engine.backends()[submission.backend].to_prefetch()?;
+                    let device = engine.backends()[submission.backend].to_prefetch()?;
                     Some((device, submission.ask.namespace, submission.ask.lba))
                 },
             )
@@ -315,81 +347,26 @@ impl Core {
 
     #[inline]
     fn enter(&mut self, submission: Submission<Command>) {
-        let at = self.engine.arrives(submission.backend);
-        let namespace = self.engine.entry(submission.tag).namespace;
+        let at = self.desk.engine.arrives(submission.backend);
+        let namespace = self.desk.engine.entry(submission.tag).namespace;
         if let Some(observer) = &mut self.observer {
             let Command { queue, opcode, fua, lba, sectors, ref data, .. } = submission.ask;
-            let sector_bytes = self.namespaces[namespace].sector_bytes;
+            let sector_bytes = self.register.get(namespace).sector_bytes;
             let arrival = Arrival { at, namespace, queue, opcode, fua, lba, sectors, sector_bytes };
             observer.arrived(&arrival, if opcode == Opcode::Write { data } else { &[] });
         }
-        self.engine.enter(at, submission);
-        let count = &mut self.operations[namespace];
-        count.had += 1;
-        if count.had == count.strike {
-            let had = count.had;
-            self.strike(Some(namespace), had);
+        self.desk.engine.enter(at, submission);
+        if let Some(number) = self.register.count(namespace) {
+            damage::strike(self, Some(namespace), number);
         }
-    }
-
-    /// Runs the drives' due work. Returns true if more can be done at once.
-    pub fn run(&mut self) -> bool {
-        if self.in_wall_time {
-            self.run_in_wall_time();
-        }
-        self.enter_batch(false);
-        self.engine.advance()
     }
 
     /// Runs the due work of the drives in wall time, and exchanges data with remote ones.
     fn run_in_wall_time(&mut self) {
-        let now = SimTime(self.now_ns());
-        for drive in self.engine.backends_mut().iter_mut().filter(|drive| drive.is_in_wall_time()) {
+        let now = SimTime(self.desk.engine.now_ns());
+        for drive in self.desk.engine.backends_mut().iter_mut().filter(|drive| drive.is_in_wall_time()) {
             drive.turn(now);
-            self.logbook.events.append(&mut drive.take_events());
+            self.desk.logbook.events.append(&mut drive.take_events());
         }
-    }
-
-    /// Returns the next completed operation.
-    #[inline]
-    pub fn pop(&mut self) -> Option<Done<Completion>> {
-        loop {
-            let Answered { tag, at, answer: mut completion } = self.engine.take()?;
-            let namespace = self.engine.entry(tag).namespace;
-            if let Some(observer) = &mut self.observer {
-                observer.completed(namespace, &completion);
-            }
-            match self.steps.go_on(tag, &mut completion) {
-                Some(step) => self.take_step(namespace, tag, step),
-                None => {
-                    let Entry { route, bytes, .. } = self.engine.end(tag, at);
-                    self.hub.budget.release_large(large_part(bytes));
-                    return Some(Done { route, bytes, answer: completion });
-                }
-            }
-        }
-    }
-
-    /// See [`pellucid_target::session::Port::held`].
-    pub(crate) fn held(&self, namespace: usize, lba: Lba, sectors: u64, looks_max: u64) -> Held {
-        let Namespace { drive, number, sector_bytes, unit_bytes, .. } = self.namespaces[namespace];
-        let device = &self.engine.backends()[drive];
-        let per_unit = u64::from(unit_bytes / sector_bytes);
-        let end = (lba.0 + sectors).div_ceil(per_unit);
-        let mut all = device.held(number, lba.0 / per_unit);
-        while all.until < end && all.looks < looks_max {
-            let next = device.held(number, all.until);
-            all.looks += next.looks;
-            if next.holds != all.holds {
-                break;
-            }
-            all.until = next.until;
-        }
-        Held { until: all.until.min(end).saturating_mul(per_unit).min(lba.0 + sectors), ..all }
-    }
-
-    /// The modelled drives of this process in their present state.
-    pub fn into_devices(self) -> Vec<Device> {
-        self.engine.into_backends().into_iter().filter_map(Served::into_device).collect()
     }
 }

@@ -15,6 +15,7 @@
 use crate::attachment::Attachment;
 use crate::core::Core;
 use pellucid_flash::{Command, Completion, Drive, Interface, Notice, SimTime, StageTimes, Status};
+use pellucid_target::Drives;
 use pellucid_target::operation::{Namespace, Operation};
 use pellucid_target::session::Port;
 use std::collections::{HashMap, VecDeque};

@@ -2,6 +2,7 @@
 
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_media::StoreKind;
+use pellucid_target::Drives;
 use pellucid_target::operation::Namespace;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;

@@ -8,12 +8,12 @@
 //! services. A service adds the requests of its sessions (its [face](Operated::Face)), its figures, and its
 //! shutdown.
 
-use crate::engine::{Backend, Engine};
+use crate::engine::{Backend, Engine, Time};
 use crate::logbook::Logbook;
 use mio::{Poll, Token, Waker};
-use pellucid_monitor::Board;
+use pellucid_monitor::{Board, View};
 use pellucid_target::connection::{ConnectionId, Route};
-use pellucid_target::{Answer, Service};
+use pellucid_target::{Answer, Base, Hub, Service};
 use std::sync::Arc;
 
 /// An answered request.
@@ -27,6 +27,53 @@ pub struct Done<A> {
     pub answer: A,
 }
 
+/// Common part of every service: its engine, the hub of its connections, its log, and the board that shows its figures.
+pub struct Desk<B: Backend> {
+    pub(crate) engine: Engine<B>,
+    pub(crate) hub: Hub,
+    pub(crate) logbook: Logbook,
+    board: Option<Board>,
+}
+
+impl<B: Backend> Desk<B> {
+    /// Puts backends into service.
+    pub(crate) fn new(backends: Vec<B>, time: Time) -> Desk<B> {
+        Desk {
+            engine: Engine::new(backends, time),
+            hub: Hub::default(),
+            logbook: Logbook::default(),
+            board: None,
+        }
+    }
+
+    /// Reports whether readers of the board want maps of blocks.
+    pub(crate) fn wants_maps(&self) -> bool {
+        self.board.as_ref().is_some_and(Board::wants_maps)
+    }
+}
+
+impl<B: Backend> Base for Desk<B> {
+    #[inline]
+    fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    #[inline]
+    fn hub_mut(&mut self) -> &mut Hub {
+        &mut self.hub
+    }
+
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.engine.now_ns()
+    }
+
+    #[inline]
+    fn bytes_inside(&self) -> usize {
+        self.engine.bytes()
+    }
+}
+
 /// A service, owned by the server's single thread.
 pub trait Operated: Service {
     /// Backend that its engine runs.
@@ -38,17 +85,11 @@ pub trait Operated: Service {
     /// The service as its sessions see it.
     fn face(&mut self) -> &mut Self::Face;
 
-    /// Events for the log, and counts for monitors.
-    fn logbook(&self) -> &Logbook;
+    /// Common part of every service.
+    fn desk(&self) -> &Desk<Self::Backend>;
 
-    /// Mutable access to the events and counts.
-    fn logbook_mut(&mut self) -> &mut Logbook;
-
-    /// Engine of the service.
-    fn engine(&self) -> &Engine<Self::Backend>;
-
-    /// Mutable access to the engine.
-    fn engine_mut(&mut self) -> &mut Engine<Self::Backend>;
+    /// Mutable access to the common part.
+    fn desk_mut(&mut self) -> &mut Desk<Self::Backend>;
 
     /// Runs the backends' due work. Returns true if more can be done at once.
     fn run(&mut self) -> bool;
@@ -56,11 +97,11 @@ pub trait Operated: Service {
     /// Returns the next answered request.
     fn pop(&mut self) -> Option<Done<Answer<Self>>>;
 
-    /// Sets the board that shows figures on demand.
-    fn show_on(&mut self, board: Board);
+    /// Starts watching the drives for their figures.
+    fn watch(&mut self);
 
-    /// Shows the present figures if a reader asks for them.
-    fn show(&self);
+    /// Present figures.
+    fn view(&self) -> View;
 
     /// Runs in every turn: continues background work and writes events to the log.
     fn look_after(&mut self) {}
@@ -89,8 +130,8 @@ pub trait Operated: Service {
 
     /// Stops the service: no operation waits for modelled time any more.
     fn stop(&mut self) {
-        self.hub_mut().stop();
-        self.engine_mut().stop_pacing();
+        self.desk_mut().hub.stop();
+        self.desk_mut().engine.stop_pacing();
     }
 
     /// Begins, without connections, to store all state that the next start needs.
@@ -104,6 +145,44 @@ pub trait Operated: Service {
     /// # Errors
     /// Returns one sentence that names the state that was lost.
     fn finish(&mut self) -> Result<(), String>;
+
+    /// Events for the log, and counts for monitors.
+    #[inline]
+    fn logbook(&self) -> &Logbook {
+        &self.desk().logbook
+    }
+
+    /// Mutable access to the events and counts.
+    #[inline]
+    fn logbook_mut(&mut self) -> &mut Logbook {
+        &mut self.desk_mut().logbook
+    }
+
+    /// Engine of the service.
+    #[inline]
+    fn engine(&self) -> &Engine<Self::Backend> {
+        &self.desk().engine
+    }
+
+    /// Mutable access to the engine.
+    #[inline]
+    fn engine_mut(&mut self) -> &mut Engine<Self::Backend> {
+        &mut self.desk_mut().engine
+    }
+
+    /// Sets the board that shows figures on demand.
+    fn show_on(&mut self, board: Board) {
+        self.watch();
+        self.desk_mut().board = Some(board);
+    }
+
+    /// Shows the present figures if a reader asks for them.
+    #[inline]
+    fn show(&self) {
+        if let Some(board) = self.desk().board.as_ref().filter(|board| board.wanted()) {
+            board.publish(self.view());
+        }
+    }
 
     /// Number of outstanding requests.
     #[inline]

@@ -8,6 +8,7 @@ use pellucid_media::{Faults, StoreKind};
 use pellucid_serve::{
     Address, Arrival, Attachment, CONTROL, Core, Observer, Operated, Options, Server, Time, in_process,
 };
+use pellucid_target::Drives;
 use pellucid_target::connection::{ConnectionId, Route};
 use pellucid_target::control::ControlSession;
 use pellucid_target::operation::Operation;

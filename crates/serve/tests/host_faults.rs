@@ -5,6 +5,7 @@ use crate::common::{self, Client, drive, pattern, scratch, serve};
 use pellucid_flash::{Completion, Lba, Opcode, SimTime, Status};
 use pellucid_media::StoreKind;
 use pellucid_serve::{Core, FileConfig, FileDrive, Operated, Served, Time};
+use pellucid_target::Drives;
 use pellucid_target::connection::{ConnectionId, Route};
 use pellucid_target::operation::Operation;
 use pellucid_target::request::{HostFault, PlannedFault};

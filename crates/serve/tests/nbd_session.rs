@@ -4,6 +4,7 @@ use crate::common::{config, drive, pattern, scratch};
 use pellucid_device::Device;
 use pellucid_media::StoreKind;
 use pellucid_serve::{Core, FileConfig, FileDrive, Operated, Served, Time};
+use pellucid_target::Drives;
 use pellucid_target::Output;
 use pellucid_target::connection::ConnectionId;
 use pellucid_target::nbd::NbdSession;

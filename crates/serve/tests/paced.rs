@@ -4,7 +4,9 @@ use crate::common::{self, Client, config, drive, pattern, serve, serve_observed}
 use pellucid_device::Device;
 use pellucid_flash::{Command, Completion, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_media::StoreKind;
+use pellucid_serve::Operated;
 use pellucid_serve::{Arrival, Core, FioTrace, Lead, Observer, Options, Time};
+use pellucid_target::Drives;
 use pellucid_target::Service;
 use pellucid_target::connection::{ConnectionId, Route};
 use pellucid_target::operation::Operation;

@@ -10,6 +10,7 @@ use pellucid_host::{
 };
 use pellucid_media::{Fault, StoreKind};
 use pellucid_serve::{Core, Operated, Options, Remote, RemoteConfig, Served, Server, Stopper, Time};
+use pellucid_target::Drives;
 use pellucid_target::connection::{ConnectionId, Route};
 use pellucid_target::operation::Operation;
 use pellucid_wire::nbd::Command;

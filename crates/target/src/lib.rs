@@ -39,4 +39,4 @@ pub mod tls;
 pub use hub::Hub;
 pub use output::Output;
 pub use pool::Pool;
-pub use service::{Answer, CutReport, Drives, Items, Service};
+pub use service::{Answer, Base, CutReport, Drives, Items, Service};

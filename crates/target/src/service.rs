@@ -19,11 +19,8 @@ use serde_json::Value;
 /// Answer that the sessions of a service receive.
 pub type Answer<S> = <S as Service>::Answer;
 
-/// A service as its sessions see it.
-pub trait Service {
-    /// Answer to a request of a session.
-    type Answer;
-
+/// Common part of every service, whatever it serves.
+pub trait Base {
     /// State that its connections share.
     fn hub(&self) -> &Hub;
 
@@ -35,6 +32,18 @@ pub trait Service {
 
     /// Bytes of data of the requests that are not answered.
     fn bytes_inside(&self) -> usize;
+}
+
+/// A service as its sessions see it.
+pub trait Service {
+    /// Answer to a request of a session.
+    type Answer;
+
+    /// Common part of every service.
+    fn base(&self) -> &dyn Base;
+
+    /// Mutable access to the common part.
+    fn base_mut(&mut self) -> &mut dyn Base;
 
     /// Drops an answer whose connection is gone, and keeps its buffers for reuse.
     fn discard(&mut self, answer: Self::Answer);
@@ -53,10 +62,28 @@ pub trait Service {
     /// Fills `bytes` from the system's source of randomness for keys; returns false if it has none.
     fn draw_random(&mut self, bytes: &mut [u8]) -> bool;
 
+    /// State that its connections share.
+    #[inline]
+    fn hub(&self) -> &Hub {
+        self.base().hub()
+    }
+
+    /// Mutable access to the shared state.
+    #[inline]
+    fn hub_mut(&mut self) -> &mut Hub {
+        self.base_mut().hub_mut()
+    }
+
+    /// Wall time in nanoseconds since the start.
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.base().now_ns()
+    }
+
     /// Bytes of data being received, in backends, or to be sent.
     #[inline]
     fn bytes_held(&self) -> usize {
-        self.hub().bytes() + self.bytes_inside()
+        self.base().hub().bytes() + self.base().bytes_inside()
     }
 }
 

@@ -18,6 +18,25 @@ pub(crate) struct End {
     pub pages: Vec<Lpn>,
 }
 
+/// Failed chunks of a line, by parallel unit, and what replaces them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Broken {
+    /// Parallel units where a write failed. Their chunks take no more data, and the line gets no end.
+    units: Vec<u32>,
+    /// Chunks that replace broken ones at the next erase: spares, or the same chunks.
+    replacements: Vec<(u32, Lba)>,
+}
+
+impl Broken {
+    /// Returns the chunk that the line has in `unit` after its reset, instead of `own`.
+    pub fn next_chunk(&self, unit: u32, own: Option<Lba>) -> Option<Lba> {
+        match self.units.contains(&unit) {
+            true => self.replacements.iter().find(|(of, _)| *of == unit).map(|r| r.1),
+            false => own,
+        }
+    }
+}
+
 /// State of a line beyond the engine's block state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
@@ -36,10 +55,7 @@ pub(crate) struct Line {
     /// Number of sectors being read from the line and of metadata writes to it; the line must not be reset
     /// before they end.
     holds: u32,
-    /// Parallel units where a write failed. Their chunks take no more data, and the line gets no end.
-    broken: Vec<u32>,
-    /// Chunks that replace broken ones at the next erase: spares, or the same chunks.
-    replacements: Vec<(u32, Lba)>,
+    broken: Broken,
     /// The reset waits for the end of all holds.
     erase_waits: bool,
     /// Number of chunk resets under way.
@@ -121,41 +137,41 @@ impl Line {
         if let Some(rows) = self.rows.get_mut(unit as usize) {
             *rows = if passed { *rows + 1 } else { all_rows };
         }
-        let first = !self.broken.contains(&unit);
+        let first = !self.broken.units.contains(&unit);
         if first {
-            self.broken.push(unit);
+            self.broken.units.push(unit);
         }
         first
     }
 
     /// Sets the chunk that replaces the failed one of `unit` at the next erase, if there is one.
     pub fn replace(&mut self, unit: u32, chunk: Option<Lba>) {
-        assert!(self.replacements.iter().all(|r| r.0 != unit), "a chunk is replaced twice");
-        assert!(self.broken.contains(&unit), "a chunk is replaced that has not failed");
-        self.replacements.extend(chunk.map(|chunk| (unit, chunk)));
+        assert!(self.broken.replacements.iter().all(|r| r.0 != unit), "a chunk is replaced twice");
+        assert!(self.broken.units.contains(&unit), "a chunk is replaced that has not failed");
+        self.broken.replacements.extend(chunk.map(|chunk| (unit, chunk)));
     }
 
     /// Reports whether the chunk of `unit` takes no more data.
     #[inline]
     pub fn is_dead(&self, unit: u32) -> bool {
-        self.closed || self.broken.contains(&unit)
+        self.closed || self.broken.units.contains(&unit)
     }
 
     /// Reports whether a write to the chunk of `unit` has failed.
     pub fn is_broken(&self, unit: u32) -> bool {
-        self.broken.contains(&unit)
+        self.broken.units.contains(&unit)
     }
 
     /// Reports whether a write to the line has failed.
     #[inline]
     pub fn has_broken(&self) -> bool {
-        !self.broken.is_empty()
+        !self.broken.units.is_empty()
     }
 
     /// Reports whether all failed chunks have replacements.
     #[inline]
     pub fn is_replaced(&self) -> bool {
-        self.broken.len() == self.replacements.len()
+        self.broken.units.len() == self.broken.replacements.len()
     }
 
     /// Returns the superpages written to the chunk of `unit`; `None` if they are not counted.
@@ -204,7 +220,7 @@ impl Line {
     /// Begins to write the end in `superpages` parts, if all `data` superpages are on the media; returns `true` if so.
     #[inline]
     pub fn begin_end(&mut self, data: u32, superpages: u32) -> bool {
-        if self.written < data || !self.broken.is_empty() || self.end.is_none() {
+        if self.written < data || !self.broken.units.is_empty() || self.end.is_none() {
             return false;
         }
         assert_eq!(self.in_flight, 0, "a line ends with data under way");
@@ -235,7 +251,7 @@ impl Line {
         if self.rows.is_empty() || self.in_flight > 0 || self.ending > 0 || self.sealed {
             return false;
         }
-        let whole = self.broken.is_empty();
+        let whole = self.broken.units.is_empty();
         let full = self.rows[(data % units) as usize] > data / units;
         let ends = whole && self.written == data && self.end.is_some();
         !ends && (full || !whole)
@@ -268,16 +284,16 @@ impl Line {
         (self.erase_waits, self.retiring) = (true, retiring);
     }
 
-    /// Begins the reset of `units` chunks if it was asked for and nothing holds the line. Returns the failed units and their replacements,
-    /// both of which the line gives up.
+    /// Begins the reset of `units` chunks if it was asked for and nothing holds the line. Returns the failed chunks, which the line
+    /// gives up.
     #[inline]
-    pub fn begin_reset(&mut self, units: u32) -> Option<(Vec<u32>, Vec<(u32, Lba)>)> {
+    pub fn begin_reset(&mut self, units: u32) -> Option<Broken> {
         if self.holds > 0 || !std::mem::take(&mut self.erase_waits) {
             return None;
         }
         assert_eq!((self.in_flight, self.resets), (0, 0), "a line is reset that is written or reset");
         self.resets = units;
-        Some((std::mem::take(&mut self.broken), std::mem::take(&mut self.replacements)))
+        Some(std::mem::take(&mut self.broken))
     }
 
     /// Notes that a part of the reset has ended; after the last one, the line is blank, and it is known whether it retires.
@@ -305,7 +321,7 @@ mod tests {
         line.ask_reset(true);
         assert_eq!(line.begin_reset(1), None);
         assert!(line.release());
-        assert_eq!(line.begin_reset(1), Some((vec![], vec![])));
+        assert_eq!(line.begin_reset(1), Some(Broken::default()));
         assert_eq!(line.begin_reset(1), None);
         assert_eq!(line.part_reset(), Some(true));
         assert!(line.plan(9, 0), "it begins anew");

@@ -78,7 +78,9 @@ impl HostFtl {
             write::admit(core);
             write::fill(core);
             flush::go_on(core);
-            stop::go_on(core);
+            if core.stop.is_begun() {
+                stop::go_on(core);
+            }
             // GC may find another victim on a second attempt, and the FTL may give up only after a complete
             // round.
             let again = core.work.has_passed() && (core.collector.is_unfinished() || core.port.is_quiet());

@@ -6,63 +6,50 @@ use super::Core;
 use crate::drive::Served;
 use pellucid_device::Device;
 use pellucid_flash::BlockMap;
-use pellucid_monitor::{Figures, LayerSide, Serving, View};
+use pellucid_monitor::{LayerSide, Serving, View};
 use pellucid_target::Service;
 use pellucid_target::operation::Namespace;
 use std::time::Duration;
 
-impl Core {
-    /// Starts watching the drives.
-    pub fn watch(&mut self) {
-        let devices = self.engine.backends_mut().iter_mut().filter_map(Served::device_mut);
-        devices.filter(|device| !device.is_watched()).for_each(Device::watch);
-    }
+/// Starts watching the drives.
+pub(super) fn watch(core: &mut Core) {
+    let devices = core.desk.engine.backends_mut().iter_mut().filter_map(Served::device_mut);
+    devices.filter(|device| !device.is_watched()).for_each(Device::watch);
+}
 
-    /// Present figures, in the form in which they are sent.
-    pub fn figures(&self) -> Figures {
-        Figures::from(&self.view())
+/// Present figures.
+#[cold]
+pub(super) fn view(core: &Core) -> View {
+    let engine = &core.desk.engine;
+    let drives = core.register.names().iter().zip(engine.backends());
+    let drives = drives.filter_map(|(name, drive)| Some((name.clone(), drive.device()?.snapshot())));
+    View {
+        maps: if core.desk.wants_maps() { maps(core) } else { Vec::new() },
+        wall: Duration::from_nanos(core.now_ns()),
+        drives: drives.collect(),
+        serving: Some(Serving {
+            protocols: core.desk.logbook.protocols.clone(),
+            layers: layers(core),
+            keeps: core.register.present().map(|n| (n.name.clone(), n.keeps.name())).collect(),
+            held_bytes: core.bytes_held() as u64,
+            lateness_ns: engine.lateness_ns().clone(),
+        }),
+        work: None,
     }
+}
 
-    #[cold]
-    pub(super) fn view(&self) -> View {
-        let drives = self.names.iter().zip(self.engine.backends());
-        let drives = drives.filter_map(|(name, drive)| Some((name.clone(), drive.device()?.snapshot())));
-        let maps = match &self.board {
-            Some(board) if board.wants_maps() => self.maps(),
-            _ => Vec::new(),
-        };
-        View {
-            maps,
-            wall: Duration::from_nanos(self.now_ns()),
-            drives: drives.collect(),
-            serving: Some(Serving {
-                protocols: self.logbook.protocols.clone(),
-                layers: self.layers(),
-                keeps: self.present().map(|n| (n.name.clone(), n.keeps.name())).collect(),
-                held_bytes: self.bytes_held() as u64,
-                lateness_ns: self.engine.lateness_ns().clone(),
-            }),
-            work: None,
-        }
-    }
+/// The blocks of every drive of flash.
+fn maps(core: &Core) -> Vec<(String, BlockMap)> {
+    let drives = core.register.names().iter().zip(core.desk.engine.backends());
+    drives.filter_map(|(name, drive)| Some((name.clone(), drive.device()?.block_map()))).collect()
+}
 
-    /// The blocks of every drive of flash.
-    fn maps(&self) -> Vec<(String, BlockMap)> {
-        let drives = self.names.iter().zip(self.engine.backends());
-        drives.filter_map(|(name, drive)| Some((name.clone(), drive.device()?.block_map()))).collect()
-    }
-
-    /// Counters of the host side of every layer.
-    fn layers(&self) -> Vec<LayerSide> {
-        let side = |namespace: &Namespace| {
-            let drive = &self.engine.backends()[namespace.drive];
-            let figures = drive.layer_figures(namespace.number)?;
-            Some(LayerSide { name: namespace.name.clone(), remote: drive.connection(), figures })
-        };
-        self.present().filter_map(side).collect()
-    }
-
-    fn present(&self) -> impl Iterator<Item = &Namespace> {
-        self.namespaces.iter().filter(|namespace| !namespace.gone)
-    }
+/// Counters of the host side of every layer.
+fn layers(core: &Core) -> Vec<LayerSide> {
+    let side = |namespace: &Namespace| {
+        let drive = &core.desk.engine.backends()[namespace.drive];
+        let figures = drive.layer_figures(namespace.number)?;
+        Some(LayerSide { name: namespace.name.clone(), remote: drive.connection(), figures })
+    };
+    core.register.present().filter_map(side).collect()
 }

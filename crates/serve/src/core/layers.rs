@@ -5,83 +5,82 @@ use crate::drive::Served;
 use crate::event::Event;
 use pellucid_target::connection::ConnectionId;
 
-impl Core {
-    /// Begins to write everything back from a cache, as requested on the control socket.
-    /// [`Core::detach_outcome`] returns the result.
-    ///
-    /// # Errors
-    /// Fails if the drive is not a cache.
-    pub(crate) fn detach(&mut self, by: ConnectionId, drive: usize) -> Result<(), String> {
-        self.submit_waiting();
-        if !self.engine.backends_mut()[drive].begin_detach() {
-            return Err(format!(
-                "{}: it is no cache; allowed: a drive that pellucid cache serves",
-                self.names[drive]
-            ));
-        }
-        self.detaching.push((by, drive));
-        Ok(())
+/// Begins to write everything back from a cache, as requested on the control socket.
+/// [`detach_outcome`] returns the result.
+///
+/// # Errors
+/// Fails if the drive is not a cache.
+pub(super) fn detach(core: &mut Core, by: ConnectionId, drive: usize) -> Result<(), String> {
+    core.submit_waiting();
+    if !core.drive_mut(drive).begin_detach() {
+        let name = core.register.name(drive);
+        return Err(format!("{name}: it is no cache; allowed: a drive that pellucid cache serves"));
     }
+    core.detaching.add(by, drive);
+    Ok(())
+}
 
-    /// Outcome of the detach that a connection waits for, returned once; `None` while it is pending.
-    pub(super) fn detach_outcome(&mut self, by: ConnectionId) -> Option<Result<(), String>> {
-        let at = self.detaching.iter().position(|(connection, _)| *connection == by)?;
-        let (_, drive) = self.detaching[at];
-        let outcome = self.engine.backends()[drive].cache().and_then(|cache| cache.detached())?;
-        self.detaching.swap_remove(at);
-        if outcome.is_ok() {
-            self.logbook.events.push(Event::CacheDetached { drive: self.names[drive].clone() });
-        }
-        Some(outcome)
+/// Outcome of the detach that a connection waits for, returned once; `None` while it is pending.
+fn detach_outcome(core: &mut Core, by: ConnectionId) -> Option<Result<(), String>> {
+    let backends = core.desk.engine.backends();
+    let detached = |drive: usize| backends[drive].cache().and_then(|cache| cache.detached());
+    let (drive, outcome) = core.detaching.end(by, detached)?;
+    if outcome.is_ok() {
+        core.log(Event::CacheDetached { drive: core.register.name(drive).to_owned() });
     }
+    Some(outcome)
+}
 
-    /// Has the cluster buffer of a drive write what it holds, and pass later writes by, as requested on the
-    /// control socket. [`Core::pause_outcome`] returns the result.
-    ///
-    /// # Errors
-    /// Fails if the drive has no cluster buffer.
-    pub(super) fn fire_pause(&mut self, by: ConnectionId, drive: usize) -> Result<(), String> {
-        self.change_buffer(drive, Served::pause)?;
-        self.pausing.push((by, drive));
-        Ok(())
-    }
+/// Has the cluster buffer of a drive write what it holds, and pass later writes by, as requested on the
+/// control socket. [`pause_outcome`] returns the result.
+///
+/// # Errors
+/// Fails if the drive has no cluster buffer.
+pub(super) fn pause(core: &mut Core, by: ConnectionId, drive: usize) -> Result<(), String> {
+    change_buffer(core, drive, Served::pause)?;
+    core.pausing.add(by, drive);
+    Ok(())
+}
 
-    /// Has the cluster buffer of a drive take writes again.
-    ///
-    /// # Errors
-    /// Fails if the drive has no cluster buffer.
-    pub(super) fn fire_resume(&mut self, drive: usize) -> Result<(), String> {
-        self.change_buffer(drive, Served::resume)?;
-        self.logbook.events.push(Event::FireResumed { drive: self.names[drive].clone() });
-        Ok(())
-    }
+/// Has the cluster buffer of a drive take writes again.
+///
+/// # Errors
+/// Fails if the drive has no cluster buffer.
+pub(super) fn resume(core: &mut Core, drive: usize) -> Result<(), String> {
+    change_buffer(core, drive, Served::resume)?;
+    core.log(Event::FireResumed { drive: core.register.name(drive).to_owned() });
+    Ok(())
+}
 
-    fn change_buffer(&mut self, drive: usize, change: fn(&mut Served) -> bool) -> Result<(), String> {
-        self.submit_waiting();
-        if change(&mut self.engine.backends_mut()[drive]) {
-            return Ok(());
-        }
-        Err(format!(
-            "{}: it has no cluster buffer; allowed: a drive that pellucid fire serves, or with host.layers = [\"cluster-buffer\"]",
-            self.names[drive]
-        ))
+fn change_buffer(core: &mut Core, drive: usize, change: fn(&mut Served) -> bool) -> Result<(), String> {
+    core.submit_waiting();
+    if change(core.drive_mut(drive)) {
+        return Ok(());
     }
+    Err(format!(
+        "{}: it has no cluster buffer; allowed: a drive that pellucid fire serves, or with host.layers = [\"cluster-buffer\"]",
+        core.register.name(drive)
+    ))
+}
 
-    /// Outcome of the pause that a connection waits for, returned once; `None` while it is pending.
-    pub(super) fn pause_outcome(&mut self, by: ConnectionId) -> Option<Result<(), String>> {
-        let at = self.pausing.iter().position(|(connection, _)| *connection == by)?;
-        let (_, drive) = self.pausing[at];
-        let outcome = self.engine.backends()[drive].cluster_buffer().and_then(|buffer| buffer.paused())?;
-        self.pausing.swap_remove(at);
-        if outcome.is_ok() {
-            self.logbook.events.push(Event::FirePaused { drive: self.names[drive].clone() });
-        }
-        Some(outcome)
+/// Outcome of the pause that a connection waits for, returned once; `None` while it is pending.
+fn pause_outcome(core: &mut Core, by: ConnectionId) -> Option<Result<(), String>> {
+    let backends = core.desk.engine.backends();
+    let paused = |drive: usize| backends[drive].cluster_buffer().and_then(|buffer| buffer.paused());
+    let (drive, outcome) = core.pausing.end(by, paused)?;
+    if outcome.is_ok() {
+        core.log(Event::FirePaused { drive: core.register.name(drive).to_owned() });
     }
+    Some(outcome)
+}
 
-    /// Forgets what a connection that is gone waited for.
-    pub(super) fn stop_waiting(&mut self, connection: ConnectionId) {
-        self.detaching.retain(|(by, _)| *by != connection);
-        self.pausing.retain(|(by, _)| *by != connection);
-    }
+/// Outcome that a connection waits for, returned once; `None` while it is pending.
+pub(super) fn outcome(core: &mut Core, by: ConnectionId) -> Option<Result<(), String>> {
+    detach_outcome(core, by).or_else(|| pause_outcome(core, by))
+}
+
+/// Forgets what a connection that is gone waited for.
+pub(super) fn forget(core: &mut Core, connection: ConnectionId) {
+    core.detaching.forget(connection);
+    core.pausing.forget(connection);
 }

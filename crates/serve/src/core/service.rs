@@ -4,23 +4,23 @@
 //!  put away: flush each namespace ─► all have ended, no target changes ─► layers stop ─► at rest
 //! ```
 
-use super::Core;
+use super::{Core, damage, figures, layers, status, targets};
 use crate::drive::Served;
-use crate::engine::Engine;
-use crate::event::Event;
-use crate::logbook::Logbook;
+use crate::engine::Answered;
+use crate::engine::Entry;
+use crate::event::{By, Event, User};
 use crate::remote::TOKENS;
 use crate::secret;
-use crate::service::{Done, Operated};
+use crate::service::{Desk, Done, Operated};
 use mio::{Poll, Token, Waker};
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, Completion, Held, Lba, Notice, Status};
-use pellucid_monitor::Board;
-use pellucid_target::Hub;
+use pellucid_monitor::View;
+use pellucid_target::budget::large_part;
 use pellucid_target::connection::{ConnectionId, Route};
 use pellucid_target::operation::{Namespace, Operation};
 use pellucid_target::request::Request;
-use pellucid_target::{CutReport, Drives, Service};
+use pellucid_target::{Base, CutReport, Drives, Service};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -28,35 +28,25 @@ impl Service for Core {
     type Answer = Completion;
 
     #[inline]
-    fn hub(&self) -> &Hub {
-        &self.hub
+    fn base(&self) -> &dyn Base {
+        &self.desk
     }
 
     #[inline]
-    fn hub_mut(&mut self) -> &mut Hub {
-        &mut self.hub
-    }
-
-    #[inline]
-    fn now_ns(&self) -> u64 {
-        self.engine.now_ns()
-    }
-
-    #[inline]
-    fn bytes_inside(&self) -> usize {
-        self.engine.bytes()
+    fn base_mut(&mut self) -> &mut dyn Base {
+        &mut self.desk
     }
 
     fn discard(&mut self, completion: Completion) {
-        self.hub.pool.give_back(completion.data);
+        self.desk.hub.pool.give_back(completion.data);
     }
 
     fn control(&mut self, by: ConnectionId, request: Request) -> Result<Option<Value>, String> {
-        Core::control(self, by, request)
+        status::control(self, by, request)
     }
 
     fn outcome(&mut self, by: ConnectionId) -> Option<Result<(), String>> {
-        Core::outcome(self, by)
+        layers::outcome(self, by).or_else(|| targets::outcome(self, by))
     }
 
     fn draw_random(&mut self, bytes: &mut [u8]) -> bool {
@@ -67,54 +57,79 @@ impl Service for Core {
 /// Requests of NBD and NVMe/TCP to the drives.
 impl Drives for Core {
     fn namespaces(&self) -> &[Namespace] {
-        Core::namespaces(self)
+        self.register.all()
     }
 
     #[inline]
     fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
-        Core::submit(self, namespace, route, operation);
+        self.begin(namespace, route, operation);
     }
 
     fn attach_to(&mut self, connection: ConnectionId, namespace: usize) {
-        Core::attach_to(self, connection, namespace);
+        self.hold(connection, namespace);
+        let drive = self.register.get(namespace).name.clone();
+        self.log(Event::Attached { by: User::Connection(connection), drive });
     }
 
     fn target_changes(&self) -> u64 {
-        Core::target_changes(self)
+        self.book.changes()
     }
 
     fn chunk_infos(&self, namespace: usize, first: u32, count: u32) -> Vec<ChunkInfo> {
-        let Namespace { drive, number, .. } = self.namespaces[namespace];
-        self.engine.backends()[drive].chunk_infos(number, first, count)
+        self.served(namespace).chunk_infos(self.register.get(namespace).number, first, count)
     }
 
     fn moves(&self, namespace: usize) -> Vec<(Lba, Lba)> {
-        let Namespace { drive, number, .. } = self.namespaces[namespace];
-        self.engine.backends()[drive].moves(number)
+        self.served(namespace).moves(self.register.get(namespace).number)
     }
 
     fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, Notice)> {
-        Core::pop_notice(self, namespaces)
+        let Core { desk, register, notices, .. } = self;
+        for (drive, served) in desk.engine.backends_mut().iter_mut().enumerate() {
+            while let Some((number, notice)) = served.pop_notice() {
+                if let Some(namespace) = register.on_drive(drive, number) {
+                    notices.add(namespace, notice);
+                }
+            }
+        }
+        notices.take(namespaces)
     }
 
     fn device(&self, namespace: usize) -> Option<&Device> {
-        Core::device(self, namespace)
+        self.served(namespace).device()
     }
 
     fn device_mut(&mut self, namespace: usize) -> Option<&mut Device> {
-        Core::device_mut(self, namespace)
+        self.submit_waiting();
+        let drive = self.register.get(namespace).drive;
+        self.drive_mut(drive).device_mut()
     }
 
     fn is_read_only(&self, namespace: usize) -> bool {
-        Core::is_read_only(self, namespace)
+        self.served(namespace).is_read_only(self.register.get(namespace).number)
     }
 
     fn held(&self, namespace: usize, lba: Lba, sectors: u64, looks_max: u64) -> Held {
-        Core::held(self, namespace, lba, sectors, looks_max)
+        let &Namespace { number, sector_bytes, unit_bytes, .. } = self.register.get(namespace);
+        let served = self.served(namespace);
+        let per_unit = u64::from(unit_bytes / sector_bytes);
+        let end = (lba.0 + sectors).div_ceil(per_unit);
+        let mut all = served.held(number, lba.0 / per_unit);
+        while all.until < end && all.looks < looks_max {
+            let next = served.held(number, all.until);
+            all.looks += next.looks;
+            if next.holds != all.holds {
+                break;
+            }
+            all.until = next.until;
+        }
+        Held { until: all.until.min(end).saturating_mul(per_unit).min(lba.0 + sectors), ..all }
     }
 
+    /// All submitted operations are in the drive by then.
     fn power_cut(&mut self, namespace: usize) -> Result<CutReport, String> {
-        Core::power_cut(self, namespace)
+        self.submit_waiting();
+        damage::power_cut_by(self, namespace, By::Owner)
     }
 }
 
@@ -128,97 +143,107 @@ impl Operated for Core {
     }
 
     #[inline]
-    fn logbook(&self) -> &Logbook {
-        &self.logbook
+    fn desk(&self) -> &Desk<Served> {
+        &self.desk
     }
 
     #[inline]
-    fn logbook_mut(&mut self) -> &mut Logbook {
-        &mut self.logbook
-    }
-
-    #[inline]
-    fn engine(&self) -> &Engine<Served> {
-        &self.engine
-    }
-
-    #[inline]
-    fn engine_mut(&mut self) -> &mut Engine<Served> {
-        &mut self.engine
+    fn desk_mut(&mut self) -> &mut Desk<Served> {
+        &mut self.desk
     }
 
     #[inline]
     fn run(&mut self) -> bool {
-        Core::run(self)
+        if self.in_wall_time {
+            self.run_in_wall_time();
+        }
+        self.enter_batch(false);
+        self.desk.engine.advance()
     }
 
     #[inline]
     fn pop(&mut self) -> Option<Done<Completion>> {
-        Core::pop(self)
-    }
-
-    fn show_on(&mut self, board: Board) {
-        self.watch();
-        self.board = Some(board);
-    }
-
-    #[inline]
-    fn show(&self) {
-        if let Some(board) = self.board.as_ref().filter(|board| board.wanted()) {
-            board.publish(self.view());
+        loop {
+            let Answered { tag, at, answer: mut completion } = self.desk.engine.take()?;
+            let namespace = self.desk.engine.entry(tag).namespace;
+            if let Some(observer) = &mut self.observer {
+                observer.completed(namespace, &completion);
+            }
+            match self.steps.go_on(tag, &mut completion) {
+                Some(step) => self.take_step(namespace, tag, step),
+                None => {
+                    let Entry { route, bytes, .. } = self.desk.engine.end(tag, at);
+                    self.desk.hub.budget.release_large(large_part(bytes));
+                    return Some(Done { route, bytes, answer: completion });
+                }
+            }
         }
+    }
+
+    fn watch(&mut self) {
+        figures::watch(self);
+    }
+
+    fn view(&self) -> View {
+        figures::view(self)
     }
 
     /// Also logs the messages of the drives' stores and of the observer.
     fn look_after(&mut self) {
-        self.settle_targets();
-        for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
+        targets::settle(self);
+        let Core { desk, register, .. } = self;
+        for (name, drive) in register.names().iter().zip(desk.engine.backends_mut()) {
             while let Some(notice) = drive.device_mut().and_then(Device::store_notice) {
-                self.logbook.events.push(Event::StoreNotice { drive: name.clone(), notice });
+                desk.logbook.events.push(Event::StoreNotice { drive: name.clone(), notice });
             }
         }
         if let Some(why) = self.observer.as_mut().and_then(|observer| observer.failed()) {
-            self.logbook.events.push(Event::RecordFailed { why });
+            self.log(Event::RecordFailed { why });
         }
     }
 
     fn release(&mut self, connection: ConnectionId) {
-        Core::release(self, connection);
+        for namespace in self.book.release(connection) {
+            let drive = self.register.get(namespace).name.clone();
+            self.log(Event::Detached { by: User::Connection(connection), drive });
+        }
+        layers::forget(self, connection);
     }
 
     /// Each remote drive has [`TOKENS`] tokens.
     fn attach(&mut self, poll: &Poll, first: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
-        for (at, drive) in self.engine.backends_mut().iter_mut().enumerate() {
+        for (at, drive) in self.desk.engine.backends_mut().iter_mut().enumerate() {
             drive.attach(poll, Token(first.0 + at * TOKENS), waker)?;
         }
         Ok(())
     }
 
     fn remote_ready(&mut self, token: usize) {
-        if let Some(drive) = self.engine.backends_mut().get_mut(token / TOKENS) {
+        if let Some(drive) = self.desk.engine.backends_mut().get_mut(token / TOKENS) {
             drive.ready(token % TOKENS);
         }
     }
 
     fn next_fault_ns(&self) -> Option<u64> {
-        Core::next_fault_ns(self)
+        let at = self.plan.next_ns();
+        (at < u64::MAX).then_some(at)
     }
 
     fn strike(&mut self, now_ns: u64) {
-        Core::strike(self, None, now_ns);
+        damage::strike(self, None, now_ns);
     }
 
     /// Operations no longer wait for remote drives that are away, either.
     fn stop(&mut self) {
-        self.hub.stop();
-        self.engine.stop_pacing();
-        self.engine.backends_mut().iter_mut().for_each(Served::stop);
+        self.desk.hub.stop();
+        self.desk.engine.stop_pacing();
+        self.desk.engine.backends_mut().iter_mut().for_each(Served::stop);
     }
 
     fn put_away(&mut self) {
-        self.tell_faults_not_struck();
-        for namespace in 0..self.namespaces.len() {
-            if !self.namespaces[namespace].gone {
+        damage::tell_faults_not_struck(self);
+        for namespace in 0..self.register.all().len() {
+            if !self.register.get(namespace).gone {
                 let route = Route { connection: ConnectionId::SERVER, token: namespace as u64 };
                 self.submit(namespace, route, Operation::flush());
             }
@@ -226,74 +251,65 @@ impl Operated for Core {
     }
 
     fn is_put_away(&mut self) -> bool {
-        while let Some(Done { route: Route { connection, token }, answer, .. }) = Core::pop(self) {
+        while let Some(Done { route: Route { connection, token }, answer, .. }) = self.pop() {
             if connection == ConnectionId::SERVER && answer.status != Status::Success {
-                self.last_flush_failed(token as usize, answer.status);
+                last_flush_failed(self, token as usize, answer.status);
             }
         }
-        if self.outstanding() > 0 || self.is_changing() {
+        if self.outstanding() > 0 || targets::is_changing(self) {
             return false;
         }
-        if !std::mem::replace(&mut self.resting, true) {
-            self.quiesce();
+        if self.rest.begin() {
+            quiesce(self);
         }
-        self.is_at_rest()
+        is_at_rest(self)
     }
 
     fn finish(&mut self) -> Result<(), String> {
         let observed = self.observer.as_mut().map_or(Ok(()), |observer| observer.finished());
-        for (device, name) in self.engine.backends_mut().iter_mut().zip(&self.names) {
+        for (device, name) in self.desk.engine.backends_mut().iter_mut().zip(self.register.names()) {
             device.sync().map_err(|error| format!("{name}: {error}"))?;
         }
         observed.map_err(|error| format!("recording: {error}"))
     }
 }
 
-impl Core {
-    /// Drives whose layers could not be stopped in order, each with the reason: their data in memory are
-    /// lost.
-    pub fn unstopped(&self) -> &[String] {
-        &self.unstopped
-    }
-
-    /// Begins to write the layers' state that their next start needs; [`Core::is_at_rest`] reports the end.
-    fn quiesce(&mut self) {
-        for drive in 0..self.names.len() {
-            if let Err(why) = self.engine.backends_mut()[drive].quiesce() {
-                self.stop_failed(drive, why);
-            }
+/// Begins to write the layers' state that their next start needs; [`is_at_rest`] reports the end.
+fn quiesce(core: &mut Core) {
+    for drive in 0..core.register.names().len() {
+        if let Err(why) = core.drive_mut(drive).quiesce() {
+            stop_failed(core, drive, why);
         }
     }
+}
 
-    /// Returns true once no layer is still stopping. A layer that failed to stop recovers as after a power
-    /// cut.
-    fn is_at_rest(&mut self) -> bool {
-        let mut all = true;
-        for drive in 0..self.names.len() {
-            match self.engine.backends_mut()[drive].rested() {
-                None => all = false,
-                Some(Ok(())) => {}
-                Some(Err(why)) => self.stop_failed(drive, why),
-            }
+/// Returns true once no layer is still stopping. A layer that failed to stop recovers as after a power
+/// cut.
+fn is_at_rest(core: &mut Core) -> bool {
+    let mut all = true;
+    for drive in 0..core.register.names().len() {
+        match core.drive_mut(drive).rested() {
+            None => all = false,
+            Some(Ok(())) => {}
+            Some(Err(why)) => stop_failed(core, drive, why),
         }
-        all
     }
+    all
+}
 
-    /// Logs a failed final flush. A read-only drive has reported its state earlier and does not count as
-    /// unstopped.
-    fn last_flush_failed(&mut self, namespace: usize, status: Status) {
-        let drive = self.namespaces[namespace].name.clone();
-        if !(status == Status::ReadOnly && self.is_read_only(namespace)) {
-            self.unstopped.push(format!(
-                "{drive}: what was not flushed before may be lost, its last flush failed ({status:?})"
-            ));
-        }
-        self.logbook.events.push(Event::FlushFailed { drive, status });
+/// Logs a failed final flush. A read-only drive has reported its state earlier and does not count as
+/// unstopped.
+fn last_flush_failed(core: &mut Core, namespace: usize, status: Status) {
+    let drive = core.register.get(namespace).name.clone();
+    if !(status == Status::ReadOnly && core.is_read_only(namespace)) {
+        let why = format!("what was not flushed before may be lost, its last flush failed ({status:?})");
+        core.rest.fail(&drive, &why);
     }
+    core.log(Event::FlushFailed { drive, status });
+}
 
-    fn stop_failed(&mut self, drive: usize, why: String) {
-        let drive = self.names[drive].clone();
-        self.unstopped.push(format!("{drive}: {why}"));
-        self.logbook.events.push(Event::StopFailed { drive, why });
-    }
+fn stop_failed(core: &mut Core, drive: usize, why: String) {
+    let drive = core.register.name(drive).to_owned();
+    core.rest.fail(&drive, &why);
+    core.log(Event::StopFailed { drive, why });
 }

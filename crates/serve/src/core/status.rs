@@ -1,51 +1,50 @@
 //! The control socket's requests about drives.
 
-use crate::core::Core;
+use super::{Core, damage, layers, targets};
 use crate::event::By;
 use crate::service::Operated;
 use pellucid_flash::{Cause, Drive};
-use pellucid_target::Service;
 use pellucid_target::connection::ConnectionId;
 use pellucid_target::request::Request;
+use pellucid_target::{Drives, Service};
 use serde_json::{Value, json};
 
-impl Core {
-    /// See [`Service::control`].
-    pub(crate) fn control(&mut self, by: ConnectionId, request: Request) -> Result<Option<Value>, String> {
-        match request {
-            Request::Status => Ok(Some(status(self))),
-            Request::Watch => {
-                self.watch();
-                serde_json::to_value(self.figures()).map(Some).map_err(|error| error.to_string())
-            }
-            // The server's owner stops it.
-            Request::Stop => Ok(Some(json!({}))),
-            Request::Break { drive, action } => {
-                let drive = self.namespace_named(drive.as_deref())?;
-                let outcome = self.carry_out(drive, action, By::Control(by))?;
-                Ok(Some(outcome.answer()))
-            }
-            Request::Targets { drive } => self.targets(self.drive_named(drive.as_deref())?).map(Some),
-            Request::Detach { drive } => {
-                let drive = self.drive_named(drive.as_deref())?;
-                self.detach(by, drive).map(|()| None)
-            }
-            Request::FirePause { drive } => {
-                let drive = self.drive_named(drive.as_deref())?;
-                self.fire_pause(by, drive).map(|()| None)
-            }
-            Request::FireResume { drive } => {
-                let drive = self.drive_named(drive.as_deref())?;
-                self.fire_resume(drive).map(|()| Some(json!({})))
-            }
-            Request::TargetCreate { drive, target } => {
-                let drive = self.drive_named(drive.as_deref())?;
-                self.create_target(by, drive, target).map(|()| None)
-            }
-            Request::TargetRemove { drive, name } => {
-                let drive = self.drive_named(drive.as_deref())?;
-                self.remove_target(by, drive, &name).map(|()| None)
-            }
+/// See [`Service::control`].
+pub(super) fn control(core: &mut Core, by: ConnectionId, request: Request) -> Result<Option<Value>, String> {
+    let drive_named = |core: &Core, name: Option<String>| core.register.drive_named(name.as_deref());
+    match request {
+        Request::Status => Ok(Some(status(core))),
+        Request::Watch => {
+            core.watch();
+            serde_json::to_value(core.figures()).map(Some).map_err(|error| error.to_string())
+        }
+        // The server's owner stops it.
+        Request::Stop => Ok(Some(json!({}))),
+        Request::Break { drive, action } => {
+            let namespace = core.register.namespace_named(drive.as_deref())?;
+            let outcome = damage::carry_out(core, namespace, action, By::Control(by))?;
+            Ok(Some(outcome.answer()))
+        }
+        Request::Targets { drive } => targets::list(core, drive_named(core, drive)?).map(Some),
+        Request::Detach { drive } => {
+            let drive = drive_named(core, drive)?;
+            layers::detach(core, by, drive).map(|()| None)
+        }
+        Request::FirePause { drive } => {
+            let drive = drive_named(core, drive)?;
+            layers::pause(core, by, drive).map(|()| None)
+        }
+        Request::FireResume { drive } => {
+            let drive = drive_named(core, drive)?;
+            layers::resume(core, drive).map(|()| Some(json!({})))
+        }
+        Request::TargetCreate { drive, target } => {
+            let drive = drive_named(core, drive)?;
+            targets::create(core, by, drive, target).map(|()| None)
+        }
+        Request::TargetRemove { drive, name } => {
+            let drive = drive_named(core, drive)?;
+            targets::remove(core, by, drive, &name).map(|()| None)
         }
     }
 }
@@ -59,7 +58,7 @@ fn status(core: &Core) -> Value {
         .collect();
     json!({
         "up_ns": core.now_ns(),
-        "connections": core.logbook.connections,
+        "connections": core.desk.logbook.connections,
         "outstanding": core.outstanding(),
         "bytes_held": core.bytes_held(),
         "lateness_ns": {

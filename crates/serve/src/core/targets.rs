@@ -10,9 +10,9 @@
 #[cfg(test)]
 mod tests;
 
-use super::{Core, Operations};
+use super::Core;
 use crate::drive::Served;
-use crate::event::{Event, User};
+use crate::event::Event;
 use pellucid_flash::{Drive, Interface};
 use pellucid_host::{HostFtlConfig, Target, TargetEvent, TargetState, Targets};
 use pellucid_target::connection::ConnectionId;
@@ -60,312 +60,276 @@ pub(super) struct TargetBook {
     changes: u64,
 }
 
-impl Core {
-    /// Sets how a drive's targets are created (`settings` for their host FTLs) and stored, and creates the
-    /// existing ones, waiting in simulated time until they have started.
-    ///
-    /// # Errors
-    /// Returns one sentence if there is no drive of this name, or if a target cannot be created.
-    pub fn keep_targets(
-        &mut self,
-        drive: &str,
-        settings: HostFtlConfig,
-        targets: &Targets,
-        keep: KeepTargets,
-    ) -> Result<(), String> {
-        let number = self.names.iter().position(|name| name == drive);
-        let number = number.ok_or_else(|| format!("drive: {drive:?}: not served"))?;
-        for target in targets.list() {
-            let namespace = self.reserve(number, target.clone(), &settings)?;
-            loop {
-                if let Some(why) = self.settle_targets_of(number) {
-                    return Err(format!("target {}: {why}", target.name));
-                }
-                if !self.namespaces[namespace].gone {
-                    break;
-                }
-                match self.engine.backends()[number].next_event() {
-                    Some(at) => self.engine.backends_mut()[number].advance(at),
-                    None => return Err(format!("target {}: its drive does not answer", target.name)),
-                }
-            }
-        }
-        self.book.registries.push(Registry { drive: number, settings, keep });
-        Ok(())
-    }
-
+impl TargetBook {
     /// Number of changes to the set of targets so far.
-    pub(crate) fn target_changes(&self) -> u64 {
-        self.book.changes
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
-    /// Marks a namespace as used by a connection, until [`Core::release`].
-    pub(crate) fn hold(&mut self, connection: ConnectionId, namespace: usize) {
-        self.book.holders.insert((connection, namespace));
+    /// Marks a namespace as used by a connection.
+    pub fn hold(&mut self, connection: ConnectionId, namespace: usize) {
+        self.holders.insert((connection, namespace));
     }
 
-    /// Marks a namespace as used by a connection, and logs this.
-    pub(crate) fn attach_to(&mut self, connection: ConnectionId, namespace: usize) {
-        self.hold(connection, namespace);
-        let drive = self.namespaces[namespace].name.clone();
-        self.logbook.events.push(Event::Attached { by: User::Connection(connection), drive });
+    /// Releases the namespaces of a removed connection, which no longer waits; returns them.
+    pub fn release(&mut self, connection: ConnectionId) -> Vec<usize> {
+        self.waiting.retain(|waiting| waiting.connection != connection);
+        let mut held = self.holders.split_off(&(connection, 0));
+        self.holders.append(&mut held.split_off(&(connection, usize::MAX)));
+        held.into_iter().map(|(_, namespace)| namespace).collect()
     }
 
-    /// Releases the namespaces of a removed connection.
-    pub(crate) fn release(&mut self, connection: ConnectionId) {
-        let mut held = self.book.holders.split_off(&(connection, 0));
-        self.book.holders.append(&mut held.split_off(&(connection, usize::MAX)));
-        for (_, namespace) in held {
-            let drive = self.namespaces[namespace].name.clone();
-            self.logbook.events.push(Event::Detached { by: User::Connection(connection), drive });
-        }
-        self.book.waiting.retain(|waiting| waiting.connection != connection);
-        self.stop_waiting(connection);
+    /// Number of connections that use a namespace.
+    pub fn held_by(&self, namespace: usize) -> usize {
+        self.holders.iter().filter(|(_, held)| *held == namespace).count()
     }
 
-    fn held_by(&self, namespace: usize) -> usize {
-        self.book.holders.iter().filter(|(_, held)| *held == namespace).count()
+    /// Lets a connection wait for the target of a namespace.
+    fn wait(&mut self, connection: ConnectionId, namespace: usize) {
+        self.waiting.push(Waiting { connection, namespace, outcome: None });
     }
 
-    /// Begins to create a target for `connection`, which learns the result from [`Core::outcome`].
-    ///
-    /// # Errors
-    /// Returns one sentence if the target cannot be created.
-    pub(crate) fn create_target(
-        &mut self,
-        connection: ConnectionId,
-        drive: usize,
-        target: Target,
-    ) -> Result<(), String> {
-        let registry = self.book.registries.iter().find(|registry| registry.drive == drive);
-        let settings = registry.map_or_else(HostFtlConfig::default, |registry| registry.settings.clone());
-        let namespace = self.reserve(drive, target, &settings)?;
-        self.book.waiting.push(Waiting { connection, namespace, outcome: None });
-        Ok(())
+    /// Notes how the target of a namespace changed; returns the connection that waits for it. One with an outcome no longer waits,
+    /// although it may not have taken it yet.
+    fn changed(&mut self, namespace: usize, outcome: Result<(), String>) -> Option<ConnectionId> {
+        let waits = |w: &&mut Waiting| w.namespace == namespace && w.outcome.is_none();
+        let waiting = self.waiting.iter_mut().find(waits)?;
+        waiting.outcome = Some(outcome);
+        Some(waiting.connection)
     }
 
-    /// Begins to remove a target; the result is reported as in [`Core::create_target`].
-    pub(crate) fn remove_target(
-        &mut self,
-        connection: ConnectionId,
-        drive: usize,
-        name: &str,
-    ) -> Result<(), String> {
-        let none = || format!("{name}: no such target; there are none");
-        let shared = self.engine.backends()[drive].shared().ok_or_else(none)?;
-        shared.targets().get(name).map_err(|error| error.to_string())?;
-        let number = shared.find(name).map(|(number, _)| number);
-        let found = number.and_then(|number| self.namespace_of(drive, number)).ok_or_else(none)?;
-        match self.held_by(found) {
-            0 => {}
-            users => {
-                return Err(format!(
-                    "target {name}: {users} connections use it; allowed: to disconnect them first"
-                ));
+    /// Takes the outcome that a connection waits for.
+    fn take_outcome(&mut self, connection: ConnectionId) -> Option<Result<(), String>> {
+        let at = self.waiting.iter().position(|w| w.connection == connection && w.outcome.is_some())?;
+        self.waiting.swap_remove(at).outcome
+    }
+
+    /// Settings for the targets of a drive.
+    fn settings(&self, drive: usize) -> HostFtlConfig {
+        let registry = self.registries.iter().find(|registry| registry.drive == drive);
+        registry.map_or_else(HostFtlConfig::default, |registry| registry.settings.clone())
+    }
+}
+
+/// See [`Core::keep_targets`].
+pub(super) fn keep_all(
+    core: &mut Core,
+    drive: &str,
+    settings: HostFtlConfig,
+    targets: &Targets,
+    keep: KeepTargets,
+) -> Result<(), String> {
+    let number = core.register.drive(drive);
+    let number = number.ok_or_else(|| format!("drive: {drive:?}: not served"))?;
+    for target in targets.list() {
+        let namespace = reserve(core, number, target.clone(), &settings)?;
+        loop {
+            if let Some(why) = settle_of(core, number) {
+                return Err(format!("target {}: {why}", target.name));
+            }
+            if !core.register.get(namespace).gone {
+                break;
+            }
+            match core.desk.engine.backends()[number].next_event() {
+                Some(at) => core.drive_mut(number).advance(at),
+                None => return Err(format!("target {}: its drive does not answer", target.name)),
             }
         }
-        self.submit_waiting();
-        let shared = self.engine.backends_mut()[drive].shared_mut().ok_or_else(none)?;
-        shared.remove(name).map_err(|error| error.to_string())?;
-        self.namespaces[found].gone = true;
-        self.book.changes += 1;
-        self.book.waiting.push(Waiting { connection, namespace: found, outcome: None });
-        Ok(())
     }
+    core.book.registries.push(Registry { drive: number, settings, keep });
+    Ok(())
+}
 
-    /// Outcome of the target that `connection` waits for; `None` while it is pending.
-    pub(crate) fn outcome(&mut self, connection: ConnectionId) -> Option<Result<(), String>> {
-        if let Some(outcome) = self.detach_outcome(connection).or_else(|| self.pause_outcome(connection)) {
-            return Some(outcome);
+/// Begins to create a target for `connection`, which learns the result from [`outcome`].
+///
+/// # Errors
+/// Returns one sentence if the target cannot be created.
+pub(super) fn create(
+    core: &mut Core,
+    connection: ConnectionId,
+    drive: usize,
+    target: Target,
+) -> Result<(), String> {
+    let settings = core.book.settings(drive);
+    let namespace = reserve(core, drive, target, &settings)?;
+    core.book.wait(connection, namespace);
+    Ok(())
+}
+
+/// Begins to remove a target; the result is reported as in [`create`].
+pub(super) fn remove(
+    core: &mut Core,
+    connection: ConnectionId,
+    drive: usize,
+    name: &str,
+) -> Result<(), String> {
+    let none = || format!("{name}: no such target; there are none");
+    let shared = core.desk.engine.backends()[drive].shared().ok_or_else(none)?;
+    shared.targets().get(name).map_err(|error| error.to_string())?;
+    let number = shared.find(name).map(|(number, _)| number);
+    let found = number.and_then(|number| core.register.on_drive(drive, number)).ok_or_else(none)?;
+    match core.book.held_by(found) {
+        0 => {}
+        users => {
+            return Err(format!(
+                "target {name}: {users} connections use it; allowed: to disconnect them first"
+            ));
         }
-        self.settle_targets();
-        let at = self.book.waiting.iter().position(|w| w.connection == connection && w.outcome.is_some())?;
-        self.book.waiting.swap_remove(at).outcome
     }
+    core.submit_waiting();
+    let shared = core.drive_mut(drive).shared_mut().ok_or_else(none)?;
+    shared.remove(name).map_err(|error| error.to_string())?;
+    core.register.hide(found);
+    core.book.changes += 1;
+    core.book.wait(connection, found);
+    Ok(())
+}
 
-    fn namespace_of(&self, drive: usize, number: u16) -> Option<usize> {
-        self.namespaces.iter().position(|n| n.drive == drive && n.number == number)
+/// Outcome of the target that `connection` waits for; `None` while it is pending.
+pub(super) fn outcome(core: &mut Core, connection: ConnectionId) -> Option<Result<(), String>> {
+    settle(core);
+    core.book.take_outcome(connection)
+}
+
+/// Begins to create a target, and reserves a hidden namespace for it.
+fn reserve(core: &mut Core, drive: usize, target: Target, settings: &HostFtlConfig) -> Result<usize, String> {
+    let name = format!("{}.{}", core.register.name(drive), target.name);
+    if core.register.present().any(|n| n.name == name) {
+        return Err(format!("{}: the name {name} is taken", target.name));
     }
+    check_length(&name, &target.name)?;
+    share(core, drive)?;
+    let own_name = target.name.clone();
+    let shared = core.drive_mut(drive).shared_mut().expect("it has just been made");
+    let number = shared.create(target, settings).map_err(|error| error.to_string())?;
+    let interface = shared.interface(number).expect("it has just been made");
+    let like = TargetNamespace { drive, number, name, interface, target: own_name };
+    let namespace = like.on(&core.desk.engine.backends()[drive]);
+    let Core { register, book, .. } = core;
+    Ok(register.reserve(namespace, |at| book.held_by(at) > 0))
+}
 
-    /// Begins to create a target, and reserves a hidden namespace for it.
-    fn reserve(&mut self, drive: usize, target: Target, settings: &HostFtlConfig) -> Result<usize, String> {
-        let name = format!("{}.{}", self.names[drive], target.name);
-        if self.namespaces.iter().any(|n| !n.gone && n.name == name) {
-            return Err(format!("{}: the name {name} is taken", target.name));
+/// Converts a drive into one that can have targets.
+fn share(core: &mut Core, drive: usize) -> Result<(), String> {
+    core.submit_waiting();
+    let (served, result) = match core.desk.engine.backends_mut().remove(drive).into_shared() {
+        Ok(shared) => (shared, Ok(())),
+        Err((served, why)) => (served, Err(format!("{}: {why}", core.register.name(drive)))),
+    };
+    core.desk.engine.backends_mut().insert(drive, served);
+    result
+}
+
+/// Returns true if a target is starting or stopping.
+pub(super) fn is_changing(core: &Core) -> bool {
+    let backends = core.desk.engine.backends();
+    backends.iter().any(|drive| drive.shared().is_some_and(|shared| shared.is_changing()))
+}
+
+/// Handles targets that have started or stopped.
+pub(super) fn settle(core: &mut Core) {
+    for drive in 0..core.desk.engine.backends().len() {
+        if core.desk.engine.backends()[drive].shared().is_some() {
+            let _ = settle_of(core, drive);
         }
-        check_length(&name, &target.name)?;
-        self.share(drive)?;
-        let own_name = target.name.clone();
-        let shared = self.engine.backends_mut()[drive].shared_mut().expect("it has just been made");
-        let number = shared.create(target, settings).map_err(|error| error.to_string())?;
-        let interface = shared.interface(number).expect("it has just been made");
-        let like = TargetNamespace { drive, number, name, interface, target: own_name };
-        let namespace = like.on(&self.engine.backends()[drive]);
-        let operations = Operations { had: 0, strike: u64::MAX };
-        let vacant = self
-            .namespaces
-            .iter()
-            .enumerate()
-            .position(|(at, n)| n.gone && n.number == u16::MAX && self.held_by(at) == 0);
-        Ok(match vacant {
-            Some(at) => {
-                (self.namespaces[at], self.operations[at]) = (namespace, operations);
-                at
-            }
-            None => {
-                self.namespaces.push(namespace);
-                self.operations.push(operations);
-                self.namespaces.len() - 1
-            }
-        })
     }
+}
 
-    /// Converts a drive into one that can have targets.
-    fn share(&mut self, drive: usize) -> Result<(), String> {
-        self.submit_waiting();
-        let (served, result) = match self.engine.backends_mut().remove(drive).into_shared() {
-            Ok(shared) => (shared, Ok(())),
-            Err((served, why)) => (served, Err(format!("{}: {why}", self.names[drive]))),
+/// Handles targets of one drive; returns why a start failed, if one did.
+fn settle_of(core: &mut Core, drive: usize) -> Option<String> {
+    let mut failure = None;
+    while let Some(event) = core.drive_mut(drive).shared_mut()?.take_event() {
+        let (number, why) = match event {
+            TargetEvent::Ready(number) => (number, None),
+            TargetEvent::Gone(number, ref why) => (number, why.clone()),
         };
-        self.engine.backends_mut().insert(drive, served);
-        result
-    }
-
-    /// Returns true if a target is starting or stopping.
-    pub(crate) fn is_changing(&self) -> bool {
-        self.engine.backends().iter().any(|drive| drive.shared().is_some_and(|shared| shared.is_changing()))
-    }
-
-    /// Handles targets that have started or stopped.
-    pub(crate) fn settle_targets(&mut self) {
-        for drive in 0..self.engine.backends().len() {
-            if self.engine.backends()[drive].shared().is_some() {
-                let _ = self.settle_targets_of(drive);
-            }
+        let namespace = core.register.on_drive(drive, number).expect("a target has its namespace");
+        let target = core.register.get(namespace).name.clone();
+        let is_ready = matches!(event, TargetEvent::Ready(_));
+        if is_ready {
+            core.register.show(namespace);
+        } else {
+            core.register.give_up(namespace);
+            core.plan.remove(namespace);
         }
-    }
-
-    /// Handles targets of one drive; returns why a start failed, if one did.
-    fn settle_targets_of(&mut self, drive: usize) -> Option<String> {
-        let mut failure = None;
-        while let Some(event) = self.engine.backends_mut()[drive].shared_mut()?.take_event() {
-            let (number, why) = match event {
-                TargetEvent::Ready(number) => (number, None),
-                TargetEvent::Gone(number, ref why) => (number, why.clone()),
-            };
-            let namespace = self.namespace_of(drive, number).expect("a target has its namespace");
-            let name = self.namespaces[namespace].name.clone();
-            let is_ready = matches!(event, TargetEvent::Ready(_));
-            self.namespaces[namespace].gone = !is_ready;
-            if !is_ready {
-                self.namespaces[namespace].number = u16::MAX;
-                self.plan.remove(namespace);
-            }
-            self.book.changes += 1;
-            let outcome = match &why {
-                Some(why) => Err(why.clone()),
-                None => self.keep(drive),
-            };
-            let (target, error) = (name, outcome.as_ref().err().cloned());
-            self.logbook.events.push(match is_ready {
-                true => Event::TargetReady { target, error },
-                false => Event::TargetGone { target, error },
-            });
-            // A connection with an outcome no longer waits, although it may not have taken it yet.
-            let waits = |w: &&mut Waiting| w.namespace == namespace && w.outcome.is_none();
-            if let Some(waiting) = self.book.waiting.iter_mut().find(waits) {
-                waiting.outcome = Some(outcome);
-                self.hub.nudge(waiting.connection);
-            }
-            failure = failure.or(why);
-        }
-        failure
-    }
-
-    /// Stores the ready targets for the next start.
-    fn keep(&mut self, drive: usize) -> Result<(), String> {
-        let Some(shared) = self.engine.backends()[drive].shared() else { return Ok(()) };
-        let mut ready = shared.targets().clone();
-        for target in shared.targets().list() {
-            if shared.find(&target.name).is_none_or(|(_, state)| state != TargetState::Ready) {
-                let _ = ready.remove(&target.name);
-            }
-        }
-        match self.book.registries.iter_mut().find(|registry| registry.drive == drive) {
-            Some(registry) => (registry.keep)(&ready)
-                .map_err(|error| format!("done, but it could not be kept for the next start: {error}")),
-            None => Ok(()),
-        }
-    }
-
-    /// Lists a drive's parallel units and their owners.
-    pub(crate) fn targets(&self, drive: usize) -> Result<Value, String> {
-        let geometry = match self.engine.backends()[drive].shared() {
-            Some(shared) => Some(*shared.geometry()),
-            None => {
-                self.engine.backends()[drive].interfaces().iter().find_map(|(_, interface)| match interface {
-                    Interface::OpenChannel(geometry) => Some(*geometry),
-                    _ => None,
-                })
-            }
+        core.book.changes += 1;
+        let outcome = match &why {
+            Some(why) => Err(why.clone()),
+            None => keep(core, drive),
         };
-        let none = || format!("{}: no open-channel namespace, so no parallel units", self.names[drive]);
-        let geometry = geometry.ok_or_else(none)?;
-        let listed = self.engine.backends()[drive].shared().map_or(&[][..], |shared| shared.targets().list());
-        let targets = listed.iter().map(|target| self.target(drive, target));
-        Ok(json!({
-            "drive": self.names[drive],
-            "groups": geometry.groups,
-            "units_per_group": geometry.units,
-            "chunks": geometry.chunks,
-            "chunk_sectors": geometry.chunk_sectors,
-            "sector_bytes": geometry.sector_bytes,
-            "targets": targets.collect::<Vec<Value>>(),
-        }))
+        let error = outcome.as_ref().err().cloned();
+        core.log(match is_ready {
+            true => Event::TargetReady { target, error },
+            false => Event::TargetGone { target, error },
+        });
+        if let Some(connection) = core.book.changed(namespace, outcome) {
+            core.desk.hub.nudge(connection);
+        }
+        failure = failure.or(why);
     }
+    failure
+}
 
-    fn target(&self, drive: usize, target: &Target) -> Value {
-        let found = self.engine.backends()[drive].shared().and_then(|shared| shared.find(&target.name));
-        let namespace = found.and_then(|(number, _)| self.namespace_of(drive, number));
-        json!({
-            "name": target.name,
-            "kind": target.kind.name(),
-            "first_unit": target.units.start,
-            "units": target.units.len(),
-            "state": found.map(|(_, state)| state.name()),
-            "namespace": namespace.map(|at| self.namespaces[at].name.clone()),
-            "bytes": namespace.map(|at| match self.namespaces[at].interface {
-                Interface::OpenChannel(c) =>
-                    u64::from(c.parallel_units()) * u64::from(c.chunks) * u64::from(c.chunk_sectors) * u64::from(c.sector_bytes),
-                _ => self.namespaces[at].bytes(),
-            }),
-            "connections": namespace.map(|at| self.held_by(at)),
-        })
-    }
-
-    /// Drive of a request, by the name of a namespace or of the drive itself.
-    pub(crate) fn drive_named(&self, name: Option<&str>) -> Result<usize, String> {
-        match name.and_then(|name| self.names.iter().position(|drive| drive == name)) {
-            Some(drive) => Ok(drive),
-            None => Ok(self.namespaces[self.namespace_named(name)?].drive),
+/// Stores the ready targets for the next start.
+fn keep(core: &mut Core, drive: usize) -> Result<(), String> {
+    let Some(shared) = core.desk.engine.backends()[drive].shared() else { return Ok(()) };
+    let mut ready = shared.targets().clone();
+    for target in shared.targets().list() {
+        if shared.find(&target.name).is_none_or(|(_, state)| state != TargetState::Ready) {
+            let _ = ready.remove(&target.name);
         }
     }
-
-    /// Namespace of a request, by its own name, or the first one of the drive with this name. Without a name
-    /// there must be only one drive, so that damage does not hit an arbitrary one.
-    pub(crate) fn namespace_named(&self, name: Option<&str>) -> Result<usize, String> {
-        let there = || self.namespaces.iter().enumerate().filter(|(_, namespace)| !namespace.gone);
-        let names = || there().map(|(_, namespace)| namespace.name.as_str()).collect::<Vec<_>>().join(", ");
-        let Some(name) = name else {
-            let one = there().all(|(_, namespace)| namespace.drive == self.namespaces[0].drive);
-            let several = || format!("drive: there are several; allowed: one of {}", names());
-            return if one { Ok(0) } else { Err(several()) };
-        };
-        let drive = self.names.iter().position(|drive| drive == name);
-        let found = there().find(|(_, namespace)| namespace.name == name);
-        let found = found.or_else(|| there().find(|(_, namespace)| Some(namespace.drive) == drive));
-        found.map(|(index, _)| index).ok_or_else(|| format!("drive: {name:?}; allowed: {}", names()))
+    match core.book.registries.iter_mut().find(|registry| registry.drive == drive) {
+        Some(registry) => (registry.keep)(&ready)
+            .map_err(|error| format!("done, but it could not be kept for the next start: {error}")),
+        None => Ok(()),
     }
+}
+
+/// Lists a drive's parallel units and their owners.
+pub(super) fn list(core: &Core, drive: usize) -> Result<Value, String> {
+    let served = &core.desk.engine.backends()[drive];
+    let geometry = match served.shared() {
+        Some(shared) => Some(*shared.geometry()),
+        None => served.interfaces().iter().find_map(|(_, interface)| match interface {
+            Interface::OpenChannel(geometry) => Some(*geometry),
+            _ => None,
+        }),
+    };
+    let name = core.register.name(drive);
+    let none = || format!("{name}: no open-channel namespace, so no parallel units");
+    let geometry = geometry.ok_or_else(none)?;
+    let listed = served.shared().map_or(&[][..], |shared| shared.targets().list());
+    let targets = listed.iter().map(|target| describe(core, drive, target));
+    Ok(json!({
+        "drive": name,
+        "groups": geometry.groups,
+        "units_per_group": geometry.units,
+        "chunks": geometry.chunks,
+        "chunk_sectors": geometry.chunk_sectors,
+        "sector_bytes": geometry.sector_bytes,
+        "targets": targets.collect::<Vec<Value>>(),
+    }))
+}
+
+fn describe(core: &Core, drive: usize, target: &Target) -> Value {
+    let found = core.desk.engine.backends()[drive].shared().and_then(|shared| shared.find(&target.name));
+    let at = found.and_then(|(number, _)| core.register.on_drive(drive, number));
+    let namespace = at.map(|at| core.register.get(at));
+    json!({
+        "name": target.name,
+        "kind": target.kind.name(),
+        "first_unit": target.units.start,
+        "units": target.units.len(),
+        "state": found.map(|(_, state)| state.name()),
+        "namespace": namespace.map(|namespace| namespace.name.clone()),
+        "bytes": namespace.map(|namespace| match namespace.interface {
+            Interface::OpenChannel(c) =>
+                u64::from(c.parallel_units()) * u64::from(c.chunks) * u64::from(c.chunk_sectors) * u64::from(c.sector_bytes),
+            _ => namespace.bytes(),
+        }),
+        "connections": at.map(|at| core.book.held_by(at)),
+    })
 }
 
 /// Properties of a target's namespace.

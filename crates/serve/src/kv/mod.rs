@@ -13,24 +13,22 @@ mod tests;
 
 pub use cache::{Cache, DriveCache};
 
-use crate::engine::{Answered, Engine, Entry, Time};
+use crate::engine::{Answered, Entry, Time};
 use crate::event::{By, Event};
-use crate::logbook::Logbook;
 use crate::secret;
-use crate::service::{Done, Operated};
+use crate::service::{Desk, Done, Operated};
 use crate::tls::TlsConfig;
 use mio::{Poll, Token, Waker};
 use pellucid_flash::{Histogram, SimTime};
 use pellucid_kv::{Answer, Ask, Key, KvConfig, Outcome, What};
-use pellucid_monitor::{Board, Figures};
-use pellucid_target::Hub;
+use pellucid_monitor::{Figures, View};
 use pellucid_target::budget::large_part;
 use pellucid_target::connection::{ConnectionId, Route};
 use pellucid_target::memcached::{Ended, Kind, KvSession};
 use pellucid_target::request::{Action, Chances, Request};
 use pellucid_target::session::Session;
 use pellucid_target::tls::Secured;
-use pellucid_target::{Items, Service};
+use pellucid_target::{Base, Items, Service};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -70,9 +68,7 @@ struct Asked {
 
 /// A cache in service.
 pub struct KvService<C: Cache> {
-    engine: Engine<C>,
-    hub: Hub,
-    logbook: Logbook,
+    desk: Desk<C>,
     name: String,
     config: KvConfig,
     asked: Asked,
@@ -82,7 +78,6 @@ pub struct KvService<C: Cache> {
     /// Time of the last clock reading.
     clock_ns: u64,
     now_s: u32,
-    board: Option<Board>,
     put_away: Option<Result<(), String>>,
 }
 
@@ -90,15 +85,13 @@ impl<C: Cache> KvService<C> {
     /// Takes a cache into service. A dilation must be above 0.
     pub fn new(name: &str, cache: C, config: &KvConfig, time: Time) -> KvService<C> {
         let began_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
-        let mut logbook = Logbook::default();
-        if config.warm_restart {
-            let items = cache.statistics().items;
-            logbook.events.push(Event::CacheStarted { cache: name.into(), items });
+        let items = config.warm_restart.then(|| cache.statistics().items);
+        let mut desk = Desk::new(vec![cache], time);
+        if let Some(items) = items {
+            desk.logbook.events.push(Event::CacheStarted { cache: name.into(), items });
         }
         KvService {
-            engine: Engine::new(vec![cache], time),
-            hub: Hub::default(),
-            logbook,
+            desk,
             name: name.into(),
             config: config.clone(),
             asked: Asked::default(),
@@ -106,23 +99,22 @@ impl<C: Cache> KvService<C> {
             began_s,
             clock_ns: 0,
             now_s: began_s as u32,
-            board: None,
             put_away: None,
         }
     }
 
     /// The cache.
     pub fn cache(&self) -> &C {
-        &self.engine.backends()[0]
+        &self.desk.engine.backends()[0]
     }
 
     fn cache_mut(&mut self) -> &mut C {
-        &mut self.engine.backends_mut()[0]
+        &mut self.desk.engine.backends_mut()[0]
     }
 
     /// Unwraps the cache in its present state.
     pub fn into_cache(self) -> Option<C> {
-        self.engine.into_backends().pop()
+        self.desk.engine.into_backends().pop()
     }
 
     /// Acts on the drive below and logs it.
@@ -134,7 +126,7 @@ impl<C: Cache> KvService<C> {
             // The request only reads the probabilities.
             return outcome;
         }
-        self.logbook.events.push(match (action, &outcome) {
+        self.desk.logbook.events.push(match (action, &outcome) {
             (Action::PowerCut, Ok(found)) => Event::PowerCut {
                 drive,
                 commands_lost: count(found, "commands_lost") as usize,
@@ -157,23 +149,13 @@ impl<C: Cache> Service for KvService<C> {
     type Answer = Answer;
 
     #[inline]
-    fn hub(&self) -> &Hub {
-        &self.hub
+    fn base(&self) -> &dyn Base {
+        &self.desk
     }
 
     #[inline]
-    fn hub_mut(&mut self) -> &mut Hub {
-        &mut self.hub
-    }
-
-    #[inline]
-    fn now_ns(&self) -> u64 {
-        self.engine.now_ns()
-    }
-
-    #[inline]
-    fn bytes_inside(&self) -> usize {
-        self.engine.bytes()
+    fn base_mut(&mut self) -> &mut dyn Base {
+        &mut self.desk
     }
 
     fn discard(&mut self, answer: Answer) {
@@ -186,8 +168,10 @@ impl<C: Cache> Service for KvService<C> {
         match request {
             Request::Status => Ok(Some(self.status())),
             Request::Watch => {
-                self.cache_mut().watch();
-                serde_json::to_value(Figures::from(&self.view())).map(Some).map_err(|error| error.to_string())
+                self.watch();
+                serde_json::to_value(Figures::from(&stats::view(self)))
+                    .map(Some)
+                    .map_err(|error| error.to_string())
             }
             // The server's owner stops it.
             Request::Stop => Ok(Some(json!({}))),
@@ -218,7 +202,7 @@ impl<C: Cache> Items for KvService<C> {
 
     #[inline]
     fn look_at_clock(&mut self) -> u64 {
-        self.clock_ns = self.engine.now_ns();
+        self.clock_ns = self.desk.engine.now_ns();
         self.now_s = (self.began_s + self.clock_ns / 1_000_000_000) as u32;
         self.clock_ns
     }
@@ -238,11 +222,11 @@ impl<C: Cache> Items for KvService<C> {
 
     #[inline]
     fn ask(&mut self, route: Route, key: Key, what: What, bytes: usize) {
-        self.hub.budget.hold_large(large_part(bytes));
+        self.desk.hub.budget.hold_large(large_part(bytes));
         // In instant time requests enter in batches, so the requests in between hide the memory latency of
         // the prefetch.
         self.cache().prefetch(&key);
-        self.engine.submit(0, route, bytes, Ask { tag: 0, time_s: self.now_s, key, what });
+        self.desk.engine.submit(0, route, bytes, Ask { tag: 0, time_s: self.now_s, key, what });
     }
 
     #[inline]
@@ -312,41 +296,31 @@ impl<C: Cache> Operated for KvService<C> {
     }
 
     #[inline]
-    fn logbook(&self) -> &Logbook {
-        &self.logbook
+    fn desk(&self) -> &Desk<C> {
+        &self.desk
     }
 
     #[inline]
-    fn logbook_mut(&mut self) -> &mut Logbook {
-        &mut self.logbook
-    }
-
-    #[inline]
-    fn engine(&self) -> &Engine<C> {
-        &self.engine
-    }
-
-    #[inline]
-    fn engine_mut(&mut self) -> &mut Engine<C> {
-        &mut self.engine
+    fn desk_mut(&mut self) -> &mut Desk<C> {
+        &mut self.desk
     }
 
     fn run(&mut self) -> bool {
         if self.cache().is_in_wall_time() {
-            let now = SimTime(self.engine.now_ns());
+            let now = SimTime(self.desk.engine.now_ns());
             let mut events = self.cache_mut().turn(now);
-            self.logbook.events.append(&mut events);
+            self.desk.logbook.events.append(&mut events);
         }
-        let more = self.engine.run();
+        let more = self.desk.engine.run();
         self.look_at_clock();
         more
     }
 
     #[inline]
     fn pop(&mut self) -> Option<Done<Answer>> {
-        let Answered { tag, at, answer } = self.engine.take()?;
-        let Entry { route, bytes, .. } = self.engine.end(tag, at);
-        self.hub.budget.release_large(large_part(bytes));
+        let Answered { tag, at, answer } = self.desk.engine.take()?;
+        let Entry { route, bytes, .. } = self.desk.engine.end(tag, at);
+        self.desk.hub.budget.release_large(large_part(bytes));
         Some(Done { route, bytes, answer })
     }
 
@@ -358,16 +332,12 @@ impl<C: Cache> Operated for KvService<C> {
         self.cache_mut().ready(token);
     }
 
-    fn show_on(&mut self, board: Board) {
+    fn watch(&mut self) {
         self.cache_mut().watch();
-        self.board = Some(board);
     }
 
-    #[inline]
-    fn show(&self) {
-        if let Some(board) = self.board.as_ref().filter(|board| board.wanted()) {
-            board.publish(self.view());
-        }
+    fn view(&self) -> View {
+        stats::view(self)
     }
 
     fn put_away(&mut self) {

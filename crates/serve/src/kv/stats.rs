@@ -5,7 +5,7 @@ use super::{Cache, KvService};
 use crate::service::Operated;
 use pellucid_flash::{Figure, FigureKind, Histogram};
 use pellucid_kv::{ClassStatistics, KvStatistics, OverProvisioning};
-use pellucid_monitor::{Board, LayerSide, Protocol, Serving, View};
+use pellucid_monitor::{LayerSide, Protocol, Serving, View};
 use pellucid_target::Service;
 use pellucid_target::memcached::version;
 use pellucid_wire::memcached::ErrorLine;
@@ -71,7 +71,7 @@ pub(super) struct Baseline {
 impl<C: Cache> KvService<C> {
     /// Sums a counter over the client protocols.
     fn sum(&self, of: fn(&Protocol) -> u64) -> u64 {
-        let protocols = self.logbook.protocols.iter().filter(|protocol| protocol.name != crate::CONTROL);
+        let protocols = self.desk.logbook.protocols.iter().filter(|protocol| protocol.name != crate::CONTROL);
         protocols.map(of).sum()
     }
 
@@ -190,7 +190,7 @@ impl<C: Cache> KvService<C> {
     }
 
     /// Counters of the cache, and the latency of clients.
-    pub(super) fn figures(&self) -> Vec<Figure> {
+    fn figures(&self) -> Vec<Figure> {
         let mut figures = self.cache().figures();
         let [reads, others] = &self.asked.latency;
         let each: [(&'static str, &'static str, &Histogram<4>, f64); 6] = [
@@ -208,38 +208,38 @@ impl<C: Cache> KvService<C> {
         figures
     }
 
-    /// Complete view for monitors.
-    #[cold]
-    pub(super) fn view(&self) -> View {
-        let side = LayerSide { name: self.name.clone(), remote: None, figures: self.figures() };
-        let device = self.cache().device();
-        let wants_maps = self.board.as_ref().is_some_and(Board::wants_maps);
-        let map = device.filter(|_| wants_maps).map(|device| (self.name.clone(), device.block_map()));
-        View {
-            maps: map.into_iter().collect(),
-            wall: Duration::from_nanos(self.now_ns()),
-            drives: device.map(|device| (self.name.clone(), device.snapshot())).into_iter().collect(),
-            serving: Some(Serving {
-                protocols: self.logbook.protocols.clone(),
-                layers: vec![side],
-                keeps: Vec::new(),
-                held_bytes: self.bytes_held() as u64,
-                lateness_ns: self.engine().lateness_ns().clone(),
-            }),
-            work: None,
-        }
-    }
-
     /// Builds the status for the control socket.
     pub(super) fn status(&self) -> Value {
         let figures = self.figures().into_iter().map(|figure| (figure.name.to_owned(), figure.value.into()));
         json!({
             "up_ns": self.now_ns(),
-            "connections": self.logbook.connections,
+            "connections": self.desk.logbook.connections,
             "outstanding": self.outstanding(),
             "bytes_held": self.bytes_held(),
             "cache": { "name": self.name, "engine": self.config.engine.name() },
             "figures": figures.collect::<serde_json::Map<String, Value>>(),
         })
+    }
+}
+
+/// Complete view for monitors.
+#[cold]
+pub(super) fn view<C: Cache>(service: &KvService<C>) -> View {
+    let side = LayerSide { name: service.name.clone(), remote: None, figures: service.figures() };
+    let device = service.cache().device();
+    let map =
+        device.filter(|_| service.desk.wants_maps()).map(|device| (service.name.clone(), device.block_map()));
+    View {
+        maps: map.into_iter().collect(),
+        wall: Duration::from_nanos(service.now_ns()),
+        drives: device.map(|device| (service.name.clone(), device.snapshot())).into_iter().collect(),
+        serving: Some(Serving {
+            protocols: service.desk.logbook.protocols.clone(),
+            layers: vec![side],
+            keeps: Vec::new(),
+            held_bytes: service.bytes_held() as u64,
+            lateness_ns: service.engine().lateness_ns().clone(),
+        }),
+        work: None,
     }
 }

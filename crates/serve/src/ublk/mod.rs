@@ -24,6 +24,7 @@ use crate::core::Core;
 use crate::event::{Event, UblkStep, User};
 use abi::Asked;
 use pellucid_flash::{Completion, Interface, Lba, Opcode, Status};
+use pellucid_target::Drives;
 use pellucid_target::operation::{Keeps, Operation};
 use pellucid_target::session::Port;
 use ring::{Queue, QueueEvent};

@@ -7,6 +7,7 @@ use pellucid_device::Device;
 use pellucid_media::StoreKind;
 use pellucid_serve::serial_number;
 use pellucid_serve::{Core, Time};
+use pellucid_target::Drives;
 use pellucid_target::Service;
 use pellucid_target::connection::Close;
 use pellucid_target::nvme::{ConfigError, SubsystemConfig, Target};

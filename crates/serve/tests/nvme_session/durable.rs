@@ -10,6 +10,7 @@ use pellucid_host::{HostFtlConfig, LayerConfig};
 use pellucid_media::{Fault, StoreKind};
 use pellucid_serve::event::Event;
 use pellucid_serve::{Core, Operated, Served, Time};
+use pellucid_target::Drives;
 use pellucid_target::Service;
 use pellucid_target::connection::{ConnectionId, Route};
 use pellucid_target::operation::{Keeps, Operation};

@@ -5,6 +5,7 @@ use crate::common;
 use pellucid_flash::{ChunkAddress, Drive, Interface};
 use pellucid_host::{HostFtlConfig, Target as Range, TargetKind, Targets};
 use pellucid_serve::{Core, Operated, Time};
+use pellucid_target::Drives;
 use pellucid_target::budget::TOTAL_BYTES_MAX;
 use pellucid_target::connection::Close;
 use pellucid_wire::nvme::{

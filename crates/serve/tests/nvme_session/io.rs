@@ -2,6 +2,7 @@
 //! exact statuses of refusals.
 
 use super::world::{HOST, NQN, SECTOR, World, blocks, in_capsule};
+use pellucid_target::Drives;
 use pellucid_wire::nvme::{Connect, DsmRange, SglDescriptor, Status, SubmissionEntry};
 use pellucid_wire::tcp::IcReq;
 use proptest::prelude::*;

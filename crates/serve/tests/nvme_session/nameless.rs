@@ -7,6 +7,7 @@ use pellucid_device::{Device, Namespace};
 use pellucid_flash::Rng;
 use pellucid_ftl::NamelessConfig;
 use pellucid_media::StoreKind;
+use pellucid_target::Drives;
 use pellucid_target::Service;
 use pellucid_target::connection::Close;
 use pellucid_target::operation::Keeps;

@@ -11,6 +11,7 @@ use pellucid_ftl::Management;
 use pellucid_host::{HostFtlConfig, Target, TargetKind, Targets};
 use pellucid_media::{Fault, ListedFault, StoreKind};
 use pellucid_serve::{Core, Time};
+use pellucid_target::Drives;
 use pellucid_target::Service;
 use pellucid_target::connection::Close;
 use pellucid_wire::nvme::fdp::{

@@ -2,6 +2,7 @@
 
 use pellucid_device::Device;
 use pellucid_serve::{Core, Operated, Time};
+use pellucid_target::Drives;
 use pellucid_target::connection::{Close, ConnectionId};
 use pellucid_target::nvme::{Connection, HostSecrets, SharedTarget, SubsystemConfig, Target};
 use pellucid_target::session::{Load, Port, Session};

@@ -4,6 +4,7 @@ use super::world::{SECTOR, World, in_capsule};
 use crate::common;
 use pellucid_flash::{DieId, Interface};
 use pellucid_media::Fault;
+use pellucid_target::Drives;
 use pellucid_target::Service;
 use pellucid_wire::nvme::zns::{ZoneReportHeader, ZonedNamespace};
 use pellucid_wire::nvme::{IdentifyController, Status, SubmissionEntry};

@@ -60,6 +60,7 @@ fn release(core: &mut Core) {
 }
 
 /// Continues the flushes whose data are on the media.
+#[inline]
 pub(in crate::ftl) fn go_on(core: &mut Core) {
     while let Some(point) = core.flushes.next_trims() {
         let wanted = core.ftl.map_progress().wanted;

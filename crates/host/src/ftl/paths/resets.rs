@@ -7,6 +7,7 @@
 
 use super::jobs;
 use crate::ftl::core::Core;
+use crate::ftl::line::Broken;
 use crate::ftl::port::TAG_FINISH;
 use crate::ftl::units::Job;
 use pellucid_flash::{BlockId, Command, Opcode, Status, ZoneAction};
@@ -48,11 +49,16 @@ pub(in crate::ftl) fn finish_chunk(core: &mut Core, line: BlockId, unit: u32) {
 }
 
 /// Finishes the remaining chunks of a line with broken ones, once all its data are written.
-pub(super) fn finish_broken(core: &mut Core, line: BlockId) {
+#[inline]
+pub(super) fn finish_if_broken(core: &mut Core, line: BlockId) {
     let record = &core.lines[line];
-    if record.is_in_flight() || !record.has_broken() {
-        return;
+    if record.has_broken() && !record.is_in_flight() {
+        finish_others(core, line);
     }
+}
+
+#[cold]
+fn finish_others(core: &mut Core, line: BlockId) {
     for unit in 0..core.lines.shape().units {
         if !core.lines[line].is_broken(unit) {
             finish_chunk(core, line, unit);
@@ -129,19 +135,16 @@ pub(super) fn reset(core: &mut Core, line: BlockId, retiring: bool) {
 #[inline]
 fn reset_if_due(core: &mut Core, line: BlockId) {
     let units = core.lines.shape().units;
-    if let Some((broken, replacements)) = core.lines[line].begin_reset(units + 1) {
-        begin_reset(core, line, &broken, &replacements);
+    if let Some(broken) = core.lines[line].begin_reset(units + 1) {
+        begin_reset(core, line, &broken);
     }
 }
 
-fn begin_reset(core: &mut Core, line: BlockId, broken: &[u32], replacements: &[(u32, pellucid_flash::Lba)]) {
+fn begin_reset(core: &mut Core, line: BlockId, broken: &Broken) {
     core.counters.erased_line();
     for unit in 0..core.lines.shape().units {
         let own = core.lines.chunk_of(line, unit);
-        let next = match broken.contains(&unit) {
-            true => replacements.iter().find(|(of, _)| *of == unit).map(|r| r.1),
-            false => own,
-        };
+        let next = broken.next_chunk(unit, own);
         if next == own {
             jobs::enqueue(core, unit, Job::Reset(line));
         } else {

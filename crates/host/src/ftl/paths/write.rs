@@ -250,7 +250,7 @@ pub(super) fn program_ended(core: &mut Core, id: ProgramId, line: BlockId, ok: b
         core.note_wear();
     }
     flush::synced(core);
-    resets::finish_broken(core, line);
+    resets::finish_if_broken(core, line);
     resets::write_end_if_due(core, line);
     resets::seal_if_due(core, line);
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Operated;
 use crate::common::drive;
 use crate::core::{Arrival, Observer};
 use crate::engine::Time;

@@ -5,6 +5,7 @@ use crate::engine::Time;
 use crate::service::Operated;
 use pellucid_flash::{SimTime, StageTimes};
 use pellucid_media::StoreKind;
+use pellucid_target::Drives;
 use pellucid_target::connection::{ConnectionId, Route};
 
 /// Completion of a step that has succeeded.

@@ -135,7 +135,7 @@ pub(super) fn tick(core: &Core, id: u16, now_ns: u64, port: &mut Port<'_>) -> Re
     let answered = {
         let mut target = core.target.borrow_mut();
         target.follow_targets(port);
-        let Some((controller, mut subsystem)) = target.get(id) else { return Ok(()) };
+        let Some((controller, subsystem)) = target.get(id) else { return Ok(()) };
         // A host that computes with a large group sends nothing meanwhile; authentication has its own
         // time limit.
         if !authenticates && controller.is_expired(now_ns) {
@@ -143,7 +143,7 @@ pub(super) fn tick(core: &Core, id: u16, now_ns: u64, port: &mut Port<'_>) -> Re
             return Err(Close::Refused(format!("controller {id} of {host}: not heard of for {ms} ms")));
         }
         if controller.is_ready()
-            && let Some(subsystem) = subsystem.as_deref_mut()
+            && let Some(subsystem) = subsystem
         {
             admin::watch_notices(controller, subsystem, port);
             if controller.takes_health_check(now_ns) {

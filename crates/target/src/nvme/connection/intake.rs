@@ -24,7 +24,7 @@ enum Incoming {
     },
 }
 
-/// What comes from the host.
+/// Input from the host.
 #[derive(Debug)]
 pub(super) struct Intake {
     decoder: Decoder,
