@@ -5,6 +5,7 @@ use pellucid_flash::Interface;
 use pellucid_media::StoreKind;
 use pellucid_serve::event::{DriveFacts, Event, Reach};
 use pellucid_serve::{Address, Core, FileConfig, Time};
+use pellucid_target::Drives;
 use pellucid_target::operation::{NQN_PREFIX, Namespace};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

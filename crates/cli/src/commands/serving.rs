@@ -18,6 +18,7 @@ use pellucid_serve::{
     Address, Arrival, BlockDevice, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options,
     Refusal, Server, Time, TlsConfig, UblkError, secret, serial_number,
 };
+use pellucid_target::Drives;
 use pellucid_target::control::ControlSession;
 use pellucid_target::nbd::NbdSession;
 use pellucid_target::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, TlsKey, TlsKeys};

@@ -348,3 +348,31 @@ fn trims_in_translation_pages_that_a_start_cannot_read_stay() {
     }
     assert!(lost > 0 && again > 0, "{lost} sectors, {again} reads");
 }
+
+/// Checks that an index which the drive has refused at a stop is still there when the drive takes it later.
+#[test]
+fn an_index_that_the_drive_refuses_is_written_once_it_takes_writes_again() {
+    const INDEX: u32 = u32::MAX - 2;
+    let mut refused = 0;
+    for seed in 500..512 {
+        let durability = Durability::Journal { checkpoint_every: 1000 };
+        let config = HostFtlConfig { durability, ..config(seed) };
+        let mut world = exercise(World::new(&config, drive(seed), seed), 200);
+        world.host.drive.refused_page = Some(INDEX);
+        world.host.stop().expect("all data are on the media");
+        refused += world.host.drive.refused;
+        world.host.drive.refused_page = None;
+        for _ in 0..40 {
+            world.submit();
+            world.step();
+        }
+        world.drain();
+        world.check();
+        world.compare();
+        world.host.stop().expect("room for the map");
+        world.stopped();
+        assert_eq!(world.restart(&config).report.replay_reads, 0, "seed {seed}");
+        world.compare();
+    }
+    assert!(refused > 0, "no index was refused");
+}

@@ -63,6 +63,14 @@ pub struct Reference {
     pub resets: Vec<u32>,
     /// Number of writes that would have exceeded the open chunks.
     pub too_many_open: u64,
+    /// Logical page whose writes are refused, as by a drive whose store is full.
+    pub refused_page: Option<u32>,
+    pub refused: u64,
+}
+
+/// Reports whether the first sector of a write belongs to this logical page.
+fn begins_with(command: &Command, page: u32) -> bool {
+    command.vector.as_ref().is_some_and(|vector| vector.metadata.starts_with(&page.to_le_bytes()))
 }
 
 pub fn geometry(groups: u32, units: u32, chunks: u32, chunk_sectors: u32, write: u32) -> ChunkGeometry {
@@ -102,6 +110,8 @@ impl Reference {
             commands: [0; 3],
             resets: Vec::new(),
             too_many_open: 0,
+            refused_page: None,
+            refused: 0,
         }
     }
 
@@ -228,6 +238,9 @@ impl Reference {
                 if opens && self.is_full(command.lba) {
                     self.too_many_open += 1;
                     status = Status::ChunkWriteInvalid;
+                } else if self.refused_page.is_some_and(|page| begins_with(&command, page)) {
+                    status = Status::WriteFault;
+                    self.refused += 1;
                 } else if self.dying.contains(&number) || self.rng.chance(self.faults.write) {
                     // The chunk is closed, or the next write goes after the failed one.
                     let closed = self.rng.chance(0.5);
