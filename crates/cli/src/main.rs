@@ -14,6 +14,7 @@ mod import;
 mod interrupt;
 mod layered;
 mod log_line;
+mod memory;
 mod numbers;
 mod output;
 mod precondition;

@@ -7,7 +7,7 @@ use crate::progress::total;
 use crate::provenance::{self, Reads};
 use crate::spelling::Given;
 use crate::watch::{WatchOptions, Watcher};
-use crate::{film, output, timeline};
+use crate::{film, memory, output, timeline};
 use pellucid_device::{Device, Namespace};
 use pellucid_host::{Target, TargetKind};
 use pellucid_lab::drive::{Oracle, TimelinePart};
@@ -223,6 +223,7 @@ impl Subject {
     /// The drive itself.
     pub fn device(self) -> Result<Device, Failure> {
         self.need_flash()?;
+        memory::check(&self.spec)?;
         match self.image {
             Some(image) => Ok(image.device(&self.spec)?),
             None => Device::new(&self.spec.drive).map_err(Failure::asked),
@@ -238,6 +239,7 @@ impl Subject {
     /// Applies the options that precondition the drive. Comes after the work is known.
     pub fn precondition(&mut self, options: &PreconditionOptions, global: &Global) -> Result<(), Failure> {
         options.apply(&mut self.spec, self.image.is_some())?;
+        memory::check(&self.spec)?;
         if options.means_nothing_to(self.spec.medium) {
             let name = &self.spec.drive_name;
             let why =

@@ -6,7 +6,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{MadeFile, Opened};
 use crate::spelling::add_set;
-use crate::{output, stderr};
+use crate::{memory, output, stderr};
 use anyhow::anyhow;
 use pellucid_device::Device;
 use pellucid_flash::{Drive, SimTime};
@@ -248,13 +248,10 @@ impl Fire {
             let allowed = format!("allowed: a multiple of the sector of {sector_bytes} bytes");
             return Err(Failure::asked(anyhow!("host.cluster_buffer.cluster = {cluster_bytes}: {allowed}")));
         }
-        let memory_bytes = machine_memory_bytes();
+        let memory_bytes = memory::machine_bytes();
         if config.size_bytes > memory_bytes {
-            let allowed = format!("allowed: at most the memory of this machine, {memory_bytes} bytes");
-            return Err(Failure::asked(anyhow!(
-                "host.cluster_buffer.size = {}: {allowed}",
-                config.size_bytes
-            )));
+            let key = "host.cluster_buffer.size";
+            return Err(memory::refused(key, config.size_bytes, memory_bytes, memory_bytes));
         }
         let cluster_sectors = (cluster_bytes / u64::from(sector_bytes)) as u32;
         let id = UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
@@ -262,13 +259,6 @@ impl Fire {
         let journal = config.journal.map(|journal| JournalConfig { make, ..journal });
         Ok(ClusterBufferConfig { sector_bytes, cluster_sectors, journal, cpu: CpuCosts::FREE, ..config })
     }
-}
-
-/// Memory of this machine; where the system does not say, there is no limit.
-fn machine_memory_bytes() -> u64 {
-    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
-    total.and_then(|kib| kib.trim().parse::<u64>().ok()).map_or(u64::MAX, |kib| kib << 10)
 }
 
 /// A device as it is named. A block device is used past the page cache, which would gather writes its own way and hold them twice.

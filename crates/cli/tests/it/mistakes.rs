@@ -149,6 +149,36 @@ fn impossible_drives_are_refused_by_key_and_value() {
     );
 }
 
+/// A buffer that is larger than the memory of any machine that runs the tests is refused before it is made.
+#[test]
+fn buffers_larger_than_the_memory_of_the_machine_are_refused() {
+    let folder = Folder::with_drive();
+    let with_layer = ["media.store=ram", "host.layers=[\"cluster-buffer\"]", "host.cluster_buffer.size=1TiB"];
+    let wide = [
+        "media.page_size=1MiB",
+        "media.unit_size=1MiB",
+        "media.sector_size=512KiB",
+        "media.store=ram",
+        "drive.buffer.entries=16777215",
+    ];
+    for (sets, named) in [
+        (
+            &with_layer[..],
+            "host.cluster_buffer.size = 1099511627776: allowed: at most the memory of this machine, ",
+        ),
+        (&wide[..], "drive.buffer.entries = 16777215: allowed: at most "),
+    ] {
+        for command in
+            [&["run", "tiny.toml", "--rw", "write"][..], &["serve", "tiny.toml", "--nbd", "unix:nbd"][..]]
+        {
+            let sets = sets.iter().flat_map(|set| ["--set", set]);
+            let words: Vec<&str> = command.iter().copied().chain(sets).collect();
+            let sentence = refused(&folder, &words);
+            assert!(sentence.starts_with(named), "{words:?}: {sentence}");
+        }
+    }
+}
+
 /// An unknown key of a preset's user: in a file on top of it, and by --set; of every table.
 #[test]
 fn unknown_keys_are_refused_in_every_table() {

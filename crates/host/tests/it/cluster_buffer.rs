@@ -523,6 +523,46 @@ fn a_journal_brings_nothing_back_over_writes_of_a_pause() {
     }
 }
 
+/// Checks what how-to/fire.md promises of zeros and trims past the buffer, which a pause does not change: they are durable with the next
+/// flush; before it, a start may bring back from the journal what was flushed before them, and once the pause has ended, it brings back nothing.
+#[test]
+fn zeros_past_a_paused_buffer_are_durable_with_the_next_flush() {
+    let mut came_back = 0;
+    for opcode in [Opcode::WriteZeroes, Opcode::Trim] {
+        for (ended, flushed) in [(false, false), (false, true), (true, false), (true, true)] {
+            let base = ClusterBufferConfig { flush: FlushPolicy::Strict, ..config(8, 4, 160) };
+            let mut host = journalled(&base, JournalUse::Always, 2).host;
+            let write = call(&mut host, Opcode::Write, 9, 2, vec![1; 2 * SECTOR]);
+            assert_eq!(write.status, Status::Success);
+            assert_eq!(call(&mut host, Opcode::Flush, 0, 0, Vec::new()).status, Status::Success);
+            let now = Stack::now(&host);
+            host.layer.pause(now);
+            if ended {
+                host.act_on_drive(now, |_| ());
+                while host.layer.paused().is_none() {
+                    let next = Drive::next_event(&host).expect("the pause goes on");
+                    Drive::advance(&mut host, next);
+                }
+                assert_eq!(host.layer.paused(), Some(Ok(())));
+            }
+            assert_eq!(call(&mut host, opcode, 9, 2, Vec::new()).status, Status::Success);
+            if flushed {
+                assert_eq!(call(&mut host, Opcode::Flush, 0, 0, Vec::new()).status, Status::Success);
+            }
+            let mut killed = start(&host.layer.config().clone(), host.drive.clone(), Stack::now(&host));
+            let found = call(&mut killed, Opcode::Read, 9, 2, vec![9; 2 * SECTOR]).data;
+            let old = found == vec![1; 2 * SECTOR];
+            assert!(old || found == vec![0; 2 * SECTOR], "{opcode:?}: neither the data nor zeros");
+            assert!(
+                !old || !(ended || flushed),
+                "{opcode:?}: came back, pause ended: {ended}, flushed: {flushed}"
+            );
+            came_back += u32::from(old);
+        }
+    }
+    assert!(came_back > 0, "the journal has brought nothing back, so the promise is weaker than the buffer");
+}
+
 /// Makes a world whose flushes journal, with work under way.
 fn journalling(seed: u64, usage: JournalUse) -> World {
     let sectors = 150 + seed % 7;

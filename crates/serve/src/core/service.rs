@@ -6,8 +6,7 @@
 
 use super::{Core, damage, figures, layers, status, targets};
 use crate::drive::Served;
-use crate::engine::Answered;
-use crate::engine::Entry;
+use crate::engine::{Answered, Entry};
 use crate::event::{By, Event, User};
 use crate::remote::TOKENS;
 use crate::secret;

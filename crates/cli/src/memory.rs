@@ -1,0 +1,82 @@
+//! Memory of this machine, and the buffers that must fit into it: one that does not would end the program where it is made.
+
+use crate::failure::Failure;
+use anyhow::anyhow;
+use pellucid_host::LayerConfig;
+use pellucid_spec::{Medium, Spec};
+
+/// Bytes that a buffer takes for a sector beside its data: its stamp or its place in a table.
+const SECTOR_BYTES: u64 = 16;
+/// Bytes that the data buffer of a drive takes for an entry beside its data.
+const ENTRY_BYTES: u64 = 128;
+
+/// Returns the memory of this machine; where the system does not say, there is no limit.
+pub fn machine_bytes() -> u64 {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
+    total.and_then(|kib| kib.trim().parse::<u64>().ok()).map_or(u64::MAX, |kib| kib << 10)
+}
+
+/// Buffer that takes its memory when it is made.
+struct Buffer {
+    key: &'static str,
+    value: u64,
+    /// Bytes that it takes for each of the units in which the key counts.
+    unit_bytes: f64,
+}
+
+/// Returns the buffers of a description.
+fn buffers(spec: &Spec) -> Vec<Buffer> {
+    let geometry = &spec.drive.media.geometry;
+    let keeps = spec.drive.media.store.keeps_data();
+    // Of a sector of which only a stamp is kept, no data are in any buffer.
+    let of_sectors =
+        |sectors: u64| sectors * (SECTOR_BYTES + if keeps { geometry.sector_bytes.into() } else { 0 });
+    let mut found = Vec::new();
+    if spec.medium == Medium::Flash {
+        let sectors = u64::from(geometry.unit_bytes / geometry.sector_bytes);
+        let unit_bytes = (ENTRY_BYTES + of_sectors(sectors)) as f64;
+        let entries = [
+            ("drive.buffer.entries", spec.drive.buffer.entries),
+            ("drive.buffer.read_entries", spec.drive.buffer.read_entries),
+        ];
+        found.extend(entries.map(|(key, value)| Buffer { key, value: value.into(), unit_bytes }));
+    }
+    for layer in &spec.host {
+        match layer {
+            LayerConfig::ClusterBuffer(config) => {
+                let share = of_sectors(1) as f64 / f64::from(config.sector_bytes);
+                let unit_bytes = if keeps { 1.0 } else { share };
+                found.push(Buffer { key: "host.cluster_buffer.size", value: config.size_bytes, unit_bytes });
+            }
+            LayerConfig::HostFtl(config) => {
+                // Sectors are rounded up to a power of two, and each has an entry and two places in the index.
+                let unit_bytes = 2.0 * (of_sectors(1) + 4 * SECTOR_BYTES) as f64;
+                let value = config.buffer_sectors.into();
+                found.push(Buffer { key: "host.ftl.buffer", value, unit_bytes });
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Refuses buffers that are larger than the memory of this machine.
+pub fn check(spec: &Spec) -> Result<(), Failure> {
+    let machine_bytes = machine_bytes();
+    for Buffer { key, value, unit_bytes } in buffers(spec) {
+        if value as f64 * unit_bytes > machine_bytes as f64 {
+            return Err(refused(key, value, (machine_bytes as f64 / unit_bytes) as u64, machine_bytes));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the failure of a buffer that is larger than the memory of this machine.
+pub fn refused(key: &str, value: u64, most: u64, machine_bytes: u64) -> Failure {
+    let allowed = match most == machine_bytes {
+        true => format!("at most the memory of this machine, {machine_bytes} bytes"),
+        false => format!("at most {most}, which the memory of this machine, {machine_bytes} bytes, can hold"),
+    };
+    Failure::asked(anyhow!("{key} = {value}: allowed: {allowed}"))
+}
