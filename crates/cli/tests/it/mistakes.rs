@@ -157,7 +157,7 @@ fn buffers_larger_than_the_memory_of_the_machine_are_refused() {
     let wide = [
         "media.page_size=1MiB",
         "media.unit_size=1MiB",
-        "media.sector_size=512KiB",
+        "media.sector_size=64KiB",
         "media.store=ram",
         "drive.buffer.entries=16777215",
     ];

@@ -537,8 +537,8 @@ fn zeros_past_a_paused_buffer_are_durable_with_the_next_flush() {
             assert_eq!(call(&mut host, Opcode::Flush, 0, 0, Vec::new()).status, Status::Success);
             let now = Stack::now(&host);
             host.layer.pause(now);
+            host.act_on_drive(now, |_| ());
             if ended {
-                host.act_on_drive(now, |_| ());
                 while host.layer.paused().is_none() {
                     let next = Drive::next_event(&host).expect("the pause goes on");
                     Drive::advance(&mut host, next);
@@ -549,7 +549,9 @@ fn zeros_past_a_paused_buffer_are_durable_with_the_next_flush() {
             if flushed {
                 assert_eq!(call(&mut host, Opcode::Flush, 0, 0, Vec::new()).status, Status::Success);
             }
-            let mut killed = start(&host.layer.config().clone(), host.drive.clone(), Stack::now(&host));
+            let mut drive = host.drive.clone();
+            drive.abandon();
+            let mut killed = start(&host.layer.config().clone(), drive, Stack::now(&host));
             let found = call(&mut killed, Opcode::Read, 9, 2, vec![9; 2 * SECTOR]).data;
             let old = found == vec![1; 2 * SECTOR];
             assert!(old || found == vec![0; 2 * SECTOR], "{opcode:?}: neither the data nor zeros");
