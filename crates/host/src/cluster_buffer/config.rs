@@ -109,15 +109,15 @@ pub enum ClusterBufferError {
     },
     /// A range whose writes pass the buffer by is empty, or not on the drive.
     #[error(
-        "cluster buffer: bypass of sectors {first} to {end}: allowed: a range within the {sectors} sectors of the drive"
+        "host.cluster_buffer.bypass = {first_bytes}-{end_bytes} (bytes): allowed: ranges within the {drive_bytes} bytes of the drive"
     )]
     Bypass {
-        /// First sector of the range.
-        first: u64,
-        /// Sector behind the range.
-        end: u64,
-        /// Sectors of the drive.
-        sectors: u64,
+        /// First byte of the range.
+        first_bytes: u64,
+        /// Byte behind the range.
+        end_bytes: u64,
+        /// Bytes of the drive.
+        drive_bytes: u64,
     },
     /// A journal needs flushes that write the buffer.
     #[error("host.cluster_buffer.journal: allowed: with host.cluster_buffer.flush = strict")]
@@ -146,14 +146,19 @@ pub enum ClusterBufferError {
     },
 }
 
-/// Joins ranges that overlap or touch, in order.
-pub(super) fn joined(ranges: &[Range<u64>], sectors: u64) -> Result<Vec<Range<u64>>, ClusterBufferError> {
+/// Joins ranges of sectors that overlap or touch, in order.
+pub(super) fn joined(
+    ranges: &[Range<u64>],
+    (sectors, sector_bytes): (u64, u32),
+) -> Result<Vec<Range<u64>>, ClusterBufferError> {
     let mut sorted = ranges.to_vec();
     sorted.sort_by_key(|range| range.start);
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in sorted {
         if range.is_empty() || range.end > sectors {
-            return Err(ClusterBufferError::Bypass { first: range.start, end: range.end, sectors });
+            let [first_bytes, end_bytes, drive_bytes] =
+                [range.start, range.end, sectors].map(|at| at.saturating_mul(sector_bytes.into()));
+            return Err(ClusterBufferError::Bypass { first_bytes, end_bytes, drive_bytes });
         }
         match joined.last_mut().filter(|last| range.start <= last.end) {
             Some(last) => last.end = last.end.max(range.end),

@@ -21,7 +21,7 @@ impl Setup {
         image_bytes: usize,
     ) -> Result<Setup, ClusterBufferError> {
         let shape = Shape::new(config, interface)?;
-        let passes = joined(&config.bypass, shape.sectors)?;
+        let passes = joined(&config.bypass, (shape.sectors, config.sector_bytes))?;
         Ok(Setup { config: config.clone(), shape, image_bytes, passes })
     }
 

@@ -479,7 +479,7 @@ fn writes_pass_a_paused_buffer_by_and_those_into_named_ranges_always() {
     for wrong in [3..3, 399..401] {
         let wrong = ClusterBufferConfig { bypass: vec![wrong], ..config(8, 4, 400) };
         let refused = ClusterBuffer::new(&wrong, Some(Interface::Block { sectors: 400, handles: 1 }), SECTOR);
-        assert!(matches!(refused, Err(ClusterBufferError::Bypass { sectors: 400, .. })));
+        assert!(matches!(refused, Err(ClusterBufferError::Bypass { drive_bytes: 204_800, .. })));
     }
 }
 
