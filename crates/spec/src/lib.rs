@@ -411,7 +411,10 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     let translated = resolve_namespaces::Translated::find(&device.namespaces, &layout);
     resolve_ftl::finish(device, values, translated.as_ref())?;
     resolve_controller::check(device, values, &layout)?;
-    resolve_memory::check(device, values)?;
+    // A disk has no controller of flash, and the keys of its memory no effect.
+    if all.drive.kind == Medium::Flash {
+        resolve_memory::check(&all.drive.device, values)?;
+    }
     resolve_backing::finish(&mut all, values)?;
     resolve_host::finish(&mut all.host, &all.drive.device, values);
     let host = resolve_host::layers(&all, values)?;

@@ -610,3 +610,34 @@ fn tables_that_outgrow_the_controllers_memory_are_told() {
     assert!(told.contains("tables have grown beyond its DRAM (drive.memory): chunk tables "), "{told}");
     assert!(!run("memory.dram=1MiB").contains("grown beyond"));
 }
+
+/// Polls so rare that the drive waits for the host, whose polls wait for the drive; and polls that go on for ever without telling anything.
+#[test]
+fn a_drive_that_does_not_answer_is_no_result() {
+    let folder = Folder::new();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/papers/jasmine-sec341.toml");
+    let work = ["run", file, "--set", "media.blocks=12", "--number-ios", "20000"];
+    for (more, answered) in [
+        (&["--set", "host.ata.poll=100s"][..], false),
+        (&["--set", "host.ata.poll=100ms"], true),
+        (&["--set", "host.layers=nameless-file,block-layer", "--set", "media.faults.read_fail=0.05"], false),
+        (
+            &[
+                "--set",
+                "host.ata.address=error",
+                "--set",
+                "host.ata.poll=10s",
+                "--set",
+                "media.faults.read_fail=0.05",
+            ],
+            false,
+        ),
+    ] {
+        let done = folder.run(&[&work[..], more].concat());
+        assert_eq!(done.status, i32::from(!answered), "{more:?}: {}", done.stderr);
+        let silent = done.stderr.contains("error: the drive does not answer: ")
+            && done.stderr.contains(" requests are outstanding, ");
+        assert_eq!(silent, !answered, "{more:?}: {}", done.stderr);
+        assert_eq!(done.stdout.contains("write amplification"), answered, "{more:?}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Preconditioning through layers of the host: the writes are commands like any other, and simulated time passes.
 
+use super::SILENCE_MAX;
 use super::ageing::{Ageing, Overwrites, overwrite};
 use super::namespaces::BlockNamespace;
 use super::oracle::{Oracle, fill_images};
@@ -101,6 +102,8 @@ struct Writer<'a, 'o> {
     stack: &'a mut Tower<Device>,
     oracle: Option<&'a mut Oracle>,
     now: SimTime,
+    /// Moment since which no write has ended.
+    silent_since: SimTime,
     namespace: BlockNamespace,
     /// By tag: what is being written.
     in_flight: Vec<Option<(Lba, u32)>>,
@@ -119,6 +122,7 @@ impl<'a, 'o> Writer<'a, 'o> {
     ) -> Writer<'a, 'o> {
         Writer {
             now: stack.now(),
+            silent_since: stack.now(),
             namespace,
             stack,
             oracle,
@@ -164,8 +168,15 @@ impl<'a, 'o> Writer<'a, 'o> {
     }
 
     fn step(&mut self) -> Result<(), RunError> {
-        let Some(next) = self.stack.next_event() else {
-            return Err(RunError::Host("preconditioning: the drive does not answer".into()));
+        if self.in_flight.len() == self.idle.len() {
+            self.silent_since = self.now;
+        }
+        let next = self.stack.next_event().filter(|next| next.since(self.silent_since) <= SILENCE_MAX);
+        let Some(next) = next else {
+            let (all, written) = (self.in_flight.len() - self.idle.len(), self.version);
+            return Err(RunError::Host(format!(
+                "preconditioning: the drive does not answer: after {written} writes {all} are outstanding, and none ends any more"
+            )));
         };
         self.now = next;
         self.stack.advance(next);
@@ -186,6 +197,7 @@ impl<'a, 'o> Writer<'a, 'o> {
             if let Some(oracle) = &mut self.oracle {
                 oracle.complete_change(self.namespace.stamped(lba), sectors, true, false);
             }
+            self.silent_since = self.now;
             self.idle.push(tag);
             self.pool.push(completion.data);
         }

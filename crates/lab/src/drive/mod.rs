@@ -55,6 +55,10 @@ const LOOK_ROUNDS: u32 = 1 << 11;
 /// Simulated time between two looks, at most, while a drive is busy and nothing completes: one whose flash fails may go on for hours.
 const LOOK_TIME: Nanos = Nanos::from_secs(1);
 
+/// Simulated time after which requests that none of the drive's events ends will never end. Nothing that flash does, with all its retries, takes
+/// as long; layers of the host that ask again and again go on for ever.
+const SILENCE_MAX: Nanos = Nanos::from_secs(86_400);
+
 /// A moment that does not come.
 const NEVER: SimTime = SimTime(u64::MAX);
 
@@ -103,6 +107,17 @@ pub enum RunError {
     /// The layers above the drive cannot go on; a sentence.
     #[error("{0}")]
     Host(String),
+    /// Requests wait for what never comes.
+    #[error(
+        "the drive does not answer: {outstanding} requests are outstanding, {completed} have ended, and none ends any more; it waits for space or \
+         for something of its host that cannot come, so that nothing of the run is a result"
+    )]
+    Silent {
+        /// Requests that do not end.
+        outstanding: usize,
+        /// Requests that have.
+        completed: u64,
+    },
     /// A sector came back wrong.
     #[error("verification failed: {0}")]
     Mismatch(Mismatch),
@@ -185,6 +200,8 @@ pub struct Run<'a, T: Target = Device> {
     sector_bytes: u64,
     version: u32,
     last_completion: SimTime,
+    /// Moment since which nothing has completed, or nothing was under way.
+    silent_since: SimTime,
     submitted: u64,
     /// Bytes of writes that count and have succeeded.
     written_bytes: u64,
@@ -357,6 +374,7 @@ impl<'a, T: Target> Run<'a, T> {
             pool: Vec::new(),
             version: 0,
             last_completion: start,
+            silent_since: start,
             submitted: 0,
             written_bytes: 0,
             verified_reads: 0,
@@ -389,6 +407,9 @@ impl<'a, T: Target> Run<'a, T> {
         let mut now = self.start;
         let (mut rounds, mut stopped) = (0u32, false);
         loop {
+            if self.in_flight.len() == self.idle_tags.len() {
+                self.silent_since = now;
+            }
             let release = self.submit_all(now)?;
             if release.is_none() && self.in_flight.len() == self.idle_tags.len() {
                 if let Source::Jobs(jobs) = &self.source
@@ -402,7 +423,7 @@ impl<'a, T: Target> Run<'a, T> {
                 (Some(event), Some(release)) => event.min(release),
                 (Some(event), None) => event,
                 (None, Some(release)) => release,
-                (None, None) => break,
+                (None, None) => return Err(self.silent()),
             };
             let mut warmed = self.warmed_at();
             if let Some(at) = warmed.take_if(|at| next >= *at) {
@@ -416,7 +437,11 @@ impl<'a, T: Target> Run<'a, T> {
             let limit = self.sample_due().min(next + LOOK_TIME).min(wanted);
             now = self.device.advance_to_completion(next, limit);
             while let Some(completion) = self.device.pop().as_mut() {
+                self.silent_since = now;
                 self.complete(completion)?;
+            }
+            if now.since(self.silent_since) > SILENCE_MAX && self.in_flight.len() > self.idle_tags.len() {
+                return Err(self.silent());
             }
             if self.steady.as_ref().is_some_and(Steadiness::is_reached) {
                 break;
@@ -453,6 +478,13 @@ impl<'a, T: Target> Run<'a, T> {
             onlooker.keep_timeline(timeline);
         }
         Measured::take(self, end)
+    }
+
+    /// The error of requests that do not end.
+    #[cold]
+    fn silent(&self) -> RunError {
+        let outstanding = self.in_flight.len() - self.idle_tags.len();
+        RunError::Silent { outstanding, completed: self.submitted - outstanding as u64 }
     }
 
     /// While nothing is measured: when that begins, as far as is known.
