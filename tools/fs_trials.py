@@ -470,11 +470,17 @@ def host_full(pellucid):
             with mounted_on(pellucid, Path(small) / "image", size="256MiB") as mount:
                 synced(mount.path / "first", b"first")
                 becomes_read_only(mount)
-                assert mount.log().count("cannot write: No space left on device (os error 28); it is read-only") == 1, mount.log()
+                said_once(mount, "cannot write: No space left on device (os error 28); it is read-only")
                 assert (mount.path / "first").read_bytes() == b"first"
                 mount.kill()
         finally:
             run(program("umount"), small)
+
+
+def said_once(mount, words):
+    """The mount's log has these words, once; they may come after the answer that they are about."""
+    wait_for(lambda: words in mount.log(), f"the log does not say: {words}")
+    assert mount.log().count(words) == 1, mount.log()
 
 
 def promised(told):
@@ -773,7 +779,7 @@ def in_service(pellucid, mount, name):
         except OSError as error:
             assert error.errno == errno.EIO, error
     wait_for(lambda: len(set(readable(contents))) == len(contents), f"{name}: the kernel goes on with what it caches")
-    assert mount.log().count("has lost its power") == 1, mount.log()
+    said_once(mount, "has lost its power")
     with contextlib.suppress(AssertionError):
         # What could not be written is told.
         mount.stop()
