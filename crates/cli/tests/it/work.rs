@@ -616,7 +616,7 @@ fn tables_that_outgrow_the_controllers_memory_are_told() {
 fn a_drive_that_does_not_answer_is_no_result() {
     let folder = Folder::new();
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/papers/jasmine-sec341.toml");
-    let work = ["run", file, "--set", "media.blocks=12", "--number-ios", "60000"];
+    let work = ["run", file, "--set", "media.blocks=12", "--number-ios", "60000", "--json"];
     for (more, answered) in [
         (&["--set", "host.ata.poll=100s"][..], false),
         (&["--set", "host.ata.poll=100ms"], true),
@@ -638,6 +638,6 @@ fn a_drive_that_does_not_answer_is_no_result() {
         let silent = done.stderr.contains("error: the drive does not answer: ")
             && done.stderr.contains(" requests are outstanding, ");
         assert_eq!(silent, !answered, "{more:?}: {}", done.stderr);
-        assert_eq!(done.stdout.contains("write amplification"), answered, "{more:?}");
+        assert_eq!(done.stdout.is_empty(), !answered, "{more:?}: {}", done.stdout);
     }
 }
