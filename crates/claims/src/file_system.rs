@@ -251,15 +251,9 @@ fn collected(bench: &Bench, assumed: Assumed) -> Result<Vec<Check>, ReproduceErr
     let ratio = |what: &str, published: f64, a: u64, b: u64| {
         Check::derived(what, Unit::Plain, published, a as f64 / b as f64, 0.15)
     };
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let shown = |what: &str, measured: f64| Check::shown(what, Unit::Plain, None, measured);
     Ok(vec![
-        Check::bound(
-            "flash copies, ULFS-Prism, MiB",
-            Unit::Plain,
-            mib(prism.flash_copied_bytes),
-            Limit::AtMost(0.0),
-        ),
+        copied_below(prism),
         ratio("file copies, ULFS-Prism / ULFS-SSD", 1.0, prism.file_copied_bytes, ssd.file_copied_bytes),
         ratio(
             "flash copies / file copies, ULFS-SSD",
@@ -285,9 +279,31 @@ fn collected(bench: &Bench, assumed: Assumed) -> Result<Vec<Check>, ReproduceErr
     ])
 }
 
+/// Nothing is copied below a file system that owns its flash.
+fn copied_below(prism: &Served) -> Check {
+    let copied = mib(prism.flash_copied_bytes);
+    Check::bound("flash copies, ULFS-Prism, MiB", Unit::Plain, copied, Limit::AtMost(0.0))
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::Verdict;
     use super::*;
+
+    /// U2: the same file system above a block drive, which copies for it.
+    #[test]
+    #[cfg_attr(quick, ignore = "slow")]
+    fn a_file_system_on_a_block_drive_misses() {
+        let bench = Bench::of_test(4, Vec::new());
+        let run = |&system: &System| serve(&bench, system, Personality::Fileserver, Block::Replayed, ASSUMED);
+        let served = bench.map(&[System::Prism, System::Ssd], run).unwrap();
+        let verdicts: Vec<_> = served.iter().map(|served| copied_below(served).verdict()).collect();
+        assert_eq!(verdicts, [Verdict::Holds, Verdict::Misses]);
+    }
 
     /// How much more ULFS-Prism does than ULFS-SSD with varmail, on flash with these overrides.
     fn varmail(sets: &[&str]) -> f64 {

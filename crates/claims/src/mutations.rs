@@ -295,13 +295,6 @@ static MUTATIONS: &[Mutation] = &[
         FULL,
     ),
     mutation(
-        "U2",
-        "flash copies, ULFS-Prism, MiB",
-        "a file system that has a block drive below it",
-        &["drive.namespace=[{ interface = \"block\" }]"],
-        QUARTER,
-    ),
-    mutation(
         "G1",
         "iterations take less time by",
         "pages of 4 KiB that are sensed as slowly as those of 16 KiB",
@@ -375,6 +368,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("B5", "policies.rs: a_drive_that_is_greedy_whatever_it_is_told_misses"),
     ("B7", "data_sheets.rs: a_wrong_model_misses"),
     ("U1", "file_system.rs: a_file_system_that_sees_one_channel_misses"),
+    ("U2", "file_system.rs: a_file_system_on_a_block_drive_misses"),
     ("P6", "prism/lines.rs: a_wrong_order_misses"),
 ];
 
@@ -461,8 +455,6 @@ a_wrong_model_misses! {
     p3_and_p4_miss_wrong_models: "P3", "P4";
     #[cfg_attr(quick, ignore = "slow")]
     p5_misses_a_wrong_model: "P5";
-    #[cfg_attr(quick, ignore = "slow")]
-    u2_misses_a_wrong_model: "U2";
     #[cfg_attr(quick, ignore = "slow")]
     g1_misses_a_wrong_model: "G1";
     #[cfg_attr(quick, ignore = "slow")]
