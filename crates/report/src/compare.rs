@@ -158,7 +158,8 @@ fn results(reports: &[Report]) -> Option<String> {
     let results: Vec<_> =
         reports.iter().filter_map(|report| Some((report, report.application.as_ref()?))).collect();
     let [(_, first), _, ..] = results[..] else { return None };
-    if first.result.is_empty() {
+    // Different applications have nothing to agree on.
+    if first.result.is_empty() || results.iter().any(|(_, other)| other.name != first.name) {
         return None;
     }
     let differs =

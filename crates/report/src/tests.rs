@@ -40,6 +40,9 @@ fn a_comparison_says_whether_applications_came_to_the_same_result() {
         "{differ}"
     );
     assert!(!render_compare(&[with("ab"), report()]).contains("results"), "one has no result");
+    let mut other = with("cd");
+    other.application.iter_mut().for_each(|application| application.name = "another".into());
+    assert!(!render_compare(&[with("ab"), other]).contains("results"), "another application");
 }
 
 #[test]

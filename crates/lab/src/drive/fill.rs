@@ -173,9 +173,9 @@ impl<'a, 'o> Writer<'a, 'o> {
         }
         let next = self.stack.next_event().filter(|next| next.since(self.silent_since) <= SILENCE_MAX);
         let Some(next) = next else {
-            let (all, written) = (self.in_flight.len() - self.idle.len(), self.version);
+            let outstanding = self.in_flight.len() - self.idle.len();
             return Err(RunError::Host(format!(
-                "preconditioning: the drive does not answer: after {written} writes {all} are outstanding, and none ends any more"
+                "preconditioning: the drive does not answer: {outstanding} writes are outstanding, and none ends any more"
             )));
         };
         self.now = next;
