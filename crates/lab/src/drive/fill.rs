@@ -206,7 +206,7 @@ impl<'a, 'o> Writer<'a, 'o> {
 
     /// Waits until nothing is under way.
     fn end(&mut self) -> Result<(), RunError> {
-        while self.stack.next_event().is_some() {
+        while self.in_flight.len() > self.idle.len() || self.stack.next_event().is_some() {
             self.step()?;
         }
         self.prepared.film(self.stack.flash());
