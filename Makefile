@@ -47,7 +47,7 @@ help:
 	@echo 'make build-pgo    the command, compiled twice, the second time with counts of a training run: simulates faster'
 	@echo 'make bench        requests per second and peak memory of the two benchmarks'
 	@echo 'make bench-small  small versions of them, compared with themselves (part of make test)'
-	@echo 'make bench-curves cost per request over capacity, outstanding requests and length of the run'
+	@echo 'make bench-curves cost per request over outstanding requests, capacity, request size and dies, in instructions'
 	@echo 'make clustering    where write clustering helps today, as a table: recorded workloads on four drives'
 	@echo 'make record-workloads  these workloads, recorded again (root; a Linux guest)'
 	@echo 'make advisories   known vulnerabilities of dependencies (fetches cargo-deny and a database)'

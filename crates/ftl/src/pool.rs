@@ -4,10 +4,11 @@
 //!   free ── take ──► used ── give (erased) ──► free          any ── retire ──► bad
 //!                      └── mark_failed ──► used until it is retired
 //! ```
-//! The taker of an erase unit manages its content. Invariant: a block is in its die's free list if and only if it is free; a free list is
-//! in the order in which its blocks became free, the oldest last.
+//! The taker of an erase unit manages its content. Invariant: a block is among the free ones of its die if and only if it is free, and stands
+//! there with its erases. These are sorted, so that taking one costs little however many there are.
 
 use pellucid_flash::{BlockId, DieId, Divisor, Layout};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,23 @@ pub(crate) enum TakeOrder {
     LeastWornLowest,
 }
 
+/// A free block, in the order in which a pool takes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Free {
+    /// Complete erases, if they matter.
+    wear: u32,
+    /// Since when it is free, if that matters: how many blocks of its die had been given back before.
+    since: u64,
+    block: u32,
+}
+
+/// Free blocks of a die.
+#[derive(Clone, Debug, Default)]
+struct FreeList {
+    blocks: BTreeSet<Free>,
+    given: u64,
+}
+
 /// Pool of erase units: the same range of blocks in every die.
 #[derive(Clone, Debug)]
 pub struct Pool {
@@ -39,7 +57,9 @@ pub struct Pool {
     order: TakeOrder,
     erases: Vec<u32>,
     uses: Vec<Use>,
-    free: Vec<Vec<u32>>,
+    free: Vec<FreeList>,
+    /// Since when each block is free, where it is.
+    since: Vec<u64>,
     free_total: u32,
 }
 
@@ -53,18 +73,17 @@ impl Pool {
             order: TakeOrder::LeastWornLowest,
             erases: vec![0; count],
             uses: vec![Use::Used; count],
-            free: vec![Vec::new(); layout.dies as usize],
+            free: vec![FreeList::default(); layout.dies as usize],
+            since: vec![0; count],
             free_total: 0,
         }
     }
 
     /// Creates a pool with all of `blocks` free; among equally worn blocks it takes the lowest first.
     pub(crate) fn all_free(layout: &Layout, blocks: Range<u32>, order: TakeOrder) -> Pool {
-        let mut pool = Pool { order, ..Pool::new(layout, blocks.clone()) };
-        pool.uses.fill(Use::Free);
-        pool.free_total = pool.uses.len() as u32;
-        for (die, free) in (0..).zip(&mut pool.free) {
-            free.extend(blocks.clone().rev().map(|block| die * layout.blocks_per_die + block));
+        let mut pool = Pool { order, ..Pool::new(layout, blocks) };
+        for block in pool.all() {
+            pool.give(block);
         }
         pool
     }
@@ -99,31 +118,42 @@ impl Pool {
         dies.into_iter().flatten()
     }
 
+    /// A free block as the free ones of its die have it.
+    fn entry(&self, block: BlockId) -> Free {
+        let index = self.index(block);
+        let (wear, since) = (self.erases[index], self.since[index]);
+        match self.order {
+            TakeOrder::Oldest => Free { wear: 0, since, block: block.0 },
+            TakeOrder::LeastWorn => Free { wear, since, block: block.0 },
+            TakeOrder::LeastWornLowest => Free { wear, since: 0, block: block.0 },
+        }
+    }
+
     /// Takes a free block of `die` in the pool's order.
     pub fn take(&mut self, die: DieId) -> Option<BlockId> {
-        let free = &self.free[die.0 as usize];
-        let wear = |at: usize| self.erases(BlockId(free[at]));
-        let at = match self.order {
-            TakeOrder::Oldest => free.len().checked_sub(1),
-            TakeOrder::LeastWorn => (0..free.len()).rev().min_by_key(|&at| wear(at)),
-            TakeOrder::LeastWornLowest => (0..free.len()).min_by_key(|&at| (wear(at), free[at])),
-        };
-        Some(self.take_at(die, at?))
+        let block = BlockId(self.free[die.0 as usize].blocks.first()?.block);
+        self.take_this(block);
+        Some(block)
     }
 
     /// Takes the most worn free block of `die`; among equals the one that has been free longest.
     pub fn take_most_worn(&mut self, die: DieId) -> Option<BlockId> {
-        let free = &self.free[die.0 as usize];
-        let at = (0..free.len()).max_by_key(|&at| (self.erases(BlockId(free[at])), at))?;
-        Some(self.take_at(die, at))
-    }
-
-    fn take_at(&mut self, die: DieId, at: usize) -> BlockId {
-        let block = BlockId(self.free[die.0 as usize].remove(at));
-        self.free_total -= 1;
-        let index = self.index(block);
-        self.uses[index] = Use::Used;
-        block
+        let free = &self.free[die.0 as usize].blocks;
+        let block = match self.order {
+            TakeOrder::LeastWorn => {
+                let wear = free.last()?.wear;
+                free.range(Free { wear, since: 0, block: 0 }..).next()?.block
+            }
+            // These are sorted by something else.
+            TakeOrder::Oldest | TakeOrder::LeastWornLowest => {
+                let index = |free: &Free| self.index(BlockId(free.block));
+                let key =
+                    |free: &&Free| (self.erases[index(free)], std::cmp::Reverse(self.since[index(free)]));
+                free.iter().max_by_key(key)?.block
+            }
+        };
+        self.take_this(BlockId(block));
+        Some(BlockId(block))
     }
 
     /// Takes this block, which is free.
@@ -135,9 +165,16 @@ impl Pool {
     }
 
     fn unlist(&mut self, block: BlockId) {
-        let die = self.die(block);
-        self.free[die].retain(|&b| b != block.0);
+        let (die, entry) = (self.die(block), self.entry(block));
+        let was_there = self.free[die].blocks.remove(&entry);
+        assert!(was_there, "block {} is free and not among the free ones", block.0);
         self.free_total -= 1;
+    }
+
+    fn list(&mut self, block: BlockId) {
+        let (die, entry) = (self.die(block), self.entry(block));
+        self.free[die].blocks.insert(entry);
+        self.free_total += 1;
     }
 
     /// Gives back a block that is erased.
@@ -146,8 +183,9 @@ impl Pool {
         assert_eq!(self.uses[index], Use::Used, "block {} given back, but not taken", block.0);
         self.uses[index] = Use::Free;
         let die = self.die(block);
-        self.free[die].insert(0, block.0);
-        self.free_total += 1;
+        self.free[die].given += 1;
+        self.since[index] = self.free[die].given;
+        self.list(block);
     }
 
     /// Retires a block.
@@ -179,7 +217,14 @@ impl Pool {
     /// Sets the number of complete erases.
     pub fn set_erases(&mut self, block: BlockId, erases: u32) {
         let index = self.index(block);
+        let is_free = self.uses[index] == Use::Free;
+        if is_free {
+            self.unlist(block);
+        }
         self.erases[index] = erases;
+        if is_free {
+            self.list(block);
+        }
     }
 
     /// Returns whether a block is free.
@@ -195,7 +240,7 @@ impl Pool {
     /// Free blocks of a die.
     #[inline]
     pub fn free_count(&self, die: DieId) -> u32 {
-        self.free[die.0 as usize].len() as u32
+        self.free[die.0 as usize].blocks.len() as u32
     }
 
     /// Free blocks of all dies.
@@ -204,22 +249,24 @@ impl Pool {
         self.free_total
     }
 
-    /// Bytes of memory that a drive needs for its blocks; every one of them may be free. Space that an allocator happens to give does not count:
-    /// a copy of a drive reports the same.
+    /// Bytes of memory that a drive needs for its blocks: the number of each, which may be free, its erases and its use. A search tree takes
+    /// more on the host, which is no matter of the drive.
     pub fn memory_bytes(&self) -> u64 {
         let lists = self.uses.len() * 4 + self.free.len() * size_of::<Vec<u32>>();
         (self.erases.len() * 4 + self.uses.len() + lists) as u64
     }
 
-    /// Walks the free lists and panics where they disagree with the uses.
+    /// Walks the free blocks and panics where they disagree with the uses.
     pub fn check(&self) {
-        let listed: usize = self.free.iter().map(Vec::len).sum();
+        let listed: usize = self.free.iter().map(|free| free.blocks.len()).sum();
         assert_eq!(listed, self.uses.iter().filter(|&&u| u == Use::Free).count(), "free blocks");
         assert_eq!(listed, self.free_total as usize, "free blocks of all dies");
         for (die, free) in self.free.iter().enumerate() {
-            for &block in free {
-                assert!(self.is_free(BlockId(block)), "block {block} is in a free list");
-                assert_eq!(self.die(BlockId(block)), die, "block {block} is in the free list of die {die}");
+            for entry in &free.blocks {
+                let block = BlockId(entry.block);
+                assert!(self.is_free(block), "block {} is listed as free", block.0);
+                assert_eq!(self.die(block), die, "block {} is among the free ones of die {die}", block.0);
+                assert_eq!(self.entry(block), *entry, "block {} stands with other erases", block.0);
             }
         }
     }
