@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PATHS = "paths of one state machine, which hand work to each other: a read may have to evict, an eviction to write"
 # Crate, a module of the circle, number of its modules, why it stays.
 KNOWN = [
-    ("claims", "bench", 7, "the bench keeps the studies that several claims share, and they run on it"),
+    ("claims", "bench", 8, "the bench keeps the studies that several claims share, and they run on it, some by the files of `described`"),
     ("cli", "args", 4, "the table of commands is what the parser parses"),
     ("cli", "subject", 4, "a run keeps what it came from, and is found again by it"),
     ("device", "shared", 5, "probes and timeline watch commands and operations, which carry their marks"),

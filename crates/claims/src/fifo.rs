@@ -6,10 +6,10 @@
 use super::bench::{Bench, ReproduceError};
 use super::{Check, Figure, Outcome};
 use pellucid_flash::Nanos;
-use pellucid_lab::kv::{ClientsConfig, Experiment, OnMiss};
+use pellucid_lab::kv::{ClientsConfig, Experiment};
 use pellucid_report::plot::{Axis, Plot, Unit};
 use pellucid_workload::kv::laws::{KeySize, Popularity, ValueSize};
-use pellucid_workload::kv::{Workload, WorkloadConfig};
+use pellucid_workload::kv::{OnMiss, Workload, WorkloadConfig};
 
 /// Keys for each slot of the flash; 0.74 is the published measurement's ratio (1.5 million keys, 2.02 million slots).
 const RATIOS: [f64; 4] = [0.5, 0.74, 1.0, 1.5];

@@ -32,21 +32,17 @@
 //! The scale and the number of blocks were chosen in sight of results, for the reasons above: docs/explanation/papers/prism.md, U1.
 
 use super::bench::{Bench, ReproduceError};
+use super::described::{File, paper};
 use super::prism::{REPLAY_FREE, REPLAY_RESERVED};
 use super::{Check, Figure, Limit, Outcome, vary};
-use pellucid_lab::experiment::{execute, jobs, parse_job};
 use pellucid_report::ApplicationReport;
 use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
-use pellucid_spec::Spec;
 use pellucid_workload::files::Personality;
 
 /// The experiments, for anybody to run: varmail on each system.
-const ULFS_SSD: (&str, &str) =
-    (include_str!("../../../examples/papers/prism-fig8-ssd.toml"), "prism-fig8-ssd.toml");
-const ULFS_PRISM: (&str, &str) =
-    (include_str!("../../../examples/papers/prism-fig8.toml"), "prism-fig8.toml");
-const MIT_XMP: (&str, &str) =
-    (include_str!("../../../examples/papers/prism-fig8-xmp.toml"), "prism-fig8-xmp.toml");
+const ULFS_SSD: File = paper!("prism-fig8-ssd.toml");
+const ULFS_PRISM: File = paper!("prism-fig8.toml");
+const MIT_XMP: File = paper!("prism-fig8-xmp.toml");
 
 const SCALE: u64 = 4;
 const SEGMENT_BYTES: u64 = 256 << 10;
@@ -101,8 +97,8 @@ impl System {
         }
     }
 
-    /// Its experiment, and the name of the file.
-    fn file(self) -> (&'static str, &'static str) {
+    /// Its experiment.
+    fn file(self) -> File {
         match self {
             System::Ssd => ULFS_SSD,
             System::Prism => ULFS_PRISM,
@@ -120,9 +116,8 @@ enum Block {
     Replayed,
 }
 
-/// The experiment of a system, with the simulated drive that the paper counts erases with in place of the one of its file.
-fn described(bench: &Bench, system: System, block: Block) -> Result<Spec, ReproduceError> {
-    let (text, name) = system.file();
+/// The simulated drive that the paper counts erases with, in place of the one of a system's file.
+fn drive(system: System, block: Block) -> Vec<String> {
     let mut sets = Vec::new();
     if block == Block::Replayed && system != System::Prism {
         let spare = REPLAY_RESERVED / (1.0 - REPLAY_RESERVED);
@@ -131,7 +126,7 @@ fn described(bench: &Bench, system: System, block: Block) -> Result<Spec, Reprod
         sets.push(format!("ftl.over_provisioning={spare}"));
         sets.push(format!("ftl.gc_low={}", (blocks * REPLAY_FREE).ceil()));
     }
-    bench.drive(text, name, &sets)
+    sets
 }
 
 /// The keys of the job that differ from its file's.
@@ -157,13 +152,9 @@ fn serve(
     block: Block,
     assumed: Assumed,
 ) -> Result<Served, ReproduceError> {
-    let mut spec = described(bench, system, block)?;
     let words = words(bench, system, personality, assumed);
-    spec.jobs[0].pairs.extend(parse_job(&words, "the claim's job").pairs);
-    let (_, report) = execute(&spec, &jobs(&spec)?, &|| 0.0, |_| {})?;
-    let missing = |what: &str| ReproduceError::Program(format!("{}: {what}", system.name()));
-    Served::of(&report.application.ok_or_else(|| missing("no application ran"))?)
-        .ok_or_else(|| missing("nothing was done"))
+    let report = system.file().application(bench, &drive(system, block), &words)?;
+    Served::of(&report).ok_or_else(|| ReproduceError::Program(format!("{}: nothing was done", system.name())))
 }
 
 /// Work of one system.

@@ -25,28 +25,20 @@
 //! | memory for what is read ahead | half of it | what preparing allows for edges, and sorting leaves free |
 //! | edges read at a time | 512 KiB, and as much ahead | assumed: GraphChi's blocks of 4 MiB at this scale |
 
-use super::bench::{Bench, ReproduceError, measure};
-use super::prism::{BLOCK_BYTES, CHANNELS, DRIVE, STATIC};
+use super::bench::{Bench, ReproduceError};
+use super::described::{File, paper};
 use super::{Check, Figure, Outcome};
-use pellucid_lab::experiment::prepare;
 use pellucid_report::plot::{Axis, Plot, Unit};
 
-/// LiveJournal's vertices and edges (paper, Table III), and how many times fewer there are here.
+/// The experiments, for anybody to run.
+const ORIGINAL: File = paper!("prism-fig9-ssd.toml");
+const LIBRARY: File = paper!("prism-fig9.toml");
+
+/// LiveJournal's vertices and edges (paper, Table III), and how many times fewer the files have.
 const VERTICES: u32 = 4_000_000;
 const EDGES: u64 = 34_700_000;
 const SCALE: u32 = 8;
 const ITERATIONS: u32 = 4;
-/// LUNs of a channel, and blocks of each that data can fill: twice what the graph takes at most.
-const WAYS: u32 = 4;
-const BLOCKS: u32 = 88;
-/// Sensing 4 KiB, so that a LUN reads as much a second as with pages of 16 KiB and 50 us.
-const READ: &str = "12500ns";
-/// The work, but for its size and the costs of an engine. Segments are a block of each channel; 32 commands of 128 KiB are under way, and
-/// memory is a quarter of what the edges would take: defaults, as the processor's time of an edge is.
-const WORK: &str = "app=pagerank,graph=power-law:1.59:1.65,tolerance=0,edge_block=512k";
-/// Costs of the host's way to its storage: the kernel's block stack, and a library in the process.
-const KERNEL: &str = "engine=original,cpu_request=10us,cpu_completion=5us,cpu_kib=300ns";
-const LIBRARY: &str = "engine=policy,cpu_request=2us,cpu_completion=1us,cpu_kib=100ns";
 
 /// Seconds of preprocessing and of the iterations.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,79 +70,19 @@ pub(super) fn page_rank(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures: vec![Figure { caption, svg: plot.to_svg() }] })
 }
 
-/// Prepares the graph and ranks it, by the job that a description would have.
+/// Prepares the graph and ranks it.
 fn run(bench: &Bench, library: bool) -> Result<Took, ReproduceError> {
-    let (blocks, kind) = match library {
-        // The library keeps some blocks of each LUN for itself, and some are spare.
-        true => (BLOCKS + 8, "drive.namespace=[{ interface = \"open-channel\" }]".into()),
-        false => {
-            let blocks = (f64::from(BLOCKS) * (1.0 + STATIC)).ceil() as u32;
-            (blocks, format!("ftl.over_provisioning={STATIC}"))
-        }
-    };
-    let sets = [
-        format!("media.ways={WAYS}"),
-        format!("media.blocks={blocks}"),
-        format!("media.timing.read={READ}"),
-        kind,
-    ];
-    let spec = bench.drive(DRIVE, "the drive of G1", &sets)?;
-    let mut device = prepare(&spec, None)?;
-    let report = measure(&mut device, &spec, &job(bench, library))?;
+    let file = if library { LIBRARY } else { ORIGINAL };
+    let report = file.application(bench, &[], &smaller(bench))?;
     let seconds = |phase: &str| {
-        let found = report.application.as_ref().and_then(|application| application.phase(phase));
-        found
-            .map(|phase| phase.seconds)
-            .ok_or_else(|| ReproduceError::Program(format!("G1: no phase {phase}")))
+        let found = report.phase(phase).map(|phase| phase.seconds);
+        found.ok_or_else(|| ReproduceError::Program(format!("G1: no phase {phase}")))
     };
     Ok(Took { preparing: seconds("prepare")?, computing: seconds("compute")? })
 }
 
-/// The job in words.
-fn job(bench: &Bench, library: bool) -> String {
+/// The graph of the files, as many times smaller as the bench says.
+fn smaller(bench: &Bench) -> String {
     let scale = SCALE * bench.shorter();
-    let (vertices, edges) = (VERTICES / scale, EDGES / u64::from(scale));
-    let engine = if library { LIBRARY } else { KERNEL };
-    let shards = shard_bytes();
-    format!("{WORK},vertices={vertices},edges={edges},iterations={ITERATIONS},shards={shards},{engine}")
-}
-
-/// A third of the flash is for shards. Runs, of which they are made, lie with the results meanwhile.
-fn shard_bytes() -> u64 {
-    u64::from(CHANNELS * WAYS * BLOCKS) * BLOCK_BYTES / 3
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pellucid_lab::drive::Unwatched;
-    use pellucid_lab::experiment::{execute_described, jobs, set_in_jobs};
-
-    /// The files of the figure are this claim: the same phases in the same time, to the last bit.
-    #[test]
-    fn the_files_of_figure_9_are_this_claim() {
-        let files = [
-            (true, include_str!("../../../examples/papers/prism-fig9.toml")),
-            (false, include_str!("../../../examples/papers/prism-fig9-ssd.toml")),
-        ];
-        let shorter = 8;
-        let bench = Bench::of_test(shorter, Vec::new());
-        let scale = SCALE * shorter;
-        for (library, text) in files {
-            let mut spec = pellucid_spec::from_str(text, "prism-fig9.toml", &[]).unwrap();
-            set_in_jobs(&mut spec, "vertices", &(VERTICES / scale).to_string());
-            set_in_jobs(&mut spec, "edges", &(EDGES / u64::from(scale)).to_string());
-            let jobs = jobs(&spec).unwrap();
-            let (_, report) = execute_described(&spec, &jobs, &|| 0.0, Unwatched).unwrap();
-            let file = report.application.unwrap();
-            let seconds = |phase: &str| file.phase(phase).unwrap().seconds;
-            let claim = run(&bench, library).unwrap();
-            assert_eq!(
-                Took { preparing: seconds("prepare"), computing: seconds("compute") },
-                claim,
-                "{library}"
-            );
-            assert!(claim.preparing > 0.05 && claim.computing > 0.01, "{claim:?}");
-        }
-    }
+    format!("vertices={},edges={}", VERTICES / scale, EDGES / u64::from(scale))
 }

@@ -21,6 +21,7 @@ mod chunks;
 mod clock;
 mod collection;
 mod data_sheets;
+mod described;
 mod fifo;
 mod file_system;
 mod flashfire;

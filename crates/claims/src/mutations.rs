@@ -246,6 +246,13 @@ static MUTATIONS: &[Mutation] = &[
         Size { shorter: 2, drive: &[] },
     ),
     mutation(
+        "F7",
+        "SSD-1: writes / those of the disk",
+        "a drive that answers from a buffer in which all of the writes fit",
+        &["buffer.write=write-back", "buffer.entries=16384"],
+        SHORT,
+    ),
+    mutation(
         "P1",
         "hit ratio, Raw, cache of 6 %",
         "as much kept free by every engine, whatever its rate of writes",
@@ -370,6 +377,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("U1", "file_system.rs: a_file_system_that_sees_one_channel_misses"),
     ("U2", "file_system.rs: a_file_system_on_a_block_drive_misses"),
     ("P6", "prism/lines.rs: a_wrong_order_misses"),
+    ("F8", "flashfire/sizes.rs: the_sizes_of_another_work_miss"),
 ];
 
 fn bench(mutation: &Mutation, wrong: &[&str]) -> Bench {
@@ -478,6 +486,8 @@ a_wrong_model_misses! {
     f5_misses_a_wrong_model: "F5";
     #[cfg_attr(quick, ignore = "slow")]
     f6_misses_a_wrong_model: "F6";
+    #[cfg_attr(quick, ignore = "slow")]
+    f7_misses_a_wrong_model: "F7";
     #[ignore = "minutes: with smaller blocks the range is another one"]
     b3_misses_a_wrong_model: "B3";
 }

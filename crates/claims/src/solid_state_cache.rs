@@ -8,20 +8,24 @@
 //! All sizes are an eighth of the paper's: 1 GiB of flash, 256 MiB of page cache, 9 GiB of disk, whose seeks take the times of the paper's
 //! partition of 75 GB on 1.5 TB. Erase blocks are a quarter, so that a bank still has more than a hundred.
 //!
-//! [`MANAGER`] and [`FLASHCACHE`] give the source of FlashCache's own rules. Assumptions without a source are [`FILE_SETS`],
-//! [`SEQUENTIAL`], [`Assumptions`].
+//! The files of `examples/papers` are the experiments, with fileserver and write-back; they give the source of FlashCache's own rules.
+//! Assumptions without a source are [`FILE_SETS`], [`Assumptions`], and the stream that goes past the cache.
 
 #[cfg(test)]
 mod variations;
 
 use super::bench::{Bench, once};
+use super::described::{File, paper};
 use super::{Check, Figure, Limit, Outcome, ReproduceError, vary};
 use pellucid_host::CacheMode;
-use pellucid_lab::experiment::{execute_on, execute_on_disk, jobs, parse_job, with_backing};
 use pellucid_report::Report;
 use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
-use pellucid_spec::Spec;
 use std::sync::OnceLock;
+
+/// The experiments, for anybody to run: the disk alone, FlashCache above a block drive, the solid-state cache.
+const DISK: File = paper!("jasmine-fig7-disk.toml");
+const SSD: File = paper!("jasmine-fig7-ssd.toml");
+const SSC: File = paper!("jasmine-fig7-ssc.toml");
 
 /// A personality, what it works on (files and their mean size), and simulated seconds before the measurement, and in it. The paper says
 /// none of these. Files that exist fill about three quarters of the cache: the paper's webserver has no garbage collection, so its set
@@ -39,29 +43,6 @@ const FILE_SETS: [FileSet; 3] = [
     FileSet { name: "webserver", files: 48_000, size: "16k", warm_up: 240, measured: 20 },
     FileSet { name: "varmail", files: 60_000, size: "16k", warm_up: 60, measured: 40 },
 ];
-/// Bytes of the disk.
-const DISK_BYTES: u64 = 9 << 30;
-/// Longer streams go past the cache. The paper has selective caching on, and gives no length.
-const SEQUENTIAL: &str = "host.cache.sequential=1MiB";
-/// The manager of both caches. FlashCache (`flashcache.h`, `flashcache_main.c`; the paper's manager is made from it) begins to clean while
-/// fewer than 4 blocks are being cleaned (`MAX_CLEAN_IOS_TOTAL`), takes all dirty neighbours of a block with it
-/// (`flashcache_merge_writes`), and does not flush the disk. Oldest first is its default (`FLASHCACHE_FIFO`). A command waits for the
-/// copy that the cache gets of it (`flashcache_io_callback`).
-const MANAGER: [&str; 6] = [
-    "backing.kind=disk",
-    "host.layers=[\"cache\"]",
-    "host.cache.clean_blocks=4",
-    "host.cache.replacement=fifo",
-    "host.cache.flush_cleaned=false",
-    "host.cache.await_fills=true",
-];
-/// FlashCache above a block drive: a write is acknowledged when its record is written, too (`flashcache_md_write`), in a block of 4 KiB (the
-/// default of `flashcache_create` since February 2011); barriers are refused (`flashcache_map`, `-EOPNOTSUPP`).
-const FLASHCACHE: [&str; 3] =
-    ["host.cache.records=each-write", "media.sector_size=4096", "host.cache.flushes=none"];
-/// A flush reaches the solid-state cache, which makes a checkpoint (paper, 3.3.2). That it reaches the disk, too, is not said.
-const FLASHTIER: [&str; 2] = ["media.sector_size=4096", "host.cache.flushes=flash"];
-
 /// Assumptions that [`variations`] vary: gaps of the paper and its programs, and mechanisms that are known.
 #[derive(Clone, Copy, Debug)]
 struct Assumptions {
@@ -70,23 +51,16 @@ struct Assumptions {
     /// Times the files and the warm-up of [`FILE_SETS`].
     files: f64,
     warm_up: f64,
-    /// More of the solid-state cache's namespace.
-    namespace: &'static str,
+    /// When the solid-state cache makes checkpoints, and where else it logs, as its namespace has it; the file has `on-flush`.
+    namespace: Option<&'static str>,
     /// Overrides of both caches, of the block drive, and of the solid-state cache.
     both: &'static [&'static str],
     ssd: &'static [&'static str],
     ssc: &'static [&'static str],
 }
 
-const ASSUMED: Assumptions = Assumptions {
-    page_cache: 256,
-    files: 1.0,
-    warm_up: 1.0,
-    namespace: "checkpoint = \"on-flush\"",
-    both: &[],
-    ssd: &[],
-    ssc: &[],
-};
+const ASSUMED: Assumptions =
+    Assumptions { page_cache: 256, files: 1.0, warm_up: 1.0, namespace: None, both: &[], ssd: &[], ssc: &[] };
 
 /// Settings that the paper does not give and that decide S1 and S2: how much FlashCache's cleaner writes at once, from its default to all that is
 /// dirty, and how much of the cache the files fill.
@@ -105,7 +79,7 @@ const UNKNOWN_FLUSH: (&str, &str) =
     ("what a flush of the host reaches, which sections 3.3.2 and FlashCache tell apart", "the SSC");
 const VARIED_FLUSH: [(&str, Assumptions); 4] = [
     ("neither drive", Assumptions { ssc: &["host.cache.flushes=none"], ..ASSUMED }),
-    ("the SSC, whose table rolls", Assumptions { namespace: "checkpoint = \"rolling\"", ..ASSUMED }),
+    ("the SSC, whose table rolls", Assumptions { namespace: Some("checkpoint = \"rolling\""), ..ASSUMED }),
     ("the SSC and its disk", Assumptions { ssc: &["host.cache.flushes=both"], ..ASSUMED }),
     ("both drives of both systems", Assumptions { both: &["host.cache.flushes=both"], ..ASSUMED }),
 ];
@@ -177,74 +151,38 @@ fn is_whole(bench: &Bench) -> bool {
     bench.shorter() == 1
 }
 
-/// Runs one system. A `shorter` bench makes all sizes and times smaller by its factor.
+/// Bytes of the address space of the solid-state cache, as in its file.
+const ADDRESS_SPACE: u64 = (9 << 30) + (1 << 20);
+
+/// Runs one system: its file, with the personality and what is assumed. A `shorter` bench makes all sizes and times smaller by its factor.
 fn one(bench: &Bench, set: usize, system: System, assumed: &Assumptions) -> Result<Run, ReproduceError> {
     let FileSet { name, files, size, warm_up, measured } = FILE_SETS[set];
     let shorter = bench.shorter();
-    let job = format!(
+    let words = format!(
         "rw={name},nfiles={},meanfilesize={size},page_cache={}m,ramp_time={}s,runtime={}s",
         (f64::from(files) * assumed.files) as u32 / shorter,
         assumed.page_cache / shorter,
         ((f64::from(warm_up) * assumed.warm_up) as u32 / shorter).max(1),
         (measured / shorter).max(1),
     );
-    let disk = [
-        format!("backing.capacity={DISK_BYTES}"),
-        "backing.zones=2".into(),
-        "backing.outer_rate=138MB/s".into(),
-        "backing.inner_rate=134MB/s".into(),
-        "backing.seek_average=2600us".into(),
-        "backing.seek_full=3900us".into(),
-    ];
-    // 8 banks of 136 blocks of 1 MiB (a shorter study has shorter ones, which are erased as much faster), and 7 % more. The sets of the block backend are no power of two then: directories of a file system lie a
-    // power of two apart, and would meet in a tenth of the sets.
-    let flash = [
-        "media.blocks=136".to_string(),
-        format!("media.pages={}", 32 / shorter),
-        format!("media.timing.erase={}ns", 3_000_000 / shorter),
-    ];
-    // The address space of the cache is no larger than what it stands before, which only the simulator's speed notices.
-    let cache = format!(
-        "drive.namespace=[{{ interface = \"cache\", address_space = {}, eviction = \"se-util\", guarantee = \"flush\", {} }}]",
-        DISK_BYTES + (1 << 20),
-        assumed.namespace,
-    );
-    let load = |preset: &str, mode: Option<CacheMode>, own: &[&str]| {
-        let mut sets = disk.to_vec();
-        if let Some(mode) = mode {
-            let words = MANAGER.iter().chain(own).chain(assumed.both).map(|set| (*set).to_string());
-            sets.extend(flash.iter().cloned().chain([SEQUENTIAL.into()]).chain(words));
-            sets.push(format!("host.cache.mode={}", mode.name()));
-        }
-        bench.preset(preset, &sets)
+    let (file, mode, own) = match system {
+        System::NoCache => return Ok(run_of(&DISK.run(bench, &[], &words)?)),
+        System::Ssd(mode) => (SSD, mode, assumed.ssd),
+        System::Ssc(mode) => (SSC, mode, assumed.ssc),
     };
-    let report = match system {
-        System::NoCache => {
-            let spec = load("wd1502faex", None, &[])?;
-            execute_on_disk(&spec, &jobs_of(&spec, &job)?, &|| 0.0, |_| {})?
-        }
-        System::Ssd(mode) => {
-            let own = [&FLASHCACHE[..], assumed.ssd].concat();
-            cached(&load("jasmine-optimized", Some(mode), &own)?, &job)?
-        }
-        System::Ssc(mode) => {
-            let own = [&FLASHTIER[..], &[cache.as_str()], assumed.ssc].concat();
-            cached(&load("jasmine-ssc", Some(mode), &own)?, &job)?
-        }
-    };
-    Ok(run_of(&report))
-}
-
-fn jobs_of(spec: &Spec, job: &str) -> Result<Vec<pellucid_workload::Job>, ReproduceError> {
-    let mut spec = spec.clone();
-    spec.jobs = vec![parse_job(job, "the file server")];
-    Ok(jobs(&spec)?)
-}
-
-/// A cache in front of the disk, under work.
-fn cached(spec: &Spec, job: &str) -> Result<Report, ReproduceError> {
-    let mut tower = with_backing(spec, &[])?;
-    Ok(execute_on(&mut tower, spec, &jobs_of(spec, job)?, None, &|| 0.0, |_| {})?)
+    let mut sets = vec![format!("host.cache.mode={}", mode.name())];
+    if shorter > 1 {
+        // A shorter study has shorter blocks, which are erased as much faster.
+        sets.push(format!("media.pages={}", 32 / shorter));
+        sets.push(format!("media.timing.erase={}ns", 3_000_000 / shorter));
+    }
+    if let (Some(more), System::Ssc(_)) = (assumed.namespace, system) {
+        sets.push(format!(
+            "drive.namespace=[{{ interface = \"cache\", address_space = {ADDRESS_SPACE}, eviction = \"se-util\", guarantee = \"flush\", {more} }}]"
+        ));
+    }
+    sets.extend(own.iter().chain(assumed.both).map(|set| (*set).to_string()));
+    Ok(run_of(&file.run(bench, &sets, &words)?))
 }
 
 fn run_of(report: &Report) -> Run {

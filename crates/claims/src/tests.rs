@@ -55,7 +55,7 @@ fn claims_are_selected_by_identifier_and_paper() {
     assert!(error.starts_with("C99: neither a claim nor a paper; allowed: C1, C2, "), "{error}");
     assert!(
         error.ends_with(
-            "F6; cosmos-plus, lightnvm, theory, cachelib, zns, data-sheets, prism, jasmine, flashfire"
+            "F8; cosmos-plus, lightnvm, theory, cachelib, zns, data-sheets, prism, jasmine, flashfire"
         ),
         "{error}"
     );

@@ -94,6 +94,15 @@ impl LayerConfig {
         }
     }
 
+    /// Reports whether a drive that was filled in order is the same with the fill above the layer and below it, before the layer starts: it
+    /// keeps addresses, and nothing of its own on the drive.
+    pub fn is_filled_below(&self) -> bool {
+        match self {
+            LayerConfig::ClusterBuffer(config) => config.journal.is_none(),
+            other => other.keeps_addresses(),
+        }
+    }
+
     /// Returns the configuration for real time, where the host's processor is real and its costs are not
     /// modelled.
     #[must_use]

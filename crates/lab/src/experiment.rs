@@ -226,7 +226,9 @@ pub fn execute(
         return execute_on_targets(spec, device, in_use, jobs, log, clock, onlooker);
     }
     if !spec.host.is_empty() {
-        if spec.host.iter().all(LayerConfig::keeps_addresses) {
+        let is_filled = spec.precondition.overwrite == Overwrite::Capacities(0.0);
+        let below = if is_filled { LayerConfig::is_filled_below } else { LayerConfig::keeps_addresses };
+        if spec.host.iter().all(below) {
             return execute_below(spec, device, in_use, jobs, log, clock, onlooker);
         }
         let mut stack = stack(spec, device)?;

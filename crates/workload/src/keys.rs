@@ -94,7 +94,7 @@ const KEYS: &[KeyDoc] = &[
         "app",
         &[],
         "varmail",
-        "an application instead of a pattern: fileserver, webserver, varmail (filebench's threads on a file system), tar, build (a copy of a tree of sources over an older one, compilers in it), kv (clients of a cache with the settings of [kv]), pagerank, components, bfs, sssp, triangles (a program on a graph out of core). It is the only job, and \
+        "an application instead of a pattern: fileserver, webserver, varmail (filebench's threads on a file system), tar, build (a copy of a tree of sources over an older one, compilers in it), kv (clients of a cache with the settings of [kv]), pagerank, components, bfs, sssp, triangles (a program on a graph out of core), mp3-copy, linux-extract, office-install, office-uninstall, office-remove, browse (a user's work on a netbook, one request at a time, and at its end what layers hold), atto-read, atto-write (a benchmark there). It is the only job, and \
          its operations are measured",
     ),
     key(
@@ -113,13 +113,13 @@ const KEYS: &[KeyDoc] = &[
         "warm_up",
         &[],
         "96000",
-        "app, but a graph: operations before the measurement (default: 24 for each file of the set; of kv 1 for each key, behind one set of each, and 0 of a trace)",
+        "app, but a graph or a user's work: operations before the measurement (default: 24 for each file of the set; of kv 1 for each key, behind the sets of load, and 0 of a trace; of atto-read and atto-write 0 transfers)",
     ),
     key(
         "operations",
         &[],
         "32000",
-        "app, but a graph: operations that are measured (default: 8 for each file of the set; of kv 1 for each key, and all of a trace)",
+        "app, but a graph or a user's work: operations that are measured (default: 8 for each file of the set; of kv 1 for each key, and all of a trace; of atto-read and atto-write to the end of the file)",
     ),
     key(
         "filled",
@@ -160,6 +160,12 @@ const KEYS: &[KeyDoc] = &[
         "100000",
         "app = kv: keys that there are, from 10 on (default: as many as fill half of the flash)",
     ),
+    key(
+        "load",
+        &[],
+        "50000",
+        "app = kv: keys that are set once, in order, before anything else; only with nkeys (default: all keys)",
+    ),
     key("set_share", &[], "30%", "app = kv: percent of the requests that set, the others get (default 5)"),
     key(
         "popularity",
@@ -171,7 +177,7 @@ const KEYS: &[KeyDoc] = &[
         "value_size",
         &[],
         "etc",
-        "app = kv: etc, the law of Facebook's ETC pool cut off at 4 KiB (default), or bytes that all values have, up to 1m",
+        "app = kv: etc, the law of Facebook's ETC pool cut off at 4 KiB (default); etc-tail, its Pareto law for all values, cut off likewise; or bytes that all values have, up to 1m",
     ),
     key(
         "requests",
@@ -180,7 +186,49 @@ const KEYS: &[KeyDoc] = &[
         "app = kv: laws, by the keys above (default), or file:PATH, a trace of Twitter's or CacheLib's format, to its end or for warm_up and operations requests; \
          nothing is set before",
     ),
-    key("on_miss", &[], "store", "app = kv: store what a get missed (default), or nothing"),
+    key(
+        "on_miss",
+        &[],
+        "query",
+        "app = kv: store what a get missed (default), or nothing, or query: ask a database for it, and store its answer",
+    ),
+    key(
+        "database_queries",
+        &[],
+        "8",
+        "app = kv with on_miss = query: queries that the database serves at a time, 1 to 65536, others queue (default 12)",
+    ),
+    key(
+        "database_fixed",
+        &[],
+        "50us",
+        "app = kv with on_miss = query: least time of a query (default 100us)",
+    ),
+    key(
+        "database_variable",
+        &[],
+        "50us",
+        "app = kv with on_miss = query: mean of what a query takes beyond that, exponentially distributed (default 100us)",
+    ),
+    key(
+        "volume",
+        &[],
+        "fat32",
+        "app = mp3-copy to atto-write (a user's work): format of the volume, ntfs (default) or fat32, which decides where a file system writes",
+    ),
+    key(
+        "host_time",
+        &[],
+        "60s",
+        "app = mp3-copy to atto-write: time that the host works beside its disk, in equal parts before each request (default: what the work takes on a netbook)",
+    ),
+    key("part", &[], "4", "app = mp3-copy to browse: so many times less of the work, 1 to 100 (default 1)"),
+    key(
+        "others",
+        &[],
+        "20%",
+        "app = office-remove: percent of the writes that belong to no file, and go where those of an installation do (default 50)",
+    ),
     key(
         "engine",
         &[],

@@ -242,6 +242,8 @@ fn jobs_on_chunks_and_zones_have_keys_of_their_own() {
 /// Applications: what follows from their keys, and what each does not ask.
 #[test]
 fn applications_are_jobs_with_keys_of_their_own() {
+    use crate::kv::laws::ValueSize;
+    use crate::kv::{DatabaseConfig, OnMiss};
     use crate::{AppWork, FileCount, FileSystem};
     let made = |pairs: &[(&str, &str)]| {
         let mut builder = JobBuilder::new(Dialect::Native);
@@ -263,6 +265,11 @@ fn applications_are_jobs_with_keys_of_their_own() {
     assert!(!place.needs_data());
     let clients = made(&[("app", "kv"), ("popularity", "pareto:0.03:0.1"), ("set_share", "30%")]).unwrap();
     assert!(matches!(clients.app.unwrap().work, AppWork::Kv(kv) if (kv.set_share - 0.3).abs() < 1e-12));
+    let behind =
+        [("app", "kv"), ("on_miss", "query"), ("database_fixed", "50us"), ("value_size", "etc-tail")];
+    let AppWork::Kv(kv) = made(&behind).unwrap().app.unwrap().work else { panic!("no cache") };
+    let database = DatabaseConfig { fixed: Nanos::from_us(50), ..DatabaseConfig::default() };
+    assert_eq!((kv.on_miss, kv.value_size), (OnMiss::Query(database), ValueSize::EtcTail { max: 4096 }));
     let ranks =
         made(&[("app", "pagerank"), ("engine", "policy"), ("graph", "power-law:1.59:1.65"), ("bs", "64k")]);
     let AppWork::Graph(graph) = ranks.unwrap().app.unwrap().work else { panic!("no graph") };
@@ -270,6 +277,11 @@ fn applications_are_jobs_with_keys_of_their_own() {
     assert_eq!(graph.source, crate::GraphSource::PowerLaw(1.59, 1.65));
     for (pairs, allowed) in [
         (&[("app", "kv"), ("filled", "55%")][..], "not with app = kv"),
+        (&[("app", "kv"), ("database_queries", "3")], "only with on_miss = query"),
+        (&[("app", "kv"), ("load", "3")], "only together with nkeys"),
+        (&[("app", "kv"), ("load", "30"), ("nkeys", "29")], "up to 29, the keys that there are"),
+        (&[("app", "kv"), ("requests", "file:x"), ("load", "3")], "not with requests = file:PATH"),
+        (&[("app", "kv"), ("on_miss", "fill")], "store, nothing, query"),
         (&[("app", "varmail"), ("clients", "3")], "not with app = varmail"),
         (&[("app", "varmail"), ("bs", "4k")], "not with app = varmail"),
         (&[("app", "varmail"), ("filled", "5%"), ("nfiles", "99")], "not together with nfiles"),
@@ -294,6 +306,14 @@ fn applications_are_jobs_with_keys_of_their_own() {
         (&[("app", "sssp"), ("graph", "power-law:1.5")], "power-law:OUT:INTO"),
         (&[("app", "sssp"), ("damping", "1")], "below 1"),
         (&[("edges", "5")], "edges = 5: allowed: only with an app"),
+        (&[("app", "mp3-copy"), ("bs", "4k")], "only with app = atto-read or atto-write"),
+        (&[("app", "mp3-copy"), ("warm_up", "4")], "only with app = atto-read or atto-write"),
+        (&[("app", "mp3-copy"), ("volume", "ext4")], "ntfs, fat32"),
+        (&[("app", "mp3-copy"), ("clients", "4")], "not with app = mp3-copy"),
+        (&[("app", "browse"), ("others", "5%")], "only with app = office-remove"),
+        (&[("app", "atto-write"), ("part", "2")], "operations says how many"),
+        (&[("app", "atto-read"), ("bs", "1000")], "whole sectors of 512 bytes"),
+        (&[("part", "2")], "part = 2: allowed: only with an app"),
     ] {
         let error = made(pairs).unwrap_err().to_string();
         assert!(error.contains(allowed), "{pairs:?}: {error}");

@@ -73,6 +73,7 @@
 //! and sector size; it never yields a sector outside the job's region; it allocates nothing per I/O.
 
 mod app;
+pub mod desktop;
 mod distribution;
 pub mod files;
 mod fio;
@@ -91,8 +92,8 @@ mod values;
 mod written;
 
 pub use app::{
-    AppJob, AppKind, AppWork, Backend, Cleaner, FileCount, FileSystem, FilesApp, GraphApp, GraphCosts,
-    GraphEngine, GraphProgram, GraphSource, Kernel, KvApp, Processor,
+    AppJob, AppKind, AppWork, Backend, Cleaner, DesktopApp, FileCount, FileSystem, FilesApp, GraphApp,
+    GraphCosts, GraphEngine, GraphProgram, GraphSource, Kernel, KvApp, Processor,
 };
 pub(crate) use distribution::Sampler;
 pub use distribution::{Distribution, Zone};

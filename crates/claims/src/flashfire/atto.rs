@@ -1,11 +1,13 @@
 //! F5: the ATTO benchmark, Figs. 9 to 13: a file of 256 MiB, read and written in requests of each size.
 
-use super::workload::{FileSystem, Volume};
-use super::{BUFFER_MIB, Host, PLATFORMS, Platform, Request, platform};
+use super::{BUFFER_MIB, PLATFORMS, Platform, platform};
 use crate::bench::{Bench, ReproduceError};
+use crate::described::{File, paper};
 use crate::{Check, Figure, Limit, Outcome};
-use pellucid_flash::{Drive, Nanos, Rng};
 use pellucid_report::plot::{Axis, Plot, Unit};
+
+/// The experiment, for anybody to run: writes of 8 KiB on the first drive.
+const ATTO: File = paper!("flashfire-fig9.toml");
 
 /// Sectors of a request: 512 bytes to 2 MiB.
 const SIZES: [u32; 7] = [1, 4, 16, 64, 256, 1024, 4096];
@@ -13,8 +15,6 @@ const SIZES: [u32; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 const EIGHT_KIB: usize = 2;
 /// Sectors of the file.
 const FILE: u64 = 512 << 10;
-/// Beside this many bytes of the file the file system writes 4 KiB of its own, where the model of a volume says: assumed.
-const METADATA_EVERY: u64 = 1 << 20;
 /// Requests that are measured at most, without and with the buffer: small ones would take all day without.
 const REQUESTS: [u64; 2] = [3_000, 200_000];
 
@@ -85,29 +85,14 @@ pub(crate) fn throughput(bench: &Bench) -> Result<Outcome, ReproduceError> {
 /// Bytes per second.
 fn rate(bench: &Bench, point: &Point) -> Result<f64, ReproduceError> {
     let Point { sectors, buffer, write, .. } = *point;
-    let mut host = Host::new(platform(bench, point.platform, buffer)?);
-    let sectors_there = host.tower.interface(0).map_or(0, |interface| interface.capacity_sectors());
-    let mut volume = Volume::new(FileSystem::Ntfs, sectors_there, Rng::stream(bench.seed(), "atto"));
-    let file_at = volume.new_file();
+    let bytes = u64::from(sectors) * 512;
     let most = REQUESTS[usize::from(write && buffer > 0)] / u64::from(bench.shorter());
     let count = (FILE / u64::from(sectors)).min(most.max(1));
-    let bytes = u64::from(sectors) * 512;
-    let mut since = 0;
-    let mut go = |host: &mut Host, requests: std::ops::Range<u64>| {
-        for at in requests {
-            let lba = file_at + at * u64::from(sectors) % FILE;
-            host.ask(Nanos(0), Request { write, lba, sectors });
-            since += bytes;
-            if write && since >= METADATA_EVERY {
-                since = 0;
-                host.ask(Nanos(0), volume.metadata(8));
-            }
-        }
-    };
     // A full buffer before, so that what is measured is what the drive takes.
     let warm = if buffer > 0 && write { (u64::from(buffer) << 20).div_ceil(bytes).min(count / 2) } else { 0 };
-    go(&mut host, 0..warm);
-    let start = host.now;
-    go(&mut host, warm..count);
-    Ok((count - warm) as f64 * bytes as f64 / ((host.now - start).0 as f64 / 1e9))
+    let app = if write { "atto-write" } else { "atto-read" };
+    let words = format!("app={app},bs={bytes},warm_up={warm},operations={}", count - warm);
+    let report = ATTO.application(bench, &platform(bench, ATTO, point.platform, buffer)?, &words)?;
+    let seconds = report.phase("work").map_or(f64::NAN, |phase| phase.seconds);
+    Ok(report.operations as f64 * bytes as f64 / seconds)
 }

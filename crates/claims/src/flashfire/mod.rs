@@ -1,24 +1,27 @@
 //! FlashFire: write clustering in front of the SSDs of netbooks, F1 to F6.
 //!
-//! Kim, Kim, Lee, Maeng, Ramachandran, "FlashFire". Each workload ([`workload`]) runs on each drive with and without the cluster buffer, one
-//! request at a time, with the host's own work in between. Elapsed time ends with the last answer, as in the paper: the buffer's
-//! content at that moment is not counted.
+//! Kim, Kim, Lee, Maeng, Ramachandran, "FlashFire". Each workload ([`pellucid_workload::desktop`]) runs on each drive with and without the cluster
+//! buffer, one request at a time, with the host's own work in between. Elapsed time ends with the last answer, as in the paper: the buffer's
+//! content at that moment is not counted. It goes to the drive in idle time, and erases blocks there.
 
 mod atto;
-mod workload;
+mod sizes;
+mod slow_writes;
 
 use super::bench::{Bench, ReproduceError};
+use super::described::{File, paper};
 use super::{Check, Figure, Limit, Outcome, vary};
-use pellucid_device::Device;
-use pellucid_flash::{Command, Drive, Lba, Nanos, Opcode, SimTime};
-use pellucid_host::{ClusterBufferCounters, Tower};
-use pellucid_lab::drive::{RunError, put_on};
-use pellucid_lab::experiment::prepare;
-use pellucid_media::StoreKind;
+use pellucid_report::Report;
 use pellucid_report::plot::{Axis, BarChart, Bars, Plot, Unit};
-use workload::{FileSystem, Request, Workload, requests};
+use pellucid_workload::desktop::{DesktopWork, VolumeFormat};
 
 pub(super) use atto::throughput;
+pub(super) use sizes::write_sizes;
+pub(super) use slow_writes::small_writes;
+
+/// The experiments, for anybody to run: a work on the first drive, and an installation on the second.
+const ELAPSED: File = paper!("flashfire-fig15.toml");
+const CLUSTERS: File = paper!("flashfire-table3.toml");
 
 /// A drive of the paper.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,12 +46,45 @@ const SECOND: Platform = PLATFORMS[1];
 /// Bytes of flash of every drive here: the whole capacity would only cost memory.
 const FLASH_BYTES: u64 = 4 << 30;
 
+/// All work, in the order of the paper's figures.
+const WORK: [DesktopWork; 5] = [
+    DesktopWork::Mp3Copy,
+    DesktopWork::LinuxExtract,
+    DesktopWork::OfficeInstall,
+    DesktopWork::OfficeUninstall,
+    DesktopWork::Browse,
+];
+/// Work that the paper calls write-intensive.
+const WRITING: [DesktopWork; 4] = [WORK[0], WORK[1], WORK[2], WORK[3]];
+
+/// Name of a work in checks and figures.
+fn title(work: DesktopWork) -> &'static str {
+    match work {
+        DesktopWork::Mp3Copy => "MP3 copy",
+        DesktopWork::LinuxExtract => "Linux extraction",
+        DesktopWork::OfficeInstall => "Office install",
+        DesktopWork::OfficeUninstall | DesktopWork::OfficeRemove { .. } => "Office uninstall",
+        DesktopWork::Browse => "browsing",
+        DesktopWork::AttoRead(_) | DesktopWork::AttoWrite(_) => "ATTO",
+    }
+}
+
+/// Published elapsed time with FlashFire over that without, geometric mean of five drives (Figs. 15 to 19).
+fn published_share(work: DesktopWork) -> f64 {
+    match work {
+        DesktopWork::Mp3Copy => 0.50,
+        DesktopWork::LinuxExtract | DesktopWork::OfficeUninstall | DesktopWork::OfficeRemove { .. } => 0.35,
+        DesktopWork::OfficeInstall | DesktopWork::Browse => 0.52,
+        DesktopWork::AttoRead(_) | DesktopWork::AttoWrite(_) => f64::NAN,
+    }
+}
+
 /// How a run differs from the usual one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
     platform: Platform,
-    workload: Workload,
-    system: FileSystem,
+    work: DesktopWork,
+    volume: VolumeFormat,
     /// MiB of the buffer; 0: there is none.
     buffer: u32,
     /// Seconds that a netbook's host works beside its disk.
@@ -56,8 +92,19 @@ struct Point {
 }
 
 impl Point {
-    fn new(platform: Platform, workload: Workload, buffer: u32) -> Point {
-        Point { platform, workload, system: FileSystem::Ntfs, buffer, host_s: workload.host_s() }
+    fn new(platform: Platform, work: DesktopWork, buffer: u32) -> Point {
+        Point { platform, work, volume: VolumeFormat::Ntfs, buffer, host_s: work.host_s() }
+    }
+
+    /// Keys of the job.
+    fn words(&self, shorter: u32) -> String {
+        let host_ns = (self.host_s / self.platform.host / f64::from(shorter) * 1e9) as u64;
+        let (app, volume) = (self.work.name(), self.volume.name());
+        let mut words = format!("app={app},volume={volume},host_time={host_ns}ns,part={shorter}");
+        if let DesktopWork::OfficeRemove { others } = self.work {
+            words += &format!(",others={others}%");
+        }
+        words
     }
 }
 
@@ -66,96 +113,69 @@ impl Point {
 struct Run {
     elapsed_s: f64,
     erases: u64,
-    counters: ClusterBufferCounters,
+    clusters: Clusters,
+}
+
+/// Writes that went into the buffer and came out of it, until it was empty.
+#[derive(Clone, Copy, Debug)]
+struct Clusters {
+    writes: u64,
+    written_sectors: u64,
+    cluster_writes: u64,
+    cluster_sectors: u64,
+}
+
+impl Clusters {
+    fn of(report: &Report) -> Clusters {
+        let layer = report.parts.iter().find(|part| part.part == "cluster-buffer");
+        let figure = |name| layer.and_then(|part| part.get(name)).unwrap_or(0);
+        Clusters {
+            writes: figure("writes"),
+            written_sectors: figure("written_bytes") / 512,
+            cluster_writes: figure("cluster_writes"),
+            cluster_sectors: figure("cluster_bytes") / 512,
+        }
+    }
 }
 
 /// Bytes of the buffer in the paper (4.1).
 const BUFFER_MIB: u32 = 32;
 
-/// The drive of a platform, full of data, with or without a buffer of this many MiB.
-fn platform(bench: &Bench, platform: Platform, buffer: u32) -> Result<Tower<Device>, ReproduceError> {
-    let geometry = bench.preset(platform.preset, &[])?.drive.media.geometry;
+/// Overrides that make the file's drive that of a platform, with or without a buffer of this many MiB.
+fn platform(
+    bench: &Bench,
+    file: File,
+    platform: Platform,
+    buffer: u32,
+) -> Result<Vec<String>, ReproduceError> {
+    let mut own = vec![format!("drive.preset={}", platform.preset)];
+    let geometry = file.with(bench, &own, "")?.drive.media.geometry;
     let block_bytes = u64::from(geometry.planes) * u64::from(geometry.pages) * u64::from(geometry.page_bytes);
     let dies = u64::from(geometry.channels * geometry.ways * geometry.dies);
-    let mut own = vec![
-        format!("media.blocks={}", FLASH_BYTES / block_bytes / dies),
-        "precondition.fill=1.0".to_string(),
-    ];
-    if buffer > 0 {
-        own.extend([
-            "host.layers=[\"cluster-buffer\"]".into(),
+    own.push(format!("media.blocks={}", FLASH_BYTES / block_bytes / dies));
+    match buffer {
+        0 => own.push("host.layers=[]".into()),
+        _ => own.extend([
             format!("host.cluster_buffer.cluster=\"{}\"", platform.cluster),
             format!("host.cluster_buffer.size=\"{buffer}MiB\""),
-            "host.cluster_buffer.flush=paper".into(),
-            // Assumed: an Atom takes so long to call a driver, to look a sector up and to copy it.
-            "host.cpu.submit=\"3us\"".into(),
             format!("host.cpu.sector=\"{}ns\"", (200.0 / platform.host) as u32),
-        ]);
+        ]),
     }
-    let mut spec = bench.preset(platform.preset, &own)?;
-    // Nobody looks at the data.
-    spec.drive.media.store = StoreKind::Unstamped;
-    let device = prepare(&spec, None)?;
-    Ok(put_on(&spec.host, device).map_err(RunError::Layers)?)
+    Ok(own)
 }
 
-/// A host with one request outstanding.
-struct Host {
-    tower: Tower<Device>,
-    now: SimTime,
-    buffer: Vec<u8>,
-}
-
-impl Host {
-    fn new(tower: Tower<Device>) -> Host {
-        let now = tower.stack().map_or_else(|| tower.bottom().now(), pellucid_host::Stack::now);
-        Host { tower, now, buffer: Vec::new() }
-    }
-
-    /// Works for a while, asks, and waits for the answer.
-    fn ask(&mut self, think: Nanos, request: Request) {
-        let Request { write, lba, sectors } = request;
-        self.now += think;
-        self.tower.advance(self.now);
-        let mut data = std::mem::take(&mut self.buffer);
-        data.resize(sectors as usize * self.tower.image_bytes(), 0);
-        let opcode = if write { Opcode::Write } else { Opcode::Read };
-        self.tower.submit(self.now, Command::new(0, opcode, Lba(lba), sectors, data));
-        loop {
-            if let Some(ended) = self.tower.pop() {
-                self.now = self.now.max(ended.completed);
-                self.buffer = ended.data;
-                return;
-            }
-            let next = self.tower.next_event().expect("a request is under way");
-            self.now = self.tower.advance_to_completion(next, SimTime(u64::MAX));
-        }
-    }
-}
-
+/// Runs a work on a drive.
 fn run(bench: &Bench, point: &Point) -> Result<Run, ReproduceError> {
-    let tower = platform(bench, point.platform, point.buffer)?;
-    let sectors = tower.interface(0).map_or(0, |interface| interface.capacity_sectors());
-    let requests = requests(point.workload, point.system, sectors, bench.shorter(), bench.seed());
-    let before = erases(tower.bottom());
-    let mut host = Host::new(tower);
-    let start = host.now;
-    let host_s = point.host_s / point.platform.host / f64::from(bench.shorter());
-    let think = Nanos((host_s * 1e9 / requests.len() as f64) as u64);
-    for request in requests {
-        host.ask(think, request);
-    }
-    let elapsed_s = (host.now - start).0 as f64 / 1e9;
-    // What the buffer holds goes to the drive in idle time, and erases blocks there.
-    host.tower.stop().map_err(RunError::Host)?;
-    let counters =
-        host.tower.layers().find_map(|layer| layer.cluster_buffer()).map(|buffer| buffer.counters());
-    let erases = erases(host.tower.bottom()) - before;
-    Ok(Run { elapsed_s, erases, counters: counters.unwrap_or_default() })
+    run_file(bench, ELAPSED, point)
 }
 
-fn erases(device: &Device) -> u64 {
-    device.counters().erases.iter().sum()
+fn run_file(bench: &Bench, file: File, point: &Point) -> Result<Run, ReproduceError> {
+    let own = platform(bench, file, point.platform, point.buffer)?;
+    let report = file.run(bench, &own, &point.words(bench.shorter()))?;
+    let missing = || ReproduceError::Program(format!("{}: nothing was done", title(point.work)));
+    let app = report.application.as_ref().ok_or_else(missing)?;
+    let elapsed_s = app.phase("work").ok_or_else(missing)?.seconds;
+    Ok(Run { elapsed_s, erases: app.erases, clusters: Clusters::of(&report) })
 }
 
 /// All workloads on all drives, run once for all claims.
@@ -170,7 +190,7 @@ impl FireStudy {
     pub(super) fn run(bench: &Bench) -> Result<FireStudy, ReproduceError> {
         let mut points = Vec::new();
         for platform in PLATFORMS {
-            for workload in Workload::ALL {
+            for workload in WORK {
                 points.extend([0, BUFFER_MIB].map(|buffer| Point::new(platform, workload, buffer)));
             }
         }
@@ -178,10 +198,10 @@ impl FireStudy {
         Ok(FireStudy { runs: runs.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect() })
     }
 
-    fn of(&self, platform: Platform, workload: Workload) -> [Run; 2] {
+    fn of(&self, platform: Platform, workload: DesktopWork) -> [Run; 2] {
         let at = PLATFORMS.iter().position(|&other| other == platform).unwrap_or(0);
-        let work = Workload::ALL.iter().position(|&other| other == workload).unwrap_or(0);
-        self.runs[at * Workload::ALL.len() + work]
+        let work = WORK.iter().position(|&other| other == workload).unwrap_or(0);
+        self.runs[at * WORK.len() + work]
     }
 }
 
@@ -191,7 +211,7 @@ fn geometric_mean(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// Runs a workload without and with the buffer, on the second drive.
-fn pair(bench: &Bench, workload: Workload) -> Result<[Run; 2], ReproduceError> {
+fn pair(bench: &Bench, workload: DesktopWork) -> Result<[Run; 2], ReproduceError> {
     let points = [0, BUFFER_MIB].map(|buffer| Point::new(SECOND, workload, buffer));
     let runs = bench.map(&points, |point| run(bench, point))?;
     Ok([runs[0], runs[1]])
@@ -199,9 +219,9 @@ fn pair(bench: &Bench, workload: Workload) -> Result<[Run; 2], ReproduceError> {
 
 /// F1: what goes in and what comes out.
 pub(super) fn requests_in_and_out(bench: &Bench) -> Result<Outcome, ReproduceError> {
-    let run = run(bench, &Point::new(SECOND, Workload::Install, BUFFER_MIB))?;
+    let run = run_file(bench, CLUSTERS, &Point::new(SECOND, DesktopWork::OfficeInstall, BUFFER_MIB))?;
     let shorter = f64::from(bench.shorter());
-    let ClusterBufferCounters { writes, written_sectors, cluster_writes, cluster_sectors, .. } = run.counters;
+    let Clusters { writes, written_sectors, cluster_writes, cluster_sectors } = run.clusters;
     let out = cluster_writes as f64 * shorter;
     let checks = vec![
         Check::within("requests in", Unit::Count, 35_055.0, writes as f64 * shorter, 0.1),
@@ -223,13 +243,13 @@ pub(super) fn requests_in_and_out(bench: &Bench) -> Result<Outcome, ReproduceErr
 pub(super) fn erase_counts(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let mut checks = Vec::new();
     let (mut native, mut clustered) = (Vec::new(), Vec::new());
-    for workload in Workload::WRITING {
+    for workload in WRITING {
         let [without, with] = pair(bench, workload)?;
         native.push(without.erases as f64);
         clustered.push(with.erases as f64);
         let share = with.erases as f64 / without.erases as f64;
         checks.push(Check::shown(
-            format!("{}: erases with / without", workload.name()),
+            format!("{}: erases with / without", title(workload)),
             Unit::Percent,
             None,
             share,
@@ -242,9 +262,7 @@ pub(super) fn erase_counts(bench: &Bench) -> Result<Outcome, ReproduceError> {
     checks.push(Check::shown("erases with, geometric mean", Unit::Count, Some(955.0), mean(&clustered)));
     let chart = BarChart::new("Erases, SSD-2", Bars::Grouped)
         .value_axis(Axis::linear("erases", Unit::Count).from(0.0))
-        .categories(
-            Workload::WRITING.map(Workload::name).into_iter().chain(["geometric mean", "published mean"]),
-        )
+        .categories(WRITING.map(title).into_iter().chain(["geometric mean", "published mean"]))
         .series("native", with_means(&native, mean(&native), 5_097.0))
         .series("cluster buffer", with_means(&clustered, mean(&clustered), 955.0));
     let caption = "Fig. 20: erase units erased by each workload, until the buffer is empty.".into();
@@ -259,7 +277,7 @@ fn with_means(values: &[f64], mean: f64, published: f64) -> Vec<f64> {
 pub(super) fn elapsed(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.fire()?;
     let (mut checks, mut shown, mut figures, mut shares) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for workload in Workload::ALL {
+    for workload in WORK {
         let runs = PLATFORMS.map(|platform| study.of(platform, workload));
         let times = |at: usize| runs.map(|run| run[at].elapsed_s * f64::from(bench.shorter()));
         let (native, clustered) = (times(0), times(1));
@@ -267,26 +285,26 @@ pub(super) fn elapsed(bench: &Bench) -> Result<Outcome, ReproduceError> {
         shares.push(share);
         checks.push(share_of(workload, share));
         let published = match workload {
-            Workload::Linux => [Some(758.3), Some(266.4)],
-            Workload::Install => [Some(1_037.0), Some(543.0)],
+            DesktopWork::LinuxExtract => [Some(758.3), Some(266.4)],
+            DesktopWork::OfficeInstall => [Some(1_037.0), Some(543.0)],
             _ => [None, None],
         };
         for (name, times, published) in [("without", native, published[0]), ("with", clustered, published[1])]
         {
-            let what = format!("{}: seconds {name}, geometric mean", workload.name());
+            let what = format!("{}: seconds {name}, geometric mean", title(workload));
             shown.push(Check::shown(what, Unit::Seconds, published, geometric_mean(times)));
         }
         checks.extend(said_of_drives(workload, &ratios(&clustered, &native)));
         for (at, (with, without)) in clustered.iter().zip(native).enumerate() {
-            let what = format!("{}: elapsed with / without, SSD-{}", workload.name(), at + 1);
+            let what = format!("{}: elapsed with / without, SSD-{}", title(workload), at + 1);
             shown.push(Check::shown(what, Unit::Percent, None, with / without));
         }
-        let chart = BarChart::new(&format!("Elapsed time, {}", workload.name()), Bars::Grouped)
+        let chart = BarChart::new(&format!("Elapsed time, {}", title(workload)), Bars::Grouped)
             .value_axis(Axis::linear("time", Unit::Seconds).from(0.0))
             .categories(["SSD-1", "SSD-2", "SSD-3", "SSD-4", "SSD-5"])
             .series("native", native.to_vec())
             .series("cluster buffer", clustered.to_vec());
-        let percent = 100.0 * workload.published();
+        let percent = 100.0 * published_share(workload);
         let caption = format!(
             "Figs. 15 to 19: published geometric mean with FlashFire {percent:.0} % of that without; here {:.0} %.",
             100.0 * share
@@ -295,20 +313,20 @@ pub(super) fn elapsed(bench: &Bench) -> Result<Outcome, ReproduceError> {
     }
     let chart = BarChart::new("Elapsed time with the buffer / without", Bars::Grouped)
         .value_axis(Axis::linear("share", Unit::Percent).from(0.0))
-        .categories(Workload::ALL.map(Workload::name))
+        .categories(WORK.map(title))
         .series("here", shares)
-        .series("published", Workload::ALL.map(Workload::published).to_vec());
+        .series("published", WORK.map(published_share).to_vec());
     let caption = "Figs. 15 to 19 together: geometric means of the five drives.".into();
     figures.insert(0, Figure { caption, svg: chart.to_svg() });
     let extraction = |&host_s: &f64| {
-        again(bench, Workload::Linux, |platform, buffer| Point {
+        again(bench, DesktopWork::LinuxExtract, |platform, buffer| Point {
             host_s,
-            ..Point::new(platform, Workload::Linux, buffer)
+            ..Point::new(platform, DesktopWork::LinuxExtract, buffer)
         })
     };
     vary(bench, &mut checks, (UNKNOWN_HOST, "120 s"), &EXTRACTION_HOST_S, extraction)?;
-    let uninstallation = |&work: &Workload| {
-        again(bench, Workload::Uninstall, |platform, buffer| Point::new(platform, work, buffer))
+    let uninstallation = |&work: &DesktopWork| {
+        again(bench, DesktopWork::OfficeUninstall, |platform, buffer| Point::new(platform, work, buffer))
     };
     vary(bench, &mut checks, (UNKNOWN_PLACES, "all"), &UNINSTALLATIONS, uninstallation)?;
     checks.extend(shown);
@@ -316,9 +334,9 @@ pub(super) fn elapsed(bench: &Bench) -> Result<Outcome, ReproduceError> {
 }
 
 /// The check of a workload's share of the elapsed time.
-fn share_of(workload: Workload, share: f64) -> Check {
-    let what = format!("{}: elapsed with / without, geometric mean", workload.name());
-    Check::points(what, workload.published(), share, 0.10)
+fn share_of(workload: DesktopWork, share: f64) -> Check {
+    let what = format!("{}: elapsed with / without, geometric mean", title(workload));
+    Check::points(what, published_share(workload), share, 0.10)
 }
 
 const UNKNOWN_HOST: &str = "seconds that a netbook works beside its disk while it unpacks 26,000 files; all of it takes 266 s with the buffer";
@@ -327,13 +345,13 @@ const EXTRACTION_HOST_S: [(&str, f64); 3] = [("60 s", 60.0), ("180 s", 180.0), (
 
 const UNKNOWN_PLACES: &str = "writes of an uninstallation that go where those of an installation do, of which Table 3 has 7.5 % anywhere; the others only enter files";
 
-const UNINSTALLATIONS: [(&str, Workload); 2] =
-    [("half", Workload::Remove(50)), ("none", Workload::Remove(0))];
+const UNINSTALLATIONS: [(&str, DesktopWork); 2] =
+    [("half", DesktopWork::OfficeRemove { others: 50 }), ("none", DesktopWork::OfficeRemove { others: 0 })];
 
 /// Checks of F3 on a workload, measured again on all drives at other points.
 fn again(
     bench: &Bench,
-    workload: Workload,
+    workload: DesktopWork,
     point: impl Fn(Platform, u32) -> Point,
 ) -> Result<Vec<Check>, ReproduceError> {
     let of = |buffer: u32| PLATFORMS.map(|platform| point(platform, buffer));
@@ -352,44 +370,47 @@ fn ratios(clustered: &[f64], native: &[f64]) -> Vec<f64> {
 
 /// Checks of the paper's words on single drives (4.3.1 to 4.3.3), with the claim's 10 points either way: each drive gains by copying and by
 /// extracting; the first four gain much by installing and uninstalling, the fifth loses slightly by the one and gains modestly by the other.
-fn said_of_drives(workload: Workload, ratios: &[f64]) -> Vec<Check> {
+fn said_of_drives(workload: DesktopWork, ratios: &[f64]) -> Vec<Check> {
     let most = |ratios: &[f64]| ratios.iter().copied().fold(0.0, f64::max);
     let bound = |which: &str, ratio: f64, limit: Limit| {
-        let what = format!("{}: elapsed with / without, {which}", workload.name());
+        let what = format!("{}: elapsed with / without, {which}", title(workload));
         Check::bound(what, Unit::Percent, ratio, limit)
     };
     let (netbooks, fifth) = ratios.split_at(4);
     match workload {
-        Workload::Mp3 | Workload::Linux => {
+        DesktopWork::Mp3Copy | DesktopWork::LinuxExtract => {
             vec![bound("least gain of a drive", most(ratios), Limit::AtMost(1.0))]
         }
-        Workload::Install => vec![
+        DesktopWork::OfficeInstall => vec![
             bound("least gain of SSD-1 to -4", most(netbooks), Limit::AtMost(0.8)),
             bound("slight loss of SSD-5", fifth[0], Limit::Between(0.9, 1.2)),
         ],
-        Workload::Uninstall => vec![
+        DesktopWork::OfficeUninstall => vec![
             bound("least gain of SSD-1 to -4", most(netbooks), Limit::AtMost(0.8)),
             bound("modest gain of SSD-5", fifth[0], Limit::Between(0.6, 1.1)),
         ],
-        Workload::Browse | Workload::Remove(_) => Vec::new(),
+        DesktopWork::Browse
+        | DesktopWork::OfficeRemove { .. }
+        | DesktopWork::AttoRead(_)
+        | DesktopWork::AttoWrite(_) => Vec::new(),
     }
 }
 
 /// F4: small buffers.
 pub(super) fn buffer_size(bench: &Bench) -> Result<Outcome, ReproduceError> {
     const SIZES: [u32; 4] = [8, 16, 24, 32];
-    let works = [Workload::Mp3, Workload::Install];
+    let works = [DesktopWork::Mp3Copy, DesktopWork::OfficeInstall];
     let points = works.map(|workload| SIZES.map(|size| Point::new(SECOND, workload, size))).concat();
     let runs = bench.map(&points, |point| run(bench, point))?;
     let mut plot = Plot::new("Elapsed time over the size of the buffer, SSD-2")
         .x_axis(Axis::linear("buffer, MiB", Unit::Plain).from(0.0).to(32.0))
         .y_axis(Axis::linear("elapsed / with 32 MiB", Unit::Plain).from(0.0));
     let mut checks = Vec::new();
-    for (workload, runs) in works.iter().zip(runs.chunks_exact(SIZES.len())) {
+    for (&workload, runs) in works.iter().zip(runs.chunks_exact(SIZES.len())) {
         let full = runs[3].elapsed_s;
-        let what = format!("{}: elapsed with 8 MiB / with 32 MiB", workload.name());
+        let what = format!("{}: elapsed with 8 MiB / with 32 MiB", title(workload));
         checks.push(Check::bound(what, Unit::Plain, runs[0].elapsed_s / full, Limit::AtLeast(1.01)));
-        let what = format!("{}: elapsed with 16 MiB / with 8 MiB", workload.name());
+        let what = format!("{}: elapsed with 16 MiB / with 8 MiB", title(workload));
         checks.push(Check::bound(
             what,
             Unit::Plain,
@@ -397,7 +418,7 @@ pub(super) fn buffer_size(bench: &Bench) -> Result<Outcome, ReproduceError> {
             Limit::AtMost(1.0),
         ));
         let points = SIZES.iter().zip(runs).map(|(&size, run)| (f64::from(size), run.elapsed_s / full));
-        plot = plot.line(workload.name(), points.collect());
+        plot = plot.line(title(workload), points.collect());
     }
     let caption =
         "Fig. 21: a buffer of less than 16 MiB costs performance. The paper's numbers are kept aside.".into();
@@ -406,18 +427,18 @@ pub(super) fn buffer_size(bench: &Bench) -> Result<Outcome, ReproduceError> {
 
 /// F6: file systems.
 pub(super) fn file_systems(bench: &Bench) -> Result<Outcome, ReproduceError> {
-    let systems = [FileSystem::Ntfs, FileSystem::Fat32];
+    let systems = [VolumeFormat::Ntfs, VolumeFormat::Fat32];
     let mut points = Vec::new();
-    for system in systems {
-        for workload in Workload::WRITING {
+    for volume in systems {
+        for workload in WRITING {
             points.extend(
-                [0, BUFFER_MIB].map(|buffer| Point { system, ..Point::new(SECOND, workload, buffer) }),
+                [0, BUFFER_MIB].map(|buffer| Point { volume, ..Point::new(SECOND, workload, buffer) }),
             );
         }
     }
     let runs = bench.map(&points, |point| run(bench, point))?;
     let shares: Vec<f64> = runs.chunks_exact(2).map(|pair| pair[1].elapsed_s / pair[0].elapsed_s).collect();
-    let (ntfs, fat) = shares.split_at(Workload::WRITING.len());
+    let (ntfs, fat) = shares.split_at(WRITING.len());
     let mean = |shares: &[f64]| geometric_mean(shares.iter().copied());
     let mut checks = vec![Check::bound(
         "elapsed with / without, FAT32 over NTFS, geometric mean",
@@ -425,15 +446,15 @@ pub(super) fn file_systems(bench: &Bench) -> Result<Outcome, ReproduceError> {
         mean(fat) / mean(ntfs),
         Limit::AtLeast(1.0),
     )];
-    for (at, workload) in Workload::WRITING.iter().enumerate() {
+    for (at, &workload) in WRITING.iter().enumerate() {
         for (name, shares) in [("NTFS", ntfs), ("FAT32", fat)] {
-            let what = format!("{}, {name}: elapsed with / without", workload.name());
+            let what = format!("{}, {name}: elapsed with / without", title(workload));
             checks.push(Check::shown(what, Unit::Percent, None, shares[at]));
         }
     }
     let chart = BarChart::new("Elapsed time with the buffer / without, SSD-2", Bars::Grouped)
         .value_axis(Axis::linear("share", Unit::Percent).from(0.0))
-        .categories(Workload::WRITING.map(Workload::name))
+        .categories(WRITING.map(title))
         .series("NTFS", ntfs.to_vec())
         .series("FAT32", fat.to_vec());
     let caption = "Fig. 22: NTFS writes more at random and gains more.".into();

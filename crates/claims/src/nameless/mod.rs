@@ -8,12 +8,12 @@
 
 mod image;
 
-use super::bench::{Bench, ReproduceError, measure};
+use super::bench::{Bench, ReproduceError};
+use super::described::{File, add_words, execute, paper};
 use super::{Check, Figure, Limit, Outcome, vary};
 use pellucid_flash::{Geometry, Migration};
 use pellucid_ftl::{Nameless, NamelessConfig, PageMap};
-use pellucid_host::{AnyLayer, BlockLayerCounters};
-use pellucid_lab::experiment::{prepare, stack};
+use pellucid_report::Report;
 use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
 use pellucid_spec::Spec;
 
@@ -25,8 +25,53 @@ const PAGE: u32 = 8;
 struct Memory {
     page_map: f64,
     nameless: f64,
+    /// Entries of the page map, and flash blocks.
+    entries: f64,
+    blocks: f64,
     image: image::Image,
 }
+
+/// Memory that is counted; the paper does not say which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counting {
+    /// All that our tables take.
+    Ours,
+    /// The page map's entries alone, of as many bits as number its pages.
+    EntriesAlone,
+    /// So many bytes for each flash block.
+    BlockBytes(u32),
+}
+
+/// Bytes of the table of blocks for each flash block, as it is here.
+const BLOCK_BYTES: u32 = 53;
+
+impl Memory {
+    fn page_map(&self, counting: Counting) -> f64 {
+        match counting {
+            Counting::EntriesAlone => self.entries * self.entries.log2().ceil() / 8.0,
+            Counting::Ours | Counting::BlockBytes(_) => self.page_map,
+        }
+    }
+
+    fn nameless(&self, counting: Counting) -> f64 {
+        match counting {
+            Counting::BlockBytes(bytes) => self.nameless - self.blocks * f64::from(BLOCK_BYTES - bytes),
+            Counting::Ours | Counting::EntriesAlone => self.nameless,
+        }
+    }
+}
+
+const UNKNOWN_ENTRIES: (&str, &str) = (
+    "what is counted of the page map, from its entries alone with as many bits as number its pages to all tables with entries of a word",
+    "all tables",
+);
+const ENTRIES_ALONE: [(&str, Counting); 1] = [("entries alone", Counting::EntriesAlone)];
+const UNKNOWN_BLOCKS: (&str, &str) = (
+    "bytes that the FTL keeps for each flash block, from 12 (valid pages, erases, state, a link) to ours",
+    "53 bytes",
+);
+const VARIED_BLOCKS: [(&str, Counting); 2] =
+    [("12 bytes", Counting::BlockBytes(12)), ("32 bytes", Counting::BlockBytes(32))];
 
 /// The flash that a file system of `gib` needs, with the spare space of the preset.
 fn flash(spec: &Spec, gib: u32, shorter: u32) -> Geometry {
@@ -61,28 +106,50 @@ fn count(bench: &Bench, gib: u32) -> Result<Memory, ReproduceError> {
     let image = image::write(&mut nameless, blocks, bench.seed());
     let scale = f64::from(shorter);
     Ok(Memory {
+        entries: (f64::from(gib) * f64::from(1 << 30) / 4096.0).round(),
+        blocks: f64::from(layout.blocks) * scale,
         page_map: page_map.view().memory_bytes as f64 * scale,
         nameless: nameless.memory_bytes() as f64 * scale,
         image,
     })
 }
 
+/// The checks of Table 4.
+fn of_table(found: &[Memory], counting: Counting) -> Vec<Check> {
+    let rows = TABLE_4.iter().zip(found);
+    let both = rows.map(|(&(gib, page_map, nameless), memory)| {
+        [
+            Check::within(
+                format!("{gib} GB, page map"),
+                Unit::Bytes,
+                page_map * 1e6,
+                memory.page_map(counting),
+                0.15,
+            ),
+            Check::within(
+                format!("{gib} GB, nameless"),
+                Unit::Bytes,
+                nameless * 1e3,
+                memory.nameless(counting),
+                0.15,
+            ),
+        ]
+    });
+    both.flatten().collect()
+}
+
 /// N1: Table 4.
 pub(super) fn memory(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let found = bench.map(&TABLE_4, |&(gib, ..)| count(bench, gib))?;
-    let mut checks = Vec::new();
-    let factor = |what: String, published: f64, measured: f64| {
-        Check::bound(
-            format!("{what}, measured / published"),
-            Unit::Plain,
-            measured / published,
-            Limit::Between(0.5, 2.0),
-        )
+    let mut checks = of_table(&found, Counting::Ours);
+    // Each setting is one of one column.
+    let again = |counting, column: &str| {
+        let mut all = of_table(&found, counting);
+        all.retain(|check| check.what.ends_with(column));
+        Ok(all)
     };
-    for (&(gib, page_map, nameless), memory) in TABLE_4.iter().zip(&found) {
-        checks.push(factor(format!("{gib} GB, page map"), page_map * 1e6, memory.page_map));
-        checks.push(factor(format!("{gib} GB, nameless"), nameless * 1e3, memory.nameless));
-    }
+    vary(bench, &mut checks, UNKNOWN_ENTRIES, &ENTRIES_ALONE, |&counting| again(counting, "page map"))?;
+    vary(bench, &mut checks, UNKNOWN_BLOCKS, &VARIED_BLOCKS, |&counting| again(counting, "nameless"))?;
     for (&(gib, ..), memory) in TABLE_4.iter().zip(&found) {
         checks.push(Check::shown(format!("{gib} GB, files"), Unit::Count, None, memory.image.files as f64));
         let share = memory.image.virtual_blocks as f64
@@ -102,6 +169,12 @@ pub(super) fn memory(bench: &Bench) -> Result<Outcome, ReproduceError> {
             .into();
     Ok(Outcome { checks, figures: vec![Figure { caption, svg: chart.to_svg() }] })
 }
+
+/// The experiments of Fig. 8, for anybody to run: writes and reads of nameless writes, and of the baseline.
+const WRITES: File = paper!("jasmine-fig8.toml");
+const READS: File = paper!("jasmine-fig8-read.toml");
+const BASELINE_WRITES: File = paper!("jasmine-fig8-ssd.toml");
+const BASELINE_READS: File = paper!("jasmine-fig8-read-ssd.toml");
 
 /// The partition: a quarter of the paper's 8 GB, as in J1.
 const PARTITION_KIB: u32 = 2 << 20;
@@ -143,16 +216,22 @@ impl System {
         }
     }
 
-    fn preset(self) -> &'static str {
-        match self {
-            System::Baseline | System::Pages => "jasmine",
-            System::Optimized => "jasmine-optimized",
-            System::Nameless => "jasmine-nameless",
+    /// Its experiment with this work.
+    fn file(self, work: Work) -> File {
+        match (self, work.is_read()) {
+            (System::Nameless, false) => WRITES,
+            (System::Nameless, true) => READS,
+            (_, false) => BASELINE_WRITES,
+            (_, true) => BASELINE_READS,
         }
     }
 }
 
 impl Work {
+    fn is_read(self) -> bool {
+        matches!(self, Work::SequentialRead | Work::RandomRead)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Work::SequentialWrite => "sequential write",
@@ -181,82 +260,83 @@ const VARIED_WAITING: [(&str, Waiting); 6] = [
     ("8,192", Waiting::Writes(8192)),
 ];
 
-/// IO/s of 4 KB, and what the block layer did.
-fn run(
-    bench: &Bench,
-    system: System,
-    work: Work,
-    assumed: Waiting,
-) -> Result<(f64, BlockLayerCounters), ReproduceError> {
+/// Result of one system with one kind of work.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// IO/s of 4 KB.
+    iops: f64,
+    /// Sectors of a request of the block layer, in the mean; 0: there is none, or it had none.
+    request_sectors: f64,
+}
+
+/// Runs the file of a system, with another kind of work in its last job.
+fn run(bench: &Bench, system: System, work: Work, assumed: Waiting) -> Result<Run, ReproduceError> {
     let partition = PARTITION_KIB / bench.shorter();
-    let is_read = matches!(work, Work::SequentialRead | Work::RandomRead);
     let waiting = match assumed {
         Waiting::AsInJ1 => ((f64::from(partition / 4) * DIRTY) as u32).max(32),
         Waiting::Writes(count) => count,
     };
-    let share = if work == Work::RandomWrite { 0.0 } else { f64::from(partition) / f64::from(CAPACITY_KIB) };
     let mut own = Vec::new();
-    if !is_read {
-        // What waits comes at once, so that requests are as large as they can be, as in J1.
+    if !work.is_read() {
         own.push(format!("host.block_layer.requests={waiting}"));
-        let largest = if system == System::Pages { "32KiB" } else { "168KiB" };
-        own.push(format!("host.block_layer.largest={largest}"));
         own.push(format!("host.block_layer.plug={}", waiting + 1));
-        own.push("host.block_layer.write_expire=1000s".into());
+    }
+    // A file that nobody wrote has no data to be read or overwritten: there a first job writes it.
+    let has_data = work != Work::RandomWrite;
+    match system {
+        System::Nameless => {}
+        System::Baseline | System::Pages | System::Optimized => {
+            let share = if has_data { f64::from(partition) / f64::from(CAPACITY_KIB) } else { 0.0 };
+            own.push(format!("precondition.fill={share:?}"));
+        }
     }
     match system {
-        // A file that nobody wrote has no data to be read or overwritten.
-        System::Nameless => {}
-        _ => own.push(format!("precondition.fill={share:?}")),
+        System::Pages => own.push("host.block_layer.largest=32KiB".into()),
+        System::Optimized => own.push("drive.preset=jasmine-optimized".into()),
+        System::Baseline | System::Nameless => {}
     }
-    if system != System::Nameless && !is_read {
-        own.push("host.layers=[\"block-layer\"]".into());
+    let mut spec = system.file(work).with(bench, &own, "")?;
+    match system == System::Nameless && has_data {
+        true => add_words(&mut spec, 0, &format!("size={partition}k,number_ios={}", partition / 128)),
+        false => drop(spec.jobs.drain(..spec.jobs.len() - 1)),
     }
-    let spec = bench.preset(system.preset(), &own)?;
-    let mut tower = stack(&spec, prepare(&spec, None)?)?;
-    if system == System::Nameless && share > 0.0 {
-        let requests = partition / 128;
-        measure(
-            &mut tower,
-            &spec,
-            &format!("rw=write,bs=128k,iodepth=8,size={partition}k,number_ios={requests}"),
-        )?;
-    }
-    let job = match work {
+    let last = spec.jobs.len() - 1;
+    add_words(&mut spec, last, &words(bench, work, waiting, partition));
+    Ok(Run::of(&execute(&spec)?, work))
+}
+
+/// Keys of the job that differ from its file's.
+fn words(bench: &Bench, work: Work, waiting: u32, partition: u32) -> String {
+    match work {
         Work::SequentialWrite => {
             let requests = (waiting * 6).max(partition / 4 / 8);
-            format!("rw=write,bs=4k,iodepth={waiting},size={partition}k,number_ios={requests}")
+            format!("iodepth={waiting},size={partition}k,number_ios={requests}")
         }
         Work::RandomWrite => {
             let requests = (f64::from(partition / 4) * FIRST) as u32;
-            format!("rw=randwrite,bs=4k,iodepth={waiting},size={partition}k,number_ios={requests}")
+            format!("rw=randwrite,iodepth={waiting},size={partition}k,number_ios={requests}")
         }
-        // What read-ahead makes of sequential reads: two windows of 128 KiB, as in J3.
-        Work::SequentialRead => bench.job(&format!("rw=read,bs=128k,iodepth=2,size={partition}k"), 1_500),
-        Work::RandomRead => bench.job(&format!("rw=randread,bs=4k,iodepth=2,size={partition}k"), 6_000),
-    };
-    let before = counters(&tower);
-    let report = measure(&mut tower, &spec, &job)?;
-    let after = counters(&tower);
-    let directions = &report.directions;
-    let flow = if is_read { &directions.read } else { &directions.write };
-    let layer = BlockLayerCounters {
-        requests: after.requests - before.requests,
-        request_sectors: after.request_sectors - before.request_sectors,
-        ..after
-    };
-    Ok((flow.throughput_bytes_per_second / 4_096.0, layer))
+        Work::SequentialRead => bench.job(&format!("size={partition}k"), 1_500),
+        Work::RandomRead => bench.job(&format!("rw=randread,bs=4k,size={partition}k"), 6_000),
+    }
 }
 
-fn counters(tower: &pellucid_host::Tower<pellucid_device::Device>) -> BlockLayerCounters {
-    let layer = tower.layers().find_map(AnyLayer::block_layer);
-    layer.map(pellucid_host::BlockLayer::counters).unwrap_or_default()
+impl Run {
+    fn of(report: &Report, work: Work) -> Run {
+        let directions = report.jobs.last().map(|job| &job.requests.directions);
+        let flow = directions.map(|all| if work.is_read() { &all.read } else { &all.write });
+        let rate = flow.map_or(f64::NAN, |flow| flow.throughput_bytes_per_second);
+        let layer = report.parts.iter().find(|part| part.part == "block-layer");
+        let figure = |name| layer.and_then(|part| part.get(name)).unwrap_or(0) as f64;
+        let request_sectors = figure("block_layer_request_sectors") / figure("block_layer_requests").max(1.0);
+        Run { iops: rate / 4_096.0, request_sectors }
+    }
 }
 
 /// Measurements of each system with each kind of work.
 struct Study {
     points: Vec<(System, Work)>,
-    found: Vec<(f64, BlockLayerCounters)>,
+    found: Vec<Run>,
 }
 
 impl Study {
@@ -268,13 +348,13 @@ impl Study {
         Ok(Study { points, found })
     }
 
-    fn at(&self, system: System, work: Work) -> (f64, BlockLayerCounters) {
+    fn at(&self, system: System, work: Work) -> Run {
         let point = self.points.iter().position(|&point| point == (system, work)).expect("it was measured");
         self.found[point]
     }
 
     fn over(&self, (a, work_a): (System, Work), (b, work_b): (System, Work)) -> f64 {
-        self.at(a, work_a).0 / self.at(b, work_b).0
+        self.at(a, work_a).iops / self.at(b, work_b).iops
     }
 
     /// Checks that decide N2.
@@ -307,11 +387,10 @@ impl Study {
                 self.over((System::Nameless, random), (System::Optimized, random)),
             ),
         ];
-        for (&(system, work), (iops, _)) in self.points.iter().zip(&self.found) {
+        for (&(system, work), Run { iops, .. }) in self.points.iter().zip(&self.found) {
             shown.push(plain(format!("{}, {}, IO/s", work.name(), system.name()), *iops));
         }
-        let layer = self.at(System::Nameless, random).1;
-        let blocks = layer.request_sectors as f64 / layer.requests as f64 / f64::from(PAGE);
+        let blocks = self.at(System::Nameless, random).request_sectors / f64::from(PAGE);
         let what = "random write, share of a flash page that a request fills";
         shown.push(Check::shown(what, Unit::Percent, None, blocks));
         shown
@@ -329,7 +408,7 @@ pub(super) fn performance(bench: &Bench) -> Result<Outcome, ReproduceError> {
         .value_axis(Axis::linear("IO/s", Unit::Count).from(0.0))
         .categories(WORK.map(Work::name));
     for system in SYSTEMS {
-        chart = chart.series(system.name(), WORK.map(|work| study.at(system, work).0).to_vec());
+        chart = chart.series(system.name(), WORK.map(|work| study.at(system, work).iops).to_vec());
     }
     let caption = "Writes through a page cache and a block layer as in Table 2, reads as in Fig. 4; the split FTL over the same flash.".into();
     Ok(Outcome { checks, figures: vec![Figure { caption, svg: chart.to_svg() }] })

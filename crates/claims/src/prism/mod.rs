@@ -5,6 +5,9 @@
 //!  cache server (P3, P4)             clients ─set, get─► cache                    5 engines x 4 shares of sets
 //!  garbage collection (P5)           clients ─set─► cache, 50 GB of 30 GB         5 engines
 //! ```
+//! The experiments are files of `examples/papers`: a file for the engines on the library, and one for Original. An engine, a size or a share of sets
+//! is an override or a key of the clients.
+//!
 //! # Scale
 //!
 //! The paper's 30 GB are 62.6 MiB here. A block, and a slab with it, is 32 KiB instead of 8 MiB, and the time to erase it is as much
@@ -37,7 +40,7 @@
 //! | memory for write buffers | 1.5 MiB | **chosen by outcome**: at this scale it is 2.4 % of the flash, and what it absorbs is not copied |
 //! | cost of a command | the kernel's block stack 10 + 5 us, a user-level library 2 + 1 us, without the library 0.2 us less | **chosen by outcome** |
 //! | cost of a request, of a KiB moved | 3 us; 100 ns, 300 ns through the kernel | **chosen by outcome** |
-//! | LUNs | one of each channel: 12 | **chosen by outcome**: the paper does not say how many its 30 GB had; P3 to P5 vary them |
+//! | LUNs | one of each channel: 12, SLC | **chosen by outcome**: the paper does not say how many its 30 GB had; P3 to P5 vary them, up to all 192 of its drive, MLC |
 //! | cores of the server | one | fatcache is one thread |
 //! | clients | 8 that get, 32 that set, 50 us between two requests | **chosen by outcome** |
 //! | requests before a measurement and in it | 1.6 and 0.9 (P1, P2), 0.6 and 0.6 (P3, P4) for each item that fits | **chosen by outcome** |
@@ -53,19 +56,13 @@ pub(super) use tables::{SizeStudy, collection, hit_ratios, throughput};
 
 use super::ReproduceError;
 use super::bench::Bench;
-use pellucid_flash::Nanos;
+use super::described::{File, paper};
 use pellucid_kv::EngineKind;
-use pellucid_lab::kv::{ClientsConfig, Experiment, OnMiss};
 use pellucid_prism::MonitorConfig;
-use pellucid_workload::kv::laws::{KeySize, Popularity, ValueSize};
-use pellucid_workload::kv::{Workload, WorkloadConfig};
+use pellucid_report::ApplicationReport;
 
-/// Channels, one LUN of each, and blocks of all.
-pub(super) const CHANNELS: u32 = 12;
-const BLOCKS: u32 = 2004;
-pub(super) const BLOCK_BYTES: u64 = 32 << 10;
 /// Static over-provisioning of Original and Policy, as a share of what it is taken from or added to.
-pub(super) const STATIC: f64 = 0.25;
+const STATIC: f64 = 0.25;
 /// The simulator that the paper replayed Original's I/O on: pages that it reserves, and free blocks below which it cleans.
 pub(super) const REPLAY_RESERVED: f64 = 0.15;
 pub(super) const REPLAY_FREE: f64 = 0.05;
@@ -73,43 +70,38 @@ pub(super) const REPLAY_FREE: f64 = 0.05;
 const ITEM_BYTES: f64 = 365.0;
 /// Bytes of flash that an item takes on average: with its header, in a slot of its class.
 const STORED_BYTES: f64 = 430.0;
-/// The longest value: an eighth of a slab. Longer ones have a probability of 0.02 %.
-const VALUE_MAX: u32 = 4096;
+/// Keys that are there at the start of P3 to P5, of all that fit: 25 of 30 GB.
+const LOADED: f64 = 25.0 / 30.0;
 
-/// The drive: `memblaze` at the scale of this page.
-pub(super) const DRIVE: &str = r#"
-[drive.media]
-channels = 12
-ways = 1
-pages = 8
-page_size = "4KiB"
-spare_size = 64
-sector_size = "4KiB"
-unit_size = "4KiB"
-cell = "slc"
-store = "ram"
-[drive.media.timing]
-read = "50us"
-program = "187us"
-erase = "12us"
-channel_rate = "200MB/s"
-[drive.ftl]
-gc_low = 1
-wear.dynamic = false
-durability = "volatile"
-placement = "channel-first"
-[drive.buffer]
-entries = 64
-write = "write-through"
-retain = false
-[kv]
-slab = "32KiB"
-memory = "1536KiB"
-item_max = 8000
-keep = "valid"
-[kv.cpu]
-ask = "3us"
-"#;
+/// An experiment of the paper: a file for the engines on the library, and one for Original.
+#[derive(Clone, Copy, Debug)]
+struct Described {
+    library: File,
+    original: File,
+    size: Size,
+}
+
+/// The cache server on the paper's drive (Figs. 6 and 7): on the library, and Original.
+const ON_MEMBLAZE: [File; 2] = [paper!("prism-fig6.toml"), paper!("prism-fig6-ssd.toml")];
+
+/// Figs. 4 and 5.
+const DATABASE: Described = Described {
+    library: paper!("prism-fig4.toml"),
+    original: paper!("prism-fig4-ssd.toml"),
+    size: Size::Flash,
+};
+/// Figs. 6 and 7, on the small drive.
+const SERVER: Described = Described {
+    library: paper!("prism-fig6-slc.toml"),
+    original: paper!("prism-fig6-slc-ssd.toml"),
+    size: Size::Available,
+};
+/// Table I.
+const COLLECTION: Described = Described {
+    library: paper!("prism-table1.toml"),
+    original: paper!("prism-table1-ssd.toml"),
+    size: Size::Replayed,
+};
 
 /// Name of an engine as the paper has it.
 fn name(engine: EngineKind) -> &'static str {
@@ -122,43 +114,78 @@ fn name(engine: EngineKind) -> &'static str {
     }
 }
 
-/// LUNs that a cache's flash lies in.
+/// Flash of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Luns {
+struct Flash {
     channels: u32,
+    /// LUNs of each.
     each: u32,
+    /// Blocks of all LUNs, and bytes of a block.
+    blocks: u32,
+    block_bytes: u64,
+    /// `true`: the paper's drive; else the small one of the files of the figures.
+    is_memblaze: bool,
 }
 
-/// One of each channel.
-const LUNS: Luns = Luns { channels: CHANNELS, each: 1 };
+/// A LUN of each channel: that of the files.
+const SMALL: Flash = Flash { channels: 12, each: 1, blocks: 2004, block_bytes: 32 << 10, is_memblaze: false };
+/// All of the paper's drive, MLC.
+const MEMBLAZE: Flash =
+    Flash { channels: 12, each: 16, blocks: 3840, block_bytes: 96 << 10, is_memblaze: true };
 /// The setting that the paper does not give, and what bounds it. A LUN has 8.25 GB by section V (24 chips of 66 GB, 192 LUNs), so that the monitor, which gives out whole
-/// LUNs, gives 4 for 30 GB; with the LUNs of 1 GB of section IV-A's example they are 30, and six more are over-provisioning.
-const UNKNOWN_LUNS: (&str, &str) = (
-    "LUNs of the cache's flash, from 4 (whole LUNs of section V) to 36 (LUNs of 1 GB and six more, section IV-A)",
-    "12 LUNs",
-);
-const VARIED_LUNS: [(&str, Luns); 6] = [
-    ("4", Luns { channels: 4, each: 1 }),
-    ("6", Luns { channels: 6, each: 1 }),
-    ("8", Luns { channels: 8, each: 1 }),
-    ("10", Luns { channels: 10, each: 1 }),
-    ("24", Luns { channels: CHANNELS, each: 2 }),
-    ("36", Luns { channels: CHANNELS, each: 3 }),
+/// LUNs, gives 4 for 30 GB; with the LUNs of 1 GB of section IV-A's example they are 30, and six more are over-provisioning; a cache that is given a
+/// part of each LUN has all 192.
+const UNKNOWN_LUNS: &str = "LUNs of the cache's flash, from 4 (whole LUNs of section V) over 36 (LUNs of 1 GB and six more, section IV-A) to all of the paper's drive";
+/// Small drives: SLC.
+const VARIED_LUNS: [(&str, Flash); 8] = [
+    ("192, MLC: memblaze", MEMBLAZE),
+    ("12", SMALL),
+    ("4", Flash { channels: 4, ..SMALL }),
+    ("6", Flash { channels: 6, ..SMALL }),
+    ("8", Flash { channels: 8, ..SMALL }),
+    ("10", Flash { channels: 10, ..SMALL }),
+    ("24", Flash { each: 2, ..SMALL }),
+    ("36", Flash { each: 3, ..SMALL }),
 ];
 
-impl Luns {
-    fn count(self) -> u32 {
+/// The flash of P3 and P4: the paper's drive. Tests, which look at single checks, have the small one.
+fn of_server(bench: &Bench) -> Flash {
+    if bench.varies() { MEMBLAZE } else { SMALL }
+}
+
+/// The others of [`VARIED_LUNS`], beside the one that is measured.
+fn beside(flash: Flash) -> Vec<(&'static str, Flash)> {
+    VARIED_LUNS.into_iter().filter(|(_, other)| *other != flash).collect()
+}
+
+/// Name of a flash of [`VARIED_LUNS`].
+fn name_of(flash: Flash) -> &'static str {
+    VARIED_LUNS.iter().find(|(_, other)| *other == flash).map_or("", |(name, _)| *name)
+}
+
+impl Flash {
+    fn luns(self) -> u32 {
         self.channels * self.each
     }
 
-    /// Blocks of each in a measurement.
-    fn blocks(self, bench: &Bench) -> u32 {
-        (BLOCKS / self.count() / bench.shorter()).max(24)
+    /// Blocks of each LUN in a measurement.
+    fn blocks_each(self, bench: &Bench) -> u32 {
+        (self.blocks / self.luns() / bench.shorter()).max(20)
     }
 
-    /// Bytes of flash in a measurement.
+    /// Bytes in a measurement.
     fn bytes(self, bench: &Bench) -> f64 {
-        f64::from(self.count() * self.blocks(bench)) * BLOCK_BYTES as f64
+        f64::from(self.luns() * self.blocks_each(bench)) * self.block_bytes as f64
+    }
+
+    /// Items that it has room for.
+    fn items(self, bench: &Bench) -> f64 {
+        self.bytes(bench) / ITEM_BYTES
+    }
+
+    /// Keys of P3 to P5.
+    fn loaded(self, bench: &Bench) -> u64 {
+        (self.bytes(bench) / STORED_BYTES * LOADED) as u64
     }
 }
 
@@ -173,93 +200,114 @@ enum Size {
     Replayed,
 }
 
-/// The blocks of each LUN, and over-provisioning.
-fn flash_of(bench: &Bench, engine: EngineKind, size: Size, luns: Luns) -> Vec<String> {
-    let available = f64::from(luns.blocks(bench));
-    let static_share = match size {
-        Size::Flash => STATIC / (1.0 - STATIC),
-        Size::Available => STATIC,
-        Size::Replayed if engine == EngineKind::Original => REPLAY_RESERVED / (1.0 - REPLAY_RESERVED),
-        Size::Replayed => STATIC,
-    };
-    let all = match size {
-        Size::Available | Size::Replayed if !engine.owns_blocks() => {
-            (available * (1.0 + static_share)).ceil()
-        }
-        _ => available,
-    };
-    let mut sets = vec![
-        format!("media.channels={}", luns.channels),
-        format!("media.ways={}", luns.each),
-        format!("media.blocks={all}"),
-    ];
-    match engine {
-        EngineKind::Original => {
-            sets.push(format!("ftl.over_provisioning={static_share}"));
-            sets.push("kv.over_provisioning=0".into());
-            if size == Size::Replayed {
-                sets.push(format!("ftl.gc_low={}", (all * REPLAY_FREE).ceil()));
-                sets.push("precondition.fill=1".into());
+impl Described {
+    /// The file of an engine on this flash.
+    fn file(self, engine: EngineKind, flash: Flash) -> File {
+        let of_paper = if flash.is_memblaze { ON_MEMBLAZE } else { [self.library, self.original] };
+        of_paper[usize::from(engine == EngineKind::Original)]
+    }
+
+    /// Runs an engine on this flash, with further keys of the clients.
+    fn run(
+        self,
+        bench: &Bench,
+        engine: EngineKind,
+        flash: Flash,
+        words: &str,
+    ) -> Result<ApplicationReport, ReproduceError> {
+        let sets = [self.flash(bench, engine, flash), of_engine(engine)].concat();
+        self.file(engine, flash).application(bench, &sets, words)
+    }
+
+    /// The blocks of each LUN, and over-provisioning.
+    fn flash(self, bench: &Bench, engine: EngineKind, flash: Flash) -> Vec<String> {
+        let size = self.size;
+        // The simulated drive has a LUN of each channel at most: so few blocks of all 192 would keep more for themselves than it reserves.
+        let flash = match (size, engine) {
+            (Size::Replayed, EngineKind::Original) if flash.is_memblaze => Flash { each: 1, ..flash },
+            _ => flash,
+        };
+        let available = f64::from(flash.blocks_each(bench));
+        let static_share = match size {
+            Size::Flash => STATIC / (1.0 - STATIC),
+            Size::Available => STATIC,
+            Size::Replayed if engine == EngineKind::Original => REPLAY_RESERVED / (1.0 - REPLAY_RESERVED),
+            Size::Replayed => STATIC,
+        };
+        let all = match size {
+            Size::Available | Size::Replayed if !engine.owns_blocks() => {
+                (available * (1.0 + static_share)).ceil()
             }
+            _ => available,
+        };
+        let mut sets = vec![
+            format!("media.channels={}", flash.channels),
+            format!("media.ways={}", flash.each),
+            format!("media.blocks={all}"),
+        ];
+        match engine {
+            EngineKind::Original => {
+                sets.push(format!("ftl.over_provisioning={static_share}"));
+                if size == Size::Replayed {
+                    sets.push(format!("ftl.gc_low={}", (all * REPLAY_FREE).ceil()));
+                    sets.push("precondition.fill=1".into());
+                }
+            }
+            EngineKind::Policy => {
+                // What the library keeps for itself is a part of the over-provisioning.
+                let hidden = MonitorConfig::default().hidden_blocks(all as u32, flash.luns());
+                let cached = if size == Size::Flash { available * (1.0 - STATIC) } else { available };
+                sets.push(format!("kv.over_provisioning={}", 1.0 - cached / (all - f64::from(hidden))));
+            }
+            EngineKind::Function | EngineKind::Raw | EngineKind::Direct => {}
         }
-        EngineKind::Policy => {
-            // What the library keeps for itself is a part of the over-provisioning.
-            let seen = all - f64::from(MonitorConfig::default().hidden_blocks(all as u32, luns.count()));
-            let cached = if size == Size::Flash { available * (1.0 - STATIC) } else { available };
-            sets.push(format!("kv.over_provisioning={}", 1.0 - cached / seen));
-        }
-        EngineKind::Function | EngineKind::Raw | EngineKind::Direct => {}
+        sets
     }
+}
+
+/// Overrides that make the file's engine another one.
+fn of_engine(engine: EngineKind) -> Vec<String> {
+    let mut sets = match engine {
+        EngineKind::Original | EngineKind::Raw => return Vec::new(),
+        EngineKind::Function => Vec::new(),
+        EngineKind::Policy => vec!["kv.victim=most-obsolete".to_string()],
+        // Without the library.
+        EngineKind::Direct => vec!["kv.cpu.command=1800ns".to_string()],
+    };
+    sets.push(format!("kv.engine={}", engine.name()));
     sets
-}
-
-/// A cache with this engine, and clients.
-fn experiment(
-    bench: &Bench,
-    engine: EngineKind,
-    size: Size,
-    luns: Luns,
-    clients: ClientsConfig,
-) -> Result<Experiment, ReproduceError> {
-    let mut sets = vec![format!("kv.engine={}", engine.name())];
-    sets.extend(flash_of(bench, engine, size, luns));
-    if engine != EngineKind::Original {
-        sets.push("drive.namespace=[{ interface = \"open-channel\" }]".into());
-    }
-    // Behind a database this would turn P2 around: see there.
-    sets.push(format!("kv.cpu.reads_block={}", size != Size::Flash));
-    let victim = if engine.owns_blocks() { "two-modes" } else { "most-obsolete" };
-    sets.push(format!("kv.victim={victim}"));
-    let (command, completion, kib) = match engine {
-        EngineKind::Original => (10_000, 5000, 300),
-        EngineKind::Direct => (1800, 1000, 100),
-        EngineKind::Policy | EngineKind::Function | EngineKind::Raw => (2000, 1000, 100),
-    };
-    sets.push(format!("kv.cpu.command={command}ns"));
-    sets.push(format!("kv.cpu.completion={completion}ns"));
-    sets.push(format!("kv.cpu.kib={kib}ns"));
-    let spec = bench.cache(DRIVE, "the drive of the claim", &sets)?;
-    Ok(Experiment::new(&spec, clients)?)
-}
-
-/// Requests for `keys` keys.
-fn workload(bench: &Bench, keys: u64, popularity: Popularity, set_share: f64) -> Workload {
-    let config = WorkloadConfig {
-        keys,
-        popularity,
-        key_size: KeySize::Etc,
-        value_size: ValueSize::EtcTail { max: VALUE_MAX },
-        set_share,
-        seed: bench.seed(),
-    };
-    Workload::new(config).expect("a workload of constants")
-}
-
-fn clients(bench: &Bench, count: u32, on_miss: OnMiss) -> ClientsConfig {
-    ClientsConfig { count, think: Nanos::from_us(50), on_miss, seed: bench.seed() }
 }
 
 /// How much more, as a share: 0.1 for 10 %.
 fn over(a: f64, b: f64) -> f64 {
     a / b - 1.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pellucid_lab::experiment::jobs;
+
+    /// The files are the claims' points: Raw and Original with all flash, to the last key.
+    #[test]
+    fn the_files_are_the_claims() {
+        let bench = Bench::of_test(1, Vec::new());
+        for (described, flash, words) in [
+            (DATABASE, SMALL, tables::behind_database(&bench, 0.10, 1.0)),
+            (SERVER, SMALL, server::words(&bench, SMALL, 100)),
+            (COLLECTION, SMALL, tables::overwriting(&bench, SMALL)),
+            (SERVER, MEMBLAZE, server::words(&bench, MEMBLAZE, 100)),
+        ] {
+            for engine in [EngineKind::Raw, EngineKind::Original] {
+                let file = described.file(engine, flash);
+                let own = [described.flash(&bench, engine, flash), of_engine(engine)].concat();
+                let (claim, alone) = (file.with(&bench, &own, &words).unwrap(), file.alone());
+                assert_eq!(claim.drive, alone.drive, "{file:?}");
+                assert_eq!(claim.kv, alone.kv, "{file:?}");
+                assert_eq!(claim.precondition, alone.precondition, "{file:?}");
+                let app = |spec| jobs(spec).unwrap()[0].app.clone();
+                assert_eq!(app(&claim), app(&alone), "{file:?}");
+            }
+        }
+    }
 }

@@ -2,20 +2,13 @@
 
 use super::super::bench::Bench;
 use super::super::{Check, Figure, Limit, Outcome, ReproduceError, vary};
-use super::tables::{DEVIATION, SETTERS};
-use super::{
-    ITEM_BYTES, LUNS, Luns, STORED_BYTES, Size, UNKNOWN_LUNS, VARIED_LUNS, clients, experiment, name, over,
-    workload,
-};
+use super::{Flash, SERVER, UNKNOWN_LUNS, beside, name, name_of, of_server, over};
 use pellucid_kv::EngineKind;
-use pellucid_lab::kv::OnMiss;
 use pellucid_report::plot::{Axis, Plot, Unit};
-use pellucid_workload::kv::laws::Popularity;
 
-/// Shares of sets, from all to none.
-const SHARES: [f64; 4] = [1.0, 0.7, 0.3, 0.0];
-/// Preloaded of the flash (25 of 30 GB), and requests for each item of flash before the measurement and in it.
-const LOADED: f64 = 25.0 / 30.0;
+/// Percent of the requests that set, from all to none.
+const SHARES: [u32; 4] = [100, 70, 30, 0];
+/// Requests for each item of flash before the measurement and in it.
 const SETTLE: f64 = 0.6;
 const MEASURE: f64 = 0.6;
 
@@ -28,18 +21,18 @@ pub(crate) struct ServerStudy {
 
 impl ServerStudy {
     pub fn run(bench: &Bench) -> Result<ServerStudy, ReproduceError> {
-        ServerStudy::on(bench, LUNS, &SHARES)
+        ServerStudy::on(bench, of_server(bench), &SHARES)
     }
 
     /// Sets only, on other LUNs.
-    fn varied(bench: &Bench, luns: Luns) -> Result<ServerStudy, ReproduceError> {
-        ServerStudy::on(bench, luns, &SHARES[..1])
+    fn varied(bench: &Bench, flash: Flash) -> Result<ServerStudy, ReproduceError> {
+        ServerStudy::on(bench, flash, &SHARES[..1])
     }
 
-    fn on(bench: &Bench, luns: Luns, shares: &[f64]) -> Result<ServerStudy, ReproduceError> {
+    fn on(bench: &Bench, flash: Flash, shares: &[u32]) -> Result<ServerStudy, ReproduceError> {
         let of = |engine| shares.iter().map(move |&share| (engine, share));
-        let points: Vec<(EngineKind, f64)> = EngineKind::ALL.into_iter().flat_map(of).collect();
-        let measured = bench.map(&points, |&(engine, share)| serve(bench, engine, share, luns))?;
+        let points: Vec<(EngineKind, u32)> = EngineKind::ALL.into_iter().flat_map(of).collect();
+        let measured = bench.map(&points, |&(engine, share)| serve(bench, engine, share, flash))?;
         let rows = |of: fn(&(f64, f64)) -> f64| {
             measured.chunks(shares.len()).map(|row| row.iter().map(of).collect()).collect()
         };
@@ -55,30 +48,33 @@ impl ServerStudy {
             .x_axis(Axis::linear("sets / requests", Unit::Percent).from(0.0).to(1.0))
             .y_axis(axis);
         EngineKind::ALL.into_iter().zip(rows).fold(plot, |plot, (engine, row)| {
-            plot.line(name(engine), SHARES.into_iter().zip(row.iter().copied()).collect())
+            let shares = SHARES.map(|percent| f64::from(percent) / 100.0);
+            plot.line(name(engine), shares.into_iter().zip(row.iter().copied()).collect())
         })
     }
 }
 
 /// Requests a second and their mean latency.
-fn serve(bench: &Bench, engine: EngineKind, share: f64, luns: Luns) -> Result<(f64, f64), ReproduceError> {
-    let items = luns.bytes(bench) / ITEM_BYTES;
-    let keys = (luns.bytes(bench) / STORED_BYTES * LOADED) as u64;
-    let clients = clients(bench, SETTERS, OnMiss::Nothing);
-    let mut cache = experiment(bench, engine, Size::Available, luns, clients)?;
-    let mut requests = workload(bench, keys, Popularity::Normal(DEVIATION), share).loading(0..keys);
-    cache.run(&mut requests, keys + (SETTLE * items) as u64)?;
-    let report = cache.run(&mut requests, (MEASURE * items) as u64)?;
-    let latency = report.summary.operations.request.mean_ns.unwrap_or(f64::NAN);
-    Ok((report.summary.requests_per_second, latency))
+fn serve(bench: &Bench, engine: EngineKind, share: u32, flash: Flash) -> Result<(f64, f64), ReproduceError> {
+    let report = SERVER.run(bench, engine, flash, &words(bench, flash, share))?;
+    let rate = report.operations_per_second.unwrap_or(f64::NAN);
+    Ok((rate, report.latency.mean_ns.unwrap_or(f64::NAN)))
+}
+
+/// Keys of the clients, of whose requests this percentage sets.
+pub(super) fn words(bench: &Bench, flash: Flash, share: u32) -> String {
+    let [settle, measure] = [SETTLE, MEASURE].map(|each| (each * flash.items(bench)) as u64);
+    let keys = flash.loaded(bench);
+    format!("nkeys={keys},set_share={share}%,warm_up={settle},operations={measure}")
 }
 
 /// P3.
 pub(crate) fn ratios(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.server()?;
     let mut checks = sets_only(study);
-    let of = |&luns: &Luns| Ok(sets_only(&ServerStudy::varied(bench, luns)?));
-    vary(bench, &mut checks, UNKNOWN_LUNS, &VARIED_LUNS, of)?;
+    let of = |&flash: &Flash| Ok(sets_only(&ServerStudy::varied(bench, flash)?));
+    let flash = of_server(bench);
+    vary(bench, &mut checks, (UNKNOWN_LUNS, name_of(flash)), &beside(flash), of)?;
     let at = |engine, share| ServerStudy::at(&study.throughput, engine, share);
     use EngineKind::{Original, Raw};
     let last = SHARES.len() - 1;
@@ -123,8 +119,9 @@ fn sets_only(study: &ServerStudy) -> Vec<Check> {
 pub(crate) fn latency(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.server()?;
     let mut checks = latencies(study);
-    let of = |&luns: &Luns| Ok(latencies(&ServerStudy::varied(bench, luns)?));
-    vary(bench, &mut checks, UNKNOWN_LUNS, &VARIED_LUNS, of)?;
+    let of = |&flash: &Flash| Ok(latencies(&ServerStudy::varied(bench, flash)?));
+    let flash = of_server(bench);
+    vary(bench, &mut checks, (UNKNOWN_LUNS, name_of(flash)), &beside(flash), of)?;
     let axis = Axis::linear("mean latency", Unit::Nanos).from(0.0);
     let plot = ServerStudy::plot("Latency of the cache server", axis, &study.latency_ns);
     let caption = "Fig. 7: mean latency over the share of sets.".into();

@@ -2,33 +2,28 @@
 
 use super::super::bench::Bench;
 use super::super::{Check, Figure, Limit, Outcome, ReproduceError, vary};
-use super::{
-    ITEM_BYTES, LUNS, Luns, STORED_BYTES, Size, UNKNOWN_LUNS, VARIED_LUNS, clients, experiment, name, over,
-    workload,
-};
-use pellucid_flash::Nanos;
+use super::{COLLECTION, DATABASE, Flash, SMALL, UNKNOWN_LUNS, beside, name, name_of, over};
 use pellucid_kv::EngineKind;
-use pellucid_lab::kv::{DatabaseConfig, KvReport, OnMiss};
+use pellucid_report::ApplicationReport;
 use pellucid_report::plot::{Axis, Plot, Unit};
-use pellucid_workload::kv::laws::Popularity;
 
 /// Sizes of the cache, as shares of the data.
 const SIZES: [f64; 4] = [0.06, 0.08, 0.10, 0.12];
-/// Database that answers misses.
-const DATABASE: DatabaseConfig =
-    DatabaseConfig { servers: 12, fixed: Nanos::from_us(100), variable: Nanos::from_us(100) };
-const POPULARITY: Popularity = Popularity::Pareto { scale: 0.03, shape: 0.1 };
-/// Clients in front of the cache.
-const CLIENTS: u32 = 8;
+/// Microseconds of a query, least and beyond that.
+const QUERY_US: f64 = 100.0;
+/// Share of the items that the flash has room for that are set before. The most popular keys come last but few, so that the cache has
+/// little to learn.
+const FILLED: f64 = 0.9;
 /// Requests for each item that the flash has room for, before the measurement and in it.
 const SETTLE: f64 = 1.6;
 const MEASURE: f64 = 0.9;
 
-/// Result of one cache.
+/// One cache.
 struct Point {
     engine: EngineKind,
     size: f64,
-    database: DatabaseConfig,
+    /// Times the time of a query.
+    slower: f64,
 }
 
 /// The measurements behind Figs. 4 and 5.
@@ -44,13 +39,12 @@ impl SizeStudy {
     pub fn run(bench: &Bench) -> Result<SizeStudy, ReproduceError> {
         let all = EngineKind::ALL.into_iter();
         let mut points: Vec<Point> =
-            all.flat_map(|engine| SIZES.map(|size| Point { engine, size, database: DATABASE })).collect();
-        for factor in [0.5, 2.0] {
-            let database = DATABASE.slower(factor);
-            let of = |engine| Point { engine, size: 0.10, database };
+            all.flat_map(|engine| SIZES.map(|size| Point { engine, size, slower: 1.0 })).collect();
+        for slower in [0.5, 2.0] {
+            let of = |engine| Point { engine, size: 0.10, slower };
             points.extend([EngineKind::Raw, EngineKind::Original].map(of));
         }
-        let measured = bench.map(&points, |point| behind_database(bench, point))?;
+        let measured = bench.map(&points, |point| measured(bench, point))?;
         let (figures, databases) = measured.split_at(EngineKind::ALL.len() * SIZES.len());
         let rows = |of: fn(&(f64, f64)) -> f64| {
             figures.chunks(SIZES.len()).map(|row| row.iter().map(of).collect()).collect()
@@ -78,16 +72,21 @@ impl SizeStudy {
 }
 
 /// Hit ratio and throughput.
-fn behind_database(bench: &Bench, point: &Point) -> Result<(f64, f64), ReproduceError> {
-    let items = LUNS.bytes(bench) / ITEM_BYTES;
-    let keys = (items / point.size) as u64;
-    let clients = clients(bench, CLIENTS, OnMiss::Query(point.database));
-    let mut cache = experiment(bench, point.engine, Size::Flash, LUNS, clients)?;
-    // The most popular keys come last but few, so that the cache has little to learn.
-    let mut requests = workload(bench, keys, POPULARITY, 0.0).loading(0..(0.9 * items) as u64);
-    cache.run(&mut requests, ((0.9 + SETTLE) * items) as u64)?;
-    let report = cache.run(&mut requests, (MEASURE * items) as u64)?;
-    Ok((report.summary.hit_ratio.unwrap_or(f64::NAN), report.summary.requests_per_second))
+fn measured(bench: &Bench, point: &Point) -> Result<(f64, f64), ReproduceError> {
+    let words = behind_database(bench, point.size, point.slower);
+    let report = DATABASE.run(bench, point.engine, SMALL, &words)?;
+    let [hits, misses] = ["hits", "misses"].map(|name| report.figure(name).unwrap_or(0) as f64);
+    Ok((hits / (hits + misses), report.operations_per_second.unwrap_or(f64::NAN)))
+}
+
+/// Keys of the clients of a cache of this size, before a database that takes so many times its time.
+pub(super) fn behind_database(bench: &Bench, size: f64, slower: f64) -> String {
+    let items = SMALL.items(bench);
+    let (keys, load, query_us) = ((items / size) as u64, (FILLED * items) as u64, QUERY_US * slower);
+    let (warm_up, operations) = (((FILLED + SETTLE) * items) as u64 - load, (MEASURE * items) as u64);
+    format!(
+        "nkeys={keys},load={load},warm_up={warm_up},operations={operations},database_fixed={query_us}us,database_variable={query_us}us"
+    )
 }
 
 /// P1.
@@ -151,40 +150,38 @@ pub(crate) fn throughput(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures: vec![Figure { caption, svg: plot.to_svg() }] })
 }
 
-/// Preloaded, and then written, as shares of the flash (25 and 50 of 30 GB).
-const LOADED: f64 = 25.0 / 30.0;
+/// Written in the measurement, as a share of the flash (50 of 30 GB).
 const WRITTEN: f64 = 50.0 / 30.0;
-/// Deviation of the Normal law: with it Original copies as much as published.
-pub(super) const DEVIATION: f64 = 0.014;
-/// Clients that set.
-pub(super) const SETTERS: u32 = 32;
 
 /// Loads a cache as full as the paper's, and overwrites it.
-fn overwritten(bench: &Bench, engine: EngineKind, luns: Luns) -> Result<KvReport, ReproduceError> {
-    let keys = (luns.bytes(bench) / STORED_BYTES * LOADED) as u64;
-    let sets = (luns.bytes(bench) / ITEM_BYTES * WRITTEN) as u64;
-    let clients = clients(bench, SETTERS, OnMiss::Nothing);
-    let mut cache = experiment(bench, engine, Size::Replayed, luns, clients)?;
-    let mut requests = workload(bench, keys, Popularity::Normal(DEVIATION), 1.0).loading(0..keys);
-    cache.run(&mut requests, keys)?;
-    Ok(cache.run(&mut requests, sets)?)
+fn overwritten(bench: &Bench, engine: EngineKind, flash: Flash) -> Result<ApplicationReport, ReproduceError> {
+    COLLECTION.run(bench, engine, flash, &overwriting(bench, flash))
+}
+
+/// Keys of the clients.
+pub(super) fn overwriting(bench: &Bench, flash: Flash) -> String {
+    let sets = (flash.items(bench) * WRITTEN) as u64;
+    format!("nkeys={},warm_up=0,operations={sets}", flash.loaded(bench))
 }
 
 /// P5.
 pub(crate) fn collection(bench: &Bench) -> Result<Outcome, ReproduceError> {
-    let mut checks = collected(bench, LUNS)?;
-    vary(bench, &mut checks, UNKNOWN_LUNS, &VARIED_LUNS, |&luns| collected(bench, luns))?;
+    let mut checks = collected(bench, SMALL)?;
+    let again = |&flash: &Flash| collected(bench, flash);
+    vary(bench, &mut checks, (UNKNOWN_LUNS, name_of(SMALL)), &beside(SMALL), again)?;
     Ok(Outcome { checks, figures: Vec::new() })
 }
 
-fn collected(bench: &Bench, luns: Luns) -> Result<Vec<Check>, ReproduceError> {
-    let reports = bench.map(&EngineKind::ALL, |&engine| overwritten(bench, engine, luns))?;
+fn collected(bench: &Bench, flash: Flash) -> Result<Vec<Check>, ReproduceError> {
+    let reports = bench.map(&EngineKind::ALL, |&engine| overwritten(bench, engine, flash))?;
     let of = |engine| &reports[EngineKind::ALL.iter().position(|&other| other == engine).expect("all")];
     let original = of(EngineKind::Original);
     // In the paper's gigabytes.
-    let gigabytes = |report: &KvReport, bytes: u64| 50.0 * bytes as f64 / report.cache.set_bytes as f64;
-    let copies = |engine| gigabytes(of(engine), of(engine).cache.copied_bytes);
-    let erases = |engine| of(engine).flash.erases as f64 / of(engine).cache.set_bytes as f64;
+    let gigabytes = |report: &ApplicationReport, by: &str| {
+        50.0 * report.copied_by(by).unwrap_or(0) as f64 / report.written_bytes as f64
+    };
+    let copies = |engine| gigabytes(of(engine), "cache");
+    let erases = |engine| of(engine).erases as f64 / of(engine).written_bytes as f64;
     let ratio = |what: &str, engine, published: f64, measured: f64| {
         let what = format!("{what}, {} / Original", name(engine));
         Check { derived: true, ..Check::within(what, Unit::Plain, published, measured, 0.15) }
@@ -200,11 +197,11 @@ fn collected(bench: &Bench, luns: Luns) -> Result<Vec<Check>, ReproduceError> {
         let measured = erases(engine) / erases(EngineKind::Original);
         checks.push(ratio("erases", engine, published / 8540.0, measured));
     }
-    let pages = gigabytes(original, original.flash.copied_bytes);
+    let pages = gigabytes(original, "drive");
     let what = "page copies, Original's drive / its key-value copies";
     checks.push(Check::derived(what, Unit::Plain, 7.15 / 13.27, pages / copies(EngineKind::Original), 0.15));
     for engine in [EngineKind::Policy, EngineKind::Function, EngineKind::Raw, EngineKind::Direct] {
-        let copied = gigabytes(of(engine), of(engine).flash.copied_bytes);
+        let copied = gigabytes(of(engine), "drive");
         let what = format!("page copies, {}, GB", name(engine));
         checks.push(Check::bound(what, Unit::Plain, copied, Limit::AtMost(0.0)));
     }

@@ -32,7 +32,7 @@ static OF_FILESERVER: &[Variation] = &[
     vary("files fill 3/2 of the cache", Assumptions { files: 2.0, ..ASSUMED }),
     vary(
         "lists in last pages",
-        Assumptions { namespace: "checkpoint = \"on-flush\", log = \"last-page\"", ..ASSUMED },
+        Assumptions { namespace: Some("checkpoint = \"on-flush\", log = \"last-page\""), ..ASSUMED },
     ),
     vary(
         "a flush reaches the disk below the SSC",
@@ -49,7 +49,7 @@ static OF_VARMAIL: &[Variation] = &[
     vary("sectors and records of 512 bytes", Assumptions { both: &["media.sector_size=512"], ..ASSUMED }),
     vary(
         "the table is written as it rolls",
-        Assumptions { namespace: "checkpoint = \"rolling\"", ..ASSUMED },
+        Assumptions { namespace: Some("checkpoint = \"rolling\""), ..ASSUMED },
     ),
     vary("no flush reaches the SSC", Assumptions { ssc: &["host.cache.flushes=none"], ..ASSUMED }),
     vary(

@@ -7,8 +7,9 @@ use crate::output;
 use crate::spelling::add_set;
 use anyhow::anyhow;
 use pellucid_flash::Nanos;
-use pellucid_lab::kv::{ClientsConfig, Experiment, KvError, KvRunError, OnMiss};
+use pellucid_lab::kv::{ClientsConfig, Experiment, KvError, KvRunError};
 use pellucid_media::StoreKind;
+use pellucid_workload::kv::OnMiss;
 use pellucid_workload::trace::kv::{KvFormat, KvReader};
 use std::path::PathBuf;
 

@@ -827,3 +827,111 @@ fn more_clients_than_a_slab_has_slots_are_answered_by_a_cache_of_few_buffers() {
         assert_eq!(report["application"]["operations"], 2000, "{memory}");
     }
 }
+
+/// A user's work: its keys have their effect, its time ends with the last answer, and what a layer holds then is drained and counted.
+#[test]
+#[cfg_attr(quick, ignore = "slow")]
+fn a_users_work_is_a_job() {
+    let folder = Folder::new();
+    folder.write(
+        "netbook.toml",
+        "[drive]\npreset = \"netbook-ssd-2\"\nmedia.blocks = 1200\n\n[host]\nlayers = [\"cluster-buffer\"]\ncluster_buffer.cluster = \"1MiB\"\n",
+    );
+    let run = |options: &[&str]| {
+        let words = ["run", "netbook.toml", "--json"];
+        folder.run(&[&words[..], options].concat()).json()
+    };
+    let seconds =
+        |report: &Value, at: usize| report["application"]["phases"][at]["seconds"].as_f64().unwrap();
+    let install = ["--app", "office-install", "--part", "20"];
+    let ntfs = run(&[&install[..], &["--host-time", "2s"]].concat());
+    let app = &ntfs["application"];
+    assert_eq!((&app["settings"]["volume"], &app["settings"]["part"]), (&json!("ntfs"), &json!("20")));
+    assert_eq!(app["operations"], 35_055 / 20);
+    assert_eq!([&app["phases"][0]["phase"], &app["phases"][1]["phase"]], ["work", "drain"]);
+    assert!(seconds(&ntfs, 0) > 2.0 && seconds(&ntfs, 1) > 0.0, "{app}");
+    let busy = app["phases"][0]["busy_seconds"].as_f64().unwrap();
+    assert!((busy - 2.0).abs() < 1e-3, "{busy}");
+    let buffer =
+        ntfs["parts"].as_array().unwrap().iter().find(|part| part["part"] == "cluster-buffer").unwrap();
+    let figure = |name: &str| {
+        let all = buffer["figures"].as_array().unwrap();
+        all.iter().find(|figure| figure["name"] == name).unwrap()["value"].as_u64().unwrap()
+    };
+    assert_eq!((figure("writes"), figure("held_bytes")), (35_055 / 20, 0), "all of it is drained");
+    // Neither host nor volume changes how much is asked, but when and where.
+    let idle = run(&[&install[..], &["--host-time", "0"]].concat());
+    assert!(seconds(&idle, 0) < seconds(&ntfs, 0) - 1.0);
+    let fat = run(&[&install[..], &["--host-time", "2s", "--volume", "fat32"]].concat());
+    assert_eq!(fat["application"]["operations"], app["operations"]);
+    assert_ne!(fat["application"]["programmed_bytes"], app["programmed_bytes"]);
+    let removed = |others| {
+        let options = ["--app", "office-remove", "--part", "20", "--others", others];
+        run(&options)["application"]["written_bytes"].as_u64().unwrap()
+    };
+    assert_ne!(removed("0%"), removed("100%"));
+    let transfers = ["--bs", "64k", "--warm-up", "3", "--operations", "40"];
+    let of = |app| run(&[&["--app", app][..], &transfers].concat())["application"].clone();
+    let (reads, writes) = (of("atto-read"), of("atto-write"));
+    assert_eq!((&reads["read_bytes"], &reads["operations"]), (&json!(40 * 65_536), &json!(40)));
+    // A mebibyte of writes comes with 4 KiB of the file system.
+    assert_eq!(writes["written_bytes"], 40 * 65_536 + 2 * 4096);
+    for (options, told) in [
+        (&["--set", "drive.media.sector_size=4096"][..], "with media.sector_size = 512"),
+        (&["--set", "drive.media.blocks=900"], "which this one with"),
+        (&["--part", "2", "--app", "atto-read"], "operations says how many"),
+    ] {
+        let words = ["run", "netbook.toml", "--app", "browse", "--json"];
+        let refused = folder.run(&[&words[..], options].concat());
+        assert_ne!(refused.status, 0, "{options:?}");
+        assert!(refused.stderr.contains(told), "{options:?}: {}", refused.stderr);
+    }
+}
+
+/// A cache that asks a database for what it misses: a slower database is told from a quicker one, and fewer keys are loaded.
+#[test]
+fn a_cache_in_front_of_a_database_is_a_job() {
+    let folder = files();
+    folder.write("plain.toml", DRIVE);
+    let run = |options: &[&str]| {
+        let words = [
+            "run",
+            "plain.toml",
+            "--app",
+            "kv",
+            "--nkeys",
+            "2000",
+            "--set-share",
+            "0%",
+            "--warm-up",
+            "0",
+            "--operations",
+            "2000",
+            "--value-size",
+            "etc-tail",
+            "--json",
+        ];
+        folder.run(&[&words[..], options].concat()).json()["application"].clone()
+    };
+    let query = ["--load", "500", "--on-miss", "query"];
+    let slow = run(&[&query[..], &["--database-fixed", "1ms", "--database-variable", "0"]].concat());
+    let quick = run(&[&query[..], &["--database-fixed", "10us", "--database-variable", "0"]].concat());
+    let alone = run(&[
+        &query[..],
+        &["--database-fixed", "1ms", "--database-variable", "0", "--database-queries", "1"],
+    ]
+    .concat());
+    assert_eq!((&slow["settings"]["load"], &slow["settings"]["on_miss"]), (&json!("500"), &json!("query")));
+    assert_eq!(slow["settings"]["value_size"], "etc-tail");
+    let rate = |app: &Value| app["operations_per_second"].as_f64().unwrap();
+    let queries = |app: &Value| {
+        let kinds = app["by_operation"].as_array().unwrap();
+        let query = kinds.iter().find(|kind| kind["operation"] == "query").unwrap();
+        query["latency"]["mean_ns"].as_f64().unwrap()
+    };
+    assert!(queries(&slow) >= 1e6 && queries(&quick) < 2e5, "{} {}", queries(&slow), queries(&quick));
+    assert!(rate(&quick) > 2.0 * rate(&slow), "{} {}", rate(&quick), rate(&slow));
+    assert!(rate(&slow) > 2.0 * rate(&alone), "{} {}", rate(&slow), rate(&alone));
+    let nothing = run(&["--load", "500", "--on-miss", "nothing"]);
+    assert!(nothing["by_operation"].as_array().unwrap().iter().all(|kind| kind["operation"] != "query"));
+}

@@ -80,7 +80,7 @@ fn an_override_that_no_drive_takes_is_refused_before_anything_is_printed() {
 fn the_list_runs_nothing() {
     let folder = Folder::new();
     let list = folder.run(&["reproduce", "--list"]).answer();
-    assert_eq!(list.lines().count(), 48, "{list}");
+    assert_eq!(list.lines().count(), 50, "{list}");
     assert!(list.contains("\nC6   Cosmos+ Table 7 "), "{list}");
     let json = folder.run(&["reproduce", "--list", "theory", "--json"]).json();
     let ids: Vec<&str> = json.as_array().unwrap().iter().map(|claim| claim["id"].as_str().unwrap()).collect();
@@ -104,7 +104,7 @@ fn keys_that_an_experiment_owns_are_refused_by_name() {
     let folder = Folder::new();
     for (claim, set, own) in [
         ("B1", "ftl.victim=fifo", "greedy"),
-        ("G1", "media.timing.read=1us", ""),
+        ("P3", "media.channels=2", "12"),
         ("C10", "drive.ecc.scrambler=false", "true"),
         ("C12", "media.channels=2", ""),
         ("B4", "media.seed=7", "1; allowed: other keys, or --seed"),

@@ -198,6 +198,19 @@ fn a_description_has_targets_for_its_jobs() {
     assert!(block.stderr.contains("rw = read: allowed: chunk patterns"), "{}", block.stderr);
 }
 
+/// Options that make the work of a file of the papers short.
+fn shorter(text: &str) -> &'static [&'static str] {
+    let app = text.lines().find_map(|line| line.strip_prefix("app = \"")?.split('"').next());
+    match app {
+        Some("pagerank") => &["--iterations", "1"],
+        Some("kv") => &["--nkeys", "20000", "--load", "20000", "--warm-up", "2000", "--operations", "1000"],
+        Some("mp3-copy" | "office-install") => &["--part", "50"],
+        Some(_) => &["--warm-up", "2000", "--operations", "1000"],
+        None if text.contains("\nramp_time = ") => &["--ramp-time", "1s", "--runtime", "1s"],
+        None => &["--runtime", "100ms"],
+    }
+}
+
 /// The files of the papers run as they are, in a part of their time.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
@@ -212,12 +225,7 @@ fn the_files_of_the_papers_run() {
         assert!(index.contains(&format!("]({name})")), "{name} is in the index");
         let text = std::fs::read_to_string(&file).unwrap();
         let is_app = text.contains("\napp = ");
-        let part: &[&str] = match is_app {
-            true if text.contains("app = \"pagerank\"") => &["--iterations", "1"],
-            true => &["--warm-up", "2000", "--operations", "1000"],
-            false => &["--runtime", "100ms"],
-        };
-        let report = run_in(&folder, &[&["run", name, "--json"][..], part].concat()).json();
+        let report = run_in(&folder, &[&["run", name, "--json"][..], shorter(&text)].concat()).json();
         assert_eq!(report["application"].is_object(), is_app, "{name}");
         for job in report["jobs"].as_array().unwrap() {
             assert!(job["requests"].as_u64().unwrap() > 0, "{name}: {}", job["name"]);

@@ -1,18 +1,18 @@
 //! Clients of a key-value cache, by requests of published laws or of a trace.
 //!
 //! ```text
-//!   set every key once (not of a trace) ─► warm_up requests ─► begin ─► operations ─► report
+//!   set keys once, in order (not of a trace) ─► warm_up requests ─► begin ─► operations ─► report
 //! ```
 //! The cache stands on the drive as `[kv]` says; `pellucid kv replay` replays traces on the same cache with the same clients.
 
 use super::{Settings, copies, refused};
 use crate::drive::{Measured, Onlooker, RunError, Tap, Target};
-use crate::kv::{CacheWork, Clients, ClientsConfig, KvRunError, KvSummary, OnMiss};
+use crate::kv::{CacheWork, Clients, ClientsConfig, KvRunError, KvSummary};
 use pellucid_flash::Interface;
 use pellucid_kv::{EngineKind, KvConfig, build};
 use pellucid_report::{ApplicationReport, OperationReport, PartFigure, RequestSink};
 use pellucid_workload::kv::laws::{KeySize, Popularity, ValueSize};
-use pellucid_workload::kv::{Requests, Workload, WorkloadConfig};
+use pellucid_workload::kv::{OnMiss, Requests, Workload, WorkloadConfig};
 use pellucid_workload::trace::TraceError;
 use pellucid_workload::trace::kv::{KvReader, KvRecord};
 use pellucid_workload::{AppJob, Job, JobError, KvApp};
@@ -69,8 +69,9 @@ pub(super) fn data_bytes(drive_bytes: u64, app: &AppJob, work: &KvApp) -> u64 {
         ValueSize::Fixed(bytes) => bytes,
         ValueSize::Etc { max } | ValueSize::EtcTail { max } => max,
     };
+    let load = work.load.unwrap_or(keys);
     let requests =
-        keys.saturating_add(app.warm_up.unwrap_or(keys)).saturating_add(app.operations.unwrap_or(keys));
+        load.saturating_add(app.warm_up.unwrap_or(keys)).saturating_add(app.operations.unwrap_or(keys));
     drive_bytes.min(requests.saturating_mul(u64::from(value) + KEY_AND_HEADER_BYTES))
 }
 
@@ -111,7 +112,7 @@ fn requests(bytes: u64, job: &Job, work: &KvApp) -> Result<(Workload, u64), RunE
         }
     };
     let made = Workload::new(WorkloadConfig { keys, ..config }).map_err(refused)?;
-    Ok((made.loading(0..keys), keys))
+    Ok((made.loading(0..work.load.unwrap_or(keys)), keys))
 }
 
 /// The law as the key has it.
@@ -127,26 +128,33 @@ fn popularity(law: Popularity) -> String {
 /// Where requests come from, and how many are made.
 struct Plan<R> {
     requests: R,
-    /// Keys that are set once before the warm-up, and their number as a setting; `None`: a trace has its own.
-    keys: Option<u64>,
+    /// Keys that there are, and of those that are set once before the warm-up; `None`: a trace has its own.
+    keys: Option<(u64, u64)>,
     warm_up: u64,
     operations: u64,
 }
 
-fn settings(work: &KvApp, config: &KvConfig, keys: Option<u64>) -> BTreeMap<String, String> {
+fn settings(work: &KvApp, config: &KvConfig, keys: Option<(u64, u64)>) -> BTreeMap<String, String> {
     let mut settings = Settings(BTreeMap::new());
     settings.put("kv.engine", config.engine.name());
     settings.put("clients", work.clients);
     settings.put("think", format!("{}ns", work.think.0));
-    settings.put("on_miss", if work.fills { "store" } else { "nothing" });
+    settings.put("on_miss", work.on_miss.name());
+    if let OnMiss::Query(database) = work.on_miss {
+        settings.put("database_queries", database.servers);
+        settings.put("database_fixed", format!("{}ns", database.fixed.0));
+        settings.put("database_variable", format!("{}ns", database.variable.0));
+    }
     match (keys, &work.trace) {
-        (Some(keys), _) => {
+        (Some((keys, load)), _) => {
             settings.put("nkeys", keys);
+            settings.put("load", load);
             settings.put("set_share", format!("{}%", 100.0 * work.set_share));
             settings.put("popularity", popularity(work.popularity));
             match work.value_size {
                 ValueSize::Fixed(bytes) => settings.put("value_size", bytes),
-                ValueSize::Etc { .. } | ValueSize::EtcTail { .. } => settings.put("value_size", "etc"),
+                ValueSize::Etc { .. } => settings.put("value_size", "etc"),
+                ValueSize::EtcTail { .. } => settings.put("value_size", "etc-tail"),
             }
         }
         (None, Some(path)) => settings.put("requests", format!("file:{}", path.display())),
@@ -174,7 +182,7 @@ pub(super) fn measure<T: Target>(
     let bytes = if config.capacity_bytes == 0 { all } else { config.capacity_bytes.min(all) };
     let (requests, keys) = requests(bytes, job, work)?;
     let (warm_up, operations) = (app.warm_up.unwrap_or(keys), app.operations.unwrap_or(keys));
-    let plan = Plan { requests, keys: Some(keys), warm_up, operations };
+    let plan = Plan { requests, keys: Some((keys, work.load.unwrap_or(keys))), warm_up, operations };
     carry_out(target, (job, app, work), config, plan, logs, onlooker)
 }
 
@@ -193,8 +201,8 @@ fn carry_out<T: Target, R: Requests>(
     let mut requests = UntilStopped { requests: plan.requests, stopped: stopped.clone() };
     let mut cache = build(tap, config, now)
         .map_err(|why| refused(app.name(), format!("kv.engine = {}: {why}", config.engine.name())))?;
-    let on_miss = if work.fills { OnMiss::Store } else { OnMiss::Nothing };
-    let clients = ClientsConfig { count: work.clients, think: work.think, on_miss, seed: job.seed };
+    let KvApp { clients: count, think, on_miss, .. } = *work;
+    let clients = ClientsConfig { count, think, on_miss, seed: job.seed };
     let mut clients = Clients::new(clients, cache.now());
     let mut run = |cache: &mut _, count| -> Result<KvSummary, RunError> {
         let summary = clients.run(cache, &mut requests, count).map_err(|why| match why {
@@ -209,7 +217,7 @@ fn carry_out<T: Target, R: Requests>(
         }
     };
     // An interrupt may end it early.
-    let before_measuring = plan.keys.unwrap_or(0).saturating_add(plan.warm_up);
+    let before_measuring = plan.keys.map_or(0, |(_, load)| load).saturating_add(plan.warm_up);
     let warmed_up = if before_measuring > 0 { run(&mut cache, before_measuring)?.requests } else { 0 };
     cache.drive_mut().begin();
     let before = cache.statistics();
@@ -245,6 +253,7 @@ fn reported(summary: KvSummary, cache: CacheWork) -> ApplicationReport {
         ("miss", &operations.miss),
         ("store", &operations.store),
         ("fill", &operations.fill),
+        ("query", &operations.query),
         // Deletes, increments and decrements of a trace.
         ("other", &operations.other),
     ];

@@ -5,6 +5,7 @@
 //! ```
 //! An application is the only job of its run.
 
+mod desktop;
 mod files;
 mod graph;
 mod kv;
@@ -52,6 +53,7 @@ pub(crate) fn check(
             files::check(target, job, work, &Place::of(target, job, Wish::of_files(job, work))?)
         }
         AppWork::Graph(work) => graph::check(target, job, work),
+        AppWork::Desktop(work) => desktop::check(target, job, work),
         AppWork::Kv(work) => kv::check(target, app, work, config),
     }
 }
@@ -67,6 +69,8 @@ pub(crate) fn data_bytes(drive: &Device, app: &AppJob) -> u64 {
         }
         AppWork::Kv(work) => kv::data_bytes(sectors * u64::from(drive.layout().sector_bytes), app, work),
         AppWork::Graph(work) => graph::data_bytes(sectors * u64::from(drive.layout().sector_bytes), work),
+        // It looks at no data.
+        AppWork::Desktop(_) => 0,
     }
 }
 
@@ -76,7 +80,7 @@ pub(crate) fn in_place_bytes(app: &AppJob, drive_bytes: u64) -> Option<u64> {
         AppWork::Files(work) if work.file_system == FileSystem::InPlace => {
             Some(work.size.map_or(drive_bytes.min(files::SIZE_BYTES_MAX), |size| size.of(drive_bytes)))
         }
-        AppWork::Files(_) | AppWork::Kv(_) | AppWork::Graph(_) => None,
+        AppWork::Files(_) | AppWork::Kv(_) | AppWork::Graph(_) | AppWork::Desktop(_) => None,
     }
 }
 
@@ -95,6 +99,7 @@ pub(crate) fn measure<T: Target>(
         }
         AppWork::Kv(work) => kv::measure(target, (job, app, work), config, logs, onlooker),
         AppWork::Graph(work) => graph::measure(target, (job, work), logs, onlooker),
+        AppWork::Desktop(work) => desktop::measure(target, (job, work), logs, onlooker),
     }
 }
 
@@ -103,6 +108,7 @@ pub fn summary(app: &AppJob) -> String {
     match &app.work {
         AppWork::Kv(work) => format!("{}, {} clients", app.name(), work.clients),
         AppWork::Graph(work) => format!("{}, engine {}", app.name(), work.engine.name()),
+        AppWork::Desktop(work) => format!("{} on {}", app.name(), work.volume.name()),
         AppWork::Files(work) => {
             let backend =
                 work.backend.map_or(String::new(), |backend| format!(", backend {}", backend.name()));

@@ -59,7 +59,7 @@ const LOOK_TIME: Nanos = Nanos::from_secs(1);
 
 /// Simulated time after which requests that none of the drive's events ends will never end. Nothing that flash does, with all its retries, takes
 /// as long; layers of the host that ask again and again go on for ever.
-const SILENCE_MAX: Nanos = Nanos::from_secs(86_400);
+pub(crate) const SILENCE_MAX: Nanos = Nanos::from_secs(86_400);
 
 /// A moment that does not come.
 const NEVER: SimTime = SimTime(u64::MAX);

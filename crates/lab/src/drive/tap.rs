@@ -231,6 +231,10 @@ impl<T: Target> Target for Tap<'_, T> {
         self.run.device.reshapes_writes()
     }
 
+    fn drain(&mut self) -> Result<(), String> {
+        self.run.device.drain()
+    }
+
     fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
         self.run.device.figures()
     }

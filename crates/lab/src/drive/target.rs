@@ -140,6 +140,10 @@ pub trait Target: Drive {
     fn reshapes_writes(&self) -> bool {
         false
     }
+    /// Has layers of the host write what they hold, and stop; work goes on above no more. An error is a sentence.
+    fn drain(&mut self) -> Result<(), String> {
+        Ok(())
+    }
     /// Returns the counters of layers and disk, by name.
     fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
         below(self)
@@ -286,6 +290,10 @@ impl<D: Bottom> Target for Tower<D> {
 
     fn host_of(&self, namespace: u16) -> Option<HostUse> {
         self.shared()?.layer(namespace).map(targets::host_ftl)
+    }
+
+    fn drain(&mut self) -> Result<(), String> {
+        self.stop()
     }
 
     #[inline]

@@ -13,11 +13,11 @@
 //!
 //! A value is a pattern that follows from its key, so a hit with a wrong value is found without remembering values.
 
-use super::database::{Database, DatabaseConfig};
+use super::database::Database;
 use super::report::{Kind, KvSummary, Meter};
 use pellucid_flash::{Drive, Nanos, SimTime};
 use pellucid_kv::{Answer, Ask, Get, Key, Mode, Outcome, Store, System, What};
-use pellucid_workload::kv::Requests;
+use pellucid_workload::kv::{OnMiss, Requests};
 use pellucid_workload::trace::TraceError;
 use pellucid_workload::trace::kv::{KvRecord, Operation};
 use std::cmp::Reverse;
@@ -64,17 +64,6 @@ impl<D: Drive> Cache for System<D> {
     fn next_event(&self) -> Option<SimTime> {
         System::next_event(self)
     }
-}
-
-/// Reaction to a miss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnMiss {
-    /// Do nothing.
-    Nothing,
-    /// The value is stored, if its size is known. It costs nothing to have.
-    Store,
-    /// The value comes from a database, and is stored.
-    Query(DatabaseConfig),
 }
 
 /// Clients.

@@ -1,7 +1,7 @@
 use super::*;
 use pellucid_kv::Item;
 use pellucid_workload::kv::laws::{KeySize, Popularity, ValueSize};
-use pellucid_workload::kv::{Workload, WorkloadConfig};
+use pellucid_workload::kv::{DatabaseConfig, Workload, WorkloadConfig};
 use pellucid_workload::trace::kv::KvReader;
 use std::collections::{BTreeMap, VecDeque};
 

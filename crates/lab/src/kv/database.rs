@@ -7,28 +7,9 @@
 //! claim that depends on them says by how much.
 
 use pellucid_flash::{Nanos, Rng, SimTime};
+use pellucid_workload::kv::DatabaseConfig;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-
-/// A database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DatabaseConfig {
-    /// Queries served at the same time.
-    pub servers: u32,
-    /// Least time of a query.
-    pub fixed: Nanos,
-    /// The mean of what it takes beyond that.
-    pub variable: Nanos,
-}
-
-impl DatabaseConfig {
-    /// All of a query `factor` times as long.
-    #[must_use]
-    pub fn slower(self, factor: f64) -> DatabaseConfig {
-        let times = |part: Nanos| Nanos((part.0 as f64 * factor) as u64);
-        DatabaseConfig { fixed: times(self.fixed), variable: times(self.variable), ..self }
-    }
-}
 
 /// A database at work.
 #[derive(Clone, Debug)]
@@ -84,6 +65,5 @@ mod tests {
         let mut database = Database::new(config, 1);
         let ends: Vec<u64> = (0..7).map(|_| database.query(SimTime(10)).0).collect();
         assert_eq!(ends, [110, 110, 110, 210, 210, 210, 310]);
-        assert_eq!(config.slower(1.5).fixed, Nanos(150));
     }
 }

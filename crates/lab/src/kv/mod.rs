@@ -14,7 +14,7 @@ mod database;
 mod experiment;
 mod report;
 
-pub use clients::{Cache, Clients, ClientsConfig, KvRunError, OnMiss};
-pub use database::{Database, DatabaseConfig};
+pub use clients::{Cache, Clients, ClientsConfig, KvRunError};
+pub use database::Database;
 pub use experiment::{CacheWork, Experiment, FlashWork, KvError, KvReport};
 pub use report::{KvSummary, Operations};

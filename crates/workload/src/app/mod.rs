@@ -5,18 +5,23 @@
 //! ```
 //! A key that an application does not ask for is refused, with its place.
 
+mod desktop;
 mod graph;
+mod kv;
 
+pub use desktop::DesktopApp;
 pub use graph::{GraphApp, GraphCosts, GraphEngine, GraphProgram, GraphSource};
+pub use kv::KvApp;
 
 use super::units::{Amount, Grammar, parse_amount, parse_bytes, parse_time};
-use super::values::{Allowed, Parsed, allowed, bytes_from, count, percent};
+use super::values::{Allowed, Parsed, allowed, bytes_from, count};
 use super::{Job, JobBuilder, JobError};
 use crate::files::{self, Personality};
-use crate::kv::laws::{Popularity, ValueSize};
+use desktop::{DesktopKeys, DesktopName, OF_DESKTOP};
 use graph::{GraphKeys, GraphName, OF_GRAPHS, SharedKeys};
+use kv::{KV, KvKeys, OF_KV};
 use pellucid_flash::Nanos;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
 /// Application of a job.
@@ -39,27 +44,8 @@ pub enum AppWork {
     Kv(KvApp),
     /// A program on a graph.
     Graph(GraphApp),
-}
-
-/// Settings of the clients of a key-value cache, and of their requests; the cache has those of `[kv]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct KvApp {
-    /// `requests`: a trace of key-value requests, instead of the laws below.
-    pub trace: Option<PathBuf>,
-    /// `clients`: each has one request at a time.
-    pub clients: u32,
-    /// `think`: pause of a client between an answer and its next request.
-    pub think: Nanos,
-    /// `nkeys`; `None`: as many as fill half of the flash.
-    pub keys: Option<u64>,
-    /// `set_share`: share of the requests that set.
-    pub set_share: f64,
-    /// `popularity`.
-    pub popularity: Popularity,
-    /// `value_size`.
-    pub value_size: ValueSize,
-    /// `on_miss`: a get that misses is followed by a set.
-    pub fills: bool,
+    /// A user's work on a netbook.
+    Desktop(DesktopApp),
 }
 
 impl AppJob {
@@ -69,6 +55,7 @@ impl AppJob {
             AppWork::Files(files) => files.personality.name(),
             AppWork::Kv(_) => KV,
             AppWork::Graph(graph) => graph.program.name(),
+            AppWork::Desktop(desktop) => desktop.work.name(),
         }
     }
 
@@ -77,7 +64,7 @@ impl AppJob {
         match &self.work {
             AppWork::Kv(KvApp { trace, .. }) => trace.as_deref(),
             AppWork::Graph(GraphApp { source: GraphSource::File(path), .. }) => Some(path),
-            AppWork::Files(_) | AppWork::Graph(_) => None,
+            AppWork::Files(_) | AppWork::Graph(_) | AppWork::Desktop(_) => None,
         }
     }
 
@@ -86,6 +73,7 @@ impl AppJob {
         match &self.work {
             AppWork::Files(files) => files.file_system == FileSystem::LogStructured,
             AppWork::Kv(_) | AppWork::Graph(_) => true,
+            AppWork::Desktop(_) => false,
         }
     }
 }
@@ -242,15 +230,6 @@ impl Kernel {
     }
 }
 
-/// Name of the key-value cache.
-const KV: &str = "kv";
-/// Values of the ETC pool are cut off behind this: longer ones are one in twenty, and need slabs of their own.
-const ETC_VALUE_MAX: u32 = 4096;
-/// Skew of requests where none is given: that of YCSB.
-const ZIPF: f64 = 0.99;
-/// Share of sets where none is given: YCSB's workload B has 5 %, A has 50 %.
-const SET_SHARE: f64 = 0.05;
-
 /// Percent of the file system that files fill at the start.
 const FILLED_PERCENT: u8 = 50;
 /// `Flash_SetOPS`: the example of the Prism-SSD paper, section IV-A, keeps 25 % beside what it uses.
@@ -258,20 +237,6 @@ const OPS_PERCENT: u32 = 20;
 
 /// Keys that every application asks for.
 const OF_ANY: &[&str] = &["name", "app", "randseed", "kb_base"];
-
-/// Keys that clients of a key-value cache ask for.
-const OF_KV: &[&str] = &[
-    "warm_up",
-    "operations",
-    "requests",
-    "clients",
-    "think",
-    "nkeys",
-    "set_share",
-    "popularity",
-    "value_size",
-    "on_miss",
-];
 
 /// Keys that file servers ask for.
 const OF_FILES: &[&str] = &[
@@ -329,6 +294,8 @@ pub enum AppKind {
     Kv,
     /// Programs on graphs.
     Graphs,
+    /// Work of a user on a netbook.
+    Desktop,
 }
 
 impl AppKind {
@@ -338,6 +305,7 @@ impl AppKind {
             AppKind::Files => OF_FILES,
             AppKind::Kv => OF_KV,
             AppKind::Graphs => OF_GRAPHS,
+            AppKind::Desktop => OF_DESKTOP,
         };
         OF_ANY.contains(&key) || own.contains(&key)
     }
@@ -348,6 +316,7 @@ impl AppKind {
             AppKind::Files => Personality::APPS.map(Personality::name).to_vec(),
             AppKind::Kv => vec![KV],
             AppKind::Graphs => GraphName::VARIANTS.to_vec(),
+            AppKind::Desktop => DesktopName::VARIANTS.to_vec(),
         }
     }
 }
@@ -358,6 +327,7 @@ pub(super) struct AppKeys {
     app: Option<AppName>,
     kv: KvKeys,
     graph: GraphKeys,
+    desktop: DesktopKeys,
     file_system: FileSystem,
     backend: Option<Backend>,
     filled: Option<u8>,
@@ -378,99 +348,16 @@ enum AppName {
     Files(Personality),
     Kv,
     Graph(GraphName),
+    Desktop(DesktopName),
 }
 
 impl AppName {
     fn of(value: &str) -> Option<AppName> {
         let files = Personality::APPS.into_iter().find(|personality| personality.name() == value);
         let graph = || value.parse().ok().map(AppName::Graph);
-        files.map(AppName::Files).or((value == KV).then_some(AppName::Kv)).or_else(graph)
+        let desktop = || value.parse().ok().map(AppName::Desktop);
+        files.map(AppName::Files).or((value == KV).then_some(AppName::Kv)).or_else(graph).or_else(desktop)
     }
-}
-
-/// Keys of clients of a key-value cache.
-#[derive(Clone, Debug, Default)]
-struct KvKeys {
-    trace: Option<PathBuf>,
-    clients: Option<u32>,
-    think: Nanos,
-    keys: Option<u64>,
-    set_percent: Option<u8>,
-    popularity: Option<Popularity>,
-    value_size: Option<ValueSize>,
-    fills: Option<bool>,
-}
-
-impl KvKeys {
-    fn take(&mut self, key: &str, value: &str, base: Grammar) -> Parsed<bool> {
-        match key {
-            "clients" => self.clients = Some(count(value, base, 1, 65_536)? as u32),
-            "think" => self.think = parse_time(value, Nanos::from_us(1), base)?,
-            "nkeys" => self.keys = Some(count(value, base, 10, 1 << 40)?),
-            "set_share" => self.set_percent = Some(percent(value)?),
-            "popularity" => self.popularity = Some(popularity(value)?),
-            "value_size" if value == "etc" => self.value_size = Some(ValueSize::Etc { max: ETC_VALUE_MAX }),
-            "value_size" => match parse_bytes(value, base) {
-                Ok(bytes @ 1..=0x10_0000) => self.value_size = Some(ValueSize::Fixed(bytes as u32)),
-                _ => return allowed("etc, or 1 byte to 1m"),
-            },
-            "requests" => {
-                self.trace = match value.strip_prefix("file:") {
-                    Some(path) if !path.is_empty() => Some(path.into()),
-                    _ if value == "laws" => None,
-                    _ => return allowed("laws, file:PATH"),
-                }
-            }
-            "on_miss" => {
-                self.fills = match value {
-                    "store" => Some(true),
-                    "nothing" => Some(false),
-                    _ => return allowed("store, nothing"),
-                }
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    fn build(&self) -> KvApp {
-        KvApp {
-            trace: self.trace.clone(),
-            clients: self.clients.unwrap_or(16),
-            think: self.think,
-            keys: self.keys,
-            set_share: self.set_percent.map_or(SET_SHARE, |percent| f64::from(percent) / 100.0),
-            popularity: self.popularity.unwrap_or(Popularity::Zipf(ZIPF)),
-            value_size: self.value_size.unwrap_or(ValueSize::Etc { max: ETC_VALUE_MAX }),
-            fills: self.fills.unwrap_or(true),
-        }
-    }
-}
-
-/// `uniform`, `zipf:THETA`, `normal:PERCENT`, `pareto:SCALE:SHAPE`.
-fn popularity(value: &str) -> Parsed<Popularity> {
-    let number = |text: &str, most: f64| text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n <= most);
-    let parts: Vec<&str> = value.split(':').collect();
-    let law = match parts[..] {
-        ["uniform"] => Some(Popularity::Uniform),
-        ["zipf", theta] => number(theta, 4.0).filter(|theta| *theta != 1.0).map(Popularity::Zipf),
-        ["normal", share] => {
-            number(share.trim_end_matches('%'), 100.0).map(|n| Popularity::Normal(n / 100.0))
-        }
-        ["pareto", scale, shape] => number(scale, 1.0)
-            .zip(number(shape, 4.0))
-            .map(|(scale, shape)| Popularity::Pareto { scale, shape }),
-        _ => None,
-    };
-    law.map_or_else(
-        || {
-            allowed(
-                "uniform, zipf:THETA (above 0, to 4, not 1), normal:DEVIATION% of the keys, pareto:SCALE:SHAPE \
-                 (scale a share of the keys, to 1; shape above 0, to 4)",
-            )
-        },
-        Ok,
-    )
 }
 
 /// Keys of a file set that other jobs have, too.
@@ -490,7 +377,7 @@ fn named<T: std::str::FromStr + VariantNames>(value: &str) -> Parsed<T> {
 /// Names of all applications, for messages.
 pub(super) fn names() -> String {
     let files = Personality::APPS.map(Personality::name).join(", ");
-    format!("{files}, {KV}, {}", GraphName::VARIANTS.join(", "))
+    format!("{files}, {KV}, {}, {}", GraphName::VARIANTS.join(", "), DesktopName::VARIANTS.join(", "))
 }
 
 impl AppKeys {
@@ -499,6 +386,7 @@ impl AppKeys {
         let kernel = &mut self.kernel;
         if self.kv.take(key, value, base)?
             || self.graph.take(key, value, base)?
+            || self.desktop.take(key, value, base)?
             || kernel.take(key, value, base)?
         {
             return Ok(true);
@@ -545,7 +433,7 @@ impl AppKeys {
     pub fn build(&self, job: &Job, files: &FileKeys) -> Result<Option<AppJob>, JobError> {
         let given = |key: &str| job.written.has(key);
         let Some(app) = self.app else {
-            let own = [OF_ANY, OF_FILES, OF_KV, OF_GRAPHS].concat();
+            let own = [OF_ANY, OF_FILES, OF_KV, OF_GRAPHS, OF_DESKTOP].concat();
             let unused = own.into_iter().find(|key| given(key) && !SHARED.contains(key));
             return unused.map_or(Ok(None), |key| refuse(key, job.written.value_of(key), "only with an app"));
         };
@@ -553,6 +441,7 @@ impl AppKeys {
             AppName::Kv => (KV, OF_KV),
             AppName::Files(personality) => (personality.name(), OF_FILES),
             AppName::Graph(name) => (name.name(), OF_GRAPHS),
+            AppName::Desktop(name) => (name.name(), OF_DESKTOP),
         };
         let is_used = |key: &str| OF_ANY.contains(&key) || asked.contains(&key);
         if let Some(key) =
@@ -562,16 +451,12 @@ impl AppKeys {
         }
         let (warm_up, operations) = (self.warm_up, self.operations);
         let work = match app {
-            AppName::Kv => {
-                let drawn = ["nkeys", "set_share", "popularity", "value_size"];
-                if let Some(key) = drawn.into_iter().find(|key| self.kv.trace.is_some() && given(key)) {
-                    let allowed = "not with requests = file:PATH, which has them";
-                    return refuse(key, job.written.value_of(key), allowed);
-                }
-                AppWork::Kv(self.kv.build())
-            }
+            AppName::Kv => AppWork::Kv(self.kv.build(job)?),
             AppName::Files(personality) => AppWork::Files(self.files(personality, job, files)?),
             AppName::Graph(name) => AppWork::Graph(self.graph.build(name, job, self.shared())?),
+            AppName::Desktop(name) => {
+                AppWork::Desktop(self.desktop.build(name, job, (warm_up, operations))?)
+            }
         };
         Ok(Some(AppJob { work, warm_up, operations }))
     }

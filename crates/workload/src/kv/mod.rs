@@ -9,6 +9,47 @@ pub use requests::{Workload, WorkloadConfig};
 
 use crate::trace::TraceError;
 use crate::trace::kv::{KvReader, KvRecord};
+use pellucid_flash::Nanos;
+
+/// Reaction of a client to a miss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMiss {
+    /// Do nothing.
+    Nothing,
+    /// The value is stored, if its size is known. It costs nothing to have.
+    Store,
+    /// The value comes from a database, and is stored.
+    Query(DatabaseConfig),
+}
+
+impl OnMiss {
+    /// Its name, as in `on_miss`.
+    pub fn name(self) -> &'static str {
+        match self {
+            OnMiss::Nothing => "nothing",
+            OnMiss::Store => "store",
+            OnMiss::Query(_) => "query",
+        }
+    }
+}
+
+/// The database behind a cache, as the cost of a miss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatabaseConfig {
+    /// Queries served at the same time.
+    pub servers: u32,
+    /// Least time of a query.
+    pub fixed: Nanos,
+    /// The mean of what it takes beyond that.
+    pub variable: Nanos,
+}
+
+impl Default for DatabaseConfig {
+    /// One that answers a dozen queries at a time, each in 200 us in the mean: assumed.
+    fn default() -> DatabaseConfig {
+        DatabaseConfig { servers: 12, fixed: Nanos::from_us(100), variable: Nanos::from_us(100) }
+    }
+}
 
 /// Where requests come from.
 pub trait Requests {

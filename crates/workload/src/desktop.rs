@@ -1,13 +1,18 @@
-//! The paper's workloads as streams of requests to a disk under Windows XP.
+//! A user's work on a netbook under Windows XP, as streams of requests to its disk: the workloads of the FlashFire paper, and the ATTO benchmark.
 //!
 //! The paper gives Table 2, the sizes of an installation of Office; 806 MB in 102 files, 96 % of the writes of 64 KiB (MP3 copy); more
 //! than 90 % of the writes below 8 KiB (Linux sources); mostly small writes (uninstall); 30 web sites, reads and writes (browsing). It does
 //! not say where requests go. A model of a volume decides that here; its constants are marked: *assumed*, or *fitted* to the number of
 //! Table 3. A partition of Windows XP begins at sector 63, so no request is aligned to anything in the drive.
 
+use crate::files::SourceSizes;
 use pellucid_flash::Rng;
-use pellucid_workload::files::SourceSizes;
+use strum::{EnumString, IntoStaticStr, VariantNames};
 
+/// Bytes of a sector: of any other, the partition and its files would lie elsewhere.
+pub const SECTOR_BYTES: u32 = 512;
+/// Fewest sectors of a volume: 1 GiB, on which logs, tables and files have their places.
+pub const SECTORS_MIN: u64 = 2 << 20;
 /// First sector of the partition.
 const PARTITION: u64 = 63;
 /// Sectors of a cluster of the file system: 4 KiB, NTFS's default.
@@ -56,96 +61,161 @@ const SITE_FILE_BYTES: f64 = 312e3 / SITE_FILES;
 /// Browser Performance", March 2009). That a netbook behind a proxy takes as long is assumed.
 const SITE_S: f64 = 3.53;
 
+/// Sectors of ATTO's file: 256 MiB (4.2.1).
+const ATTO_FILE: u64 = 512 << 10;
+/// Beside this many bytes of ATTO's file the file system writes 4 KiB of its own, where the model of a volume says: assumed.
+const METADATA_EVERY: u64 = 1 << 20;
+
 /// Work of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Workload {
-    Mp3,
-    Linux,
-    Install,
-    Uninstall,
+pub enum DesktopWork {
+    /// Copying 806 MB in 102 files.
+    Mp3Copy,
+    /// Extraction of the sources of Linux: 26,000 files.
+    LinuxExtract,
+    /// Installation of an office suite, with the sizes of Table 2.
+    OfficeInstall,
+    /// Its uninstallation, whose writes go where those of an installation do.
+    OfficeUninstall,
+    /// Its uninstallation as a removal of files, one directory after the other.
+    OfficeRemove {
+        /// Percentage of the writes that belong to no file, and go where those of an installation do.
+        others: u8,
+    },
+    /// A browser that shows 30 web sites.
     Browse,
-    /// An uninstallation that removes files; this percentage of its writes go where those of an installation do.
-    Remove(u32),
+    /// ATTO's reads of a file.
+    AttoRead(Transfers),
+    /// ATTO's writes of a file.
+    AttoWrite(Transfers),
 }
 
-impl Workload {
-    pub const ALL: [Workload; 5] =
-        [Workload::Mp3, Workload::Linux, Workload::Install, Workload::Uninstall, Workload::Browse];
-    /// Workloads that the paper calls write-intensive.
-    pub const WRITING: [Workload; 4] =
-        [Workload::Mp3, Workload::Linux, Workload::Install, Workload::Uninstall];
+/// Transfers of the ATTO benchmark, in order over a file of 256 MiB, again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfers {
+    /// Sectors of each.
+    pub sectors: u32,
+    /// Transfers before the measurement.
+    pub warm_up: u64,
+    /// Transfers that are measured; `None`: as many as come to the end of the file.
+    pub measured: Option<u64>,
+}
 
+impl Transfers {
+    /// Transfers that are measured.
+    pub fn measured(&self) -> u64 {
+        self.measured.unwrap_or((ATTO_FILE / u64::from(self.sectors)).saturating_sub(self.warm_up).max(1))
+    }
+}
+
+impl DesktopWork {
+    /// Its name, as in `app`.
     pub fn name(self) -> &'static str {
         match self {
-            Workload::Mp3 => "MP3 copy",
-            Workload::Linux => "Linux extraction",
-            Workload::Install => "Office install",
-            Workload::Uninstall => "Office uninstall",
-            Workload::Browse => "browsing",
-            Workload::Remove(_) => "removal of files",
+            DesktopWork::Mp3Copy => "mp3-copy",
+            DesktopWork::LinuxExtract => "linux-extract",
+            DesktopWork::OfficeInstall => "office-install",
+            DesktopWork::OfficeUninstall => "office-uninstall",
+            DesktopWork::OfficeRemove { .. } => "office-remove",
+            DesktopWork::Browse => "browse",
+            DesktopWork::AttoRead(_) => "atto-read",
+            DesktopWork::AttoWrite(_) => "atto-write",
         }
     }
 
-    /// Published elapsed time with FlashFire over that without, geometric mean of five drives (Figs. 15 to 19).
-    pub fn published(self) -> f64 {
-        match self {
-            Workload::Mp3 => 0.50,
-            Workload::Linux | Workload::Uninstall | Workload::Remove(_) => 0.35,
-            Workload::Install | Workload::Browse => 0.52,
-        }
-    }
-
-    /// Seconds that the host works beside its disk. MP3: 806 MB from a USB disk of 30 MB/s, assumed. Browsing: [`SITE_S`]. Others: a
-    /// netbook's processor, assumed.
+    /// Seconds that the host works beside its disk. MP3: 806 MB from a USB disk of 30 MB/s, assumed. Browsing: [`SITE_S`]. ATTO: none.
+    /// Others: a netbook's processor, assumed.
     pub fn host_s(self) -> f64 {
         match self {
-            Workload::Mp3 => 27.0,
-            Workload::Linux => 120.0,
-            Workload::Install => 240.0,
-            Workload::Uninstall | Workload::Remove(_) => 15.0,
-            Workload::Browse => f64::from(SITES) * SITE_S,
+            DesktopWork::Mp3Copy => 27.0,
+            DesktopWork::LinuxExtract => 120.0,
+            DesktopWork::OfficeInstall => 240.0,
+            DesktopWork::OfficeUninstall | DesktopWork::OfficeRemove { .. } => 15.0,
+            DesktopWork::Browse => f64::from(SITES) * SITE_S,
+            DesktopWork::AttoRead(_) | DesktopWork::AttoWrite(_) => 0.0,
+        }
+    }
+
+    /// Name of its random stream.
+    fn stream(self) -> &'static str {
+        match self {
+            DesktopWork::Mp3Copy => "MP3 copy",
+            DesktopWork::LinuxExtract => "Linux extraction",
+            DesktopWork::OfficeInstall => "Office install",
+            DesktopWork::OfficeUninstall => "Office uninstall",
+            DesktopWork::OfficeRemove { .. } => "removal of files",
+            DesktopWork::Browse => "browsing",
+            DesktopWork::AttoRead(_) | DesktopWork::AttoWrite(_) => "atto",
         }
     }
 }
 
 /// Format of the volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileSystem {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum VolumeFormat {
+    /// With a log, which writes more at random.
+    #[default]
     Ntfs,
+    /// With two copies of a table of clusters.
     Fat32,
 }
 
-/// One request.
+impl VolumeFormat {
+    /// Its name, as in `volume`.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// One request to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Request {
+pub struct DiskRequest {
+    /// `true`: a write.
     pub write: bool,
+    /// First sector.
     pub lba: u64,
+    /// Sectors.
     pub sectors: u32,
 }
 
-/// The requests of a workload on a volume of this many sectors; `shorter` this many times.
-pub(super) fn requests(
-    workload: Workload,
-    system: FileSystem,
-    sectors: u64,
-    shorter: u32,
-    seed: u64,
-) -> Vec<Request> {
-    let mut volume = Volume::new(system, sectors, Rng::stream(seed, workload.name()));
-    match workload {
-        Workload::Mp3 => volume.copy_mp3(shorter),
-        Workload::Linux => volume.extract(26_000 / shorter),
-        Workload::Install => volume.install(shorter),
-        Workload::Uninstall => volume.uninstall(9_000 / shorter),
-        Workload::Remove(others) => volume.remove(9_000 / shorter, others),
-        Workload::Browse => volume.browse((f64::from(SITES) * SITE_FILES) as u32 / shorter),
+/// The requests of a work, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// Requests.
+    pub requests: Vec<DiskRequest>,
+    /// The first so many are no part of the measurement.
+    pub warm_up: usize,
+    /// Operations of the measurement: requests, or transfers of a benchmark without what its file system writes.
+    pub operations: u64,
+}
+
+/// Writes down the requests of a work on a volume of this many sectors, or a `part`th of them.
+pub fn script(work: DesktopWork, format: VolumeFormat, sectors: u64, part: u32, seed: u64) -> Script {
+    let mut volume = Volume::new(format, sectors, Rng::stream(seed, work.stream()));
+    let mut warm_up = 0;
+    let mut operations = None;
+    match work {
+        DesktopWork::Mp3Copy => volume.copy_mp3(part),
+        DesktopWork::LinuxExtract => volume.extract(26_000 / part),
+        DesktopWork::OfficeInstall => volume.install(part),
+        DesktopWork::OfficeUninstall => volume.uninstall(9_000 / part),
+        DesktopWork::OfficeRemove { others } => volume.remove(9_000 / part, others.into()),
+        DesktopWork::Browse => volume.browse((f64::from(SITES) * SITE_FILES) as u32 / part),
+        DesktopWork::AttoRead(transfers) | DesktopWork::AttoWrite(transfers) => {
+            let write = matches!(work, DesktopWork::AttoWrite(_));
+            warm_up = volume.transfer(write, transfers);
+            operations = Some(transfers.measured());
+        }
     }
-    volume.requests
+    let requests = volume.requests;
+    let operations = operations.unwrap_or(requests.len() as u64);
+    Script { requests, warm_up, operations }
 }
 
 /// A volume: where metadata and data go.
-pub(super) struct Volume {
-    system: FileSystem,
+struct Volume {
+    system: VolumeFormat,
     sectors: u64,
     rng: Rng,
     /// NTFS: the log, written in turn. FAT32: what of the table is near the newest file.
@@ -157,14 +227,14 @@ pub(super) struct Volume {
     directory: u64,
     data: u64,
     extent_end: u64,
-    requests: Vec<Request>,
+    requests: Vec<DiskRequest>,
 }
 
 impl Volume {
-    pub fn new(system: FileSystem, sectors: u64, rng: Rng) -> Volume {
+    fn new(system: VolumeFormat, sectors: u64, rng: Rng) -> Volume {
         let regions = match system {
-            FileSystem::Ntfs => NTFS_REGIONS,
-            FileSystem::Fat32 => FAT_REGIONS,
+            VolumeFormat::Ntfs => NTFS_REGIONS,
+            VolumeFormat::Fat32 => FAT_REGIONS,
         };
         let mut volume = Volume {
             system,
@@ -189,19 +259,19 @@ impl Volume {
     }
 
     fn write(&mut self, lba: u64, sectors: u32) {
-        self.requests.push(Request { write: true, lba, sectors });
+        self.requests.push(DiskRequest { write: true, lba, sectors });
     }
 
     /// Where a large new file begins: in the half of the volume that has no older files.
-    pub fn new_file(&self) -> u64 {
+    fn new_file(&self) -> u64 {
         PARTITION + self.sectors / 2 / FS_CLUSTER * FS_CLUSTER
     }
 
     /// A small write of the file system.
-    pub fn metadata(&mut self, sectors: u32) -> Request {
+    fn metadata(&mut self, sectors: u32) -> DiskRequest {
         let (scattered, log, table) = match self.system {
-            FileSystem::Ntfs => (NTFS_SCATTERED, 0.3, 0.3),
-            FileSystem::Fat32 => (FAT_SCATTERED, 0.5, 0.0),
+            VolumeFormat::Ntfs => (NTFS_SCATTERED, 0.3, 0.3),
+            VolumeFormat::Fat32 => (FAT_SCATTERED, 0.5, 0.0),
         };
         let roll = self.rng.unit_f64();
         let room = |lba: u64| lba / FS_CLUSTER * FS_CLUSTER;
@@ -221,7 +291,7 @@ impl Volume {
             }
             self.regions[at] + room(self.rng.below(REGION_SECTORS - u64::from(sectors)))
         };
-        Request { write: true, lba, sectors }
+        DiskRequest { write: true, lba, sectors }
     }
 
     fn write_metadata(&mut self, sectors: u32) {
@@ -232,11 +302,11 @@ impl Volume {
     /// NTFS logs in turn. FAT32 writes the sectors of the table that stand for the newest file, in both copies.
     fn log(&mut self, sectors: u32) -> u64 {
         match self.system {
-            FileSystem::Ntfs => {
+            VolumeFormat::Ntfs => {
                 self.log = (self.log + u64::from(sectors)) % (64 << 11);
                 PARTITION + self.sectors / 8 + (128 << 11) + self.log
             }
-            FileSystem::Fat32 => {
+            VolumeFormat::Fat32 => {
                 self.log ^= 1;
                 // An entry of 4 bytes for each cluster.
                 let entry_sector = self.data / FS_CLUSTER / 128;
@@ -299,7 +369,7 @@ impl Volume {
         let log = self.log(8);
         self.write(log, 8);
         self.write(self.directory, 8);
-        if self.system == FileSystem::Ntfs {
+        if self.system == VolumeFormat::Ntfs {
             let record = PARTITION + self.sectors / 8 + RECORD_SECTORS * u64::from(file);
             self.write(record, RECORD_SECTORS as u32);
             // A bit for each cluster, in pages of 4 KiB.
@@ -353,6 +423,25 @@ impl Volume {
         }
     }
 
+    /// ATTO's transfers. Returns how many requests are those of the warm-up.
+    fn transfer(&mut self, write: bool, transfers: Transfers) -> usize {
+        let (file_at, sectors) = (self.new_file(), transfers.sectors);
+        let (mut since, mut warm_up) = (0, 0);
+        for at in 0..transfers.warm_up + transfers.measured() {
+            if at == transfers.warm_up {
+                warm_up = self.requests.len();
+            }
+            let lba = file_at + at * u64::from(sectors) % ATTO_FILE;
+            self.requests.push(DiskRequest { write, lba, sectors });
+            since += u64::from(sectors) * u64::from(SECTOR_BYTES);
+            if write && since >= METADATA_EVERY {
+                since = 0;
+                self.write_metadata(8);
+            }
+        }
+        warm_up
+    }
+
     fn browse(&mut self, files: u32) {
         for _ in 0..files {
             let bytes = -SITE_FILE_BYTES * (1.0 - self.rng.unit_f64()).ln();
@@ -361,9 +450,9 @@ impl Volume {
             let lba = self.data - u64::from(sectors);
             (0..3).for_each(|_| self.write_metadata(8));
             // The file that came before is shown.
-            self.requests.push(Request { write: false, lba, sectors });
+            self.requests.push(DiskRequest { write: false, lba, sectors });
             let older = self.anywhere();
-            self.requests.push(Request { write: false, lba: older, sectors: 16 });
+            self.requests.push(DiskRequest { write: false, lba: older, sectors: 16 });
         }
     }
 }
@@ -374,13 +463,21 @@ mod tests {
 
     const SECTORS: u64 = 8 << 20;
 
-    fn all(workload: Workload) -> Vec<Request> {
-        requests(workload, FileSystem::Ntfs, SECTORS, 1, 1)
+    const WORK: [DesktopWork; 5] = [
+        DesktopWork::Mp3Copy,
+        DesktopWork::LinuxExtract,
+        DesktopWork::OfficeInstall,
+        DesktopWork::OfficeUninstall,
+        DesktopWork::Browse,
+    ];
+
+    fn all(work: DesktopWork) -> Vec<DiskRequest> {
+        script(work, VolumeFormat::Ntfs, SECTORS, 1, 1).requests
     }
 
     #[test]
     fn an_installation_is_that_of_table_2() {
-        let requests = all(Workload::Install);
+        let requests = all(DesktopWork::OfficeInstall);
         let sectors: u64 = requests.iter().map(|request| u64::from(request.sectors)).sum();
         assert_eq!((requests.len(), sectors), (35_055, 2_693_322));
         let of_64_kib = requests.iter().filter(|request| request.sectors == 128).count();
@@ -389,25 +486,52 @@ mod tests {
 
     #[test]
     fn the_sizes_are_those_of_the_text() {
-        let share = |workload, holds: fn(u32) -> bool| {
-            let requests = all(workload);
+        let share = |work, holds: fn(u32) -> bool| {
+            let requests = all(work);
             requests.iter().filter(|request| holds(request.sectors)).count() as f64 / requests.len() as f64
         };
-        assert!(share(Workload::Mp3, |sectors| sectors == 128) > 0.955);
-        assert!(share(Workload::Linux, |sectors| sectors < 16) > 0.90, "smaller than 8 KiB");
-        assert!(share(Workload::Uninstall, |sectors| sectors <= 8) > 0.9);
-        let mp3: u64 = all(Workload::Mp3).iter().map(|request| u64::from(request.sectors) * 512).sum();
+        assert!(share(DesktopWork::Mp3Copy, |sectors| sectors == 128) > 0.955);
+        assert!(share(DesktopWork::LinuxExtract, |sectors| sectors < 16) > 0.90, "smaller than 8 KiB");
+        assert!(share(DesktopWork::OfficeUninstall, |sectors| sectors <= 8) > 0.9);
+        let mp3: u64 = all(DesktopWork::Mp3Copy).iter().map(|request| u64::from(request.sectors) * 512).sum();
         assert!((mp3 as f64 / 806e6 - 1.0).abs() < 0.02, "{mp3}");
     }
 
     #[test]
     fn all_of_it_is_on_the_volume() {
-        for workload in Workload::ALL {
-            for system in [FileSystem::Ntfs, FileSystem::Fat32] {
-                for request in requests(workload, system, SECTORS, 1, 7) {
-                    assert!(request.lba >= PARTITION && request.lba + u64::from(request.sectors) <= SECTORS);
+        let transfers = Transfers { sectors: 4096, warm_up: 3, measured: Some(200) };
+        let work = WORK.into_iter().chain([
+            DesktopWork::OfficeRemove { others: 20 },
+            DesktopWork::AttoWrite(transfers),
+            DesktopWork::AttoRead(transfers),
+        ]);
+        for work in work {
+            for (format, sectors) in [
+                (VolumeFormat::Ntfs, SECTORS),
+                (VolumeFormat::Fat32, SECTORS),
+                (VolumeFormat::Ntfs, SECTORS_MIN),
+                (VolumeFormat::Fat32, SECTORS_MIN),
+            ] {
+                for request in script(work, format, sectors, 1, 7).requests {
+                    let end = request.lba + u64::from(request.sectors);
+                    assert!(request.lba >= PARTITION && end <= sectors, "{work:?}, {format:?}: {request:?}");
                 }
             }
         }
+    }
+
+    /// Transfers go round the file; a mebibyte of writes comes with one of the file system, of reads with none.
+    #[test]
+    fn transfers_are_in_order_and_warm_up_before_they_are_measured() {
+        let transfers = Transfers { sectors: 2048, warm_up: 3, measured: Some(4) };
+        let of = |work| script(work, VolumeFormat::Ntfs, SECTORS, 1, 1);
+        let writes = of(DesktopWork::AttoWrite(transfers));
+        assert_eq!((writes.requests.len(), writes.warm_up, writes.operations), (14, 6, 4));
+        let reads = of(DesktopWork::AttoRead(transfers));
+        assert_eq!((reads.requests.len(), reads.warm_up, reads.operations), (7, 3, 4));
+        let first = reads.requests[0].lba;
+        assert!((0..7).all(|at| reads.requests[at as usize].lba == first + at * 2048));
+        let whole = Transfers { measured: None, warm_up: 6, ..transfers };
+        assert_eq!(whole.measured(), 250);
     }
 }

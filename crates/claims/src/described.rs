@@ -1,0 +1,87 @@
+//! Experiments of `examples/papers`, as claims run them: the file that a user has, with the keys that differ at a point of a figure.
+//!
+//! Invariant: nothing of an experiment stands only here. A claim's point is a file, overrides, and keys of its jobs.
+
+use super::bench::{Bench, ReproduceError};
+use pellucid_lab::drive::Unwatched;
+use pellucid_lab::experiment::{execute_described, jobs, parse_job};
+use pellucid_report::{ApplicationReport, Report};
+use pellucid_spec::Spec;
+
+/// A description of `examples/papers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct File {
+    text: &'static str,
+    name: &'static str,
+}
+
+/// The file of `examples/papers` with this name.
+macro_rules! paper {
+    ($name:literal) => {
+        $crate::described::File::new(
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/papers/", $name)),
+            $name,
+        )
+    };
+}
+pub(crate) use paper;
+
+impl File {
+    pub const fn new(text: &'static str, name: &'static str) -> File {
+        File { text, name }
+    }
+
+    /// The experiment with overrides, and with further keys in its first job; no words: none.
+    ///
+    /// # Errors
+    /// An override of the caller is refused.
+    pub fn with(self, bench: &Bench, own: &[String], words: &str) -> Result<Spec, ReproduceError> {
+        let mut spec = bench.drive(self.text, self.name, own)?;
+        if !words.is_empty() {
+            add_words(&mut spec, 0, words);
+        }
+        Ok(spec)
+    }
+
+    /// Runs the experiment as [`File::with`] has it.
+    ///
+    /// # Errors
+    /// An override of the caller is refused, or the run fails.
+    pub fn run(self, bench: &Bench, own: &[String], words: &str) -> Result<Report, ReproduceError> {
+        execute(&self.with(bench, own, words)?)
+    }
+
+    /// Runs the experiment, and returns what its application did.
+    ///
+    /// # Errors
+    /// As [`File::run`], or no application ran.
+    pub fn application(
+        self,
+        bench: &Bench,
+        own: &[String],
+        words: &str,
+    ) -> Result<ApplicationReport, ReproduceError> {
+        let found = self.run(bench, own, words)?.application;
+        found.ok_or_else(|| ReproduceError::Program(format!("{}: no application ran", self.name)))
+    }
+
+    /// The experiment as it stands in the file.
+    #[cfg(test)]
+    pub fn alone(self) -> Spec {
+        pellucid_spec::from_str(self.text, self.name, &[]).unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+/// Runs an experiment.
+///
+/// # Errors
+/// It is refused, or fails.
+pub(crate) fn execute(spec: &Spec) -> Result<Report, ReproduceError> {
+    // Real time is of no interest here.
+    Ok(execute_described(spec, &jobs(spec)?, &|| 0.0, Unwatched)?.1)
+}
+
+/// Gives a job of an experiment further keys, which count more than those that it has.
+pub(crate) fn add_words(spec: &mut Spec, job: usize, words: &str) {
+    spec.jobs[job].pairs.extend(parse_job(words, "the claim's job").pairs);
+}
