@@ -320,6 +320,11 @@ impl Namespace {
         self.nameless_mut().expect("it gave the command").inner_ended(shared, work);
     }
 
+    /// Commands have perhaps waited for the host as long as they may.
+    pub fn host_awaited(&mut self, shared: &mut Shared) {
+        self.nameless_mut().expect("its commands wait for the host").host_awaited(shared);
+    }
+
     /// Commands that wait for the host, as nameless writes do for an acknowledgement, end; `true`: some did.
     pub fn give_up_waiting(&mut self, shared: &mut Shared) -> bool {
         self.nameless_mut().is_some_and(|nameless| nameless.give_up_waiting(shared))

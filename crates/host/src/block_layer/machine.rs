@@ -81,6 +81,7 @@ impl Machine for BlockLayer {
         self.now = now;
         self.queue.clear();
         self.urgent.clear();
+        self.freeing.clear();
         (self.outside, self.outside_len) = (List::EMPTY, 0);
         self.ended.clear();
         self.notices.clear();

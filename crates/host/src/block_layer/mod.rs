@@ -26,7 +26,10 @@
 //! *Errors.* The failure of a merged request leaves the status of its parts open: each part is sent again
 //! alone, and answered with its own status.
 //!
-//! Invariants: every command is answered once; no more than `depth` commands are with the drive.
+//! *Depth.* As many commands are with the drive as it takes at once. Frees and acknowledgements of a nameless namespace
+//! do not count: a write may be waiting for the space that they give, so they must not wait for that write.
+//!
+//! Invariants: every command is answered once; no more than `depth` commands that count are with the drive.
 
 mod machine;
 mod queue;
@@ -142,6 +145,8 @@ pub struct BlockLayer {
     queue: Queue,
     /// Requests that bypass the queue.
     urgent: VecDeque<u32>,
+    /// Requests that give space, which bypass the depth, too.
+    freeing: VecDeque<u32>,
     /// Commands that wait for space in the queue.
     outside: List,
     outside_len: usize,
@@ -199,6 +204,7 @@ impl BlockLayer {
             parts: Slab::default(),
             queue: Queue::new(config.elevator, config.largest, page, expire),
             urgent: VecDeque::new(),
+            freeing: VecDeque::new(),
             outside: List::EMPTY,
             outside_len: 0,
             ended: Vec::new(),
@@ -270,7 +276,11 @@ impl BlockLayer {
         if rest.kind.is_none() {
             let part = self.parts.insert(rest);
             let request = self.queue.request_of(&mut self.parts, part, self.now, true);
-            self.urgent.push_back(request);
+            let line = match gives_space(self.origins[origin].command().opcode) {
+                true => &mut self.freeing,
+                false => &mut self.urgent,
+            };
+            line.push_back(request);
             self.plugged_until = None;
             return self.dispatch();
         }
@@ -316,6 +326,9 @@ impl BlockLayer {
 
     /// Sends requests while the drive takes them, and refills the queue with waiting commands.
     fn dispatch(&mut self) {
+        while let Some(request) = self.freeing.pop_front() {
+            self.take_step(self.config.cpu.command_ns, Step::Send(request));
+        }
         while self.with_drive < self.config.depth {
             let queued = |layer: &mut BlockLayer| {
                 let plugged = layer.plugged_until.is_some();
@@ -406,7 +419,7 @@ impl BlockLayer {
     /// Distributes the completion of a request to its parts.
     fn done(&mut self, request: u32) {
         let mut completion = self.ended[request as usize].take().expect("its end");
-        self.with_drive -= 1;
+        self.with_drive -= u32::from(!gives_space(completion.opcode));
         let record = &mut self.queue.requests[request];
         let (count, mut parts) = (record.count, record.parts.take());
         self.queue.requests.release(request);
@@ -485,6 +498,11 @@ impl BlockLayer {
             self.dispatch();
         }
     }
+}
+
+/// Returns whether a command gives space for which writes may be waiting.
+fn gives_space(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Free | Opcode::Acknowledge)
 }
 
 /// Returns the virtual address of a sector of a write to a nameless namespace, if it has one.
