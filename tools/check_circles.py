@@ -24,7 +24,7 @@ KNOWN = [
     ("ftl", "translation", 2, "handles are streams of a translation"),
     ("ftl", "gc", 2, "GC asks for a victim, and the choice looks at what GC owns"),
     ("ftl", "zones", 2, "a mount makes the zones"),
-    ("ftl", "log_block::core", 8, PATHS),
+    ("ftl", "log_block::core", 9, PATHS),
     ("ftl", "log_block::bast", 3, PATHS),
     ("ftl", "page_map::core", 10, PATHS),
     ("graph-files", "tables", 3, "tables are read and written with the errors of input and output"),
