@@ -86,7 +86,7 @@ impl Machine for BlockLayer {
         self.ended.clear();
         self.notices.clear();
         self.down.clear();
-        (self.with_drive, self.plugged_until) = (0, None);
+        (self.with_drive, self.giving, self.plugged_until) = (0, 0, None);
         while self.steps.due(SimTime(u64::MAX)).is_some() {}
         for origin in self.origins.iter_mut() {
             let Some(command) = origin.command.take() else { continue };

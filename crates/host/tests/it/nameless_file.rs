@@ -227,7 +227,7 @@ fn after_a_power_cut_a_nameless_file_answers_errors_and_no_data_of_others() {
     assert!(wait(&mut tower, &mut now).iter().all(|ended| ended.status == Status::Success));
     tower.submit(now, Command::new(100, Opcode::Write, Lba(3), 1, vec![9; image]));
     tower.bottom_mut().power_cut();
-    assert!(tower.restart(now).is_err_and(|why| why.contains("names of a nameless file")));
+    assert!(tower.restart(now).is_err_and(|why| why.contains("its names were in the host")));
     let ended = wait(&mut tower, &mut now);
     let ended: Vec<_> = ended.iter().map(|ended| (ended.tag, ended.status)).collect();
     assert_eq!(ended, [(100, Status::PowerLoss)]);

@@ -436,7 +436,7 @@ mod tests {
             ("no", "not JSON: expected ident at line 1 column 2"),
             (
                 "[]",
-                "do: \"\"; allowed: status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, detach, fire-pause, fire-resume, stop",
+                "do: \"\"; allowed: status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, apps, app-allocate, app-release, detach, fire-pause, fire-resume, stop",
             ),
             (r#"{"do":"status","drive":"a"}"#, "drive: unknown to status; allowed: nothing beside do"),
             (
