@@ -7,7 +7,8 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{
-    ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode, Status, Vector,
+    ChunkGeometry, ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode,
+    Status, Vector, ZoneOp,
 };
 use pellucid_host::{HostFtlConfig, Shared, Target, TargetKind};
 use pellucid_media::Faults;
@@ -95,10 +96,11 @@ impl World {
         let opcode = match head[0] % 10 {
             0..3 => Opcode::Write,
             3..5 => Opcode::Read,
-            5 | 6 => Opcode::Reset,
-            7 => Opcode::Copy,
+            5 | 6 => Opcode::Chunk(ChunkOp::Reset),
+            7 => Opcode::Chunk(ChunkOp::Copy),
             8 => Opcode::Report,
-            _ => [Opcode::Flush, Opcode::Trim, Opcode::Append, Opcode::NextUnit][usize::from(head[1] % 4)],
+            _ => [Opcode::Flush, Opcode::Trim, Opcode::Zone(ZoneOp::Append), Opcode::NextUnit]
+                [usize::from(head[1] % 4)],
         };
         let first = self.address(namespace, [head[2], head[3]]);
         let min = self.geometries[0].write_min_sectors;
@@ -121,14 +123,20 @@ impl World {
             (count, 255) => count + 1,
             (count, _) => count,
         };
-        let sectors = if opcode == Opcode::Reset && head[4] < 250 { addresses.len() as u32 } else { sectors };
+        let sectors = if opcode == Opcode::Chunk(ChunkOp::Reset) && head[4] < 250 {
+            addresses.len() as u32
+        } else {
+            sectors
+        };
         let bytes = match (opcode, head[5]) {
             (Opcode::Write | Opcode::Read, 255) => 7,
             (Opcode::Write | Opcode::Read, _) => sectors as usize * sector_bytes,
             _ => 0,
         };
         let destinations = match opcode {
-            Opcode::Copy => addresses.iter().map(|_| self.address(namespace, [head[6], head[7]])).collect(),
+            Opcode::Chunk(ChunkOp::Copy) => {
+                addresses.iter().map(|_| self.address(namespace, [head[6], head[7]])).collect()
+            }
             _ => Vec::new(),
         };
         let vector = (!addresses.is_empty())

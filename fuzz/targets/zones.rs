@@ -6,7 +6,8 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{
-    Command, Completion, Drive, Interface, Lba, Opcode, Status, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState,
+    Command, Completion, Drive, Interface, Lba, Opcode, Status, ZoneAction, ZoneGeometry, ZoneInfo, ZoneOp,
+    ZoneState,
 };
 use std::sync::OnceLock;
 
@@ -61,23 +62,24 @@ impl World {
         let sectors = if length == 255 { 0 } else { u32::from(length % 48) + 1 };
         let opcode = match what % 16 {
             0..5 => Opcode::Write,
-            5..7 => Opcode::Append,
+            5..7 => Opcode::Zone(ZoneOp::Append),
             7..10 => Opcode::Read,
             10 => Opcode::Report,
             11 => Opcode::Flush,
             12 if what > 200 => return self.power_cut(),
-            _ => Opcode::Zone(ZoneAction::ALL[usize::from(fill) % ZoneAction::ALL.len()]),
+            _ => Opcode::Zone(ZoneOp::Change(ZoneAction::ALL[usize::from(fill) % ZoneAction::ALL.len()])),
         };
         let (lba, sectors) = match opcode {
-            Opcode::Append | Opcode::Zone(_) if place < 250 => (Lba(start), sectors),
+            Opcode::Zone(_) if place < 250 => (Lba(start), sectors),
             Opcode::Read if place < 200 => (Lba(start), sectors),
             Opcode::Flush => (Lba(0), 0),
             _ => (lba, sectors),
         };
-        let sectors = if matches!(opcode, Opcode::Zone(_)) && flags < 250 { 0 } else { sectors };
+        let sectors =
+            if matches!(opcode, Opcode::Zone(ZoneOp::Change(_))) && flags < 250 { 0 } else { sectors };
         let bytes = match opcode {
-            Opcode::Write | Opcode::Append | Opcode::Read if flags == 255 => 3,
-            Opcode::Write | Opcode::Append | Opcode::Read => {
+            Opcode::Write | Opcode::Zone(ZoneOp::Append) | Opcode::Read if flags == 255 => 3,
+            Opcode::Write | Opcode::Zone(ZoneOp::Append) | Opcode::Read => {
                 sectors as usize * self.zones.sector_bytes as usize
             }
             _ => 0,
@@ -123,14 +125,17 @@ impl World {
                 | Status::ZoneOffline
         );
         // Making room for one more open zone closes another.
-        let opens = matches!(done.opcode, Opcode::Write | Opcode::Append | Opcode::Zone(ZoneAction::Open));
+        let opens = matches!(
+            done.opcode,
+            Opcode::Write | Opcode::Zone(ZoneOp::Append) | Opcode::Zone(ZoneOp::Change(ZoneAction::Open))
+        );
         if rule && !opens {
             assert_eq!(before, after, "{:?} {:?} changes nothing", done.opcode, done.status);
         }
         match (done.opcode, done.status) {
-            (Opcode::Write | Opcode::Append, Status::Success) => {
+            (Opcode::Write | Opcode::Zone(ZoneOp::Append), Status::Success) => {
                 let content = &mut self.content[zone];
-                if done.opcode == Opcode::Append {
+                if done.opcode == Opcode::Zone(ZoneOp::Append) {
                     assert_eq!(done.result, zone as u64 * self.zones.zone_sectors + content.len() as u64);
                 }
                 content.resize(content.len() + done.data.len() / sector_bytes, fill);

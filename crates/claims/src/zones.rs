@@ -18,7 +18,9 @@
 use super::bench::{Bench, ReproduceError};
 use super::{Check, Figure, Limit, Outcome};
 use pellucid_device::Device;
-use pellucid_flash::{Command, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status, ZoneAction};
+use pellucid_flash::{
+    Command, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status, ZoneAction, ZoneOp,
+};
 use pellucid_lab::drive::{RunError, fill_images};
 use pellucid_lab::experiment::prepare;
 use pellucid_report::plot::{Axis, Plot, Unit};
@@ -138,7 +140,7 @@ impl Host {
         if !forgotten {
             self.writers[number].forgotten = true;
             let (opcode, sectors) = match self.files.zoned {
-                true => (Opcode::Zone(ZoneAction::Reset), 0),
+                true => (Opcode::Zone(ZoneOp::Change(ZoneAction::Reset)), 0),
                 false => (Opcode::Trim, self.files.sectors as u32),
             };
             self.device.submit(now, Command::new(number as u64, opcode, begin, sectors, Vec::new()));

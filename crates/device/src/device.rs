@@ -81,8 +81,8 @@ impl Device {
         if status.is_some() {
             shared.finish(work);
         } else if shared.config.host.fetch_ns == Nanos::ZERO {
-            self.visible(work);
-            self.drain(true);
+            let told = self.visible(work);
+            self.drain(told);
         } else {
             shared.events.at(now + shared.config.host.fetch_ns, Event::Visible(work));
         }
@@ -156,13 +156,14 @@ impl Device {
                 let task = shared.firmware.finished(at, &mut shared.events);
                 return self.take_turn(task) || self.shared.firmware.is_next_instant();
             }
-            Event::Visible(work) => self.visible(work),
+            Event::Visible(work) => return self.visible(work),
             Event::Idle(namespace) => self.namespaces[namespace as usize].idle_for_long(shared),
             Event::Awaited(namespace) => self.namespaces[namespace as usize].host_awaited(shared),
             Event::Completed(work) => {
                 let record = &mut shared.works[work];
                 record.stages.add(Stage::HostLink, at - record.mark);
                 shared.finish(work);
+                return shared.may_go_on();
             }
         }
         true
@@ -354,15 +355,9 @@ impl Device {
                 self.start_array(op);
                 false
             }
-            Step::ArrayDone(op) => self.sensed(Task::Status(op)),
-            Step::DataOut(op) => self.sensed(Task::DataStatus(op)),
+            Step::ArrayDone(op) => self.ask(Task::Status(op)),
+            Step::DataOut(op) => self.ask(Task::DataStatus(op)),
         }
-    }
-
-    /// The end of a flash operation, or of its first half, has to be dealt with. A loop has paid for that where it sensed it.
-    #[inline(always)]
-    fn sensed(&mut self, task: Task) -> bool {
-        (self.shared.firmware.polling.is_some() || self.shared.grants(task)) && self.run(task)
     }
 
     /// A firmware loop goes on, if the firmware is one.
@@ -379,14 +374,15 @@ impl Device {
         while self.shared.host.waiting() && self.shared.firmware.polling.is_none() && self.fetch_one() {}
     }
 
-    /// A command can be seen by the firmware, which takes it at once if it can.
+    /// A command can be seen by the firmware, which takes it at once if it can. Returns as [`Device::run`] does.
     #[inline]
-    fn visible(&mut self, work: u32) {
+    fn visible(&mut self, work: u32) -> bool {
         if self.shared.host.waiting() || self.shared.firmware.polling.is_some() || !self.may_take() {
-            return self.shared.wait_in_queue(work);
+            self.shared.wait_in_queue(work);
+            return true;
         }
         self.shared.take_at_once(work);
-        self.ask(Task::Fetch(work));
+        self.ask(Task::Fetch(work))
     }
 
     /// Returns whether a command waits and the firmware could take it.
@@ -466,7 +462,10 @@ impl Device {
                 shared.data_arrives(op);
                 namespaces[usize::from(shared.scheduler.ops[op].owner.namespace)].arrived(shared, op);
             }
-            Task::Complete(work) => shared.completed_by_firmware(work),
+            Task::Complete(work) => {
+                shared.completed_by_firmware(work);
+                return shared.may_go_on();
+            }
         }
         true
     }

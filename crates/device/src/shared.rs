@@ -4,7 +4,7 @@
 //! A namespace's methods take it as `&mut Shared`: a namespace changes itself and the shared state, and never another namespace.
 
 use crate::back::scheduler::Scheduler;
-use crate::config::DeviceConfig;
+use crate::config::{DeviceConfig, FirmwareModel};
 use crate::counters::Counters;
 use crate::events::Events;
 use crate::firmware::{Firmware, Task};
@@ -62,7 +62,7 @@ impl Shared {
         let layout = media.layout().clone();
         Shared {
             events: Events::default(),
-            host: HostInterface::new(&config.host),
+            host: HostInterface::new(&config.host, config.firmware.model == FirmwareModel::Loop),
             firmware: Firmware::new(&config.firmware, config.media.seed),
             scheduler: Scheduler::of(&config, &layout),
             works: Slab::default(),
@@ -115,7 +115,7 @@ impl Shared {
         let mut sum = self.common;
         self.counters.iter().for_each(|counters| sum.add(counters));
         Counters {
-            suspensions: self.scheduler.suspensions,
+            suspensions: self.scheduler.suspensions(),
             miscorrected_chunks: self.media.miscorrected_chunks(),
             damaged_reads: self.media.damaged_reads(),
             retired_blocks: self.media.retired_blocks(),
@@ -160,11 +160,8 @@ impl Shared {
     /// A flash operation is to join the queue of its die.
     #[inline(always)]
     pub fn ask_issue(&mut self, op: u32) {
-        // To a loop, the reservation station is a list in memory; issuing costs when the operation is issued.
-        if self.firmware.does_at_once(Task::Issue(op)) || self.firmware.polling.is_some() {
+        if self.grants(Task::Issue(op)) {
             self.issue(op);
-        } else {
-            self.ask_processor(Task::Issue(op));
         }
     }
 

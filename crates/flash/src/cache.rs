@@ -21,6 +21,38 @@
 //!   eviction is durable.
 //! - What is acknowledged is durable at once, or with the next flush; the drive's durability mode says which.
 
+use crate::Effect;
+
+/// Command that only a cache has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CacheOp {
+    /// Write blocks that the backing store has, too; they become clean.
+    WriteClean,
+    /// Write blocks that only the cache has; they become dirty.
+    WriteDirty,
+    /// Make blocks absent, dirty ones too. [`Completion::result`](crate::Completion::result) is how many were there.
+    Evict,
+    /// The backing store has these blocks now: dirty ones become clean. [`Completion::result`](crate::Completion::result) is how many were
+    /// dirty.
+    Clean,
+    /// The state of each block, a byte ([`CacheState`]) for each in the completion's `data`. [`Completion::result`](crate::Completion::result)
+    /// is the first sector of the first dirty block at or behind `lba`, anywhere in the address space, or [`CacheGeometry::NO_DIRTY`].
+    /// `sectors` may be 0: then only that is told.
+    Exists,
+}
+
+impl CacheOp {
+    /// Returns the effect of the command.
+    #[inline]
+    pub fn effect(self) -> Effect {
+        match self {
+            CacheOp::WriteClean | CacheOp::WriteDirty => Effect::Writes,
+            CacheOp::Evict | CacheOp::Clean => Effect::Erases,
+            CacheOp::Exists => Effect::Asks,
+        }
+    }
+}
+
 /// Shape of a cache namespace. Commands address blocks: `lba` and `sectors` are multiples of `unit_sectors`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheGeometry {

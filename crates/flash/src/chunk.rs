@@ -11,7 +11,27 @@
 //! A chunk is written in order, `write_min_sectors` at a time, and reset as a whole. Addresses are sparse: each level has a power of
 //! two of numbers, of which not all need to exist.
 
-use crate::{Lba, Nanos};
+use crate::{Effect, Lba, Nanos};
+
+/// Command that only an open-channel namespace has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChunkOp {
+    /// Make the chunk that holds `lba`, or the chunks of the vector, free (`sectors` is 0).
+    Reset,
+    /// Copy the sectors of the vector to its destinations inside the drive.
+    Copy,
+}
+
+impl ChunkOp {
+    /// Returns the effect of the command.
+    #[inline]
+    pub fn effect(self) -> Effect {
+        match self {
+            ChunkOp::Copy => Effect::Writes,
+            ChunkOp::Reset => Effect::Erases,
+        }
+    }
+}
 
 /// Shape of an open-channel namespace, known before any state is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

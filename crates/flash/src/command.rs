@@ -1,21 +1,22 @@
 //! Commands of a host, and completions of a drive.
 //!
-//! One vocabulary serves every command set. A namespace answers what its interface has and refuses the rest with
-//! [`Status::InvalidOpcode`]:
+//! The commands of the block command set stand in [`Opcode`] itself, as every other set has some of them. What only one set has is an enum
+//! of its own beside the rest of that set's vocabulary, and one variant here. A namespace answers what its interface has and refuses the
+//! rest with [`Status::InvalidOpcode`]:
 //!
 //! | opcode | block, fdp | zoned | open-channel | cache | nameless |
 //! |---|---|---|---|---|---|
 //! | `Read`, `Flush` | yes | yes | yes, also as a vector | yes | yes |
 //! | `Write` | yes | yes | yes, also as a vector | no | yes |
 //! | `Trim`, `WriteZeroes` | yes | no | no | no | yes |
-//! | `Append`, `Zone` | no | yes | no | no | no |
-//! | `Reset`, `Copy` | no | no | yes, also as a vector | no | no |
 //! | `Report` | of handles | yes | yes | no | of names |
 //! | `NextUnit` | yes, with handles | no | no | no | no |
-//! | `WriteClean`, `WriteDirty`, `Evict`, `Clean`, `Exists` | no | no | no | yes ([what they promise](crate::CacheGeometry)) | no |
-//! | `NamelessWrite`, `PhysicalRead`, `Free`, `Acknowledge` | no | no | no | no | yes ([what they promise](crate::NamelessGeometry)) |
+//! | [`ZoneOp`] | no | yes | no | no | no |
+//! | [`ChunkOp`] | no | no | yes, also as a vector | no | no |
+//! | [`CacheOp`] | no | no | no | yes ([what they promise](crate::CacheGeometry)) | no |
+//! | [`NamelessOp`] | no | no | no | no | yes ([what they promise](crate::NamelessGeometry)) |
 
-use crate::{Lba, SimTime, ZoneAction};
+use crate::{CacheOp, ChunkOp, Lba, NamelessOp, SimTime, ZoneOp};
 
 /// The caller's name for a command; comes back unchanged with the completion.
 pub type Tag = u64;
@@ -33,15 +34,6 @@ pub enum Opcode {
     Trim,
     /// Write zeros without transferring them.
     WriteZeroes,
-    /// Write the sectors of `data` at the write pointer of the zone that starts at `lba`; [`Completion::result`] is where they
-    /// went.
-    Append,
-    /// Change the state of the zone that starts at `lba` (`sectors` is 0).
-    Zone(ZoneAction),
-    /// Make the chunk that holds `lba`, or the chunks of the vector, free (`sectors` is 0).
-    Reset,
-    /// Copy the sectors of the vector to its destinations inside the drive.
-    Copy,
     /// Describe `sectors` chunks or zones from the one that holds `lba` on: the completion's `data` are packed
     /// [`ChunkInfo`](crate::ChunkInfo) or [`ZoneInfo`](crate::ZoneInfo). Where there are placement handles, `lba` is the first
     /// handle and `sectors` the number of packed [`HandleInfo`](crate::HandleInfo). Of a nameless namespace: what each of `sectors`
@@ -49,30 +41,18 @@ pub enum Opcode {
     Report,
     /// Let the placement handle [`Command::handle`] refer to a new reclaim unit; the rest of the old one stays unwritten.
     NextUnit,
-    /// Cache: write blocks that the backing store has, too; they become clean.
-    WriteClean,
-    /// Cache: write blocks that only the cache has; they become dirty.
-    WriteDirty,
-    /// Cache: make blocks absent, dirty ones too. [`Completion::result`] is how many were there.
-    Evict,
-    /// Cache: the backing store has these blocks now: dirty ones become clean. [`Completion::result`] is how many were dirty.
-    Clean,
-    /// Cache: the state of each block, a byte ([`CacheState`](crate::CacheState)) for each in the completion's `data`.
-    /// [`Completion::result`] is the first sector of the first dirty block at or behind `lba`, anywhere in the address space, or
-    /// [`CacheGeometry::NO_DIRTY`](crate::CacheGeometry::NO_DIRTY). `sectors` may be 0: then only that is told.
-    Exists,
-    /// Nameless: write the sectors of `data` to flash pages of their own. Where [`Vector::addresses`] has an address for each sector,
-    /// one other than [`NAMELESS`](crate::NamelessGeometry::NAMELESS) is a virtual address; where it has none, every sector is
-    /// nameless. `lba` is not used. [`Completion::result`] is the name of the first nameless sector; a vector comes back with
-    /// the names of all, and with the virtual addresses as they were.
-    NamelessWrite,
-    /// Nameless: read `sectors` sectors whose names are `lba` and the numbers behind it, or those of the vector.
-    PhysicalRead,
-    /// Nameless: these names are needed no more.
-    Free,
-    /// Nameless: the moves of sectors with these old names are known, and the old copies needed no more.
-    Acknowledge,
+    /// What only zoned namespaces have.
+    Zone(ZoneOp),
+    /// What only open-channel namespaces have.
+    Chunk(ChunkOp),
+    /// What only caches have.
+    Cache(CacheOp),
+    /// What only nameless namespaces have.
+    Nameless(NamelessOp),
 }
+
+// It travels with every command and every completion.
+const _: () = assert!(size_of::<Opcode>() == 2);
 
 /// Effect of a command on the data of its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,36 +82,16 @@ impl Opcode {
     #[inline]
     pub fn effect(self) -> Effect {
         match self {
-            Opcode::Read | Opcode::PhysicalRead => Effect::Reads,
-            Opcode::Write
-            | Opcode::Append
-            | Opcode::Copy
-            | Opcode::WriteClean
-            | Opcode::WriteDirty
-            | Opcode::NamelessWrite => Effect::Writes,
-            Opcode::Trim
-            | Opcode::WriteZeroes
-            | Opcode::Reset
-            | Opcode::Zone(_)
-            | Opcode::Evict
-            | Opcode::Clean
-            | Opcode::Free => Effect::Erases,
-            Opcode::Report | Opcode::Exists => Effect::Asks,
-            Opcode::Flush | Opcode::NextUnit | Opcode::Acknowledge => Effect::Manages,
+            Opcode::Read => Effect::Reads,
+            Opcode::Write => Effect::Writes,
+            Opcode::Trim | Opcode::WriteZeroes => Effect::Erases,
+            Opcode::Report => Effect::Asks,
+            Opcode::Flush | Opcode::NextUnit => Effect::Manages,
+            Opcode::Zone(operation) => operation.effect(),
+            Opcode::Chunk(operation) => operation.effect(),
+            Opcode::Cache(operation) => operation.effect(),
+            Opcode::Nameless(operation) => operation.effect(),
         }
-    }
-
-    /// Returns whether only nameless namespaces have it.
-    pub fn is_of_nameless(self) -> bool {
-        matches!(self, Opcode::NamelessWrite | Opcode::PhysicalRead | Opcode::Free | Opcode::Acknowledge)
-    }
-
-    /// Returns whether only cache namespaces have it.
-    pub fn is_of_cache(self) -> bool {
-        matches!(
-            self,
-            Opcode::WriteClean | Opcode::WriteDirty | Opcode::Evict | Opcode::Clean | Opcode::Exists
-        )
     }
 }
 
@@ -318,8 +278,8 @@ pub struct Completion {
     pub stages: crate::StageTimes,
     /// The command's buffer, filled for a successful read.
     pub data: Vec<u8>,
-    /// `Append`: the first sector written. `NamelessWrite`: the first name. A vector command: bit i is set where address i failed. `Evict`, `Clean`, `Exists`, and
-    /// a read that ends with [`Status::Absent`]: see there. Else 0.
+    /// [`ZoneOp::Append`]: the first sector written. [`NamelessOp::Write`]: the first name. A vector command: bit i is set where address i failed.
+    /// [`CacheOp`], and a read that ends with [`Status::Absent`]: see there. Else 0.
     pub result: u64,
     /// Sectors of a read of logical blocks that have no place on the media: never written, or trimmed. They read as zeros, and no
     /// flash operation serves them. Else 0.

@@ -30,15 +30,17 @@ mod zone;
 pub use address::{BlockId, DieId, Lba, Lpn, Ppa};
 pub use block_map::BlockMap;
 pub use block_view::{BlockStream, BlockUse, BlockView};
-pub use cache::{CacheGeometry, CacheState};
-pub use chunk::{ChunkAddress, ChunkGeometry, ChunkInfo, ChunkNotice, ChunkReason, ChunkScope, ChunkState};
+pub use cache::{CacheGeometry, CacheOp, CacheState};
+pub use chunk::{
+    ChunkAddress, ChunkGeometry, ChunkInfo, ChunkNotice, ChunkOp, ChunkReason, ChunkScope, ChunkState,
+};
 pub use command::{Command, Completion, Effect, Opcode, Status, Tag, Vector, append_images, copy_images};
 pub use divide::Divisor;
 pub use figure::{Figure, FigureKind, Unit};
 pub use fnv::{FNV_BASIS, fnv1a};
 pub use geometry::{Geometry, GeometryError, Layout, Split};
 pub use histogram::Histogram;
-pub use nameless::{Migration, NamelessGeometry};
+pub use nameless::{Migration, NamelessGeometry, NamelessOp};
 pub use notice::Notice;
 pub use pauses::Pauses;
 pub use placement::{HandleInfo, PlacementEvent, PlacementEventKind, PlacementGeometry};
@@ -47,4 +49,4 @@ pub use reason::{Cause, MapReason};
 pub use rng::Rng;
 pub use stage::{Stage, StageTimes, add_each};
 pub use time::{Nanos, SimTime};
-pub use zone::{ZoneAction, ZoneGeometry, ZoneInfo, ZoneState};
+pub use zone::{ZoneAction, ZoneGeometry, ZoneInfo, ZoneOp, ZoneState};

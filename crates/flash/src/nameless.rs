@@ -5,8 +5,8 @@
 //!
 //! | command | what it does |
 //! |---|---|
-//! | `NamelessWrite` | writes a queue of sectors to flash pages of its own; those without a virtual address are told their names |
-//! | `PhysicalRead` | reads sectors by name |
+//! | `Write` by [`NamelessOp`] | writes a queue of sectors to flash pages of its own; those without a virtual address are told their names |
+//! | `Read` by [`NamelessOp`] | reads sectors by name |
 //! | `Free` | names are needed no more |
 //! | `Acknowledge` | the host keeps the new names of these sectors in place of the old ones, durably where it wants them to be |
 //! | `Write`, `Read`, `Trim` | a virtual write, a virtual read, and the end of virtual sectors |
@@ -27,8 +27,37 @@
 //! [`Migration::Prototype`] is the prototype of the paper: the block is erased before its sectors are written elsewhere, and the old
 //! name ends with the move. A power cut loses every sector moved since the last flush.
 
-use crate::Lba;
+use crate::{Effect, Lba};
 use pellucid_setting::Word;
+
+/// Command that only a nameless namespace has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NamelessOp {
+    /// Write the sectors of `data` to flash pages of their own. Where [`Vector::addresses`](crate::Vector::addresses) has an address for each
+    /// sector, one other than [`NamelessGeometry::NAMELESS`] is a virtual address; where it has none, every sector is nameless. `lba` is not
+    /// used. [`Completion::result`](crate::Completion::result) is the name of the first nameless sector; a vector comes back with the names
+    /// of all, and with the virtual addresses as they were.
+    Write,
+    /// Read `sectors` sectors whose names are `lba` and the numbers behind it, or those of the vector.
+    Read,
+    /// These names are needed no more.
+    Free,
+    /// The moves of sectors with these old names are known, and the old copies needed no more.
+    Acknowledge,
+}
+
+impl NamelessOp {
+    /// Returns the effect of the command.
+    #[inline]
+    pub fn effect(self) -> Effect {
+        match self {
+            NamelessOp::Write => Effect::Writes,
+            NamelessOp::Read => Effect::Reads,
+            NamelessOp::Free => Effect::Erases,
+            NamelessOp::Acknowledge => Effect::Manages,
+        }
+    }
+}
 
 /// Treatment of the old copy of a sector that is moved.
 #[derive(

@@ -9,7 +9,7 @@
 //! ```
 //! A power cut closes open zones, empties those in which nothing was written, and leaves the other states as they are.
 
-use crate::Lba;
+use crate::{Effect, Lba};
 
 /// Shape of a zoned namespace, known before any state is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,27 @@ pub enum ZoneState {
     Full = 0xE,
     /// Out of use.
     Offline = 0xF,
+}
+
+/// Command that only a zoned namespace has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ZoneOp {
+    /// Write the sectors of `data` at the write pointer of the zone that starts at `lba`; [`Completion::result`](crate::Completion::result) is
+    /// where they went.
+    Append,
+    /// Change the state of the zone that starts at `lba` (`sectors` is 0).
+    Change(ZoneAction),
+}
+
+impl ZoneOp {
+    /// Returns the effect of the command.
+    #[inline]
+    pub fn effect(self) -> Effect {
+        match self {
+            ZoneOp::Append => Effect::Writes,
+            ZoneOp::Change(_) => Effect::Erases,
+        }
+    }
 }
 
 /// Action of a host on a zone (Zone Management Send); the numbers are those of the specification.

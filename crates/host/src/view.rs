@@ -10,7 +10,7 @@
 //! Invariant: a command that is passed on touches only the view.
 
 use pellucid_flash::{
-    ChunkAddress, ChunkGeometry, ChunkInfo, Command, Completion, Lba, Opcode, Status, Vector,
+    ChunkAddress, ChunkGeometry, ChunkInfo, ChunkOp, Command, Completion, Lba, Opcode, Status, Vector, ZoneOp,
 };
 use std::ops::Range;
 
@@ -139,7 +139,7 @@ impl ChunkView {
                     return Err(out_of_range);
                 }
             }
-            Opcode::Read | Opcode::Write | Opcode::Reset | Opcode::Copy | Opcode::Zone(_) => {
+            Opcode::Read | Opcode::Write | Opcode::Chunk(_) | Opcode::Zone(ZoneOp::Change(_)) => {
                 if !self.stays(command) {
                     return Err(out_of_range);
                 }
@@ -147,17 +147,10 @@ impl ChunkView {
             Opcode::Flush => return Ok(()),
             Opcode::Trim
             | Opcode::WriteZeroes
-            | Opcode::Append
+            | Opcode::Zone(ZoneOp::Append)
             | Opcode::NextUnit
-            | Opcode::WriteClean
-            | Opcode::WriteDirty
-            | Opcode::Evict
-            | Opcode::Clean
-            | Opcode::Exists
-            | Opcode::NamelessWrite
-            | Opcode::PhysicalRead
-            | Opcode::Free
-            | Opcode::Acknowledge => {
+            | Opcode::Cache(_)
+            | Opcode::Nameless(_) => {
                 return Err((Status::InvalidOpcode, 0));
             }
         }
@@ -185,7 +178,7 @@ impl ChunkView {
             for lba in vector.addresses.iter_mut().chain(&mut vector.destinations) {
                 *lba = self.in_view(*lba).unwrap_or(*lba);
             }
-            if completion.opcode == Opcode::Reset {
+            if completion.opcode == Opcode::Chunk(ChunkOp::Reset) {
                 self.rename(&mut vector.metadata);
             }
         }

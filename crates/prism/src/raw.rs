@@ -13,7 +13,7 @@
 //! erases, and `cached_sectors` before the end of what is written of an open block cannot be read yet.
 
 use crate::{FlashAddress, LevelError, Space, SsdGeometry};
-use pellucid_flash::{Command, Interface, Opcode, Tag, Vector};
+use pellucid_flash::{ChunkOp, Command, Interface, Opcode, Tag, Vector};
 
 /// Raw access to one application's flash.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +114,7 @@ impl Raw {
     /// `Block_Erase`: erases the block of `address`.
     pub fn block_erase(&self, tag: Tag, address: FlashAddress) -> Result<Command, LevelError> {
         let lba = self.space.lba(address.block())?;
-        Ok(self.command(tag, Opcode::Reset, lba, 0, Vec::new()))
+        Ok(self.command(tag, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new()))
     }
 
     fn command(
@@ -188,7 +188,10 @@ mod tests {
             (Opcode::Write, 8, 128)
         );
         let erase = raw.block_erase(2, at).unwrap();
-        assert_eq!((erase.opcode, erase.lba, erase.sectors), (Opcode::Reset, Lba(read.lba.0 - 8), 0));
+        assert_eq!(
+            (erase.opcode, erase.lba, erase.sectors),
+            (Opcode::Chunk(ChunkOp::Reset), Lba(read.lba.0 - 8), 0)
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! sum to its `latency_ns`. Lines stand in the order of completion.
 
 use super::tables::key;
-use pellucid_flash::{Completion, Lba, Opcode, Stage};
+use pellucid_flash::{CacheOp, ChunkOp, Completion, Lba, NamelessOp, Opcode, Stage, ZoneOp};
 use std::io::{self, BufWriter, Write};
 
 /// Every log begins so.
@@ -76,21 +76,21 @@ pub fn opcode_name(opcode: Opcode) -> &'static str {
         Opcode::Flush => "flush",
         Opcode::Trim => "trim",
         Opcode::WriteZeroes => "write_zeroes",
-        Opcode::Append => "append",
-        Opcode::Zone(_) => "zone_management",
-        Opcode::Reset => "reset",
-        Opcode::Copy => "copy",
+        Opcode::Zone(ZoneOp::Append) => "append",
+        Opcode::Zone(ZoneOp::Change(_)) => "zone_management",
+        Opcode::Chunk(ChunkOp::Reset) => "reset",
+        Opcode::Chunk(ChunkOp::Copy) => "copy",
         Opcode::Report => "report",
         Opcode::NextUnit => "next_unit",
-        Opcode::WriteClean => "write_clean",
-        Opcode::WriteDirty => "write_dirty",
-        Opcode::Evict => "evict",
-        Opcode::Clean => "clean",
-        Opcode::Exists => "exists",
-        Opcode::NamelessWrite => "nameless_write",
-        Opcode::PhysicalRead => "physical_read",
-        Opcode::Free => "free",
-        Opcode::Acknowledge => "acknowledge",
+        Opcode::Cache(CacheOp::WriteClean) => "write_clean",
+        Opcode::Cache(CacheOp::WriteDirty) => "write_dirty",
+        Opcode::Cache(CacheOp::Evict) => "evict",
+        Opcode::Cache(CacheOp::Clean) => "clean",
+        Opcode::Cache(CacheOp::Exists) => "exists",
+        Opcode::Nameless(NamelessOp::Write) => "nameless_write",
+        Opcode::Nameless(NamelessOp::Read) => "physical_read",
+        Opcode::Nameless(NamelessOp::Free) => "free",
+        Opcode::Nameless(NamelessOp::Acknowledge) => "acknowledge",
     }
 }
 

@@ -56,21 +56,12 @@ impl<W: Write> FioTrace<W> {
             Opcode::Trim | Opcode::WriteZeroes => "trim",
             Opcode::Flush => "sync",
             // The format lacks these operations; the header of the recording says so.
-            Opcode::Append
-            | Opcode::Zone(_)
-            | Opcode::Reset
-            | Opcode::Copy
+            Opcode::Zone(_)
+            | Opcode::Chunk(_)
             | Opcode::Report
             | Opcode::NextUnit
-            | Opcode::WriteClean
-            | Opcode::WriteDirty
-            | Opcode::Evict
-            | Opcode::Clean
-            | Opcode::Exists
-            | Opcode::NamelessWrite
-            | Opcode::PhysicalRead
-            | Opcode::Free
-            | Opcode::Acknowledge => return Ok(()),
+            | Opcode::Cache(_)
+            | Opcode::Nameless(_) => return Ok(()),
         };
         let sector_bytes = u64::from(sector_bytes);
         let (offset, length) = (arrival.lba.0.wrapping_mul(sector_bytes), u64::from(sectors) * sector_bytes);

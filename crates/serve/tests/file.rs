@@ -3,7 +3,7 @@
 #![expect(clippy::print_stderr, reason = "what is skipped is told; a child process tells how it went")]
 
 use crate::common::{self, Client, eventually, scratch};
-use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Opcode, Rng, SimTime, Status};
+use pellucid_flash::{ChunkOp, Command, Completion, Drive, Interface, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_serve::event::Event;
 use pellucid_serve::{Address, Core, FileConfig, FileDrive, Options, Server, Time};
 use pellucid_target::nbd::NbdSession;
@@ -144,7 +144,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
         (command(3, Opcode::Write, 7, 1, vec![1; 100]), Status::InvalidField),
         (command(4, Opcode::Read, 7, 0, Vec::new()), Status::InvalidField),
         (command(5, Opcode::Trim, SECTORS, 1, Vec::new()), Status::LbaOutOfRange),
-        (command(6, Opcode::Reset, 0, 0, Vec::new()), Status::InvalidOpcode),
+        (command(6, Opcode::Chunk(ChunkOp::Reset), 0, 0, Vec::new()), Status::InvalidOpcode),
         (Command { namespace: 1, ..command(7, Opcode::Flush, 0, 0, Vec::new()) }, Status::InvalidField),
     ];
     for (command, status) in refused {

@@ -4,7 +4,7 @@
 
 use crate::common::{self, Client, NQN, ask_control, chunks, eventually, listen, pattern, scratch, zones};
 use pellucid_device::{Device, Namespace};
-use pellucid_flash::{ChunkAddress, DieId, Drive, Interface, Lba, Opcode, Status};
+use pellucid_flash::{ChunkAddress, ChunkOp, DieId, Drive, Interface, Lba, Opcode, Status};
 use pellucid_host::{
     HostFtl, HostFtlConfig, LayerConfig, Stack, Target as Range, TargetKind, Targets, ZoneChunksConfig,
 };
@@ -350,7 +350,7 @@ fn the_drives_own_namespace_reaches_no_unit_of_a_target() {
     {
         assert_eq!(ask(0, Opcode::Write, unit, 8), status, "write to unit {unit}");
         assert_eq!(ask(0, Opcode::Read, unit, 8), status, "read of unit {unit}");
-        assert_eq!(ask(0, Opcode::Reset, unit, 0), status, "reset in unit {unit}");
+        assert_eq!(ask(0, Opcode::Chunk(ChunkOp::Reset), unit, 0), status, "reset in unit {unit}");
         assert_eq!(ask(0, Opcode::Report, unit, 4), Status::Success, "report of unit {unit}");
     }
     // The target's first chunk is chunk 0 of the drive's unit 1; commands of others have not touched it.

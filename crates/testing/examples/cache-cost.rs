@@ -7,8 +7,8 @@
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use pellucid_flash::{
-    CacheGeometry, CacheState, Command, Completion, Drive, Interface, Lba, Opcode, Rng, SimTime, StageTimes,
-    Status,
+    CacheGeometry, CacheOp, CacheState, Command, Completion, Drive, Interface, Lba, Opcode, Rng, SimTime,
+    StageTimes, Status,
 };
 use pellucid_host::{CacheConfig, CacheManager, Pair, Stack};
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ impl Drive for Instantly {
     }
     fn submit(&mut self, now: SimTime, mut command: Command) {
         let mut result = 0;
-        if command.opcode == Opcode::Exists {
+        if command.opcode == Opcode::Cache(CacheOp::Exists) {
             result = CacheGeometry::NO_DIRTY;
             command.data.clear();
             command.data.resize(command.sectors as usize, CacheState::Clean as u8);

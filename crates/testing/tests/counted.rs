@@ -1,7 +1,7 @@
 //! Drives and reports count as the definitions promise, also without a page map.
 
 use pellucid_device::Device;
-use pellucid_flash::{BlockId, Cause, Command, Lba, Opcode, SimTime, ZoneAction};
+use pellucid_flash::{BlockId, Cause, ChunkOp, Command, Lba, Opcode, SimTime, ZoneAction, ZoneOp};
 use pellucid_lab::experiment;
 use pellucid_report::Report;
 use pellucid_spec::Spec;
@@ -101,10 +101,14 @@ fn chunks_and_zones_have_free_blocks_and_a_capacity() {
 
 #[test]
 fn blocks_that_go_bad_are_counted_in_every_kind_of_namespace() {
-    let reset = Opcode::Zone(ZoneAction::Reset);
+    let reset = Opcode::Zone(ZoneOp::Change(ZoneAction::Reset));
     for (namespace, fault, opcode) in [
-        ("'open-channel'\nmanagement = 'shared'\nspare_blocks = 2", "program_fail=0.5", Opcode::Reset),
-        ("'open-channel'", "erase_fail=1", Opcode::Reset),
+        (
+            "'open-channel'\nmanagement = 'shared'\nspare_blocks = 2",
+            "program_fail=0.5",
+            Opcode::Chunk(ChunkOp::Reset),
+        ),
+        ("'open-channel'", "erase_fail=1", Opcode::Chunk(ChunkOp::Reset)),
         ("'zoned'", "erase_fail=1", reset),
         ("'block'", "program_fail=0.5", Opcode::Trim),
     ] {

@@ -1,7 +1,7 @@
 //! Drives on healthy flash take writes as long as there is room, however full the buffer and however often power was cut.
 
 use pellucid_device::Device;
-use pellucid_flash::{Command, Completion, Lba, Opcode, Rng, Status, ZoneAction};
+use pellucid_flash::{ChunkOp, Command, Completion, Lba, Opcode, Rng, Status, ZoneAction, ZoneOp};
 use pellucid_testing::conformance::Bench;
 use pellucid_testing::swarm::{Swarm, sets_of, tiny};
 
@@ -103,7 +103,8 @@ fn a_zone_that_stays_open_over_thousands_of_mounts_is_written_on() {
     let mut at = 0;
     for cut in 0..CUTS {
         if at == capacity {
-            let reset = Command::new(0, Opcode::Zone(ZoneAction::Reset), Lba(second), 0, Vec::new());
+            let reset =
+                Command::new(0, Opcode::Zone(ZoneOp::Change(ZoneAction::Reset)), Lba(second), 0, Vec::new());
             assert_eq!(bench.run(reset).status, Status::Success);
             at = 0;
         }
@@ -132,7 +133,10 @@ fn a_chunk_that_stays_open_over_thousands_of_mounts_is_written_on() {
         bench.power_cut();
         if at == bench.chunks().chunk_sectors {
             let lba = bench.lba(1, 1, 0, 0);
-            assert_eq!(bench.run(Command::new(0, Opcode::Reset, lba, 0, Vec::new())).status, Status::Success);
+            assert_eq!(
+                bench.run(Command::new(0, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new())).status,
+                Status::Success
+            );
             at = 0;
         }
     }

@@ -2,7 +2,8 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{
-    ChunkInfo, ChunkState, Command, Completion, DieId, Drive, Interface, Lba, Opcode, SimTime, Status,
+    ChunkInfo, ChunkOp, ChunkState, Command, Completion, DieId, Drive, Interface, Lba, Opcode, SimTime,
+    Status,
 };
 use pellucid_host::{HostFtl, LayerConfig, Stack, Tower};
 use pellucid_lab::drive::{Target, put_on};
@@ -267,7 +268,7 @@ impl Drive for Without {
         }
         let bits = self.gone.remove(&done.tag).unwrap_or(0);
         if bits != 0 {
-            assert_ne!(done.opcode, Opcode::Reset, "a chunk that is out of use");
+            assert_ne!(done.opcode, Opcode::Chunk(ChunkOp::Reset), "a chunk that is out of use");
             (done.status, done.result) = (Status::UnrecoveredRead, bits);
             let metadata = done.vector.as_mut().map_or(&mut [][..], |vector| &mut vector.metadata);
             for (i, oob) in metadata.chunks_exact_mut(16).enumerate() {

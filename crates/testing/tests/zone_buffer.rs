@@ -2,7 +2,7 @@
 //! accepts nothing that a power cut would find no room for in the log.
 
 use pellucid_device::Device;
-use pellucid_flash::{Command, Lba, Opcode, Status, ZoneAction, ZoneInfo, ZoneState};
+use pellucid_flash::{Command, Lba, Opcode, Status, ZoneAction, ZoneInfo, ZoneOp, ZoneState};
 use pellucid_media::{Fault, Media};
 use pellucid_testing::conformance::Bench;
 
@@ -50,7 +50,7 @@ fn fail_erases(bench: &mut Bench, count: u32) {
 
 fn reset(bench: &mut Bench, zone: u32) -> Status {
     let start = Lba(u64::from(zone * ZONE));
-    bench.run(Command::new(0, Opcode::Zone(ZoneAction::Reset), start, 0, Vec::new())).status
+    bench.run(Command::new(0, Opcode::Zone(ZoneOp::Change(ZoneAction::Reset)), start, 0, Vec::new())).status
 }
 
 /// Everything that was acknowledged of zone 0 is there after a power cut.

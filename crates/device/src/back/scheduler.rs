@@ -15,13 +15,27 @@
 //! a class. A phase without cost is passed without an event. The scheduler knows nothing of media or translation: it hands
 //! out [`Step`]s and is told how long the array takes. An operation's time is booked to a stage at every transition.
 //!
-//! With independent plane reads each plane of a die reads by itself (`planes.rs`).
+//! With independent plane reads each plane of a die reads by itself (`planes.rs`). Who issues, hardware queues or a firmware that polls, is a
+//! type (`issuer.rs`).
 //!
-//! Invariants: a die has at most one current operation (with independent plane reads, one read for each plane instead) and at most one suspended one; a channel carries one transfer; a
-//! die's bit is set in a class of its channel if and only if its current operation wants the channel for that class.
+//! | state | owner |
+//! |---|---|
+//! | queue, current and suspended operation, busy time of a die | `Die` |
+//! | who wants a channel, and what it carries | `Channel` |
+//! | times of commands and data, interconnect, solvers, drain | `Transfers` |
+//! | order across dies | `Room` |
+//! | when an operation gives way | `Suspension` |
+//! | agreement of independent planes | `Planes` |
+//! | what a polling firmware can know, and its lists | `Station` |
+//!
+//! Invariants: a die has at most one current operation (with independent plane reads, one read for each plane instead) and at most one
+//! suspended one.
 
 mod channel;
+mod die;
+mod flow;
 mod interconnect;
+mod issuer;
 mod lanes;
 mod operation;
 mod planes;
@@ -29,20 +43,26 @@ mod poll;
 mod room;
 mod solver;
 mod suspension;
+mod transfers;
 
-use channel::{CLASSES, Channel};
+pub(crate) use lanes::{Carried, Held};
 pub(crate) use operation::{FlashOp, OpKind, Owner, Token};
 pub(crate) use planes::PlaneUnits;
 
-use interconnect::Interconnect;
+use channel::{CLASSES, Channel};
+use die::{Die, Phase};
+use issuer::EventDriven;
+use poll::{Polled, Station};
+use room::Room;
 use suspension::Suspension;
+use transfers::Transfers;
 
-use crate::config::{DeviceConfig, DieOrder, FirmwareModel, Scheduler as Config};
-use crate::events::{Event, Events};
+use crate::config::{DeviceConfig, DieOrder, FirmwareModel};
+use crate::events::Events;
 use crate::probes::{ChannelView, WayView};
-use pellucid_flash::slab::{List, NIL, Slab};
-use pellucid_flash::{Layout, Nanos, Rng, SimTime, Stage};
-use pellucid_media::Timing;
+use crate::timeline::Activity;
+use pellucid_flash::slab::{NIL, Slab};
+use pellucid_flash::{Layout, Nanos, SimTime, Stage};
 
 /// Next step of an operation, for the rest of the drive to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,73 +111,6 @@ impl Steps {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Idle,
-    Want,
-    Command,
-    Array,
-    Suspending,
-    Status,
-    Held,
-    Transfer,
-}
-
-/// A die; with independent plane reads one plane of it, the first of which also stands for the die.
-#[derive(Clone, Debug)]
-struct Die {
-    channel: u32,
-    bit: u32,
-    /// The first plane of its die; without independent plane reads itself.
-    first: u32,
-    reads: List,
-    /// Queue of the die, in order (first plane only).
-    rest: List,
-    /// Reads of independent planes that do not go ahead of others and that nothing in `rest` precedes any more.
-    later: List,
-    current: u32,
-    /// True if the current operation went ahead of others.
-    hurries: bool,
-    phase: Phase,
-    /// Channel phase that the current operation waits for or is in.
-    wanted: Phase,
-    array_ends: SimTime,
-    suspended: u32,
-    suspended_left: Nanos,
-    /// Time before which the current operation, once resumed, is not suspended again.
-    works_until: SimTime,
-    /// True while the die works on its current operation, false while the channel has yet to bring that operation's command.
-    works: bool,
-    /// Number of planes of the die that work (first plane only).
-    working: u32,
-    /// Start of the current busy period of the die (first plane only).
-    since: SimTime,
-    /// Total length of the earlier busy periods of the die (first plane only).
-    busy: Nanos,
-    /// True if the current operation takes the whole die (first plane only, independent planes).
-    whole: bool,
-    /// True if no further read begins before the waiting whole-die operation has begun (first plane only, independent planes).
-    draining: bool,
-    /// True if no idle plane has a waiting read, so that a plane that ends or receives an operation need not ask the others (first plane
-    /// only, independent planes).
-    settled: bool,
-    /// Polled: order in which it was added to its present list.
-    listed: u64,
-}
-
-impl Die {
-    /// Returns whether nothing is under way, suspended or waiting.
-    #[inline]
-    fn is_at_rest(&self) -> bool {
-        self.phase == Phase::Idle && self.suspended == NIL && self.reads.is_empty() && self.rest.is_empty()
-    }
-
-    /// How long any of its planes has worked without a break.
-    fn worked(&self, now: SimTime) -> Nanos {
-        if self.working == 0 { Nanos::ZERO } else { now.since(self.since) }
-    }
-}
-
 /// Channels, dies and the operations on them.
 #[derive(Clone, Debug)]
 pub(crate) struct Scheduler {
@@ -170,149 +123,56 @@ pub(crate) struct Scheduler {
     /// Entries of `dies` on one channel.
     dies_per_channel: u32,
     channels: Vec<Channel>,
+    transfers: Transfers,
     steps: Steps,
     read_first: bool,
-    /// Operations that wait for their dies in the order of all of them, where they keep it (`room.rs`).
-    room: Option<List>,
+    /// Where operations wait for their dies in the order of all of them, if they keep it.
+    room: Option<Room>,
     suspension: Option<Suspension>,
-    drain: Nanos,
-    drain_spread: f64,
-    drain_rng: Rng,
-    decode: Nanos,
-    interconnect: Option<Interconnect>,
-    solvers: Option<solver::Solvers>,
-    unit_bytes: u64,
-    unit_sectors: u32,
-    command: Nanos,
-    status: Nanos,
-    unit_transfer: Nanos,
-    superpage_transfer: Nanos,
-    /// Pages of a superpage, each of which crosses by itself, and mapping units of a page; 1 and no limit: all in one go.
-    superpage_pages: u32,
-    page_units: u32,
-    superpage_units: u32,
-    /// Data cross in more than one go.
-    in_pages: bool,
-    /// Something but the channel takes part in the transfer of read data: interconnect, solver, decoder, drain, or a firmware loop.
-    reads_are_slowed: bool,
-    pub suspensions: u64,
-    /// Dies that work, and channels that carry a transfer.
-    active: (u32, u32),
-    /// A firmware loop looks at the channels and issues; nothing starts by itself.
-    polled: bool,
-    /// Control words that a controller holds beside the one that it carries out.
-    queue: usize,
-    /// Polled: moments at which a die came to a list.
-    listings: u64,
+    working_dies: u32,
+    busy_channels: u32,
     /// Class of: status check, read trigger, erase, write, read transfer.
     classes: [usize; CLASSES],
+    /// Of a firmware loop, which looks at the channels and issues; `None`: operations issue themselves.
+    station: Option<Box<Station>>,
+}
+
+/// Calls a method that is compiled for each issuer.
+macro_rules! by_issuer {
+    ($scheduler:ident.$method:ident($($argument:expr),*)) => {
+        match $scheduler.station {
+            None => $scheduler.$method::<EventDriven>($($argument),*),
+            Some(_) => $scheduler.$method::<Polled>($($argument),*),
+        }
+    };
 }
 
 impl Scheduler {
     /// Builds the scheduler of a drive.
     pub fn of(config: &DeviceConfig, layout: &Layout) -> Scheduler {
-        Scheduler::new(
-            &config.scheduler,
-            &config.media.timing,
-            layout,
-            (config.media.geometry.page_bytes / layout.unit_bytes).max(1),
-            PlaneUnits::new(&config.media, layout),
-            config.firmware.model == FirmwareModel::Loop,
-            config.media.seed,
-        )
-    }
-
-    pub fn new(
-        config: &Config,
-        timing: &Timing,
-        layout: &Layout,
-        page_units: u32,
-        planes: PlaneUnits,
-        polled: bool,
-        seed: u64,
-    ) -> Scheduler {
-        let p = &config.priorities;
-        let priorities = [p.status_check, p.read_trigger, p.erase, p.write, p.read_transfer];
-        let mut distinct = priorities.to_vec();
-        distinct.sort_unstable();
-        distinct.dedup();
-        let classes = priorities.map(|p| distinct.iter().position(|&d| d == p).expect("taken from it"));
-        let (plane_units, planes) = (planes, planes.planes());
-        let dies_per_channel = layout.dies_per_channel * planes;
-        let die = |d: u32| Die {
-            channel: d / dies_per_channel,
-            bit: d % dies_per_channel,
-            first: d - d % planes,
-            reads: List::default(),
-            rest: List::default(),
-            later: List::default(),
-            current: NIL,
-            hurries: false,
-            phase: Phase::Idle,
-            wanted: Phase::Idle,
-            array_ends: SimTime::ZERO,
-            suspended: NIL,
-            suspended_left: Nanos::ZERO,
-            works_until: SimTime::ZERO,
-            works: false,
-            working: 0,
-            since: SimTime::ZERO,
-            busy: Nanos::ZERO,
-            whole: false,
-            draining: false,
-            settled: false,
-            listed: 0,
-        };
-        let superpage_bytes = u64::from(layout.units_per_superpage)
-            * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);
-        let rate = timing.channel_bytes_per_second;
-        let transfer =
-            |bytes: u64| Nanos((u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate)) as u64);
-        let reads_are_slowed = polled
-            || config.interconnect_bytes_per_second > 0
-            || config.solver.is_some()
-            || config.drain_ns > Nanos::ZERO
-            || config.decode_ns > Nanos::ZERO;
+        let of = &config.scheduler;
+        let plane_units = PlaneUnits::new(&config.media, layout);
+        let planes = plane_units.planes();
+        let (dies, dies_per_channel) = (layout.dies * planes, layout.dies_per_channel * planes);
+        let page_units = (config.media.geometry.page_bytes / layout.unit_bytes).max(1);
+        let is_polled = config.firmware.model == FirmwareModel::Loop;
+        let p = &of.priorities;
         Scheduler {
             ops: Slab::default(),
-            dies: (0..layout.dies * planes).map(die).collect(),
+            dies: (0..dies).map(|die| Die::new(die, dies_per_channel, planes)).collect(),
             planes,
             plane_units,
             channels: vec![Channel::default(); layout.channels as usize],
             dies_per_channel,
+            transfers: Transfers::new(of, &config.media.timing, layout, page_units, config.media.seed),
             steps: Steps::default(),
-            read_first: config.order == DieOrder::ReadFirst,
-            room: (config.order == DieOrder::InOrder).then(List::default),
-            suspension: Suspension::new(config, timing),
-            drain: config.drain_ns,
-            drain_spread: config.drain_spread,
-            drain_rng: Rng::stream(seed, "scheduler.drain"),
-            decode: config.decode_ns,
-            interconnect: Interconnect::new(config.interconnect_bytes_per_second, layout.unit_bytes),
-            solvers: config.solver.map(|solver| {
-                solver::Solvers::new(solver.channels, solver.chunk_bytes, solver.chunk_ns, layout.channels)
-            }),
-            unit_bytes: u64::from(layout.unit_bytes),
-            unit_sectors: layout.sectors_per_unit,
-            command: timing.command_ns,
-            status: timing.status_ns,
-            unit_transfer: transfer(u64::from(layout.unit_bytes + layout.spare_bytes_per_unit)),
-            superpage_transfer: transfer(superpage_bytes),
-            superpage_pages: if config.page_transfers {
-                (layout.units_per_superpage / page_units).max(1)
-            } else {
-                1
-            },
-            page_units: if config.page_transfers { page_units } else { u32::MAX },
-            superpage_units: layout.units_per_superpage,
-            in_pages: config.page_transfers,
-            reads_are_slowed,
-            suspensions: 0,
-            active: (0, 0),
-            polled,
-            queue: config.queue as usize,
-            listings: 0,
-            classes,
+            read_first: of.order == DieOrder::ReadFirst,
+            room: (of.order == DieOrder::InOrder).then(Room::default),
+            suspension: Suspension::new(of, &config.media.timing),
+            working_dies: 0,
+            busy_channels: 0,
+            classes: classes_of([p.status_check, p.read_trigger, p.erase, p.write, p.read_transfer]),
+            station: is_polled.then(|| Box::new(Station::new(layout.channels, dies, of.queue))),
         }
     }
 
@@ -331,114 +191,18 @@ impl Scheduler {
     /// Queues an operation at its die. Host reads may go ahead of what has not started.
     #[inline]
     pub fn enqueue(&mut self, now: SimTime, op: u32, ahead: bool, events: &mut Events) {
-        let die = self.assign(op);
-        self.ops[op].mark = now;
-        if let Some(room) = &mut self.room {
-            room.push_back(&mut self.ops, op);
-            return self.leave_room(now, events);
-        }
-        let d = &mut self.dies[die as usize];
-        if self.planes == 1 && d.is_at_rest() {
-            d.hurries = ahead && self.read_first;
-            return self.begin(now, die, op, events);
-        }
-        if ahead && self.read_first {
-            d.reads.push_back(&mut self.ops, op);
-            self.step_aside(now, die);
-        } else {
-            let first = d.first;
-            self.dies[first as usize].rest.push_back(&mut self.ops, op);
-        }
-        self.kick_die(now, die, events);
-        if ahead && self.read_first {
-            self.try_suspend(now, die, events);
-        }
+        by_issuer!(self.join(now, op, ahead, events));
     }
 
     /// Puts a failed read back at the head of its die's queue.
     pub fn enqueue_again(&mut self, now: SimTime, op: u32, events: &mut Events) {
-        let die = self.assign(op);
-        self.ops[op].mark = now;
-        self.put_first(die, op);
-        self.kick_die(now, die, events);
+        by_issuer!(self.join_again(now, op, events));
     }
 
-    #[inline(always)]
-    fn kick_die(&mut self, now: SimTime, die: u32, events: &mut Events) {
-        if self.planes > 1 {
-            self.kick_plane(now, die, events);
-        } else if self.dies[die as usize].phase == Phase::Idle {
-            self.begin_next(now, die, events);
-            self.leave_room(now, events);
-        }
-    }
-
-    /// `op` is the next of those that do not go ahead of others at `die`.
-    fn put_first(&mut self, die: u32, op: u32) {
-        let d = &mut self.dies[die as usize];
-        let of_plane = self.planes > 1 && self.ops[op].kind == OpKind::Read;
-        if of_plane { &mut d.later } else { &mut d.rest }.push_front(&mut self.ops, op);
-    }
-
-    /// An idle die takes its next operation, if one waits.
+    /// The transfer on `channel` has ended.
     #[inline]
-    fn begin_next(&mut self, now: SimTime, die: u32, events: &mut Events) {
-        let d = &mut self.dies[die as usize];
-        let hurried = d.reads.pop(&mut self.ops);
-        d.hurries = hurried.is_some();
-        let op = match hurried {
-            Some(op) => op,
-            None if d.suspended != NIL => return self.resume(now, die, events),
-            None => match d.rest.pop(&mut self.ops) {
-                Some(op) => op,
-                None => return,
-            },
-        };
-        self.begin(now, die, op, events);
-    }
-
-    /// `op` becomes the current operation of an idle die.
-    #[inline(always)]
-    fn begin(&mut self, now: SimTime, die: u32, op: u32, events: &mut Events) {
-        let d = &mut self.dies[die as usize];
-        d.current = op;
-        if self.polled {
-            return self.head_changed(die);
-        }
-        let record = &mut self.ops[op];
-        record.book(Stage::WaitWay, now);
-        if self.command == Nanos::ZERO && record.kind != OpKind::Program {
-            d.phase = Phase::Array;
-            self.steps.push(Step::Array(op));
-            self.begin_work(now, die);
-        } else {
-            self.want(now, die, Phase::Command, events);
-        }
-    }
-
-    /// The channel has brought the first command of the current operation of `die`.
-    #[inline(always)]
-    fn begin_work(&mut self, now: SimTime, die: u32) {
-        let mut d = &mut self.dies[die as usize];
-        d.works = true;
-        if self.planes > 1 {
-            let first = d.first;
-            d = &mut self.dies[first as usize];
-        }
-        if d.working == 0 {
-            d.since = now;
-            self.active.0 += 1;
-        }
-        d.working += 1;
-    }
-
-    /// The data of `op` are decoded.
-    pub fn decoded(&mut self, now: SimTime, op: u32) {
-        self.ops[op].book(Stage::Transfer, now);
-        if self.polled {
-            return self.reported(self.ops[op].plane);
-        }
-        self.steps.push(Step::DataOut(op));
+    pub fn channel_done(&mut self, now: SimTime, channel: u32, events: &mut Events) {
+        by_issuer!(self.carried_over(now, channel, events));
     }
 
     /// The array of the operation's die works for `time` from now on. A host read that came while the operation was on its way
@@ -446,9 +210,8 @@ impl Scheduler {
     #[inline]
     pub fn start_array(&mut self, now: SimTime, op: u32, time: Nanos, events: &mut Events) {
         let die = self.ops[op].plane;
-        let d = &mut self.dies[die as usize];
-        (d.array_ends, d.works_until) = (now + time, now);
-        events.at(now + time, Event::Die(die));
+        self.dies[die as usize].array_works(now + time, now);
+        events.at(now + time, crate::events::Event::Die(die));
         if self.suspension.is_some() {
             self.try_suspend(now, die, events);
         }
@@ -457,90 +220,60 @@ impl Scheduler {
     /// The array operation of `die` should have ended now; a suspended one has not.
     #[inline]
     pub fn array_done(&mut self, now: SimTime, die: u32, events: &mut Events) {
-        let d = &mut self.dies[die as usize];
-        if d.array_ends != now {
-            return self.try_suspend(now, die, events);
-        }
-        match d.phase {
-            Phase::Array => {
-                let op = d.current;
-                self.ops[op].book(Stage::Media, now);
-                if self.polled {
-                    d.phase = Phase::Held;
-                    self.ready(die);
-                } else if self.status == Nanos::ZERO {
-                    d.phase = Phase::Held;
-                    self.steps.push(Step::ArrayDone(op));
-                } else {
-                    self.want(now, die, Phase::Status, events);
-                }
-            }
-            Phase::Suspending => {
-                d.suspended = d.current;
-                if self.polled {
-                    self.set_aside(die);
-                }
-                self.vacate(now, die);
-                self.kick_die(now, die, events);
-            }
-            _ => {}
-        }
+        by_issuer!(self.array_has_ended(now, die, events));
     }
 
     /// A sensed read may leave its die.
     #[inline]
     pub fn transfer(&mut self, now: SimTime, op: u32, events: &mut Events) {
-        self.want(now, self.ops[op].plane, Phase::Transfer, events);
+        let die = self.ops[op].plane;
+        by_issuer!(self.want(now, die, Phase::Transfer, events));
+    }
+
+    /// The data of `op` are decoded.
+    pub fn decoded(&mut self, now: SimTime, op: u32) {
+        self.ops[op].book(Stage::Transfer, now);
+        match self.station {
+            None => <EventDriven as issuer::Issuer>::decoded(self, op),
+            Some(_) => <Polled as issuer::Issuer>::decoded(self, op),
+        }
     }
 
     /// A program, erase or copyback is over; its die goes on with the next operation.
     #[inline]
     pub fn release(&mut self, now: SimTime, op: u32, events: &mut Events) {
         let die = self.ops[op].plane;
-        self.vacate(now, die);
-        self.kick_die(now, die, events);
-        if self.polled {
-            self.next_of_way(now, die, events);
-        }
+        by_issuer!(self.go_on(now, die, events));
     }
 
-    #[inline(always)]
-    fn vacate(&mut self, now: SimTime, die: u32) {
-        let mut d = &mut self.dies[die as usize];
-        d.current = NIL;
-        d.phase = Phase::Idle;
-        let worked = std::mem::take(&mut d.works);
-        if self.planes > 1 {
-            let first = d.first;
-            self.plane_is_idle(die);
-            d = &mut self.dies[first as usize];
+    /// Forgets all operations (power cut); busy times are kept.
+    pub fn reset(&mut self, now: SimTime) {
+        self.dies.iter_mut().for_each(|die| die.reset(now));
+        self.channels.iter_mut().for_each(|channel| channel.reset(now));
+        (self.working_dies, self.busy_channels) = (0, 0);
+        if let Some(room) = &mut self.room {
+            *room = Room::default();
         }
-        if worked && d.working == 1 {
-            d.busy += now - d.since;
-            self.active.0 -= 1;
+        if let Some(station) = &mut self.station {
+            station.reset();
         }
-        d.working -= u32::from(worked);
+        self.transfers.reset();
+        self.steps.clear();
+        self.ops.clear();
     }
+}
 
-    /// An operation that has only waited for the channel so far gives way to a read that goes ahead, and is next again.
-    #[inline]
-    fn step_aside(&mut self, now: SimTime, die: u32) {
-        let d = &self.dies[die as usize];
-        let die = if self.dies[d.first as usize].whole { d.first } else { die };
-        let d = &self.dies[die as usize];
-        let begun = d.phase != Phase::Want || d.wanted != Phase::Command || self.ops[d.current].pages > 0;
-        if begun || d.hurries || self.polled {
-            return;
-        }
-        let class = self.class(die);
-        let d = &mut self.dies[die as usize];
-        self.channels[d.channel as usize].wants[class] &= !(1 << d.bit);
-        let op = d.current;
-        (d.current, d.phase, d.whole) = (NIL, Phase::Idle, false);
-        self.ops[op].book(Stage::WaitChannel, now);
-        self.put_first(die, op);
-    }
+/// The class of each kind of transfer, from its priority: equal ones share a class.
+fn classes_of(priorities: [u8; CLASSES]) -> [usize; CLASSES] {
+    let mut distinct = priorities.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    priorities.map(|p| distinct.iter().position(|&d| d == p).expect("taken from it"))
+}
 
+// ---- for those who look
+
+impl Scheduler {
     /// Busy time of every channel up to `now`.
     pub fn channel_busy(&self, now: SimTime) -> impl Iterator<Item = Nanos> + '_ {
         self.channels.iter().map(move |c| c.worked(now))
@@ -548,59 +281,73 @@ impl Scheduler {
 
     /// Busy time of every die up to `now`: from the first command of an operation on the channel until it has left the die.
     pub fn die_busy(&self, now: SimTime) -> impl Iterator<Item = Nanos> + '_ {
-        self.dies.iter().step_by(self.planes as usize).map(move |d| d.busy + d.worked(now))
+        self.dies.iter().step_by(self.planes as usize).map(move |d| d.busy(now))
     }
 
     /// Dies that work now, and channels that carry a transfer.
     #[inline]
     pub fn active(&self) -> (u32, u32) {
-        self.active
+        (self.working_dies, self.busy_channels)
     }
 
     /// Dies that work now.
     pub fn busy_dies(&self) -> u32 {
-        self.active.0
+        self.working_dies
+    }
+
+    /// Operations suspended so far.
+    pub fn suspensions(&self) -> u64 {
+        self.suspension.as_ref().map_or(0, Suspension::count)
     }
 
     /// Every channel as it is now.
     pub fn channel_views(&self, now: SimTime) -> impl Iterator<Item = ChannelView> + '_ {
-        self.channels.iter().map(move |c| ChannelView { busy: c.worked(now), active: c.die.is_some() })
+        self.channels.iter().map(move |c| ChannelView { busy: c.worked(now), active: c.die().is_some() })
     }
 
     /// Every die as it is now.
     pub fn way_views(&self, now: SimTime) -> impl Iterator<Item = WayView> + '_ {
-        let holds = |d: &Die| (d.phase != Phase::Idle).then(|| self.ops[d.current].kind.into());
+        let holds = |d: &Die| (!d.is_idle()).then(|| self.ops[d.current()].kind.into());
         let dies = self.dies.chunks(self.planes as usize).zip(self.die_busy(now));
         dies.map(move |(planes, busy)| WayView { busy, holds: planes.iter().find_map(holds) })
     }
 
-    /// Forgets all operations (power cut); busy times are kept.
-    pub fn reset(&mut self, now: SimTime) {
-        for d in &mut self.dies {
-            d.busy += d.worked(now);
-            (d.works, d.working, d.whole, d.draining, d.settled) = (false, 0, false, false, false);
-            (d.reads, d.rest, d.later) = (List::default(), List::default(), List::default());
-            (d.current, d.suspended, d.phase) = (NIL, NIL, Phase::Idle);
-        }
-        for c in &mut self.channels {
-            (c.busy, c.length, c.until) = (c.worked(now), Nanos::ZERO, now);
-            (c.die, c.asks) = (None, false);
-            c.queue.clear();
-            c.wants.fill(0);
-            c.seen = poll::Ways::default();
-        }
-        self.active = (0, 0);
-        if let Some(room) = &mut self.room {
-            *room = List::default();
-        }
-        if let Some(interconnect) = &mut self.interconnect {
-            interconnect.reset();
-        }
-        if let Some(solvers) = &mut self.solvers {
-            solvers.reset();
-        }
-        self.steps.clear();
-        self.ops.clear();
+    /// The transfer on each channel.
+    pub fn carried(&self) -> impl Iterator<Item = Option<Carried>> + '_ {
+        self.channels.iter().enumerate().map(|(number, channel)| {
+            let d = &self.dies[channel.die()? as usize];
+            let asks = self.station.as_ref().is_some_and(|station| station.asks(number as u32));
+            let activity = match (asks, d.phase()) {
+                (true, _) | (_, Phase::Status) => Activity::StatusCheck,
+                (_, Phase::Transfer) => Activity::Data,
+                _ => Activity::Command,
+            };
+            let (begin, end) = channel.transfer();
+            Some(Carried { begin, end, activity, op: Some(d.current()).filter(|&op| op != NIL) })
+        })
+    }
+
+    /// The work of each die; with independent plane reads, of each plane.
+    pub fn held(&self) -> impl Iterator<Item = Option<Held>> + '_ {
+        self.dies.iter().map(|d| {
+            let activity = match d.phase() {
+                Phase::Array => Some(Activity::Array),
+                Phase::Suspending => Some(Activity::Suspension),
+                Phase::Command | Phase::Transfer | Phase::Status => Some(Activity::Exchange),
+                Phase::Idle | Phase::Want | Phase::Held => None,
+            };
+            d.works().then_some(Held { op: d.current(), activity })
+        })
+    }
+
+    /// The current operation of a die.
+    pub fn current(&self, die: u32) -> Option<u32> {
+        Some(self.dies[die as usize].current()).filter(|&op| op != NIL)
+    }
+
+    /// Tracks of a die: 1, or its planes where these read by themselves.
+    pub fn planes(&self) -> u32 {
+        self.planes
     }
 
     pub fn memory_bytes(&self) -> u64 {

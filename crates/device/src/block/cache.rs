@@ -14,7 +14,7 @@ use super::core::Core;
 use super::{discards, erases, flush, metadata, read, write};
 use crate::config::Guarantee;
 use crate::shared::Shared;
-use pellucid_flash::{CacheGeometry, CacheState, Command, Layout, Lpn, Opcode, Status};
+use pellucid_flash::{CacheGeometry, CacheOp, CacheState, Command, Layout, Lpn, Opcode, Status};
 use pellucid_ftl::CachedPages;
 
 /// Returns the cache geometry that a host sees; `None`: the namespace is no cache.
@@ -32,9 +32,9 @@ pub(super) fn refuse(core: &Core, shared: &Shared, command: &Command) -> Option<
     let per_unit = shared.layout.sectors_per_unit;
     let bytes = command.sectors as usize * shared.image_bytes;
     let carries = match command.opcode {
-        Opcode::WriteClean | Opcode::WriteDirty => true,
+        Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty) => true,
         Opcode::Read => !command.data.is_empty(),
-        Opcode::Flush | Opcode::Evict | Opcode::Clean | Opcode::Exists => false,
+        Opcode::Flush | Opcode::Cache(CacheOp::Evict | CacheOp::Clean | CacheOp::Exists) => false,
         _ => return Some(Status::InvalidOpcode),
     };
     let foreign = command.vector.is_some() || !shared.host.has_queue(command.queue);
@@ -45,14 +45,15 @@ pub(super) fn refuse(core: &Core, shared: &Shared, command: &Command) -> Option<
         return None;
     }
     let whole = command.lba.0.is_multiple_of(per_unit.into()) && command.sectors.is_multiple_of(per_unit);
-    if !whole || (command.sectors == 0 && command.opcode != Opcode::Exists) {
+    if !whole || (command.sectors == 0 && command.opcode != Opcode::Cache(CacheOp::Exists)) {
         return Some(Status::InvalidField);
     }
     let end = command.lba.0.checked_add(command.sectors.into());
     if end.is_none_or(|end| end > core.side.capacity_sectors(&shared.layout)) {
         return Some(Status::LbaOutOfRange);
     }
-    let changes = matches!(command.opcode, Opcode::WriteClean | Opcode::WriteDirty | Opcode::Evict);
+    let changes =
+        matches!(command.opcode, Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty | CacheOp::Evict));
     (core.side.is_read_only() && changes).then_some(Status::ReadOnly)
 }
 
@@ -67,8 +68,8 @@ pub(super) fn start_cached(core: &mut Core, shared: &mut Shared, work: u32) {
             Some(absent) => refuse_started(core, shared, work, Status::Absent, (absent.0 - first).into()),
             None => write::cut(core, shared, work, lba, sectors, false),
         },
-        Opcode::WriteClean | Opcode::WriteDirty => write_cached(core, shared, work, units),
-        Opcode::Evict => {
+        Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty) => write_cached(core, shared, work, units),
+        Opcode::Cache(CacheOp::Evict) => {
             let evicted = units.filter(|&lpn| evict_unit(core, shared, lpn)).count() as u64;
             erases::erase_emptied(&mut core.side, shared);
             discards::forget_outdated(&mut core.side, shared);
@@ -80,7 +81,7 @@ pub(super) fn start_cached(core: &mut Core, shared: &mut Shared, work: u32) {
                 false => shared.ask_complete(work),
             }
         }
-        Opcode::Clean => {
+        Opcode::Cache(CacheOp::Clean) => {
             shared.works[work].result = units.filter(|&lpn| clean_unit(core, lpn)).count() as u64;
             erases::erase_emptied(&mut core.side, shared);
             shared.ask_complete(work);
@@ -116,7 +117,7 @@ fn refuse_started(core: &mut Core, shared: &mut Shared, work: u32, status: Statu
 /// All units of a write are admitted, or none.
 fn write_cached(core: &mut Core, shared: &mut Shared, work: u32, units: impl Iterator<Item = Lpn> + Clone) {
     let Command { opcode, lba, sectors, .. } = shared.works[work].command;
-    let dirty = opcode == Opcode::WriteDirty;
+    let dirty = opcode == Opcode::Cache(CacheOp::WriteDirty);
     let durable = core.config().guarantee == Some(Guarantee::WriteDirty);
     let mut forced = durable && dirty;
     let mut admitted = 0;

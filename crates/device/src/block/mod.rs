@@ -199,13 +199,7 @@ impl BlockNamespace {
             Opcode::Flush => flush::start_flush(core, shared, work),
             Opcode::Report => placement::start_report(&core.side, shared, work),
             Opcode::NextUnit => self.placement.start_next_unit(&mut core.side, shared, work),
-            Opcode::Append | Opcode::Zone(_) | Opcode::Reset | Opcode::Copy => {
-                unreachable!("refused at submission")
-            }
-            Opcode::WriteClean | Opcode::WriteDirty | Opcode::Evict | Opcode::Clean | Opcode::Exists => {
-                unreachable!("refused at submission")
-            }
-            Opcode::NamelessWrite | Opcode::PhysicalRead | Opcode::Free | Opcode::Acknowledge => {
+            Opcode::Zone(_) | Opcode::Chunk(_) | Opcode::Cache(_) | Opcode::Nameless(_) => {
                 unreachable!("refused at submission")
             }
         }

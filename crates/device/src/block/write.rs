@@ -19,7 +19,7 @@ use crate::firmware::Task;
 use crate::front::commands::{Place, Route, Slice};
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{Cause, Lpn, Opcode, Stage, Status, copy_images};
+use pellucid_flash::{CacheOp, Cause, Lpn, Opcode, Stage, Status, copy_images};
 use pellucid_ftl::Located;
 
 /// Cuts sectors of a command into slices, one for each mapping unit, and starts them.
@@ -165,7 +165,8 @@ fn refuse_accepted(core: &mut Core, shared: &mut Shared, slice: u32) {
     let record = &mut shared.slices[slice];
     record.book(Stage::Buffer, shared.now);
     if core.is_cache() {
-        let (lpn, dirty) = (record.lpn, shared.works[record.work].command.opcode == Opcode::WriteDirty);
+        let (lpn, dirty) =
+            (record.lpn, shared.works[record.work].command.opcode == Opcode::Cache(CacheOp::WriteDirty));
         cache::give_up_unit(core, lpn, dirty);
     }
     shared.slice_done(slice, Status::ReadOnly);
@@ -190,7 +191,7 @@ pub(super) fn store(core: &mut Core, shared: &mut Shared, slice: u32) {
         Opcode::Trim => core.side.translation.owner(core.buffer[entry].lpn()),
         _ => command.handle,
     };
-    let dirty = command.opcode == Opcode::WriteDirty;
+    let dirty = command.opcode == Opcode::Cache(CacheOp::WriteDirty);
     let record = &mut core.buffer[entry];
     record.store(mask, submitted, handle);
     let place = core.side.stored_at(core.buffer[entry].lpn());

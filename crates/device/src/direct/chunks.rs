@@ -17,8 +17,8 @@ use crate::direct::{DirectPath, Taken, address, bits};
 use crate::front::commands::{Place, Route, Slice};
 use crate::shared::Shared;
 use pellucid_flash::{
-    ChunkInfo, ChunkNotice, ChunkReason, ChunkScope, Command, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status,
-    Vector,
+    ChunkInfo, ChunkNotice, ChunkOp, ChunkReason, ChunkScope, Command, Lba, Lpn, Nanos, Opcode, Ppa, Stage,
+    Status, Vector,
 };
 use pellucid_ftl::{ChunkPlan, ChunkReset, Chunks, Management};
 
@@ -223,7 +223,7 @@ impl ChunkNamespace {
                     && (!wanted || command.data.len() == sectors * shared.image_bytes)
                     && metadata_fits(sectors * Vector::METADATA_BYTES)
             }
-            Opcode::Copy => {
+            Opcode::Chunk(ChunkOp::Copy) => {
                 listed
                     && sectors == addresses
                     && sectors == destinations
@@ -231,7 +231,7 @@ impl ChunkNamespace {
                     && metadata == 0
                     && command.data.is_empty()
             }
-            Opcode::Reset => {
+            Opcode::Chunk(ChunkOp::Reset) => {
                 let chunks = addresses.max(1);
                 chunks <= Vector::ADDRESSES_MAX
                     && (sectors == 0 || (listed && sectors == chunks))
@@ -249,18 +249,10 @@ impl ChunkNamespace {
             Opcode::Flush => true,
             Opcode::Trim
             | Opcode::WriteZeroes
-            | Opcode::Append
             | Opcode::Zone(_)
             | Opcode::NextUnit
-            | Opcode::WriteClean
-            | Opcode::WriteDirty
-            | Opcode::Evict
-            | Opcode::Clean
-            | Opcode::Exists
-            | Opcode::NamelessWrite
-            | Opcode::PhysicalRead
-            | Opcode::Free
-            | Opcode::Acknowledge => {
+            | Opcode::Cache(_)
+            | Opcode::Nameless(_) => {
                 return Some(Status::InvalidOpcode);
             }
         };
@@ -276,8 +268,8 @@ impl ChunkNamespace {
         match shared.works[work].command.opcode {
             Opcode::Read => self.chunk_read(shared, work, Route::Read),
             Opcode::Write => self.chunk_write(shared, work, Route::Program),
-            Opcode::Copy => self.chunk_copy(shared, work),
-            Opcode::Reset => self.chunk_reset(shared, work),
+            Opcode::Chunk(ChunkOp::Copy) => self.chunk_copy(shared, work),
+            Opcode::Chunk(ChunkOp::Reset) => self.chunk_reset(shared, work),
             Opcode::Report => self.chunk_report(shared, work),
             Opcode::Flush => {}
             _ => unreachable!("refused at submission"),

@@ -18,8 +18,8 @@ use crate::front::commands::{Place, Route};
 use crate::namespaces::erase_now;
 use crate::shared::Shared;
 use pellucid_flash::{
-    BlockId, BlockView, Command, Completion, Interface, Layout, Lba, Lpn, Nanos, Opcode, Ppa, SimTime, Stage,
-    StageTimes, Status,
+    BlockId, BlockView, ChunkOp, Command, Completion, Interface, Layout, Lba, Lpn, NamelessOp, Nanos, Opcode,
+    Ppa, SimTime, Stage, StageTimes, Status,
 };
 use pellucid_ftl::{
     ChunkConfig, ChunkPlan, ChunkReset, Chunks, Management, NamelessConfig, NamelessMachine, WriteFailure,
@@ -118,7 +118,9 @@ impl NamelessNamespace {
         let command = &shared.works[work].command;
         let sectors = command.sectors;
         match command.opcode {
-            Opcode::Write | Opcode::NamelessWrite => self.cross(shared, work, Route::Stage, sectors),
+            Opcode::Write | Opcode::Nameless(NamelessOp::Write) => {
+                self.cross(shared, work, Route::Stage, sectors)
+            }
             _ => self.ask(shared, work),
         }
     }
@@ -199,7 +201,8 @@ impl NamelessNamespace {
         let command = &mut record.command;
         (command.data, command.vector) = (answer.data, answer.vector);
         let sectors = command.sectors;
-        let told = matches!(command.opcode, Opcode::Read | Opcode::PhysicalRead | Opcode::Report);
+        let told =
+            matches!(command.opcode, Opcode::Read | Opcode::Nameless(NamelessOp::Read) | Opcode::Report);
         match told && answer.status == Status::Success {
             true => self.cross(shared, work, Route::Tell, sectors),
             false => shared.ask_complete(work),
@@ -282,7 +285,7 @@ impl Mounting<'_> {
             }
             Opcode::Read => self.read(command.lba, &mut command.data),
             Opcode::Write => self.write(command.lba, command.sectors, &command.data),
-            Opcode::Reset => self.reset(command.lba),
+            Opcode::Chunk(ChunkOp::Reset) => self.reset(command.lba),
             other => unreachable!("a start does not ask for {other:?}"),
         };
         command.ended(status, SimTime::ZERO, SimTime::ZERO, StageTimes::ZERO)

@@ -14,7 +14,7 @@ use crate::direct::zone_buffer::ZoneNamespace;
 use crate::front::commands::{Place, Route};
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{BlockId, Command, Opcode, Ppa, Stage, Status, ZoneAction, ZoneState};
+use pellucid_flash::{BlockId, Command, Opcode, Ppa, Stage, Status, ZoneAction, ZoneOp, ZoneState};
 use pellucid_ftl::ZoneWork;
 
 impl ZoneNamespace {
@@ -103,7 +103,8 @@ impl ZoneNamespace {
         run.acting = true;
         let (tail, work) = (std::mem::replace(&mut run.tail, NIL), run.action);
         let all_or_one = shared.works[work].command.opcode;
-        let finish = matches!(all_or_one, Opcode::Zone(ZoneAction::Finish | ZoneAction::FinishAll));
+        let finish =
+            matches!(all_or_one, Opcode::Zone(ZoneOp::Change(ZoneAction::Finish | ZoneAction::FinishAll)));
         if finish {
             let pointer = (self.zones.info(zone).write_pointer.0 - self.zones.info(zone).start.0) as u32;
             let slot = match tail {

@@ -8,14 +8,14 @@ use crate::front::commands::{Place, Route, Slice};
 use crate::shared::Shared;
 use crate::timeline::Stored;
 use pellucid_flash::slab::{List, NIL};
-use pellucid_flash::{Cause, Command, Lpn, Nanos, Opcode, Ppa, Stage, Status};
+use pellucid_flash::{Cause, Command, Lpn, Nanos, Opcode, Ppa, Stage, Status, ZoneOp};
 use pellucid_ftl::LOG;
 use pellucid_media::Outcome;
 
 impl ZoneNamespace {
     pub(super) fn zone_write(&mut self, shared: &mut Shared, work: u32) {
         let Command { opcode, lba, sectors, .. } = shared.works[work].command;
-        let (zone, first) = match self.zones.accept(lba, sectors, opcode == Opcode::Append) {
+        let (zone, first) = match self.zones.accept(lba, sectors, opcode == Opcode::Zone(ZoneOp::Append)) {
             Ok(at) => at,
             Err(status) => return shared.merge_status(work, status, 0),
         };
@@ -36,7 +36,7 @@ impl ZoneNamespace {
             );
             done += here;
         }
-        if opcode == Opcode::Append {
+        if opcode == Opcode::Zone(ZoneOp::Append) {
             shared.works[work].result = start + u64::from(first);
         }
     }

@@ -18,7 +18,7 @@ use crate::direct::zone_buffer::ZoneNamespace;
 use crate::direct::{DirectPath, Taken};
 use crate::front::commands::{Route, Slice};
 use crate::shared::Shared;
-use pellucid_flash::{Command, Nanos, Opcode, Stage, Status};
+use pellucid_flash::{Command, Nanos, Opcode, Stage, Status, ZoneOp};
 
 /// Purpose of a flash operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,9 +155,11 @@ impl ZoneNamespace {
         let bytes = command.sectors as usize * shared.image_bytes;
         let ok = match command.opcode {
             Opcode::Read => command.sectors >= 1 && (command.data.is_empty() || command.data.len() == bytes),
-            Opcode::Write | Opcode::Append => command.sectors >= 1 && command.data.len() == bytes,
+            Opcode::Write | Opcode::Zone(ZoneOp::Append) => {
+                command.sectors >= 1 && command.data.len() == bytes
+            }
             Opcode::Report => command.sectors >= 1,
-            Opcode::Zone(_) => command.sectors == 0,
+            Opcode::Zone(ZoneOp::Change(_)) => command.sectors == 0,
             Opcode::Flush => true,
             _ => return Some(Status::InvalidOpcode),
         };
@@ -180,8 +182,8 @@ impl ZoneNamespace {
     pub(crate) fn start_zone(&mut self, shared: &mut Shared, work: u32) {
         match shared.works[work].command.opcode {
             Opcode::Read => self.zone_read(shared, work),
-            Opcode::Write | Opcode::Append => self.zone_write(shared, work),
-            Opcode::Zone(action) => self.zone_action(shared, work, action),
+            Opcode::Write | Opcode::Zone(ZoneOp::Append) => self.zone_write(shared, work),
+            Opcode::Zone(ZoneOp::Change(action)) => self.zone_action(shared, work, action),
             Opcode::Report => self.zone_report(shared, work),
             Opcode::Flush => self.zone_flush(shared, work),
             _ => unreachable!("refused at submission"),

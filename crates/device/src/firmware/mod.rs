@@ -107,7 +107,7 @@ impl Task {
 
     /// Its kind, as costs are numbered.
     #[inline(always)]
-    fn kind(self) -> usize {
+    const fn kind(self) -> usize {
         match self {
             Task::Fetch(_) => 0,
             Task::Slice(_) => 1,
@@ -132,17 +132,23 @@ impl Task {
     }
 }
 
+/// Kinds of tasks for which a loop pays where it senses or issues something: to it, the reservation station is a list in memory.
+const PAID_BY_LOOP: u8 =
+    1 << Task::Issue(0).kind() | 1 << Task::Status(0).kind() | 1 << Task::DataStatus(0).kind();
+
 /// The processor and what waits for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Firmware {
+    /// The task that runs, or that costs nothing and has its turn.
+    running: Option<Task>,
+    /// Tasks behind it; of a loop, all.
     pub waiting: VecDeque<Task>,
-    running: bool,
     /// Busy time of each module, counting the current step up to its end.
     busy: [Nanos; FirmwareModule::COUNT],
     /// Module and end of the current step.
     step: (FirmwareModule, SimTime),
     costs: [Nanos; 7],
-    /// Kinds of tasks that cost nothing: a bit each, in the order of `costs`. A loop has none.
+    /// Kinds of tasks that need no turn: a bit each, in the order of `costs`. Those that cost nothing; of a loop, what it pays for elsewhere.
     instant: u8,
     /// The loop, if the firmware is one.
     pub polling: Option<Loop>,
@@ -165,11 +171,13 @@ impl Firmware {
                 seed,
             )
         });
-        let instant = |kind: usize| u8::from(polling.is_none() && costs[kind] == Nanos::ZERO) << kind;
-        let instant = (0..costs.len()).map(instant).sum();
+        let instant = match &polling {
+            Some(_) => PAID_BY_LOOP,
+            None => (0..costs.len()).map(|kind| u8::from(costs[kind] == Nanos::ZERO) << kind).sum(),
+        };
         Firmware {
+            running: None,
             waiting: VecDeque::new(),
-            running: false,
             busy: [Nanos::ZERO; FirmwareModule::COUNT],
             step: (FirmwareModule::Fetch, SimTime::ZERO),
             costs,
@@ -182,10 +190,10 @@ impl Firmware {
         self.costs[task.kind()]
     }
 
-    /// Returns whether a task takes no time now: it costs nothing, and no other one is before it. The caller does it at once.
+    /// Returns whether a task needs no turn now, and no other one is before it. The caller does it at once.
     #[inline(always)]
     pub fn does_at_once(&self, task: Task) -> bool {
-        self.is_instant(task) && !self.running
+        self.is_instant(task) && self.running.is_none()
     }
 
     #[inline(always)]
@@ -194,37 +202,41 @@ impl Firmware {
     }
 
     /// Asks for a task, which will be [`Firmware::finished`] in its turn.
+    #[inline]
     pub fn ask(&mut self, now: SimTime, task: Task, events: &mut Events) {
         debug_assert!(!self.does_at_once(task), "{task:?} needs no turn");
-        self.waiting.push_back(task);
-        if !self.running && self.polling.is_none() {
-            self.run(now, events);
+        if self.running.is_some() || self.polling.is_some() {
+            self.waiting.push_back(task);
+        } else {
+            self.run(now, task, events);
         }
     }
 
-    fn run(&mut self, now: SimTime, events: &mut Events) {
-        if let Some(&task) = self.waiting.front() {
-            let cost = self.cost(task);
-            self.running = true;
-            self.book(now, task.module(), cost);
-            if cost > Nanos::ZERO {
-                events.at(now + cost, Event::Processor);
-            }
+    /// A task has its turn.
+    #[inline]
+    fn run(&mut self, now: SimTime, task: Task, events: &mut Events) {
+        let cost = self.cost(task);
+        self.running = Some(task);
+        self.book(now, task.module(), cost);
+        if cost > Nanos::ZERO {
+            events.at(now + cost, Event::Processor);
         }
     }
 
     /// The running task is done: do what it stands for. The next one starts.
+    #[inline]
     pub fn finished(&mut self, now: SimTime, events: &mut Events) -> Task {
-        let task = self.waiting.pop_front().expect("a processor event without a task");
-        self.running = false;
-        self.run(now, events);
+        let task = self.running.take().expect("a processor event without a task");
+        if let Some(next) = self.waiting.pop_front() {
+            self.run(now, next, events);
+        }
         task
     }
 
     /// Returns whether the task whose turn it is costs nothing.
     #[inline]
     pub fn is_next_instant(&self) -> bool {
-        self.running && self.waiting.front().is_some_and(|first| self.is_instant(*first))
+        self.running.is_some_and(|task| self.is_instant(task))
     }
 
     /// The task whose turn it is, if it costs nothing: as [`Firmware::finished`].
@@ -247,10 +259,10 @@ impl Firmware {
 
     /// Subject of the current step.
     pub fn concern(&self) -> Concern {
-        match (&self.polling, self.waiting.front()) {
+        match (&self.polling, self.running) {
             (Some(polling), _) => polling.concern(),
-            (None, Some(task)) if self.running => task.concern(),
-            _ => Concern::Nothing,
+            (None, Some(task)) => task.concern(),
+            (None, None) => Concern::Nothing,
         }
     }
 
@@ -266,8 +278,8 @@ impl Firmware {
     pub fn reset(&mut self, now: SimTime) {
         self.busy = self.busy(now);
         self.step.1 = now;
+        self.running = None;
         self.waiting.clear();
-        self.running = false;
         if let Some(polling) = &mut self.polling {
             polling.reset();
         }

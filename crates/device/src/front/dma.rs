@@ -18,8 +18,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether the data of a slice cross the host link in no time, of the link or of the firmware. (A loop has no task that takes
-    /// none.)
+    /// Returns whether the data of a slice cross the host link in no time, of the link or of the firmware.
     #[inline]
     pub(crate) fn moves_at_once(&self, slice: u32) -> bool {
         self.host.link_is_free() && self.firmware.does_at_once(Task::Dma(slice))
@@ -30,7 +29,7 @@ impl Shared {
     pub(crate) fn start_dma(&mut self, slice: u32) -> bool {
         let record = &mut self.slices[slice];
         record.book(Stage::Firmware, self.now);
-        if record.zero || (self.host.link_is_free() && self.firmware.polling.is_none()) {
+        if record.zero || self.host.link_is_free() {
             return true;
         }
         let (bytes, direction) = match record.route {

@@ -64,13 +64,14 @@ pub(crate) struct HostInterface {
     link_busy: [Nanos; 2],
     /// Time of the transfer that was booked last.
     link_last: [Nanos; 2],
-    /// A transfer takes no time, whatever its size.
+    /// A transfer takes no time, whatever its size, and its end need not be noticed.
     link_is_free: bool,
     config: Config,
 }
 
 impl HostInterface {
-    pub fn new(config: &Config) -> HostInterface {
+    /// `notices_ends`: a firmware loop looks for the end of every transfer, however quick that is.
+    pub fn new(config: &Config, notices_ends: bool) -> HostInterface {
         let weight = |q: usize| match &config.arbitration {
             Arbitration::RoundRobin => 1,
             Arbitration::Weighted(weights) => weights.get(q).copied().unwrap_or(1).max(1),
@@ -86,7 +87,8 @@ impl HostInterface {
             link_free: [SimTime::ZERO; 2],
             link_busy: [Nanos::ZERO; 2],
             link_last: [Nanos::ZERO; 2],
-            link_is_free: config.link_bytes_per_second == 0
+            link_is_free: !notices_ends
+                && config.link_bytes_per_second == 0
                 && config.write_bytes_per_second == 0
                 && [config.dma_overhead_ns, config.dma_latency_ns, config.dma_request_ns] == [Nanos::ZERO; 3],
             config: config.clone(),
@@ -142,7 +144,7 @@ impl HostInterface {
         Some(command)
     }
 
-    /// Returns whether transfers take no time, so that callers need not ask.
+    /// Returns whether transfers take no time and nobody notices their ends, so that callers need not ask.
     #[inline]
     pub fn link_is_free(&self) -> bool {
         self.link_is_free
@@ -208,7 +210,7 @@ mod tests {
     }
 
     fn interface(queues: u16, weights: &[u32]) -> HostInterface {
-        HostInterface::new(&Config {
+        let config = Config {
             queues,
             arbitration: match weights {
                 [] => Arbitration::RoundRobin,
@@ -225,7 +227,8 @@ mod tests {
             dma_request_ns: Nanos::ZERO,
             complete_ns: Nanos::ZERO,
             completes: crate::config::Completes::Firmware,
-        })
+        };
+        HostInterface::new(&config, false)
     }
 
     /// Arbitration as NVMe tells it: queue after queue, each for as many commands as its weight, empty ones passed by.

@@ -12,7 +12,7 @@ use crate::config::Namespace;
 use crate::events::Event;
 use crate::front::commands::{Slice, Work};
 use crate::shared::Shared;
-use pellucid_flash::{Completion, Nanos, Opcode, SimTime, Stage, Status};
+use pellucid_flash::{ChunkOp, Completion, Effect, Nanos, Opcode, SimTime, Stage, Status};
 
 impl Shared {
     /// Every write and flush of a namespace that was submitted before this is complete, and the host has been told.
@@ -151,6 +151,12 @@ impl Shared {
         }
     }
 
+    /// Returns whether, now that a command has ended, others may be taken, or the drive is at rest.
+    #[inline]
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.active == 0 || self.host.waiting()
+    }
+
     /// The host learns of the command's end.
     #[inline]
     pub(crate) fn complete(&mut self, work: u32) {
@@ -173,17 +179,14 @@ impl Shared {
         if record.status == Status::Success {
             let (opcode, namespace, sectors) =
                 (command.opcode, command.namespace, u64::from(command.sectors));
-            match opcode {
-                Opcode::Read | Opcode::PhysicalRead => {
+            match opcode.effect() {
+                Effect::Reads => {
                     let counters = self.counts(namespace);
                     counters.host_read_sectors += sectors;
                     counters.host_reads += 1;
                 }
-                Opcode::Write
-                | Opcode::Append
-                | Opcode::WriteClean
-                | Opcode::WriteDirty
-                | Opcode::NamelessWrite => {
+                // The data of a copy are the drive's own.
+                Effect::Writes if opcode != Opcode::Chunk(ChunkOp::Copy) => {
                     let counters = self.counts(namespace);
                     counters.host_written_sectors += sectors;
                     counters.host_writes += 1;

@@ -2,7 +2,7 @@
 
 use crate::config::{Shape, config};
 use pellucid_device::{Device, DeviceConfig, Namespace};
-use pellucid_flash::{Cause, Command, Drive, Interface, Lba, Opcode, Rng, SimTime, Status};
+use pellucid_flash::{CacheOp, Cause, Command, Drive, Interface, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_ftl::Eviction;
 
 /// Cost of a run: erases, and units that GC copied.
@@ -70,7 +70,7 @@ fn units(config: &DeviceConfig) -> u64 {
 fn clean_data_cost_no_copies() {
     let cache = config(&shape());
     let (units, count) = (units(&cache), 30_000);
-    let silent = cost(&cache, Opcode::WriteClean, 8 * units, count);
+    let silent = cost(&cache, Opcode::Cache(CacheOp::WriteClean), 8 * units, count);
     let block = cost(&block_drive(&cache), Opcode::Write, units, count);
     assert_eq!(silent.copied, 0, "{silent:?}");
     assert!(silent.evicted > count / 2, "{silent:?}");
@@ -82,7 +82,7 @@ fn clean_data_cost_no_copies() {
 fn dirty_data_cost_what_they_cost_a_page_map() {
     let cache = config(&shape());
     let (span, count) = (units(&cache) * 9 / 10, 30_000);
-    let dirty = cost(&cache, Opcode::WriteDirty, span, count);
+    let dirty = cost(&cache, Opcode::Cache(CacheOp::WriteDirty), span, count);
     let block = cost(&block_drive(&cache), Opcode::Write, span, count);
     assert_eq!(dirty.evicted, 0, "{dirty:?}");
     let difference = dirty.copied.abs_diff(block.copied);
@@ -119,8 +119,8 @@ fn mixed(eviction: Eviction) -> Mixed {
     };
     // The cold set comes in between the hot one, so that both lie in the same blocks at first.
     for at in 0..cold {
-        assert_eq!(ask(Opcode::WriteDirty, at).0, Status::Success);
-        assert_eq!(ask(Opcode::WriteDirty, cold + at % hot).0, Status::Success);
+        assert_eq!(ask(Opcode::Cache(CacheOp::WriteDirty), at).0, Status::Success);
+        assert_eq!(ask(Opcode::Cache(CacheOp::WriteDirty), cold + at % hot).0, Status::Success);
     }
     let mut before = None;
     let (mut hits, mut reads, mut sums) = (0, 0, (0, 0, 0));
@@ -129,7 +129,7 @@ fn mixed(eviction: Eviction) -> Mixed {
             (before, hits, reads) = (Some(sums), 0, 0);
         }
         sums = if rng.chance(0.5) {
-            let (status, sums) = ask(Opcode::WriteDirty, cold + rng.below(hot));
+            let (status, sums) = ask(Opcode::Cache(CacheOp::WriteDirty), cold + rng.below(hot));
             assert_eq!(status, Status::Success);
             sums
         } else {
@@ -140,7 +140,7 @@ fn mixed(eviction: Eviction) -> Mixed {
                     hits += 1;
                     sums
                 }
-                (Status::Absent, _) => ask(Opcode::WriteClean, block).1,
+                (Status::Absent, _) => ask(Opcode::Cache(CacheOp::WriteClean), block).1,
                 other => panic!("{other:?}"),
             }
         };

@@ -2,14 +2,14 @@
 
 use crate::config::{Shape, config};
 use pellucid_device::Device;
-use pellucid_flash::{Cause, Command, Lba, Nanos, Opcode, SimTime, Status};
+use pellucid_flash::{CacheOp, Cause, Command, Lba, Nanos, Opcode, SimTime, Status};
 use pellucid_ftl::{Checkpoint, MapLog};
 
 /// Runs one command to its end.
 fn ask(drive: &mut Device, opcode: Opcode, block: u64, blocks: u32) -> Status {
     let unit = drive.layout().sectors_per_unit;
     let sectors = blocks * unit;
-    let carries = matches!(opcode, Opcode::WriteDirty | Opcode::WriteClean | Opcode::Read);
+    let carries = matches!(opcode, Opcode::Cache(CacheOp::WriteDirty | CacheOp::WriteClean) | Opcode::Read);
     let data = vec![1; if carries { sectors as usize * drive.image_bytes() } else { 0 }];
     let now = drive.now();
     drive.submit(now, Command::new(1, opcode, Lba(block * u64::from(unit)), sectors, data));
@@ -27,7 +27,7 @@ fn written(log: MapLog, checkpoint: Checkpoint, blocks: u64) -> Device {
     let shape = Shape { blocks: 64, log, checkpoint, checkpoint_every: 1 << 40, ..Shape::small() };
     let mut drive = Device::new(&config(&shape)).unwrap_or_else(|e| panic!("{e}"));
     for block in 0..blocks {
-        assert_eq!(ask(&mut drive, Opcode::WriteDirty, block, 1), Status::Success);
+        assert_eq!(ask(&mut drive, Opcode::Cache(CacheOp::WriteDirty), block, 1), Status::Success);
     }
     assert_eq!(ask(&mut drive, Opcode::Flush, 0, 0), Status::Success);
     drive.check();
@@ -64,7 +64,8 @@ fn a_block_whose_list_is_torn_is_read_by_its_spare_areas() {
     let unit = drive.layout().sectors_per_unit;
     let data = vec![1; unit as usize * drive.image_bytes()];
     let now = drive.now();
-    let mut command = Command::new(1, Opcode::WriteDirty, Lba(14 * u64::from(unit)), unit, data);
+    let mut command =
+        Command::new(1, Opcode::Cache(CacheOp::WriteDirty), Lba(14 * u64::from(unit)), unit, data);
     command.fua = true;
     drive.submit(now, command);
     let mut cuts = 0;
@@ -79,7 +80,7 @@ fn a_block_whose_list_is_torn_is_read_by_its_spare_areas() {
             assert_eq!(ask(&mut cut, Opcode::Read, block, 1), Status::Success, "block {block}, cut {cuts}");
         }
         for block in 20..300 {
-            assert_eq!(ask(&mut cut, Opcode::WriteDirty, block, 1), Status::Success);
+            assert_eq!(ask(&mut cut, Opcode::Cache(CacheOp::WriteDirty), block, 1), Status::Success);
         }
         cut.check();
         cuts += 1;
@@ -100,16 +101,16 @@ fn a_flush_writes_the_table() {
     assert!(programs > 0);
     assert_eq!(ask(&mut drive, Opcode::Flush, 0, 0), Status::Success);
     assert_eq!(journal_programs(&drive), programs, "nothing has changed");
-    assert_eq!(ask(&mut drive, Opcode::Clean, 0, 1), Status::Success);
+    assert_eq!(ask(&mut drive, Opcode::Cache(CacheOp::Clean), 0, 1), Status::Success);
     assert_eq!(ask(&mut drive, Opcode::Flush, 0, 0), Status::Success);
     assert_eq!(journal_programs(&drive), programs + 1, "one region has");
     drive.power_cut().unwrap();
-    assert_eq!(ask(&mut drive, Opcode::Exists, 0, 1), Status::Success);
+    assert_eq!(ask(&mut drive, Opcode::Cache(CacheOp::Exists), 0, 1), Status::Success);
     let state = |drive: &mut Device, block| {
         let unit = drive.layout().sectors_per_unit;
         drive.submit(
             drive.now(),
-            Command::new(1, Opcode::Exists, Lba(block * u64::from(unit)), unit, Vec::new()),
+            Command::new(1, Opcode::Cache(CacheOp::Exists), Lba(block * u64::from(unit)), unit, Vec::new()),
         );
         loop {
             if let Some(done) = drive.pop() {
@@ -129,7 +130,7 @@ fn an_idle_cache_writes_its_table() {
         Shape { blocks: 64, checkpoint: Checkpoint::OnFlush, checkpoint_every: 1 << 40, ..Shape::small() };
     let mut drive = Device::new(&config(&shape)).unwrap_or_else(|e| panic!("{e}"));
     for block in 0..20 {
-        assert_eq!(ask(&mut drive, Opcode::WriteDirty, block, 1), Status::Success);
+        assert_eq!(ask(&mut drive, Opcode::Cache(CacheOp::WriteDirty), block, 1), Status::Success);
     }
     let rest = |drive: &mut Device, until: SimTime| {
         while let Some(next) = drive.next_event().filter(|&next| next <= until) {

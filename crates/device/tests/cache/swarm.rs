@@ -11,7 +11,8 @@
 
 use pellucid_device::{CacheConfig, Device, DeviceConfig, Guarantee, Namespace};
 use pellucid_flash::{
-    CacheGeometry, CacheState, Command, Completion, Drive, Interface, Lba, Opcode, Rng, SimTime, Status,
+    CacheGeometry, CacheOp, CacheState, Command, Completion, Drive, Interface, Lba, Opcode, Rng, SimTime,
+    Status,
 };
 use std::collections::BTreeMap;
 
@@ -152,7 +153,7 @@ impl Swarm {
             let first = self.rng.below(u64::from(self.span)) as u32;
             let dirty = self.blocks.range(first..).find(|(_, block)| block.newest().dirty);
             let first = dirty.map_or(first, |(&number, _)| number);
-            return self.change(Opcode::Clean, first, 64, false);
+            return self.change(Opcode::Cache(CacheOp::Clean), first, 64, false);
         }
         let longest = if self.rng.chance(0.1) { 12 } else { 3 };
         let count = 1 + self.rng.below(longest) as u32;
@@ -163,14 +164,14 @@ impl Swarm {
         let dirty = self.rng.below(100) < self.dirty_share;
         let fua = self.rng.chance(0.05);
         if self.seldom_flushed && !(35..80).contains(&roll) && self.rng.chance(0.95) {
-            return self.change(Opcode::Clean, first, count, false);
+            return self.change(Opcode::Cache(CacheOp::Clean), first, count, false);
         }
         match roll {
             0..35 => self.read(first, count),
-            35..80 if dirty => self.change(Opcode::WriteDirty, first, count, fua),
-            35..80 => self.change(Opcode::WriteClean, first, count, fua),
-            80..86 => self.change(Opcode::Evict, first, count, fua),
-            86..93 => self.change(Opcode::Clean, first, count, false),
+            35..80 if dirty => self.change(Opcode::Cache(CacheOp::WriteDirty), first, count, fua),
+            35..80 => self.change(Opcode::Cache(CacheOp::WriteClean), first, count, fua),
+            80..86 => self.change(Opcode::Cache(CacheOp::Evict), first, count, fua),
+            86..93 => self.change(Opcode::Cache(CacheOp::Clean), first, count, false),
             93..96 => self.exists(first, count),
             _ => self.flush(),
         }
@@ -218,8 +219,15 @@ impl Swarm {
     fn exists(&mut self, first: u32, count: u32) {
         let count = count.min(64 - first % 64);
         let (from, met) = self.what_may_be_met(first, count);
-        let pending =
-            Pending { opcode: Opcode::Exists, first, count, fua: false, from, met, ids: Vec::new() };
+        let pending = Pending {
+            opcode: Opcode::Cache(CacheOp::Exists),
+            first,
+            count,
+            fua: false,
+            from,
+            met,
+            ids: Vec::new(),
+        };
         self.send(pending, Vec::new());
     }
 
@@ -249,20 +257,23 @@ impl Swarm {
         for number in first..first + count {
             self.next_id += 1;
             let id = self.next_id;
-            let writes = matches!(opcode, Opcode::WriteClean | Opcode::WriteDirty);
+            let writes = matches!(opcode, Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty));
             self.next_version += u32::from(writes);
             let version = self.next_version;
             let block = self.block(number);
             block.busy = true;
             let known = block.newest();
             let state = match opcode {
-                Opcode::WriteClean | Opcode::WriteDirty => {
-                    State { id, version, dirty: opcode == Opcode::WriteDirty, acknowledged: false }
-                }
-                Opcode::Clean => State { id, dirty: false, acknowledged: false, ..known },
+                Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty) => State {
+                    id,
+                    version,
+                    dirty: opcode == Opcode::Cache(CacheOp::WriteDirty),
+                    acknowledged: false,
+                },
+                Opcode::Cache(CacheOp::Clean) => State { id, dirty: false, acknowledged: false, ..known },
                 _ => State { id, version: 0, dirty: false, acknowledged: false },
             };
-            if opcode == Opcode::Clean && block.unsettled {
+            if opcode == Opcode::Cache(CacheOp::Clean) && block.unsettled {
                 // Whatever it is, it may be absent from now on.
                 block.states.iter_mut().for_each(|state| state.dirty = false);
             } else {
@@ -305,7 +316,7 @@ impl Swarm {
             let pending = self.pending.remove(&completion.tag).expect("a command ends once");
             match pending.opcode {
                 Opcode::Read => self.check_read(&pending, &completion),
-                Opcode::Exists => self.check_exists(&pending, &completion),
+                Opcode::Cache(CacheOp::Exists) => self.check_exists(&pending, &completion),
                 Opcode::Flush => self.flushed(&pending, completion.status),
                 _ => self.changed(&pending, completion.status),
             }
@@ -314,13 +325,13 @@ impl Swarm {
 
     fn changed(&mut self, pending: &Pending, status: Status) {
         let durable = match pending.opcode {
-            Opcode::Clean => false,
+            Opcode::Cache(CacheOp::Clean) => false,
             _ => self.durable || pending.fua,
         };
         let refused = status == Status::CacheFull;
         assert!(
             matches!(status, Status::Success | Status::PowerLoss)
-                || (refused && pending.opcode != Opcode::Clean)
+                || (refused && pending.opcode != Opcode::Cache(CacheOp::Clean))
                 || (self.lossy && matches!(status, Status::WriteFault | Status::ReadOnly)),
             "{:?} ended with {status:?}",
             pending.opcode

@@ -7,8 +7,8 @@
 
 use pellucid_device::{Device, DeviceConfig};
 use pellucid_flash::{
-    Command, Completion, Drive, Interface, Lba, NamelessGeometry, Notice, Opcode, Rng, SimTime, Status,
-    Vector,
+    Command, Completion, Drive, Interface, Lba, NamelessGeometry, NamelessOp, Notice, Opcode, Rng, SimTime,
+    Status, Vector,
 };
 use pellucid_media::Faults;
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,7 +165,8 @@ impl Program {
         }
         if !targets.is_empty() {
             let vector = Some(Box::new(Vector { addresses, ..Vector::default() }));
-            let command = Command::new(0, Opcode::NamelessWrite, Lba(0), targets.len() as u32, data);
+            let command =
+                Command::new(0, Opcode::Nameless(NamelessOp::Write), Lba(0), targets.len() as u32, data);
             self.send(Command { vector, ..command }, Op::Write(targets));
         }
     }
@@ -180,7 +181,7 @@ impl Program {
         if !self.changing.contains(&object) {
             let data = vec![0; self.device.image_bytes()];
             let op = Op::Read(object, name, version);
-            self.send(Command::new(0, Opcode::PhysicalRead, Lba(name), 1, data), op);
+            self.send(Command::new(0, Opcode::Nameless(NamelessOp::Read), Lba(name), 1, data), op);
         }
     }
 
@@ -234,7 +235,7 @@ impl Program {
     }
 
     pub fn call(&mut self, opcode: Opcode, lba: Lba, sectors: u32) -> Completion {
-        let reads = matches!(opcode, Opcode::Read | Opcode::PhysicalRead);
+        let reads = matches!(opcode, Opcode::Read | Opcode::Nameless(NamelessOp::Read));
         let data = vec![0; if reads { sectors as usize * self.device.image_bytes() } else { 0 }];
         self.device.submit(self.now, Command::new(u64::MAX, opcode, lba, sectors, data));
         loop {
@@ -350,7 +351,10 @@ impl Program {
                 }
                 self.known.olds.remove(&old);
                 self.given_up.insert(old);
-                self.send(Command::new(0, Opcode::Acknowledge, Lba(old), 1, Vec::new()), Op::Acknowledge);
+                self.send(
+                    Command::new(0, Opcode::Nameless(NamelessOp::Acknowledge), Lba(old), 1, Vec::new()),
+                    Op::Acknowledge,
+                );
             }
         }
         for name in garbage {
@@ -359,7 +363,10 @@ impl Program {
                 self.known.olds.retain(|_, new| *new != name);
                 self.durable.olds.retain(|_, new| *new != name);
                 self.given_up.insert(name);
-                self.send(Command::new(0, Opcode::Free, Lba(name), 1, Vec::new()), Op::Free);
+                self.send(
+                    Command::new(0, Opcode::Nameless(NamelessOp::Free), Lba(name), 1, Vec::new()),
+                    Op::Free,
+                );
             }
         }
     }
@@ -375,7 +382,7 @@ impl Program {
         self.device.check();
         self.known = self.durable.clone();
         for (object, (name, version)) in self.durable.objects.clone() {
-            let read = self.call(Opcode::PhysicalRead, Lba(name), 1);
+            let read = self.call(Opcode::Nameless(NamelessOp::Read), Lba(name), 1);
             assert_eq!(read.status, Status::Success, "object {object}, name {name}");
             assert_eq!(Program::version_of(&read.data), version, "object {object}, name {name}");
         }
@@ -405,14 +412,14 @@ impl Program {
                 continue;
             }
             if now != name && mine.contains(&now) {
-                self.call(Opcode::Acknowledge, Lba(name), 1);
+                self.call(Opcode::Nameless(NamelessOp::Acknowledge), Lba(name), 1);
             } else if now != name && mine.contains(&name) {
                 let known = self.known.objects.values_mut().find(|(known, _)| *known == name);
                 known.expect("it is mine").0 = now;
                 self.call(Opcode::Flush, Lba(0), 0);
-                self.call(Opcode::Acknowledge, Lba(name), 1);
+                self.call(Opcode::Nameless(NamelessOp::Acknowledge), Lba(name), 1);
             } else if !mine.contains(&now) {
-                self.call(Opcode::Free, Lba(name), 1);
+                self.call(Opcode::Nameless(NamelessOp::Free), Lba(name), 1);
             }
         }
         (self.known.olds, self.known.garbage) = Default::default();

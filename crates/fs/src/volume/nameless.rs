@@ -5,7 +5,9 @@ use crate::backend::NamesShape;
 use crate::jobs::{Job, JobError, JobId};
 use crate::types::BLOCK_BYTES;
 use pellucid_flash::slab::Slab;
-use pellucid_flash::{Command, Completion, Lba, NamelessGeometry, Notice, Opcode, Status, Vector};
+use pellucid_flash::{
+    Command, Completion, Lba, NamelessGeometry, NamelessOp, Notice, Opcode, Status, Vector,
+};
 use std::collections::VecDeque;
 
 /// Carries out jobs: sectors are blocks, and names of sectors names of blocks.
@@ -61,7 +63,7 @@ impl NamelessVolume {
             Job::Read { block, blocks, .. } => {
                 let data = vec![0; blocks as usize * BLOCK_BYTES];
                 match block.checked_sub(self.blocks) {
-                    Some(name) => whole(Opcode::PhysicalRead, name, blocks, data),
+                    Some(name) => whole(Opcode::Nameless(NamelessOp::Read), name, blocks, data),
                     None => whole(Opcode::Read, block, blocks, data),
                 }
             }
@@ -69,10 +71,10 @@ impl NamelessVolume {
             Job::NamelessWrite { data, .. } => {
                 let blocks = data.count() as u32;
                 let vector = (blocks > 1).then(Box::default);
-                Command { vector, ..whole(Opcode::NamelessWrite, 0, blocks, data.to_vec()) }
+                Command { vector, ..whole(Opcode::Nameless(NamelessOp::Write), 0, blocks, data.to_vec()) }
             }
-            Job::Free { names, .. } => listed(Opcode::Free, &names),
-            Job::Acknowledge { names, .. } => listed(Opcode::Acknowledge, &names),
+            Job::Free { names, .. } => listed(Opcode::Nameless(NamelessOp::Free), &names),
+            Job::Acknowledge { names, .. } => listed(Opcode::Nameless(NamelessOp::Acknowledge), &names),
             Job::Names { .. } => whole(Opcode::Report, 0, self.shape.names as u32, Vec::new()),
             Job::Flush { .. } => whole(Opcode::Flush, 0, 0, Vec::new()),
             Job::Discard { block, blocks, .. } => whole(Opcode::Trim, block, blocks, Vec::new()),
@@ -101,7 +103,8 @@ impl NamelessVolume {
             return self.held.push(Command { namespace: self.namespace, ..again });
         }
         self.end(completion);
-        let makes_space = matches!(completion.opcode, Opcode::Acknowledge | Opcode::Free);
+        let makes_space =
+            matches!(completion.opcode, Opcode::Nameless(NamelessOp::Acknowledge | NamelessOp::Free));
         if makes_space || self.under_way == self.held.len() {
             self.down.extend(self.held.drain(..));
         }
@@ -114,10 +117,12 @@ impl NamelessVolume {
         self.under_way -= 1;
         let data = ended(completion.status, std::mem::take(&mut completion.data));
         let outcome = match completion.opcode {
-            Opcode::NamelessWrite => JobOutcome::Named(data.map(|_| match &completion.vector {
-                Some(vector) => vector.addresses.iter().map(|name| name.0).collect(),
-                None => vec![completion.result],
-            })),
+            Opcode::Nameless(NamelessOp::Write) => {
+                JobOutcome::Named(data.map(|_| match &completion.vector {
+                    Some(vector) => vector.addresses.iter().map(|name| name.0).collect(),
+                    None => vec![completion.result],
+                }))
+            }
             Opcode::Report => {
                 // It says all that was told before.
                 self.moves.clear();

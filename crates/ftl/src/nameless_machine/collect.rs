@@ -8,7 +8,9 @@
 
 use super::{NamelessMachine, TAG_RESET};
 use crate::Content;
-use pellucid_flash::{BlockId, Command, Completion, Migration, Opcode, Ppa, SimTime, Status, Vector};
+use pellucid_flash::{
+    BlockId, ChunkOp, Command, Completion, Migration, Opcode, Ppa, SimTime, Status, Vector,
+};
 
 /// Most reads of a victim under way at once.
 const READS: u32 = 4;
@@ -142,7 +144,13 @@ impl NamelessMachine {
                 later.push(block);
             } else {
                 let lba = self.shape.sector(self.shape.layout.ppa(block, 0));
-                self.send(Command::new(TAG_RESET | u64::from(block.0), Opcode::Reset, lba, 0, Vec::new()));
+                self.send(Command::new(
+                    TAG_RESET | u64::from(block.0),
+                    Opcode::Chunk(ChunkOp::Reset),
+                    lba,
+                    0,
+                    Vec::new(),
+                ));
             }
         }
         later.into_iter().for_each(|block| self.engine.erase_later(block));

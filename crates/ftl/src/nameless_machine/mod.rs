@@ -23,8 +23,8 @@ mod write;
 use crate::{Nameless, NamelessConfig, NamelessCounters};
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    Cause, Command, Completion, Figure, Interface, Lba, Lpn, NamelessGeometry, Nanos, Opcode, Pauses, Ppa,
-    SimTime, Stage, StageTimes, Status, Vector,
+    Cause, Command, Completion, Figure, Interface, Lba, Lpn, NamelessGeometry, NamelessOp, Nanos, Opcode,
+    Pauses, Ppa, SimTime, Stage, StageTimes, Status, Vector,
 };
 use saver::Saver;
 use shape::Shape;
@@ -219,9 +219,9 @@ impl NamelessMachine {
         let (writes, limit) = match command.opcode {
             Opcode::Write | Opcode::Trim | Opcode::WriteZeroes => (true, geometry.virtual_sectors),
             Opcode::Read => (false, geometry.virtual_sectors),
-            Opcode::NamelessWrite => (true, u64::MAX),
-            Opcode::Free | Opcode::Acknowledge => (true, geometry.name_sectors),
-            Opcode::PhysicalRead | Opcode::Report => (false, geometry.name_sectors),
+            Opcode::Nameless(NamelessOp::Write) => (true, u64::MAX),
+            Opcode::Nameless(NamelessOp::Free | NamelessOp::Acknowledge) => (true, geometry.name_sectors),
+            Opcode::Nameless(NamelessOp::Read) | Opcode::Report => (false, geometry.name_sectors),
             Opcode::Flush => (false, u64::MAX),
             _ => return Some(Status::InvalidOpcode),
         };
@@ -233,17 +233,14 @@ impl NamelessMachine {
         }
         let bytes = command.sectors as usize * self.image_bytes;
         let carries = match command.opcode {
-            Opcode::Write | Opcode::NamelessWrite => true,
-            Opcode::Read | Opcode::PhysicalRead => !command.data.is_empty(),
+            Opcode::Write | Opcode::Nameless(NamelessOp::Write) => true,
+            Opcode::Read | Opcode::Nameless(NamelessOp::Read) => !command.data.is_empty(),
             _ => false,
         };
         let listed = command.vector.as_ref().map_or(&[][..], |vector| &vector.addresses);
-        let may_list = matches!(
-            command.opcode,
-            Opcode::NamelessWrite | Opcode::PhysicalRead | Opcode::Free | Opcode::Acknowledge
-        );
+        let may_list = matches!(command.opcode, Opcode::Nameless(_));
         let lists = listed.is_empty() || (may_list && listed.len() == command.sectors as usize);
-        let named = command.opcode != Opcode::NamelessWrite
+        let named = command.opcode != Opcode::Nameless(NamelessOp::Write)
             || command.vector.is_some()
             || command.sectors == 1
             || (command.sectors <= geometry.page_sectors && !command.fua);
@@ -251,7 +248,7 @@ impl NamelessMachine {
         if command.sectors == 0 || !lists || !named || !carried {
             return Some(Status::InvalidField);
         }
-        if command.opcode == Opcode::NamelessWrite {
+        if command.opcode == Opcode::Nameless(NamelessOp::Write) {
             let known = |lba: &Lba| *lba == NamelessGeometry::NAMELESS || lba.0 < geometry.virtual_sectors;
             return (!listed.iter().all(known)).then_some(Status::LbaOutOfRange);
         }
@@ -266,8 +263,8 @@ impl NamelessMachine {
         self.moved = true;
         let command = self.requests[request].command.as_ref().expect("a request has its command");
         match command.opcode {
-            Opcode::Read | Opcode::PhysicalRead => self.start_read(request),
-            Opcode::Write | Opcode::NamelessWrite => self.start_write(request),
+            Opcode::Read | Opcode::Nameless(NamelessOp::Read) => self.start_read(request),
+            Opcode::Write | Opcode::Nameless(NamelessOp::Write) => self.start_write(request),
             Opcode::Flush => self.flushes.wait(request),
             Opcode::Report => self.report(request),
             _ => self.change(request),
@@ -283,15 +280,15 @@ impl NamelessMachine {
         for i in 0..count {
             let address = if listed.is_empty() { command.lba.0 + i as u64 } else { listed[i].0 } as u32;
             known += u64::from(match command.opcode {
-                Opcode::Free => self.engine.free(Ppa(address)),
-                Opcode::Acknowledge => self.engine.acknowledge(Ppa(address)),
+                Opcode::Nameless(NamelessOp::Free) => self.engine.free(Ppa(address)),
+                Opcode::Nameless(NamelessOp::Acknowledge) => self.engine.acknowledge(Ppa(address)),
                 _ => {
                     self.engine.trim(Lpn(address));
                     true
                 }
             });
         }
-        let missing = command.opcode == Opcode::Free && known < count as u64;
+        let missing = command.opcode == Opcode::Nameless(NamelessOp::Free) && known < count as u64;
         self.flushes.changed();
         let fua = command.fua;
         let record = &mut self.requests[request];

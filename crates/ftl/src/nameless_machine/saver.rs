@@ -11,7 +11,7 @@
 //! page that cannot be read. In the first case the checkpoint before it is the state. In the second case it is not: blocks that it needs
 //! may be erased, and names in it may have been reused.
 
-use pellucid_flash::{ChunkInfo, ChunkState, Command, Completion, Lba, Opcode, Status};
+use pellucid_flash::{ChunkInfo, ChunkOp, ChunkState, Command, Completion, Lba, Opcode, Status};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes of a page before its payload.
@@ -254,7 +254,10 @@ impl Saver {
             if let Some(at) = self.places[place].iter().position(|chunk| used(chunk) && !chunk.busy) {
                 let chunk = &mut self.places[place][at];
                 chunk.busy = true;
-                return Some((at as u32, Command::new(0, Opcode::Reset, chunk.first, 0, Vec::new())));
+                return Some((
+                    at as u32,
+                    Command::new(0, Opcode::Chunk(ChunkOp::Reset), chunk.first, 0, Vec::new()),
+                ));
             }
             if self.places[place].iter().any(used) {
                 return None;
@@ -304,7 +307,7 @@ impl Saver {
         let (place, sectors) = (self.current, self.page_sectors);
         let chunk = &mut self.places[place][at as usize];
         chunk.busy = false;
-        if completion.opcode == Opcode::Reset {
+        if completion.opcode == Opcode::Chunk(ChunkOp::Reset) {
             (chunk.written, chunk.closed, chunk.dead) = (0, false, !ok);
             return self.end_if_stuck();
         }

@@ -3,7 +3,7 @@
 use super::{NamelessMachine, TAG_WRITE};
 use crate::{Content, Taker};
 use pellucid_flash::slab::{NIL, Slab};
-use pellucid_flash::{Command, Completion, Lpn, NamelessGeometry, Opcode, Ppa, Status};
+use pellucid_flash::{Command, Completion, Lpn, NamelessGeometry, NamelessOp, Opcode, Ppa, Status};
 use std::collections::VecDeque;
 
 /// Owner of a page.
@@ -78,7 +78,7 @@ impl NamelessMachine {
         let mut command = self.requests[request].command.take().expect("a request has its command");
         let sectors = command.sectors;
         self.engine.read_again();
-        if command.opcode == Opcode::NamelessWrite
+        if command.opcode == Opcode::Nameless(NamelessOp::Write)
             && let Some(vector) = &mut command.vector
             && vector.addresses.is_empty()
         {

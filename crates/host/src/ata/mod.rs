@@ -40,8 +40,8 @@ use misses::Misses;
 use parts::{Part, cut, is_alone, reads_for_nothing};
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    Command, Completion, Figure, Interface, Lba, NamelessGeometry, Nanos, Notice, Opcode, SimTime, Stage,
-    StageTimes, Status,
+    CacheOp, Command, Completion, Figure, Interface, Lba, NamelessGeometry, NamelessOp, Nanos, Notice,
+    Opcode, SimTime, Stage, StageTimes, Status,
 };
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -206,7 +206,9 @@ impl Ata {
 
     /// Queues what is asked of the drive for a part.
     fn queue(&mut self, request: u32, part: Part) {
-        if part.opcode == Opcode::NamelessWrite && self.config.address == NameReply::ReadNativeMax {
+        if part.opcode == Opcode::Nameless(NamelessOp::Write)
+            && self.config.address == NameReply::ReadNativeMax
+        {
             return self.line.push(true, Work::Address(request, part));
         }
         self.line.push(is_alone(part.opcode, self.config.carry), Work::Part(request, part));
@@ -245,10 +247,10 @@ impl Ata {
             }
         };
         let vector = match part.opcode {
-            Opcode::NamelessWrite => (part.sectors > 1).then(Box::default),
+            Opcode::Nameless(NamelessOp::Write) => (part.sectors > 1).then(Box::default),
             // A list has become addresses.
-            opcode if opcode.is_of_nameless() => None,
-            _ if whole.opcode == Opcode::NamelessWrite => None,
+            Opcode::Nameless(_) => None,
+            _ if whole.opcode == Opcode::Nameless(NamelessOp::Write) => None,
             _ => whole.vector.take(),
         };
         let command = Command::new(0, part.opcode, part.lba, part.sectors, data);
@@ -275,7 +277,7 @@ impl Ata {
         } else if ended.opcode.effect() == pellucid_flash::Effect::Reads && !ended.data.is_empty() {
             command.data[part.at as usize * image_bytes..][..ended.data.len()].copy_from_slice(&ended.data);
         }
-        if !command.opcode.is_of_nameless() {
+        if !matches!(command.opcode, Opcode::Nameless(_)) {
             command.vector = ended.vector.take();
         }
         if is_error && record.errors < retries {
@@ -283,9 +285,9 @@ impl Ata {
             self.line.ended(now, true);
             return self.line.push_again(is_alone(part.opcode, self.config.carry), Work::Part(request, part));
         }
-        if ended.opcode == Opcode::NamelessWrite && ended.status == Status::Success {
+        if ended.opcode == Opcode::Nameless(NamelessOp::Write) && ended.status == Status::Success {
             record.named(part, &ended);
-        } else if ended.opcode != Opcode::NamelessWrite {
+        } else if ended.opcode != Opcode::Nameless(NamelessOp::Write) {
             record.result = if part.is_whole { ended.result } else { record.result + ended.result };
         }
         record.unmapped += ended.unmapped;
@@ -295,7 +297,7 @@ impl Ata {
         }
         record.left -= 1;
         let is_last = record.left == 0;
-        let is_address = ended.opcode == Opcode::NamelessWrite
+        let is_address = ended.opcode == Opcode::Nameless(NamelessOp::Write)
             && ended.status == Status::Success
             && self.config.address == NameReply::Error;
         let tells_moves = is_last && self.config.upcalls == Upcalls::Piggyback && !self.moves.is_empty();
@@ -328,7 +330,9 @@ impl Ata {
     /// Takes note of what an answer means to a cache; returns the sectors that cross the link without use and beside the drive's transfers.
     fn judge(&mut self, opcode: Opcode, lba: Lba, sectors: u32, answer: &mut Answer) -> u32 {
         let Answer { completion: answer, cleans } = answer;
-        if opcode == Opcode::Free && matches!(answer.status, Status::Success | Status::Unwritten) {
+        if opcode == Opcode::Nameless(NamelessOp::Free)
+            && matches!(answer.status, Status::Success | Status::Unwritten)
+        {
             match answer.vector.as_ref().map_or(&[][..], |vector| &vector.addresses) {
                 [] => (lba.0..lba.0 + u64::from(sectors)).for_each(|name| self.moves.freed(name)),
                 names => names.iter().for_each(|name| self.moves.freed(name.0)),
@@ -345,7 +349,7 @@ impl Ata {
         self.counters.wasted_sectors += u64::from(wasted);
         let Some(blocks) = self.blocks(lba, sectors) else { return wasted };
         match (opcode, answer.status) {
-            (Opcode::WriteClean | Opcode::Clean, Status::Success) => *cleans = blocks,
+            (Opcode::Cache(CacheOp::WriteClean | CacheOp::Clean), Status::Success) => *cleans = blocks,
             (Opcode::Read, Status::Success) if self.config.miss == MissReply::InBand => {
                 if let Some(first) = self.misses.first_false(blocks, &answer.data) {
                     (answer.status, answer.result) = (Status::Absent, first);
@@ -396,7 +400,7 @@ impl Machine for Ata {
 
     fn submit(&mut self, now: SimTime, command: Command) {
         let page = self.nameless().map_or(0, |geometry| geometry.page_sectors);
-        let may_dirty = matches!(command.opcode, Opcode::WriteDirty | Opcode::Evict);
+        let may_dirty = matches!(command.opcode, Opcode::Cache(CacheOp::WriteDirty | CacheOp::Evict));
         if let Some(blocks) = self.blocks(command.lba, command.sectors).filter(|_| may_dirty) {
             self.misses.set_clean(blocks, false);
         }

@@ -1,7 +1,7 @@
 //! Commands as a disk interface carries them: one address and a length.
 
 use super::Carry;
-use pellucid_flash::{Command, Lba, NamelessGeometry, Opcode};
+use pellucid_flash::{CacheOp, Command, Lba, NamelessGeometry, NamelessOp, Opcode};
 
 /// Part of a command that one command of the disk interface carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +23,14 @@ pub(super) struct Part {
 pub(super) fn cut(command: &Command, page: u32, mut emit: impl FnMut(Part)) {
     let (opcode, sectors) = (command.opcode, command.sectors);
     let listed = command.vector.as_ref().map_or(&[][..], |vector| &vector.addresses);
-    let is_list = opcode.is_of_nameless() && listed.len() == sectors as usize;
+    let is_list = matches!(opcode, Opcode::Nameless(_)) && listed.len() == sectors as usize;
     let is_named = command.vector.is_some() || sectors == 1 || (sectors <= page && !command.fua);
-    let is_unlisted = opcode == Opcode::NamelessWrite && listed.is_empty() && is_named;
+    let is_unlisted = opcode == Opcode::Nameless(NamelessOp::Write) && listed.is_empty() && is_named;
     let may_cut = sectors > 0 && (is_list || is_unlisted);
     if !may_cut {
         return emit(Part { at: 0, sectors, opcode, lba: command.lba, is_whole: true });
     }
-    let writes = opcode == Opcode::NamelessWrite;
+    let writes = opcode == Opcode::Nameless(NamelessOp::Write);
     let is_name = |lba: Lba| !writes || lba != NamelessGeometry::NAMELESS;
     let mut at = 0;
     while at < sectors {
@@ -45,7 +45,7 @@ pub(super) fn cut(command: &Command, page: u32, mut emit: impl FnMut(Part)) {
         // Sectors with virtual addresses are a plain write.
         let (opcode, lba) = match (writes, is_name(first)) {
             (true, true) => (Opcode::Write, first),
-            (true, false) => (Opcode::NamelessWrite, Lba(0)),
+            (true, false) => (Opcode::Nameless(NamelessOp::Write), Lba(0)),
             (false, _) => (opcode, first),
         };
         emit(Part { at, sectors: run, opcode, lba, is_whole: run == sectors });
@@ -55,7 +55,7 @@ pub(super) fn cut(command: &Command, page: u32, mut emit: impl FnMut(Part)) {
 
 /// Returns whether a disk interface knows no such command.
 pub(super) fn is_new(opcode: Opcode) -> bool {
-    opcode.is_of_cache() || opcode.is_of_nameless() || matches!(opcode, Opcode::Report | Opcode::NextUnit)
+    matches!(opcode, Opcode::Cache(_) | Opcode::Nameless(_) | Opcode::Report | Opcode::NextUnit)
 }
 
 /// Returns whether the drive cannot queue a command.
@@ -69,7 +69,8 @@ pub(super) fn reads_for_nothing(opcode: Opcode) -> bool {
     is_new(opcode)
         && !matches!(
             opcode,
-            Opcode::WriteClean | Opcode::WriteDirty | Opcode::NamelessWrite | Opcode::PhysicalRead
+            Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty)
+                | Opcode::Nameless(NamelessOp::Write | NamelessOp::Read)
         )
 }
 
@@ -89,9 +90,9 @@ mod tests {
 
     #[test]
     fn lists_become_runs_and_nameless_writes_pages() {
-        let free = Opcode::Free;
+        let free = Opcode::Nameless(NamelessOp::Free);
         assert_eq!(parts(free, 5, &[3, 4, 9, 1, 2]), [(0, 2, free, 3), (2, 1, free, 9), (3, 2, free, 1)]);
-        let nameless = Opcode::NamelessWrite;
+        let nameless = Opcode::Nameless(NamelessOp::Write);
         assert_eq!(parts(nameless, 9, &[]), [(0, 4, nameless, 0), (4, 4, nameless, 0), (8, 1, nameless, 0)]);
         let none = NamelessGeometry::NAMELESS.0;
         assert_eq!(
@@ -99,6 +100,9 @@ mod tests {
             [(0, 1, nameless, 0), (1, 2, Opcode::Write, 20), (3, 1, Opcode::Write, 30), (4, 1, nameless, 0)]
         );
         assert_eq!(parts(free, 3, &[1]), [(0, 3, free, 7)], "the drive refuses it");
-        assert_eq!(parts(Opcode::WriteDirty, 64, &[]), [(0, 64, Opcode::WriteDirty, 7)]);
+        assert_eq!(
+            parts(Opcode::Cache(CacheOp::WriteDirty), 64, &[]),
+            [(0, 64, Opcode::Cache(CacheOp::WriteDirty), 7)]
+        );
     }
 }

@@ -26,8 +26,8 @@ pub use shape::{BlockChunksConfig, BlockChunksError};
 use crate::{Layer, Machine};
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    ChunkInfo, ChunkState, Command, Completion, Figure, Interface, Opcode, SimTime, Stage, StageTimes,
-    Status, Vector,
+    ChunkInfo, ChunkOp, ChunkState, Command, Completion, Figure, Interface, Opcode, SimTime, Stage,
+    StageTimes, Status, Vector,
 };
 use read::Want;
 use shape::Shape;
@@ -207,7 +207,7 @@ impl BlockChunks {
                     listed == 0 || (listed == command.sectors as usize && listed <= Vector::ADDRESSES_MAX);
                 data && metadata_fits && length && command.sectors > 0
             }
-            Opcode::Report | Opcode::Reset => {
+            Opcode::Report | Opcode::Chunk(ChunkOp::Reset) => {
                 let (chunk, _) = match self.shape.place(command.lba) {
                     Some(place) => place,
                     None => return Some(Status::LbaOutOfRange),
@@ -229,7 +229,7 @@ impl BlockChunks {
         match self.command(op).opcode {
             Opcode::Read => self.start_read(op),
             Opcode::Write => self.start_write(op),
-            Opcode::Reset => self.start_reset(op),
+            Opcode::Chunk(ChunkOp::Reset) => self.start_reset(op),
             Opcode::Report => self.describe(op),
             _ => {
                 let flush = Command::new(0, Opcode::Flush, pellucid_flash::Lba(0), 0, Vec::new());

@@ -39,8 +39,8 @@ pub use queue::Elevator;
 use crate::{CpuCosts, Steps};
 use pellucid_flash::slab::{List, Slab};
 use pellucid_flash::{
-    Command, Completion, Interface, Lba, NamelessGeometry, Nanos, Notice, Opcode, SimTime, Stage, StageTimes,
-    Status, Vector,
+    Command, Completion, Effect, Interface, Lba, NamelessGeometry, NamelessOp, Nanos, Notice, Opcode,
+    SimTime, Stage, StageTimes, Status, Vector,
 };
 use pellucid_setting::Settings;
 use queue::{Kind, Part, Queue};
@@ -274,7 +274,7 @@ impl BlockLayer {
             && kind.is_write()
         {
             // Virtual or nameless, the write joins the write before it.
-            kind.opcode = Opcode::NamelessWrite;
+            kind.opcode = Opcode::Nameless(NamelessOp::Write);
             rest.lba = *log;
             *log += u64::from(rest.sectors);
         }
@@ -366,7 +366,7 @@ impl BlockLayer {
         let vector = self.addresses(parts);
         let first = self.parts[parts.first().expect("a request has parts")].origin;
         let model = self.origins[first].command.as_mut().expect("a command under way");
-        let opcode = if vector.is_some() { Opcode::NamelessWrite } else { model.opcode };
+        let opcode = if vector.is_some() { Opcode::Nameless(NamelessOp::Write) } else { model.opcode };
         let vector = vector.or_else(|| model.vector.take());
         let mut command = Command {
             queue: model.queue,
@@ -393,7 +393,8 @@ impl BlockLayer {
     /// Returns the virtual address of each sector of a write to a nameless namespace, if it is one.
     fn addresses(&mut self, parts: List) -> Option<Box<Vector>> {
         let first = self.origins[self.parts[parts.first()?].origin].command();
-        if self.log.is_none() || !matches!(first.opcode, Opcode::Write | Opcode::NamelessWrite) {
+        if self.log.is_none() || !matches!(first.opcode, Opcode::Write | Opcode::Nameless(NamelessOp::Write))
+        {
             return None;
         }
         let mut vector = self.vectors.pop().unwrap_or_default();
@@ -440,7 +441,7 @@ impl BlockLayer {
                 self.urgent.push_back(alone);
             }
         }
-        let names = completion.vector.take_if(|_| completion.opcode == Opcode::NamelessWrite);
+        let names = completion.vector.take_if(|_| completion.opcode == Opcode::Nameless(NamelessOp::Write));
         let (mut at, mut unmapped, mut sector) = (0, completion.unmapped, 0);
         while let Some(part) = parts.pop(&mut self.parts) {
             let Part { origin, sectors, data_at, .. } = self.parts[part];
@@ -452,9 +453,7 @@ impl BlockLayer {
                 command.data = std::mem::take(&mut completion.data);
                 command.vector =
                     if names.is_some() { command.vector.take() } else { completion.vector.take() };
-            } else if matches!(completion.opcode, Opcode::Read | Opcode::PhysicalRead)
-                && !command.data.is_empty()
-            {
+            } else if completion.opcode.effect() == Effect::Reads && !command.data.is_empty() {
                 command.data[range.clone()].copy_from_slice(&completion.data[at..at + range.len()]);
             }
             at += range.len();
@@ -512,7 +511,7 @@ impl BlockLayer {
 
 /// Returns whether a command gives space for which writes may be waiting.
 fn gives_space(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::Free | Opcode::Acknowledge)
+    matches!(opcode, Opcode::Nameless(NamelessOp::Free | NamelessOp::Acknowledge))
 }
 
 /// Returns the virtual address of a sector of a write to a nameless namespace, if it has one.
@@ -533,7 +532,7 @@ fn take_names(command: &mut Command, first: u32, names: &[Lba], result: &mut u64
     {
         *result = name.0;
     }
-    if command.opcode == Opcode::NamelessWrite
+    if command.opcode == Opcode::Nameless(NamelessOp::Write)
         && let Some(vector) = &mut command.vector
     {
         vector.addresses.resize(command.sectors as usize, NamelessGeometry::NAMELESS);

@@ -12,7 +12,7 @@
 //! has parts, without gaps between them; no request exceeds the largest size.
 
 use pellucid_flash::slab::{Linked, List, NIL, Slab};
-use pellucid_flash::{Command, Nanos, Opcode, SimTime};
+use pellucid_flash::{CacheOp, Command, Effect, NamelessOp, Nanos, Opcode, SimTime};
 use pellucid_setting::Word;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -47,18 +47,16 @@ impl Kind {
             command.opcode,
             Opcode::Read
                 | Opcode::Write
-                | Opcode::WriteClean
-                | Opcode::WriteDirty
-                | Opcode::NamelessWrite
-                | Opcode::PhysicalRead
+                | Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty)
+                | Opcode::Nameless(NamelessOp::Write | NamelessOp::Read)
         );
-        let plain = command.vector.is_none() || command.opcode == Opcode::NamelessWrite;
+        let plain = command.vector.is_none() || command.opcode == Opcode::Nameless(NamelessOp::Write);
         let merges = data && plain && !command.fua && command.sectors > 0;
         merges.then_some(Kind { opcode: command.opcode, handle: command.handle, queue: command.queue })
     }
 
     pub fn is_write(self) -> bool {
-        !matches!(self.opcode, Opcode::Read | Opcode::PhysicalRead)
+        self.opcode.effect() != Effect::Reads
     }
 }
 
@@ -386,15 +384,15 @@ mod tests {
         assert!(!bench.enter(0, write(24)), "too large");
         let others = [
             command(Opcode::Read, 32, 8),
-            command(Opcode::WriteClean, 32, 8),
-            command(Opcode::WriteDirty, 32, 8),
+            command(Opcode::Cache(CacheOp::WriteClean), 32, 8),
+            command(Opcode::Cache(CacheOp::WriteDirty), 32, 8),
             Command { handle: 1, ..write(32) },
             Command { queue: 1, ..write(32) },
         ];
         for other in others {
             assert!(!bench.enter(0, other.clone()), "{other:?}");
         }
-        assert!(bench.enter(0, command(Opcode::WriteDirty, 40, 8)), "of one kind again");
+        assert!(bench.enter(0, command(Opcode::Cache(CacheOp::WriteDirty), 40, 8)), "of one kind again");
         assert!(bench.enter(0, write(32)));
         let popped: Vec<_> = std::iter::from_fn(|| bench.pop(0)).collect();
         assert_eq!(popped, [(0, 24), (24, 16), (32, 8), (32, 8), (32, 16), (32, 8), (32, 8)]);
@@ -404,9 +402,9 @@ mod tests {
             command(Opcode::Flush, 0, 0),
             command(Opcode::Trim, 0, 8),
             command(Opcode::WriteZeroes, 0, 8),
-            command(Opcode::Evict, 0, 8),
-            command(Opcode::Clean, 0, 8),
-            command(Opcode::Exists, 0, 8),
+            command(Opcode::Cache(CacheOp::Evict), 0, 8),
+            command(Opcode::Cache(CacheOp::Clean), 0, 8),
+            command(Opcode::Cache(CacheOp::Exists), 0, 8),
         ] {
             assert_eq!(Kind::of(&alone), None, "{alone:?}");
         }

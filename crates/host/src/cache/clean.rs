@@ -13,7 +13,7 @@
 use super::core::{Core, Effect};
 use super::op::{Part, Purpose, Side, Step};
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{Command, Lba, Nanos, Opcode, SimTime, Status};
+use pellucid_flash::{CacheOp, Command, Lba, Nanos, Opcode, SimTime, Status};
 use std::ops::Range;
 
 /// Maximum blocks in a run: an operation has a bit for each ([`Op::touch`](super::op::Op::touch)).
@@ -387,7 +387,7 @@ impl Cleaner {
             if !is_touched {
                 let (lba, sectors) = core.shape.sectors_of(at..next);
                 let part = Part { op, purpose: Purpose::CleanMark, lba, sectors, slot: NIL, direct: false };
-                let clean = Command::new(0, Opcode::Clean, Lba(lba), sectors, Vec::new());
+                let clean = Command::new(0, Opcode::Cache(CacheOp::Clean), Lba(lba), sectors, Vec::new());
                 core.requests.send(Side::Flash, part, clean);
             }
             at = next;

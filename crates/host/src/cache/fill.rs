@@ -5,7 +5,7 @@ use super::core::Core;
 use super::op::{Part, Purpose, Side};
 use super::write::take_slot;
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{Command, Opcode, Status, copy_images};
+use pellucid_flash::{CacheOp, Command, Opcode, Status, copy_images};
 
 /// Keeps the data of a part for a fill; a command gets its buffer back.
 pub(super) fn keep(core: &mut Core, part: Part, data: Vec<u8>) {
@@ -57,7 +57,7 @@ fn fill_run(core: &mut Core, op: u32, block: u64, end: u64, lba: u64, data: &[u8
     let from = (block * core.shape.block_sectors - lba) as usize * core.shape.image_bytes;
     let bytes = buffer.len();
     copy_images(&mut buffer, &data[from..from + bytes]);
-    let opcode = if slot == NIL { Opcode::WriteClean } else { Opcode::Write };
+    let opcode = if slot == NIL { Opcode::Cache(CacheOp::WriteClean) } else { Opcode::Write };
     let lba = block * core.shape.block_sectors;
     let part = Part { op, purpose: Purpose::Fill, lba, sectors: sectors as u32, slot, direct: false };
     let to = core.shape.flash_lba(slot, lba);

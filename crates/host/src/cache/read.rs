@@ -11,7 +11,7 @@ use super::fill;
 use super::op::{Part, Purpose, Side, Step};
 use super::shape::Backend;
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{CacheState, Command, Lba, Opcode, Status};
+use pellucid_flash::{CacheOp, CacheState, Command, Lba, Opcode, Status};
 
 /// Begins a read that holds its blocks.
 pub(super) fn begin(core: &mut Core, op: u32) {
@@ -175,7 +175,7 @@ fn not_from_flash(core: &mut Core, part: Part, status: Status, first: u64) {
         return core.requests.send(
             Side::Flash,
             part,
-            Command::new(0, Opcode::Exists, lba, part.sectors, data),
+            Command::new(0, Opcode::Cache(CacheOp::Exists), lba, part.sectors, data),
         );
     }
     if status == Status::Absent {

@@ -5,7 +5,7 @@ use super::core::{Core, Effect, Next};
 use super::op::{Part, Purpose, Side, Step};
 use super::write::{backing_has_newer, fetch};
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{Command, Lba, Opcode, Status};
+use pellucid_flash::{CacheOp, Command, Lba, Opcode, Status};
 use std::ops::Range;
 
 /// Begins a trim: parts of dirty blocks are zeroed, clean copies are dropped, and the backing store is
@@ -43,7 +43,7 @@ fn evict_doubtful(core: &mut Core, op: u32, first: u64, end: u64) {
             core.requests.send(
                 Side::Flash,
                 part,
-                Command::new(0, Opcode::Evict, Lba(lba), sectors, Vec::new()),
+                Command::new(0, Opcode::Cache(CacheOp::Evict), Lba(lba), sectors, Vec::new()),
             );
         }
     }
@@ -81,7 +81,7 @@ fn drop_blocks(core: &mut Core, op: u32, mut blocks: Range<u64>) {
     if !core.ends.is_detached() {
         let (lba, sectors) = core.shape.sectors_of(blocks);
         let part = Part { op, purpose: Purpose::TrimEvict, lba, sectors, ..Part::default() };
-        let evict = Command::new(0, Opcode::Evict, Lba(lba), sectors, Vec::new());
+        let evict = Command::new(0, Opcode::Cache(CacheOp::Evict), Lba(lba), sectors, Vec::new());
         core.requests.send(Side::Flash, part, evict);
     }
 }

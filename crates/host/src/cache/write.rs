@@ -13,7 +13,7 @@ use super::core::{Core, Effect, Next};
 use super::op::{Kind, Part, Purpose, Side, Step};
 use super::{CacheMode, RecordWrites, fill};
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{Command, Lba, Opcode, Status, copy_images};
+use pellucid_flash::{CacheOp, Command, Lba, Opcode, Status, copy_images};
 use std::ops::Range;
 
 /// Path of a run of blocks.
@@ -128,7 +128,7 @@ fn send_run(core: &mut Core, op: u32, way: Way, from: u64, to: u64) {
 fn write_flash(core: &mut Core, part: Part, is_dirty: bool, data: Vec<u8>) {
     let lba = core.shape.flash_lba(part.slot, part.lba);
     let (opcode, fua) = match (core.shape.is_ssc(), core.shape.config.records) {
-        (true, _) => (Opcode::WriteDirty, false),
+        (true, _) => (Opcode::Cache(CacheOp::WriteDirty), false),
         (_, RecordWrites::EachWrite { force }) => (Opcode::Write, force),
         (_, RecordWrites::OnFlush) => (Opcode::Write, false),
     };
@@ -186,7 +186,7 @@ fn go_around(core: &mut Core, part: Part, after_failure: bool, data: Vec<u8>) {
     let blocks = core.shape.blocks_in(part);
     if core.shape.is_ssc() && !blocks.is_empty() && !core.ends.is_detached() {
         let (first, count) = core.shape.sectors_of(blocks);
-        let evict = Command::new(0, Opcode::Evict, Lba(first), count, Vec::new());
+        let evict = Command::new(0, Opcode::Cache(CacheOp::Evict), Lba(first), count, Vec::new());
         let part = Part { purpose: Purpose::Evict(after_failure), ..part };
         core.requests.op_mut(part.op).put_aside(part.lba, data);
         return core.requests.send(Side::Flash, part, evict);

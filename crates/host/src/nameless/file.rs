@@ -11,8 +11,8 @@
 use crate::{Layer, Machine};
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    Command, Completion, Figure, Held, Interface, Lba, Notice, Opcode, SimTime, Stage, StageTimes, Status,
-    Vector,
+    Command, Completion, Figure, Held, Interface, Lba, NamelessOp, Notice, Opcode, SimTime, Stage,
+    StageTimes, Status, Vector,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -148,7 +148,7 @@ impl NamelessFile {
         match command.opcode {
             Opcode::Write => {
                 let data = std::mem::take(&mut command.data);
-                let write = Command::new(0, Opcode::NamelessWrite, Lba(0), sectors, data);
+                let write = Command::new(0, Opcode::Nameless(NamelessOp::Write), Lba(0), sectors, data);
                 let vector = (sectors > 1).then(Box::default);
                 self.send(Purpose::Whole(request), Command { vector, fua, ..write });
                 self.requests[request].left = 1;
@@ -188,7 +188,7 @@ impl NamelessFile {
                 continue;
             }
             let data = if wanted { vec![0; run as usize * self.image_bytes] } else { Vec::new() };
-            let read = Command::new(0, Opcode::PhysicalRead, Lba(name.into()), run, data);
+            let read = Command::new(0, Opcode::Nameless(NamelessOp::Read), Lba(name.into()), run, data);
             self.send(Purpose::Piece(request, at, attempts), read);
             self.requests[request].left += 1;
             at += run;
@@ -213,7 +213,13 @@ impl NamelessFile {
         names.retain(|&name| name != NONE);
         if !names.is_empty() {
             let addresses: Vec<Lba> = names.iter().map(|&name| Lba(name.into())).collect();
-            let command = Command::new(0, Opcode::Free, Lba(0), addresses.len() as u32, Vec::new());
+            let command = Command::new(
+                0,
+                Opcode::Nameless(NamelessOp::Free),
+                Lba(0),
+                addresses.len() as u32,
+                Vec::new(),
+            );
             let vector = Some(Box::new(Vector { addresses, ..Vector::default() }));
             self.send(Purpose::Upkeep, Command { vector, ..command });
         }
@@ -235,7 +241,7 @@ impl NamelessFile {
 
     /// Handles the end of a free; a name that ended with its move is freed under its new name.
     fn upkeep_ended(&mut self, completion: &Completion) {
-        if completion.opcode == Opcode::Free
+        if completion.opcode == Opcode::Nameless(NamelessOp::Free)
             && let Some(vector) = &completion.vector
         {
             let moved: Vec<u32> =
@@ -307,7 +313,9 @@ impl Machine for NamelessFile {
                 return self.read(request, from, bytes.max(1) as u32, attempts + 1);
             }
             Purpose::Piece(_, from, _) => self.read_ended(request, from, completion),
-            _ if completion.opcode == Opcode::NamelessWrite => self.written(request, completion),
+            _ if completion.opcode == Opcode::Nameless(NamelessOp::Write) => {
+                self.written(request, completion)
+            }
             _ => {}
         }
         let record = &mut self.requests[request];
@@ -329,7 +337,10 @@ impl Machine for NamelessFile {
                 NONE => _ = self.orphans.insert(old.0 as u32, new.0 as u32),
                 sector => _ = self.rename(sector, new.0 as u32),
             }
-            self.send(Purpose::Upkeep, Command::new(0, Opcode::Acknowledge, old, 1, Vec::new()));
+            self.send(
+                Purpose::Upkeep,
+                Command::new(0, Opcode::Nameless(NamelessOp::Acknowledge), old, 1, Vec::new()),
+            );
         }
     }
 

@@ -15,7 +15,7 @@ impl Ownership<'_> {
     /// Returns a bit for each address of a command to the shared namespace that belongs to a target; 0 if
     /// there is none.
     pub fn foreign(&self, command: &Command) -> u64 {
-        let reaches = matches!(command.opcode, Opcode::Read | Opcode::Write | Opcode::Copy | Opcode::Reset);
+        let reaches = matches!(command.opcode, Opcode::Read | Opcode::Write | Opcode::Chunk(_));
         if !reaches || self.targets.list().is_empty() {
             return 0;
         }

@@ -30,8 +30,8 @@ use crate::{Layer, Machine};
 use active::Active;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    ChunkAddress, Command, Completion, Figure, Interface, Lba, Nanos, Opcode, SimTime, Stage, StageTimes,
-    Status, Vector, ZoneAction, ZoneInfo,
+    ChunkAddress, ChunkOp, Command, Completion, Figure, Interface, Lba, Nanos, Opcode, SimTime, Stage,
+    StageTimes, Status, Vector, ZoneAction, ZoneInfo, ZoneOp,
 };
 use read::Want;
 use shape::Shape;
@@ -206,7 +206,7 @@ impl ZoneChunks {
                 let chunks = geometry.units * geometry.chunks;
                 command.sectors > 0 && geometry.chunk_number(address) + command.sectors <= chunks
             }
-            Opcode::Reset | Opcode::Zone(ZoneAction::Finish) => {
+            Opcode::Chunk(ChunkOp::Reset) | Opcode::Zone(ZoneOp::Change(ZoneAction::Finish)) => {
                 command.sectors == 0 && command.vector.is_none()
             }
             _ => return Some(Status::InvalidOpcode),
@@ -295,11 +295,15 @@ impl ZoneChunks {
 
     fn start_action(&mut self, op: u32) {
         let command = self.command(op);
-        let action = if command.opcode == Opcode::Reset { ZoneAction::Reset } else { ZoneAction::Finish };
+        let action = if command.opcode == Opcode::Chunk(ChunkOp::Reset) {
+            ZoneAction::Reset
+        } else {
+            ZoneAction::Finish
+        };
         let zone = self.shape.place(command.lba).expect("checked at submission").zone;
         self.last.remove(&zone);
         let start = Lba(self.shape.start(zone));
-        self.send_whole(op, Command::new(0, Opcode::Zone(action), start, 0, Vec::new()));
+        self.send_whole(op, Command::new(0, Opcode::Zone(ZoneOp::Change(action)), start, 0, Vec::new()));
     }
 
     // ---- reports

@@ -7,7 +7,8 @@ use crate::model::{config, exercise};
 use crate::oracle::{Below, World};
 use crate::reference::Faults;
 use pellucid_flash::{
-    ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode, Rng, SimTime, Status, Vector,
+    ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode, Rng, SimTime, Status,
+    Vector,
 };
 use pellucid_host::{BlockChunks, BlockChunksConfig, BlockChunksError, HostFtlConfig, Layer, Stack};
 use std::collections::BTreeMap;
@@ -143,7 +144,7 @@ impl Chunks {
         } else if writing.is_empty() && begun > 0 && (begun == all || self.rng.chance(0.1)) {
             self.model[at].resetting = true;
             self.under_way.insert(self.tags, (at, 0));
-            Command::new(self.tags, Opcode::Reset, self.lba(at, 0), 0, Vec::new())
+            Command::new(self.tags, Opcode::Chunk(ChunkOp::Reset), self.lba(at, 0), 0, Vec::new())
         } else if begun < all {
             let count = ((1 + self.rng.below(4) as usize) * write).min(all - begun);
             let mark = 1 + self.rng.below(255) as u8;
@@ -168,7 +169,7 @@ impl Chunks {
             let (at, count) = self.under_way.remove(&ended.tag).expect("under way");
             let model = &mut self.model[at];
             match ended.opcode {
-                Opcode::Reset => *model = Model::default(),
+                Opcode::Chunk(ChunkOp::Reset) => *model = Model::default(),
                 // Writes of one chunk end in order.
                 _ => model.sectors.extend(model.writing.drain(..count)),
             }
@@ -292,7 +293,7 @@ fn without_force_a_flush_or_a_reset_makes_writes_durable() {
     assert_eq!(ask(&mut blocks, write(32)).status, Status::Success);
     // The write is durable before the data that it replaces go.
     assert_eq!(
-        ask(&mut blocks, Command::new(1, Opcode::Reset, Lba(0), 0, Vec::new())).status,
+        ask(&mut blocks, Command::new(1, Opcode::Chunk(ChunkOp::Reset), Lba(0), 0, Vec::new())).status,
         Status::Success
     );
     assert_eq!(blocks.drive.flushes, 1);
@@ -326,8 +327,8 @@ fn what_is_no_command_of_chunks_is_refused() {
         (new(Opcode::Read, 23, 2, data(2)), Status::LbaOutOfRange),
         (new(Opcode::Read, 0, 1, data(2)), Status::InvalidField),
         (new(Opcode::Report, 0, 7, vec![]), Status::LbaOutOfRange),
-        (new(Opcode::Reset, 0, 1, vec![]), Status::InvalidField),
-        (new(Opcode::Reset, 32, 0, vec![]), Status::ChunkInvalidReset),
+        (new(Opcode::Chunk(ChunkOp::Reset), 0, 1, vec![]), Status::InvalidField),
+        (new(Opcode::Chunk(ChunkOp::Reset), 32, 0, vec![]), Status::ChunkInvalidReset),
         (new(Opcode::Trim, 0, 1, vec![]), Status::InvalidOpcode),
         (Command { namespace: 1, ..new(Opcode::Read, 0, 1, data(1)) }, Status::InvalidField),
     ] {

@@ -3,7 +3,9 @@
 
 use crate::block_reference::BlockReference;
 use crate::reference::Faults;
-use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status};
+use pellucid_flash::{
+    ChunkOp, Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status,
+};
 use pellucid_host::{
     ClusterBuffer, ClusterBufferConfig, ClusterBufferError, FlushPolicy, JournalConfig, JournalHead,
     JournalUse, Layer, Machine, Stack,
@@ -661,7 +663,7 @@ fn what_is_wrong_is_refused_and_changes_nothing() {
     assert_eq!(status(Opcode::Write, 199, 2, 1024), Status::LbaOutOfRange);
     assert_eq!(status(Opcode::Read, 200, 1, 512), Status::LbaOutOfRange);
     assert_eq!(status(Opcode::Trim, u64::MAX, 2, 0), Status::LbaOutOfRange);
-    assert_eq!(status(Opcode::Reset, 0, 0, 0), Status::InvalidOpcode);
+    assert_eq!(status(Opcode::Chunk(ChunkOp::Reset), 0, 0, 0), Status::InvalidOpcode);
     assert_eq!(status(Opcode::Write, 199, 1, 512), Status::Success);
     assert_eq!(status(Opcode::Flush, 0, 0, 0), Status::Success);
     assert_eq!(host.layer.counters().writes, 1);

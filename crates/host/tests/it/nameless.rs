@@ -4,8 +4,8 @@
 
 use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::{
-    ChunkGeometry, Command, Completion, Drive, Lba, Migration, NamelessGeometry, Notice, Opcode, Rng,
-    SimTime, Status, Vector,
+    ChunkGeometry, Command, Completion, Drive, Lba, Migration, NamelessGeometry, NamelessOp, Notice, Opcode,
+    Rng, SimTime, Status, Vector,
 };
 use pellucid_host::{NamelessConfig, NamelessFtl, NamelessFtlConfig, Stack};
 use std::collections::{BTreeMap, BTreeSet};
@@ -189,7 +189,8 @@ impl World {
             return;
         }
         let vector = Some(Box::new(Vector { addresses, ..Vector::default() }));
-        let command = Command::new(0, Opcode::NamelessWrite, Lba(0), targets.len() as u32, data);
+        let command =
+            Command::new(0, Opcode::Nameless(NamelessOp::Write), Lba(0), targets.len() as u32, data);
         let fua = self.rng.chance(0.05);
         self.send(Command { vector, fua, ..command }, Op::Write(targets));
     }
@@ -205,7 +206,10 @@ impl World {
             return;
         }
         let data = vec![0; self.host.image_bytes()];
-        self.send(Command::new(0, Opcode::PhysicalRead, Lba(name), 1, data), Op::Read { name, version });
+        self.send(
+            Command::new(0, Opcode::Nameless(NamelessOp::Read), Lba(name), 1, data),
+            Op::Read { name, version },
+        );
     }
 
     fn read_virtual(&mut self) {
@@ -373,7 +377,10 @@ impl World {
         self.known.olds.retain(|name| !olds.contains(name));
         let olds = if self.prototype { Vec::new() } else { olds };
         for old in olds {
-            self.send(Command::new(0, Opcode::Acknowledge, Lba(old), 1, Vec::new()), Op::Acknowledge);
+            self.send(
+                Command::new(0, Opcode::Nameless(NamelessOp::Acknowledge), Lba(old), 1, Vec::new()),
+                Op::Acknowledge,
+            );
         }
         for name in garbage {
             let now = self.host.layer.engine().name(pellucid_flash::Ppa(name as u32));
@@ -382,7 +389,10 @@ impl World {
                 // is among the garbage.
                 continue;
             }
-            self.send(Command::new(0, Opcode::Free, Lba(name), 1, Vec::new()), Op::Free(name));
+            self.send(
+                Command::new(0, Opcode::Nameless(NamelessOp::Free), Lba(name), 1, Vec::new()),
+                Op::Free(name),
+            );
         }
     }
 
@@ -421,7 +431,7 @@ impl World {
             let (mut name, version) = self.known.objects[&object];
             let read = loop {
                 let data = vec![0; self.host.image_bytes()];
-                let read = self.call(Command::new(0, Opcode::PhysicalRead, Lba(name), 1, data));
+                let read = self.call(Command::new(0, Opcode::Nameless(NamelessOp::Read), Lba(name), 1, data));
                 // The new life also moves sectors.
                 self.collect();
                 let now = self.known.objects[&object].0;
@@ -487,9 +497,15 @@ impl World {
                 continue;
             }
             if now != name && mine.contains(&now) {
-                self.call(Command::new(0, Opcode::Acknowledge, Lba(name), 1, Vec::new()));
+                self.call(Command::new(
+                    0,
+                    Opcode::Nameless(NamelessOp::Acknowledge),
+                    Lba(name),
+                    1,
+                    Vec::new(),
+                ));
             } else if !mine.contains(&now) {
-                self.call(Command::new(0, Opcode::Free, Lba(name), 1, Vec::new()));
+                self.call(Command::new(0, Opcode::Nameless(NamelessOp::Free), Lba(name), 1, Vec::new()));
             }
         }
         (self.known.olds, self.known.garbage) = (Vec::new(), Vec::new());

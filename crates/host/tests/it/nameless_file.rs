@@ -2,8 +2,8 @@
 
 use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::{
-    Command, Completion, Drive, Interface, Lba, Migration, NamelessGeometry, Nanos, Opcode, Rng, SimTime,
-    Status, Vector,
+    Command, Completion, Drive, Interface, Lba, Migration, NamelessGeometry, NamelessOp, Nanos, Opcode, Rng,
+    SimTime, Status, Vector,
 };
 use pellucid_host::{
     AnyLayer, AtaConfig, BlockLayerConfig, Carry, CpuCosts, Elevator, LayerConfig, Machine, NameReply,
@@ -168,12 +168,18 @@ fn one_request_of_the_block_layer_gets_one_page() {
     let names = Some(Box::new(Vector::default()));
     let pair = Command {
         vector: names,
-        ..Command::new(9, Opcode::NamelessWrite, NamelessGeometry::NAMELESS, 2, data(9, 2))
+        ..Command::new(9, Opcode::Nameless(NamelessOp::Write), NamelessGeometry::NAMELESS, 2, data(9, 2))
     };
     let mut commands = vec![pair];
     for (tag, lba) in [(1, 40), (2, 3), (3, 17)] {
         commands.push(Command::new(tag, Opcode::Write, Lba(lba), 1, data(tag as u32, 1)));
-        commands.push(Command::new(10 + tag, Opcode::NamelessWrite, Lba(0), 1, data(10 + tag as u32, 1)));
+        commands.push(Command::new(
+            10 + tag,
+            Opcode::Nameless(NamelessOp::Write),
+            Lba(0),
+            1,
+            data(10 + tag as u32, 1),
+        ));
     }
     commands.pop();
     commands.push(Command::new(4, Opcode::Write, Lba(4), 1, data(4, 1)));
@@ -185,7 +191,9 @@ fn one_request_of_the_block_layer_gets_one_page() {
         assert_eq!(completion.status, Status::Success);
         match (&completion.vector, completion.opcode) {
             (Some(vector), _) => found.extend(vector.addresses.iter().map(|name| (name.0, 9))),
-            (None, Opcode::NamelessWrite) => _ = found.insert(completion.result, completion.tag as u32),
+            (None, Opcode::Nameless(NamelessOp::Write)) => {
+                _ = found.insert(completion.result, completion.tag as u32)
+            }
             _ => {}
         }
     }
@@ -196,8 +204,8 @@ fn one_request_of_the_block_layer_gets_one_page() {
     // The neighbours are two adjacent names, and two virtual sectors with the same numbers.
     let before = tower.layers().find_map(AnyLayer::block_layer).expect("it is there").counters();
     for (tag, opcode, lba) in [
-        (20, Opcode::PhysicalRead, names[0]),
-        (21, Opcode::PhysicalRead, names[0] + 1),
+        (20, Opcode::Nameless(NamelessOp::Read), names[0]),
+        (21, Opcode::Nameless(NamelessOp::Read), names[0] + 1),
         (22, Opcode::Read, 3),
         (23, Opcode::Read, 4),
     ] {

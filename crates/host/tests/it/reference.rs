@@ -5,8 +5,8 @@
 //! written or that the drive holds back, or a reset of a chunk that is being read.
 
 use pellucid_flash::{
-    ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Nanos,
-    Opcode, Rng, SimTime, Stage, StageTimes, Status, Vector,
+    ChunkAddress, ChunkGeometry, ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Interface, Lba,
+    Nanos, Opcode, Rng, SimTime, Stage, StageTimes, Status, Vector,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -193,7 +193,7 @@ impl Reference {
             let how = self.rng.below(3);
             match command.opcode {
                 Opcode::Write if how > 0 => self.write(&command, how == 1),
-                Opcode::Reset if how > 0 => {
+                Opcode::Chunk(ChunkOp::Reset) if how > 0 => {
                     let chunk = self.chunk(command.lba);
                     match how {
                         1 => chunk.sectors.iter_mut().for_each(|s| *s = Sector::Torn),
@@ -255,7 +255,7 @@ impl Reference {
                     self.write(&command, false);
                 }
             }
-            Opcode::Reset => {
+            Opcode::Chunk(ChunkOp::Reset) => {
                 let number = self.geometry.chunk_number(self.address(command.lba));
                 self.writing[number as usize] = false;
                 let fails = self.dying.contains(&number) || self.rng.chance(self.faults.reset);
@@ -355,7 +355,7 @@ impl Reference {
                 assert_eq!(at as usize, chunk.sectors.len(), "write off the write pointer");
                 assert_eq!(command.data.len(), sectors as usize * self.image_bytes);
             }
-            Opcode::Reset => {
+            Opcode::Chunk(ChunkOp::Reset) => {
                 let number = self.geometry.chunk_number(self.address(lba));
                 let writing = std::mem::replace(&mut self.writing[number as usize], true);
                 assert!(!writing, "a reset beside a write in chunk {number}");
@@ -400,7 +400,7 @@ impl Drive for Reference {
         let (ns, kind) = match command.opcode {
             Opcode::Read => (self.geometry.read_ns[0], 0),
             Opcode::Write => (self.geometry.write_ns[0], 1),
-            Opcode::Reset => (self.geometry.reset_ns[0], 2),
+            Opcode::Chunk(ChunkOp::Reset) => (self.geometry.reset_ns[0], 2),
             _ => (Nanos(5), 0),
         };
         self.commands[kind] += 1;

@@ -6,8 +6,8 @@ use crate::oracle::{Below, World};
 use crate::reference::Faults;
 use crate::zone_reference::ZoneReference;
 use pellucid_flash::{
-    ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status,
-    Vector, ZoneAction, ZoneGeometry, ZoneState,
+    ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime,
+    Status, Vector, ZoneAction, ZoneGeometry, ZoneOp, ZoneState,
 };
 use pellucid_host::{CpuCosts, HostFtlConfig, Machine, Stack, ZoneChunks, ZoneChunksConfig, ZoneChunksError};
 
@@ -206,17 +206,17 @@ fn states_of_zones_are_states_of_chunks() {
     assert_eq!(write(&mut stack, Lba(0), 3, 1), Status::Success);
     let open = report(&mut stack, 0);
     assert_eq!((open.state, open.write_pointer, open.sectors), (ChunkState::Open, 3, 15));
-    let finish = Command::new(1, Opcode::Zone(ZoneAction::Finish), Lba(0), 0, Vec::new());
+    let finish = Command::new(1, Opcode::Zone(ZoneOp::Change(ZoneAction::Finish)), Lba(0), 0, Vec::new());
     assert_eq!(ask(&mut stack, finish).status, Status::Success);
     assert_eq!((report(&mut stack, 0).state, report(&mut stack, 0).write_pointer), (ChunkState::Closed, 15));
     assert_eq!(
-        ask(&mut stack, Command::new(1, Opcode::Reset, Lba(0), 0, Vec::new())).status,
+        ask(&mut stack, Command::new(1, Opcode::Chunk(ChunkOp::Reset), Lba(0), 0, Vec::new())).status,
         Status::Success
     );
     assert_eq!(report(&mut stack, 0).state, ChunkState::Free);
     stack.drive.put(0, ZoneState::ReadOnly);
     assert_eq!(report(&mut stack, 0).state, ChunkState::Closed);
-    let reset = Command::new(1, Opcode::Reset, Lba(0), 0, Vec::new());
+    let reset = Command::new(1, Opcode::Chunk(ChunkOp::Reset), Lba(0), 0, Vec::new());
     assert_eq!(ask(&mut stack, reset.clone()).status, Status::ChunkOffline);
     stack.drive.put(0, ZoneState::Offline);
     assert_eq!(report(&mut stack, 0).state, ChunkState::Offline);
@@ -259,10 +259,10 @@ fn what_is_no_command_of_chunks_is_refused() {
         ),
         (new(Opcode::Read, 1 << 40, 1, data(1)), Status::LbaOutOfRange),
         (new(Opcode::Report, 0, 13, vec![]), Status::InvalidField),
-        (new(Opcode::Reset, 0, 1, vec![]), Status::InvalidField),
+        (new(Opcode::Chunk(ChunkOp::Reset), 0, 1, vec![]), Status::InvalidField),
         (new(Opcode::Trim, 0, 1, vec![]), Status::InvalidOpcode),
-        (new(Opcode::Append, 0, 3, data(3)), Status::InvalidOpcode),
-        (new(Opcode::Zone(ZoneAction::ResetAll), 0, 0, vec![]), Status::InvalidOpcode),
+        (new(Opcode::Zone(ZoneOp::Append), 0, 3, data(3)), Status::InvalidOpcode),
+        (new(Opcode::Zone(ZoneOp::Change(ZoneAction::ResetAll)), 0, 0, vec![]), Status::InvalidOpcode),
     ] {
         let what = format!("{:?} of {} at {:?}", command.opcode, command.sectors, command.lba);
         assert_eq!(ask(&mut stack, command).status, status, "{what}");

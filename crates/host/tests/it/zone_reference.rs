@@ -7,7 +7,7 @@
 use crate::reference::Faults;
 use pellucid_flash::{
     Command, Completion, Drive, Interface, Lba, Opcode, Rng, SimTime, Stage, StageTimes, Status, ZoneAction,
-    ZoneGeometry, ZoneInfo, ZoneState,
+    ZoneGeometry, ZoneInfo, ZoneOp, ZoneState,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -76,7 +76,7 @@ impl ZoneReference {
                     let written = self.rng.below(u64::from(command.sectors) + 1) as usize;
                     self.append(at, &command.data, written);
                 }
-                Opcode::Zone(action) if self.rng.chance(0.5) => self.act(at, action),
+                Opcode::Zone(ZoneOp::Change(action)) if self.rng.chance(0.5) => self.act(at, action),
                 _ => {}
             }
         }
@@ -139,13 +139,13 @@ impl ZoneReference {
                 self.most_active = self.most_active.max(active);
                 assert!(active <= self.geometry.active_max, "{active} active zones");
             }
-            Opcode::Zone(_) => {
+            Opcode::Zone(ZoneOp::Change(_)) => {
                 assert_eq!(offset, 0);
                 assert!(
                     !std::mem::replace(&mut self.zones[at].busy, true),
                     "an action beside a write in zone {at}"
                 );
-                let reset = command.opcode == Opcode::Zone(ZoneAction::Reset);
+                let reset = command.opcode == Opcode::Zone(ZoneOp::Change(ZoneAction::Reset));
                 assert!(!reset || self.zones[at].reading == 0, "reset of zone {at}, which is being read");
             }
             Opcode::Read => {
@@ -178,7 +178,7 @@ impl ZoneReference {
                     self.append(at, &command.data, whole);
                 }
             }
-            Opcode::Zone(action) => {
+            Opcode::Zone(ZoneOp::Change(action)) => {
                 self.zones[at].busy = false;
                 let state = self.zones[at].state;
                 if matches!(state, ZoneState::ReadOnly | ZoneState::Offline) {
@@ -265,7 +265,7 @@ impl Drive for ZoneReference {
         let time = match command.opcode {
             Opcode::Read => 10,
             Opcode::Write => 100,
-            Opcode::Zone(_) => 200,
+            Opcode::Zone(ZoneOp::Change(_)) => 200,
             _ => 5,
         };
         let at = self.zone(command.lba);

@@ -1,6 +1,6 @@
 //! Commands to flash blocks, made by the library's raw level or without it.
 
-use pellucid_flash::{ChunkAddress, ChunkGeometry, Command, Opcode, Tag};
+use pellucid_flash::{ChunkAddress, ChunkGeometry, ChunkOp, Command, Opcode, Tag};
 use pellucid_prism::{FlashAddress, Raw};
 
 const INSIDE: &str = "slabs lie in the application's flash";
@@ -74,7 +74,9 @@ impl Access {
     pub fn erase(&self, tag: Tag, block: u32) -> Command {
         match self {
             Access::Library(raw) => raw.block_erase(tag, raw.geometry().block_at(block)).expect(INSIDE),
-            Access::Commands(..) => self.command(tag, Opcode::Reset, (block, 0), 0, Vec::new()),
+            Access::Commands(..) => {
+                self.command(tag, Opcode::Chunk(ChunkOp::Reset), (block, 0), 0, Vec::new())
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A drive with one namespace, of blocks or of chunks, that checks the rules of flash, takes random times, loses power and fails.
 
 use pellucid_flash::{
-    ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Nanos,
-    Opcode, Rng, SimTime, StageTimes, Status, Vector,
+    ChunkAddress, ChunkGeometry, ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Interface, Lba,
+    Nanos, Opcode, Rng, SimTime, StageTimes, Status, Vector,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -130,11 +130,11 @@ impl Flash {
                         self.torn.extend(first + self.rng.below(count)..first + count);
                     }
                 }
-                (Opcode::Reset, _) if self.rng.chance(0.5) => {
+                (Opcode::Chunk(ChunkOp::Reset), _) if self.rng.chance(0.5) => {
                     self.carry_out(command);
                 }
                 // A reset that was cut off leaves nothing that can be read.
-                (Opcode::Reset, Some(geometry)) => {
+                (Opcode::Chunk(ChunkOp::Reset), Some(geometry)) => {
                     let address = geometry.address(command.lba).expect("checked");
                     let number = geometry.chunk_number(address) as usize;
                     self.chunks[number].0 = ChunkState::Closed;
@@ -250,13 +250,13 @@ impl Flash {
         if self.faults.dead_luns.contains(&self.lun(command.lba)) && command.opcode != Opcode::Report {
             return (command, Status::WriteFault);
         }
-        if self.faults.full && matches!(command.opcode, Opcode::Write | Opcode::Reset) {
+        if self.faults.full && matches!(command.opcode, Opcode::Write | Opcode::Chunk(ChunkOp::Reset)) {
             return (command, Status::WriteFault);
         }
         let status = match command.opcode {
             Opcode::Read => self.read(&mut command),
             Opcode::Write => self.write(&command),
-            Opcode::Reset => self.reset(command.lba),
+            Opcode::Chunk(ChunkOp::Reset) => self.reset(command.lba),
             Opcode::Flush => Status::Success,
             Opcode::Report => {
                 self.report(&mut command);
@@ -298,11 +298,11 @@ impl Drive for Flash {
         self.serial += 1;
         let base = match command.opcode {
             Opcode::Read => 20_000,
-            Opcode::Reset => 1_000_000,
+            Opcode::Chunk(ChunkOp::Reset) => 1_000_000,
             _ => 200_000,
         };
         let mut due = now + Nanos(base + self.rng.below(base));
-        if matches!(command.opcode, Opcode::Write | Opcode::Reset)
+        if matches!(command.opcode, Opcode::Write | Opcode::Chunk(ChunkOp::Reset))
             && let Some(geometry) = self.geometry
         {
             let chunk = geometry.chunk_number(geometry.address(command.lba).expect("checked"));

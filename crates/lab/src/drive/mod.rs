@@ -40,7 +40,9 @@ pub use timeline::TimelinePart;
 
 use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom, Timeline};
 use pellucid_film::{Clock, Recorder};
-use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Status};
+use pellucid_flash::{
+    Cause, Command, Completion, Effect, Figure, Lba, Nanos, Opcode, SimTime, Status, ZoneOp,
+};
 use pellucid_ftl::FtlCounters;
 use pellucid_report::{RequestRecorder, RequestSink, Sample, TimeSeries};
 use pellucid_spec::SteadySpec;
@@ -649,7 +651,7 @@ impl<'a, T: Target> Run<'a, T> {
         }
         let mut data = self.pool.pop().unwrap_or_default();
         data.clear();
-        if matches!(request.opcode, Opcode::Write | Opcode::Append) {
+        if matches!(request.opcode, Opcode::Write | Opcode::Zone(ZoneOp::Append)) {
             self.version = (self.version + 1) & 0x7fff_ffff;
             let image_bytes = self.image_bytes;
             for &(lba, sectors) in &request.runs {
@@ -695,21 +697,12 @@ impl<'a, T: Target> Run<'a, T> {
                 }
                 data.clear();
             }
-            Opcode::Append
-            | Opcode::Zone(_)
-            | Opcode::Reset
-            | Opcode::Copy
+            Opcode::Zone(_)
+            | Opcode::Chunk(_)
             | Opcode::Report
             | Opcode::NextUnit
-            | Opcode::WriteClean
-            | Opcode::WriteDirty
-            | Opcode::Evict
-            | Opcode::Clean
-            | Opcode::Exists
-            | Opcode::NamelessWrite
-            | Opcode::PhysicalRead
-            | Opcode::Free
-            | Opcode::Acknowledge => {
+            | Opcode::Cache(_)
+            | Opcode::Nameless(_) => {
                 unreachable!("workloads and traces are of block commands")
             }
             Opcode::Flush => {
@@ -788,11 +781,8 @@ impl<'a, T: Target> Run<'a, T> {
     ) -> Result<(), RunError> {
         let bytes = u64::from(sectors) * self.sector_bytes;
         self.recorders[result as usize].record(completion, bytes);
-        let write = matches!(
-            completion.opcode,
-            Opcode::Write | Opcode::Append | Opcode::Copy | Opcode::NamelessWrite
-        );
-        let read = matches!(completion.opcode, Opcode::Read | Opcode::PhysicalRead);
+        let effect = completion.opcode.effect();
+        let (write, read) = (effect == Effect::Writes, effect == Effect::Reads);
         if completion.status == Status::Success && (write || read) {
             let latency = completion.completed - completion.submitted;
             let stall = completion.stages.stalled();

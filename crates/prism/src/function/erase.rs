@@ -11,7 +11,7 @@
 
 use super::blocks::State;
 use super::{Function, Op, Purpose};
-use pellucid_flash::{Command, DieId, Opcode, SimTime, Status};
+use pellucid_flash::{ChunkOp, Command, DieId, Opcode, SimTime, Status};
 
 /// With fewer erased blocks than this a LUN does not wait until it is idle.
 const FREE_LOW: u32 = 2;
@@ -80,7 +80,7 @@ impl Function {
     }
 
     pub(super) fn send_erase(&mut self, purpose: Purpose, block: u32) {
-        let command = Command::new(0, Opcode::Reset, self.sector(block, 0), 0, Vec::new());
+        let command = Command::new(0, Opcode::Chunk(ChunkOp::Reset), self.sector(block, 0), 0, Vec::new());
         self.send(purpose, 0, block, command);
     }
 

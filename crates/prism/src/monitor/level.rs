@@ -16,7 +16,9 @@
 use super::route::What;
 use super::state::Swap;
 use super::{Commit, Monitor};
-use pellucid_flash::{ChunkInfo, ChunkState, Command, Completion, Drive, Lba, Opcode, Status, Vector};
+use pellucid_flash::{
+    ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Lba, Opcode, Status, Vector,
+};
 use pellucid_host::ChunkView;
 use std::collections::BTreeSet;
 
@@ -85,9 +87,11 @@ impl Leveller {
         };
         let listed = command.vector.as_ref().filter(|vector| !vector.addresses.is_empty());
         match (command.opcode, listed) {
-            (Opcode::Copy, Some(vector)) => vector.destinations.iter().any(frozen),
-            (Opcode::Write | Opcode::Reset, Some(vector)) => vector.addresses.iter().any(frozen),
-            (Opcode::Write | Opcode::Reset | Opcode::Zone(_), None) => frozen(&command.lba),
+            (Opcode::Chunk(ChunkOp::Copy), Some(vector)) => vector.destinations.iter().any(frozen),
+            (Opcode::Write | Opcode::Chunk(ChunkOp::Reset), Some(vector)) => {
+                vector.addresses.iter().any(frozen)
+            }
+            (Opcode::Write | Opcode::Chunk(ChunkOp::Reset) | Opcode::Zone(_), None) => frozen(&command.lba),
             _ => false,
         }
     }
@@ -364,7 +368,7 @@ impl<D: Drive> Monitor<D> {
             return;
         }
         for chunk in taken {
-            let reset = self.own(Opcode::Reset, chunk, 0, 0, Vec::new());
+            let reset = self.own(Opcode::Chunk(ChunkOp::Reset), chunk, 0, 0, Vec::new());
             self.send(What::Level(chunk), reset);
         }
     }

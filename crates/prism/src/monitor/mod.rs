@@ -43,7 +43,8 @@ use crate::SsdGeometry;
 use level::Leveller;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode, SimTime,
+    ChunkGeometry, ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode,
+    SimTime,
 };
 use pellucid_host::ChunkView;
 use route::Op;
@@ -439,7 +440,10 @@ impl<D: Drive> Monitor<D> {
                 ChunkState::Open | ChunkState::Closed => dirty.push(chunk),
             }
         }
-        let resets = dirty.iter().map(|&chunk| self.own(Opcode::Reset, chunk, 0, 0, Vec::new())).collect();
+        let resets = dirty
+            .iter()
+            .map(|&chunk| self.own(Opcode::Chunk(ChunkOp::Reset), chunk, 0, 0, Vec::new()))
+            .collect();
         let ended = self.call_by(resets, wait)?;
         for (&chunk, ended) in dirty.iter().zip(&ended) {
             match ended.status {

@@ -2,8 +2,8 @@
 
 use super::{Commit, Monitor};
 use pellucid_flash::{
-    ChunkInfo, ChunkNotice, ChunkState, Command, Completion, Drive, Interface, Notice, Opcode, SimTime,
-    StageTimes, Status,
+    ChunkInfo, ChunkNotice, ChunkOp, ChunkState, Command, Completion, Drive, Interface, Notice, Opcode,
+    SimTime, StageTimes, Status,
 };
 
 /// Purpose of a command to the drive.
@@ -183,7 +183,7 @@ impl<D: Drive> Monitor<D> {
     }
 
     fn command_ended(&mut self, op: u32, completion: Completion) {
-        if completion.opcode == Opcode::Reset {
+        if completion.opcode == Opcode::Chunk(ChunkOp::Reset) {
             return self.reset_ended(op, completion);
         }
         let Op { app, sectors, .. } = self.ops[op];
@@ -196,7 +196,7 @@ impl<D: Drive> Monitor<D> {
                     (statistics.reads, statistics.read_sectors) =
                         (statistics.reads + 1, statistics.read_sectors + u64::from(sectors))
                 }
-                Opcode::Write | Opcode::Copy => {
+                Opcode::Write | Opcode::Chunk(ChunkOp::Copy) => {
                     (statistics.writes, statistics.written_sectors) =
                         (statistics.writes + 1, statistics.written_sectors + u64::from(sectors))
                 }

@@ -5,7 +5,8 @@ use super::route::What;
 use super::state::{Lun, State};
 use super::{Commit, Monitor, MonitorConfig, MonitorError};
 use pellucid_flash::{
-    ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Opcode, SimTime, Status, Vector,
+    ChunkGeometry, ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Opcode, SimTime, Status,
+    Vector,
 };
 use std::collections::BTreeMap;
 
@@ -235,7 +236,10 @@ impl<D: Drive> Monitor<D> {
             .flat_map(|lun| self.spares(lun).map(move |spare| lun * chunks + spare).collect::<Vec<_>>())
             .filter(|&chunk| matches!(infos[chunk as usize].state, ChunkState::Open | ChunkState::Closed))
             .collect();
-        let resets = dirty.iter().map(|&chunk| self.own(Opcode::Reset, chunk, 0, 0, Vec::new())).collect();
+        let resets = dirty
+            .iter()
+            .map(|&chunk| self.own(Opcode::Chunk(ChunkOp::Reset), chunk, 0, 0, Vec::new()))
+            .collect();
         let mut bad = Vec::new();
         for (&chunk, ended) in dirty.iter().zip(self.call_by(resets, wait)?) {
             match ended.status {
@@ -336,7 +340,7 @@ impl<D: Drive> Monitor<D> {
             Want::Written => self.ring_done(true),
             Want::Dead => self.ring_done(false),
             Want::Reset(chunk) => {
-                let command = self.own(Opcode::Reset, chunk, 0, 0, Vec::new());
+                let command = self.own(Opcode::Chunk(ChunkOp::Reset), chunk, 0, 0, Vec::new());
                 self.send(What::Record { ring, pages: 0 }, command);
             }
             Want::Write { chunk, page, from } => {
@@ -372,7 +376,7 @@ impl<D: Drive> Monitor<D> {
         let ok = completion.status == Status::Success;
         let record = &mut self.records.rings[ring];
         let want = match completion.opcode {
-            Opcode::Reset => record.reset_ended(ok),
+            Opcode::Chunk(ChunkOp::Reset) => record.reset_ended(ok),
             _ => record.write_ended(pages, ok),
         };
         self.carry_out(ring, want);

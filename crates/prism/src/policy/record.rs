@@ -8,7 +8,9 @@
 
 use super::Gc;
 use crate::{Mapping, Space};
-use pellucid_flash::{ChunkAddress, ChunkInfo, ChunkState, Command, Completion, Lba, Opcode, Status, Vector};
+use pellucid_flash::{
+    ChunkAddress, ChunkInfo, ChunkOp, ChunkState, Command, Completion, Lba, Opcode, Status, Vector,
+};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -279,7 +281,7 @@ impl Record {
         while *under_way < ERASES_MAX
             && let Some(lba) = left.pop()
         {
-            down.push_back(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
+            down.push_back(Command::new(0, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new()));
             *under_way += 1;
         }
         *under_way == 0
@@ -365,7 +367,7 @@ impl Record {
                 }
                 self.phase = Phase::Erase;
                 let lba = self.lba(self.current, 0);
-                self.down.push_back(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
+                self.down.push_back(Command::new(0, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new()));
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::{
-    ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode, SimTime, Status, Vector,
+    ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode, SimTime, Status,
+    Vector, ZoneOp,
 };
 use pellucid_prism::{AppId, Monitor, MonitorConfig, MonitorError, Request};
 
@@ -35,7 +36,7 @@ fn read(namespace: u16, lba: u64) -> Command {
 }
 
 fn reset(namespace: u16, lba: u64) -> Command {
-    Command { namespace, ..Command::new(9, Opcode::Reset, Lba(lba), 0, Vec::new()) }
+    Command { namespace, ..Command::new(9, Opcode::Chunk(ChunkOp::Reset), Lba(lba), 0, Vec::new()) }
 }
 
 fn states(monitor: &mut Monitor<Reference>, id: AppId) -> Vec<ChunkState> {
@@ -172,17 +173,17 @@ fn no_command_reaches_beyond_the_allocation() {
         // One bad address of a list refuses all of it.
         let listed = |opcode, destinations: Vec<Lba>| {
             let vector = Vector { addresses: vec![Lba(0), Lba(lba)], destinations, metadata: Vec::new() };
-            let sectors = if opcode == Opcode::Reset { 0 } else { 2 };
+            let sectors = if opcode == Opcode::Chunk(ChunkOp::Reset) { 0 } else { 2 };
             let data = if opcode == Opcode::Read { vec![0; 1024] } else { Vec::new() };
             let command = Command::new(1, opcode, Lba(0), sectors, data);
             Command { namespace: a.0, vector: Some(Box::new(vector)), ..command }
         };
         bad.push((listed(Opcode::Read, Vec::new()), 1));
         bad.push((listed(Opcode::Write, Vec::new()), 1));
-        bad.push((listed(Opcode::Reset, Vec::new()), 1));
-        bad.push((listed(Opcode::Copy, vec![Lba(64), Lba(65)]), 1));
+        bad.push((listed(Opcode::Chunk(ChunkOp::Reset), Vec::new()), 1));
+        bad.push((listed(Opcode::Chunk(ChunkOp::Copy), vec![Lba(64), Lba(65)]), 1));
         let vector = Vector { addresses: vec![Lba(0)], destinations: vec![Lba(lba)], metadata: Vec::new() };
-        let copy = Command::new(1, Opcode::Copy, Lba(0), 1, Vec::new());
+        let copy = Command::new(1, Opcode::Chunk(ChunkOp::Copy), Lba(0), 1, Vec::new());
         bad.push((Command { namespace: a.0, vector: Some(Box::new(vector)), ..copy }, 1));
     }
     // Runs that leave their block, and reports that leave the flash.
@@ -196,7 +197,7 @@ fn no_command_reaches_beyond_the_allocation() {
         assert_eq!(ended.status, Status::LbaOutOfRange, "{text}");
         refused += counted;
     }
-    for opcode in [Opcode::Trim, Opcode::WriteZeroes, Opcode::Append, Opcode::NextUnit] {
+    for opcode in [Opcode::Trim, Opcode::WriteZeroes, Opcode::Zone(ZoneOp::Append), Opcode::NextUnit] {
         let ended =
             run(&mut monitor, Command { namespace: a.0, ..Command::new(1, opcode, Lba(0), 1, Vec::new()) });
         assert_eq!(ended.status, Status::InvalidOpcode);

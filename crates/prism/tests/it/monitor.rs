@@ -3,8 +3,8 @@
 
 use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::{
-    ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode, Rng, SimTime,
-    Status, Vector,
+    ChunkGeometry, ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode, Rng,
+    SimTime, Status, Vector,
 };
 use pellucid_prism::{AppId, Monitor, MonitorConfig, MonitorError, Request};
 use std::collections::BTreeMap;
@@ -149,7 +149,7 @@ impl World {
             }
             app.blocks[at].resetting = true;
             self.under_way.insert(self.tags, (name.clone(), Asked::Reset(at)));
-            Command::new(self.tags, Opcode::Reset, World::lba(app, at, 0), 0, Vec::new())
+            Command::new(self.tags, Opcode::Chunk(ChunkOp::Reset), World::lba(app, at, 0), 0, Vec::new())
         } else {
             let count = (1 + self.rng.below(4) as usize).min(all - pages.len());
             let marks: Vec<u8> = (0..count).map(|_| self.rng.below(256) as u8).collect();
@@ -431,7 +431,8 @@ fn a_block_is_replaced_for_good_before_its_erase_ends() {
         let lba = World::lba(app, at, 0);
         let (id, name) = (app.id.0, "cold".to_string());
         world.monitor.drive.faults.reset = 1.0;
-        let reset = Command { namespace: id, ..Command::new(1, Opcode::Reset, lba, 0, Vec::new()) };
+        let reset =
+            Command { namespace: id, ..Command::new(1, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new()) };
         assert_eq!(world.ask(reset).status, Status::Success);
         world.monitor.drive.faults.reset = 0.0;
         assert_eq!(world.monitor.statistics(AppId(id)).expect("open").replaced_blocks, 1);

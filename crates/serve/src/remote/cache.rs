@@ -6,7 +6,7 @@
 use super::command::Work;
 use super::connect::Link;
 use super::queue::Payload;
-use pellucid_flash::{CacheGeometry, ChunkGeometry, Command, Nanos, Opcode, Status};
+use pellucid_flash::{CacheGeometry, CacheOp, ChunkGeometry, Command, Nanos, Opcode, Status};
 use pellucid_wire::nvme::cache::{CacheCommand, CacheOpcode};
 use pellucid_wire::nvme::{NvmOpcode, SubmissionEntry};
 
@@ -34,10 +34,10 @@ pub(super) fn refuse(command: &Command, cache: &CacheGeometry, sector_bytes: u32
     let Command { opcode, lba, sectors, data, namespace, vector, .. } = command;
     let bytes = *sectors as usize * sector_bytes as usize;
     let sound = match opcode {
-        Opcode::WriteClean | Opcode::WriteDirty => *sectors > 0 && data.len() == bytes,
+        Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty) => *sectors > 0 && data.len() == bytes,
         Opcode::Read => *sectors > 0 && (data.is_empty() || data.len() == bytes),
-        Opcode::Evict | Opcode::Clean => *sectors > 0,
-        Opcode::Flush | Opcode::Exists => true,
+        Opcode::Cache(CacheOp::Evict | CacheOp::Clean) => *sectors > 0,
+        Opcode::Flush | Opcode::Cache(CacheOp::Exists) => true,
         _ => return Some(Status::InvalidOpcode),
     };
     let unit = cache.unit_sectors;
@@ -75,15 +75,19 @@ pub(super) fn send(link: &mut Link, queue: usize, work: &mut Work, at: u32, cach
                 .with_cdw(12, work.part - 1);
             (entry, Payload::In(vec![0; (work.part * sector_bytes) as usize]))
         }
-        opcode @ (Opcode::WriteClean | Opcode::WriteDirty) => {
+        opcode @ Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty) => {
             work.part = left.min(moved);
-            let opcode =
-                if opcode == Opcode::WriteDirty { CacheOpcode::WriteDirty } else { CacheOpcode::WriteClean };
+            let opcode = if opcode == Opcode::Cache(CacheOp::WriteDirty) {
+                CacheOpcode::WriteDirty
+            } else {
+                CacheOpcode::WriteClean
+            };
             (own(opcode, work), Payload::Out(work.blocks(sector_bytes as usize)))
         }
-        opcode @ (Opcode::Evict | Opcode::Clean) => {
+        opcode @ Opcode::Cache(CacheOp::Evict | CacheOp::Clean) => {
             work.part = left.min(named);
-            let opcode = if opcode == Opcode::Evict { CacheOpcode::Evict } else { CacheOpcode::Clean };
+            let opcode =
+                if opcode == Opcode::Cache(CacheOp::Evict) { CacheOpcode::Evict } else { CacheOpcode::Clean };
             (own(opcode, work), Payload::In(Vec::new()))
         }
         _ => {
@@ -112,8 +116,8 @@ pub(super) fn ended(
     }
     match work.command.opcode {
         Opcode::Read => work.take_blocks(data, sector_bytes),
-        Opcode::Evict | Opcode::Clean => work.result += result,
-        Opcode::Exists => {
+        Opcode::Cache(CacheOp::Evict | CacheOp::Clean) => work.result += result,
+        Opcode::Cache(CacheOp::Exists) => {
             if work.done == 0 {
                 work.command.data.clear();
                 work.result = result;

@@ -12,7 +12,8 @@ use super::connect::{Link, chunks_entry, parse_chunks};
 use super::queue::{Ended, Payload};
 use super::{KEEP_ALIVE_TOKEN, Remote, STAGE_TOKEN, State, TRIES_MAX, cache, place, zones};
 use pellucid_flash::{
-    ChunkGeometry, ChunkInfo, ChunkState, Command, Lba, Opcode, SimTime, Status, Vector, ZoneAction,
+    ChunkGeometry, ChunkInfo, ChunkOp, ChunkState, Command, Lba, Opcode, SimTime, Status, Vector, ZoneAction,
+    ZoneOp,
 };
 use pellucid_wire::nvme::open_channel::{VectorCommand, VectorData, VectorOpcode, profile};
 use pellucid_wire::nvme::{NvmOpcode, Status as NvmeStatus, SubmissionEntry};
@@ -91,9 +92,9 @@ impl Work {
     /// Total number of sectors or chunks of the command.
     pub fn total(&self) -> u32 {
         match (self.command.opcode, &self.command.vector) {
-            (Opcode::Flush | Opcode::Zone(_), _) => 1,
-            (Opcode::Reset, Some(vector)) => vector.addresses.len() as u32,
-            (Opcode::Reset, None) => 1,
+            (Opcode::Flush | Opcode::Zone(ZoneOp::Change(_)), _) => 1,
+            (Opcode::Chunk(ChunkOp::Reset), Some(vector)) => vector.addresses.len() as u32,
+            (Opcode::Chunk(ChunkOp::Reset), None) => 1,
             _ => self.command.sectors,
         }
     }
@@ -174,13 +175,13 @@ pub(super) fn refuse(command: &Command, geometry: &ChunkGeometry) -> Option<Stat
     let carries = match opcode {
         Opcode::Write => data.len() == bytes,
         Opcode::Read => data.is_empty() || data.len() == bytes,
-        Opcode::Copy => has_list && vector.destinations.len() == count,
-        Opcode::Flush | Opcode::Reset | Opcode::Report => true,
+        Opcode::Chunk(ChunkOp::Copy) => has_list && vector.destinations.len() == count,
+        Opcode::Flush | Opcode::Chunk(ChunkOp::Reset) | Opcode::Report => true,
         _ => return Some(Status::InvalidOpcode),
     };
-    let listed = !has_list || *opcode == Opcode::Reset || vector.addresses.len() == count;
+    let listed = !has_list || *opcode == Opcode::Chunk(ChunkOp::Reset) || vector.addresses.len() == count;
     let sized = match opcode {
-        Opcode::Flush | Opcode::Reset => true,
+        Opcode::Flush | Opcode::Chunk(ChunkOp::Reset) => true,
         _ => count > 0 && (metadata == 0 || metadata == count * Vector::METADATA_BYTES),
     };
     let short = vector.addresses.len() <= Vector::ADDRESSES_MAX;
@@ -214,7 +215,10 @@ impl Remote {
             }
             self.waiting.pop_front();
             let (work, geometry) = (&mut self.works[at as usize], &self.identity.geometry);
-            if matches!(work.command.opcode, Opcode::Reset | Opcode::Zone(ZoneAction::Reset)) {
+            if matches!(
+                work.command.opcode,
+                Opcode::Chunk(ChunkOp::Reset) | Opcode::Zone(ZoneOp::Change(ZoneAction::Reset))
+            ) {
                 // The outcome of the reset may never be known.
                 work.chunks(geometry).for_each(|chunk| self.written[chunk as usize] = 0);
             }
@@ -330,7 +334,7 @@ impl Remote {
         match (work.command.opcode, work.addresses()) {
             (Opcode::Write, Some(list)) => list[..part].iter().for_each(|&lba| note(lba)),
             (Opcode::Write, None) => note(Lba(work.first().0 + u64::from(work.part) - 1)),
-            (Opcode::Copy, _) => {
+            (Opcode::Chunk(ChunkOp::Copy), _) => {
                 let list = work.command.vector.as_ref().map_or(&[][..], |vector| &vector.destinations);
                 list[work.done as usize..][..part].iter().for_each(|&lba| note(lba));
             }
@@ -353,7 +357,7 @@ impl Remote {
         let work = &mut self.works[at as usize];
         let was_in_doubt = std::mem::take(&mut work.in_doubt);
         work.verifying = false;
-        if was_in_doubt && matches!(work.command.opcode, Opcode::Write | Opcode::Copy) {
+        if was_in_doubt && matches!(work.command.opcode, Opcode::Write | Opcode::Chunk(ChunkOp::Copy)) {
             let target = (work.command.opcode == Opcode::Write && work.addresses().is_none())
                 .then(|| place(geometry, work.first()))
                 .flatten();
@@ -397,12 +401,12 @@ fn send(link: &mut Link, queue: usize, work: &mut Work, at: u32, geometry: &Chun
             let page = vec![0; work.part as usize * ChunkInfo::BYTES];
             link.admin.start(token, entry, Payload::In(page));
         }
-        Opcode::Reset => {
+        Opcode::Chunk(ChunkOp::Reset) => {
             work.part = 1;
             let entry = vector(VectorOpcode::Reset, work).entry(0, nsid);
             link.io[queue].start(token, entry, Payload::In(Vec::new()));
         }
-        Opcode::Copy => {
+        Opcode::Chunk(ChunkOp::Copy) => {
             work.part = left.min(Vector::ADDRESSES_MAX as u32);
             let done = work.done as usize;
             let to = work.command.vector.as_ref().map_or(&[][..], |vector| &vector.destinations[done..]);

@@ -10,7 +10,7 @@ use super::place;
 use super::queue::Payload;
 use pellucid_flash::{
     ChunkGeometry, ChunkInfo, ChunkState, Command, Nanos, Opcode, Status, ZoneAction, ZoneGeometry, ZoneInfo,
-    ZoneState,
+    ZoneOp, ZoneState,
 };
 use pellucid_wire::nvme::{NvmOpcode, SubmissionEntry};
 
@@ -89,7 +89,7 @@ pub(super) fn refuse(command: &Command, geometry: &ChunkGeometry) -> Option<Stat
         Opcode::Flush => true,
         Opcode::Report => *sectors > 0,
         // Only actions on one zone: an action on all zones could not be settled.
-        Opcode::Zone(action) => (*action as u8) < ZoneAction::CloseAll as u8,
+        Opcode::Zone(ZoneOp::Change(action)) => (*action as u8) < ZoneAction::CloseAll as u8,
         // Nor could the address of an append be known.
         _ => return Some(Status::InvalidOpcode),
     };
@@ -128,7 +128,7 @@ pub(super) fn send(link: &mut Link, queue: usize, work: &mut Work, at: u32, geom
             let (entry, bytes) = report(nsid, start, work.part);
             (entry, Payload::In(vec![0; bytes]))
         }
-        Opcode::Zone(action) => {
+        Opcode::Zone(ZoneOp::Change(action)) => {
             work.part = 1;
             let entry = SubmissionEntry::new(NvmOpcode::ZoneManagementSend.raw(), 0, nsid)
                 .with_cdw_pair(10, work.command.lba.0)

@@ -4,7 +4,9 @@
 use super::{remote_config, serve};
 use crate::common::config;
 use pellucid_device::{CacheConfig, Device, Guarantee, Namespace};
-use pellucid_flash::{CacheState, Command, Completion, Drive, Interface, Lba, Opcode, SimTime, Status};
+use pellucid_flash::{
+    CacheOp, CacheState, Command, Completion, Drive, Interface, Lba, Opcode, SimTime, Status,
+};
 use pellucid_ftl::{Checkpoint, Eviction, MapLog};
 use pellucid_media::StoreKind;
 use pellucid_serve::{Remote, Time};
@@ -69,27 +71,30 @@ fn a_cache_is_used_through_the_socket() {
     let far = (1 << 27) + 12_345;
     let miss = host.read(far, 2);
     assert_eq!((miss.status, miss.result), (Status::Absent, 0));
-    assert_eq!(host.run(Opcode::WriteDirty, far, 3, blocks(1, 3)).status, Status::Success);
-    assert_eq!(host.run(Opcode::WriteClean, 5, 400, blocks(2, 400)).status, Status::Success);
+    assert_eq!(host.run(Opcode::Cache(CacheOp::WriteDirty), far, 3, blocks(1, 3)).status, Status::Success);
+    assert_eq!(host.run(Opcode::Cache(CacheOp::WriteClean), 5, 400, blocks(2, 400)).status, Status::Success);
     assert_eq!(host.read(far, 3).data, blocks(1, 3));
     // Longer than one command of the protocol can move.
     assert_eq!(host.read(5, 400).data, blocks(2, 400));
     let partly = host.read(far + 1, 4);
     assert_eq!((partly.status, partly.result), (Status::Absent, 2), "the third of the four");
 
-    let exists = host.run(Opcode::Exists, far, 4, Vec::new());
+    let exists = host.run(Opcode::Cache(CacheOp::Exists), far, 4, Vec::new());
     assert_eq!((exists.status, exists.result), (Status::Success, far * u64::from(UNIT)));
     let states = exists.data.iter().map(|&raw| CacheState::from_raw(raw).expect("a state"));
     let expected = [CacheState::Dirty, CacheState::Dirty, CacheState::Dirty, CacheState::Absent];
     assert_eq!(states.collect::<Vec<_>>(), expected);
-    let cleaned = host.run(Opcode::Clean, far, 2, Vec::new());
+    let cleaned = host.run(Opcode::Cache(CacheOp::Clean), far, 2, Vec::new());
     assert_eq!((cleaned.status, cleaned.result), (Status::Success, 2));
-    let next = host.run(Opcode::Exists, 0, 0, Vec::new());
+    let next = host.run(Opcode::Cache(CacheOp::Exists), 0, 0, Vec::new());
     assert_eq!((next.result, next.data.len()), ((far + 2) * u64::from(UNIT), 0), "the only dirty one");
-    let evicted = host.run(Opcode::Evict, far, 4, Vec::new());
+    let evicted = host.run(Opcode::Cache(CacheOp::Evict), far, 4, Vec::new());
     assert_eq!((evicted.status, evicted.result), (Status::Success, 3));
     assert_eq!(host.read(far, 1).status, Status::Absent);
-    assert_eq!(host.run(Opcode::Exists, 0, 0, Vec::new()).result, pellucid_flash::CacheGeometry::NO_DIRTY);
+    assert_eq!(
+        host.run(Opcode::Cache(CacheOp::Exists), 0, 0, Vec::new()).result,
+        pellucid_flash::CacheGeometry::NO_DIRTY
+    );
 
     assert_eq!(host.run(Opcode::Write, 0, 1, blocks(0, 1)).status, Status::InvalidOpcode);
     assert_eq!(host.read(1 << 28, 1).status, Status::LbaOutOfRange);

@@ -3,7 +3,7 @@
 use super::io::{Request, Special, Volume, no};
 use crate::operation::Operation;
 use crate::session::Port;
-use pellucid_flash::{CacheGeometry, Lba, Opcode};
+use pellucid_flash::{CacheGeometry, CacheOp, Lba, Opcode};
 use pellucid_wire::nvme::cache::{CACHE_NAMESPACE, CacheCommand, CacheIdentity, CacheOpcode};
 use pellucid_wire::nvme::{Status, SubmissionEntry};
 
@@ -54,11 +54,11 @@ pub(super) fn submit(
     port: &mut Port<'_>,
 ) {
     let opcode = match opcode {
-        CacheOpcode::WriteClean => Opcode::WriteClean,
-        CacheOpcode::WriteDirty => Opcode::WriteDirty,
-        CacheOpcode::Evict => Opcode::Evict,
-        CacheOpcode::Clean => Opcode::Clean,
-        CacheOpcode::Exists => Opcode::Exists,
+        CacheOpcode::WriteClean => Opcode::Cache(CacheOp::WriteClean),
+        CacheOpcode::WriteDirty => Opcode::Cache(CacheOp::WriteDirty),
+        CacheOpcode::Evict => Opcode::Cache(CacheOp::Evict),
+        CacheOpcode::Clean => Opcode::Cache(CacheOp::Clean),
+        CacheOpcode::Exists => Opcode::Cache(CacheOp::Exists),
     };
     let operation = Operation::new(opcode, Lba(request.lba), request.sectors, data);
     port.submit(volume.number, token, Operation { queue, fua: request.fua, ..operation });

@@ -14,7 +14,7 @@ use super::open_channel::VectorRequest;
 use super::{TRANSFER_BYTES_MAX, cache, fdp, nameless, open_channel, zns};
 use crate::operation::{Keeps, Operation};
 use crate::session::Port;
-use pellucid_flash::{Interface, Lba, Opcode, ZoneAction};
+use pellucid_flash::{Effect, Interface, Lba, Opcode, ZoneAction};
 use pellucid_wire::nvme::cache::CacheOpcode;
 use pellucid_wire::nvme::nameless::NamelessOpcode;
 use pellucid_wire::nvme::zns::ReportFilter;
@@ -353,9 +353,7 @@ pub fn status(status: pellucid_flash::Status, opcode: Opcode) -> Status {
         Drive::Success => Status::SUCCESS,
         Drive::LbaOutOfRange => no(Status::LBA_OUT_OF_RANGE),
         Drive::InvalidField => no(Status::INVALID_FIELD),
-        Drive::UnrecoveredRead if matches!(opcode, Opcode::Read | Opcode::PhysicalRead) => {
-            no(Status::UNRECOVERED_READ_ERROR)
-        }
+        Drive::UnrecoveredRead if opcode.effect() == Effect::Reads => no(Status::UNRECOVERED_READ_ERROR),
         // A partial write failed to read the rest of its mapping unit.
         Drive::UnrecoveredRead | Drive::WriteFault => no(Status::WRITE_FAULT),
         Drive::ReadOnly => no(Status::WRITE_PROTECTED),

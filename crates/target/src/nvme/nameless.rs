@@ -3,7 +3,7 @@
 use super::io::{Request, Special, Volume, no};
 use crate::operation::Operation;
 use crate::session::Port;
-use pellucid_flash::{Interface, Lba, NamelessGeometry, Opcode};
+use pellucid_flash::{Interface, Lba, NamelessGeometry, NamelessOp, Opcode};
 use pellucid_wire::nvme::nameless::{
     MoveEntry, MovesHeader, NAMELESS_NAMESPACE, NamelessCommand, NamelessIdentity, NamelessOpcode,
 };
@@ -63,10 +63,12 @@ pub(super) fn submit(
     port: &mut Port<'_>,
 ) {
     let (opcode, data) = match opcode {
-        NamelessOpcode::Write => (Opcode::NamelessWrite, std::mem::take(data)),
-        NamelessOpcode::Read => (Opcode::PhysicalRead, port.take_buffer(request.bytes as usize)),
-        NamelessOpcode::Free => (Opcode::Free, Vec::new()),
-        NamelessOpcode::Acknowledge => (Opcode::Acknowledge, Vec::new()),
+        NamelessOpcode::Write => (Opcode::Nameless(NamelessOp::Write), std::mem::take(data)),
+        NamelessOpcode::Read => {
+            (Opcode::Nameless(NamelessOp::Read), port.take_buffer(request.bytes as usize))
+        }
+        NamelessOpcode::Free => (Opcode::Nameless(NamelessOp::Free), Vec::new()),
+        NamelessOpcode::Acknowledge => (Opcode::Nameless(NamelessOp::Acknowledge), Vec::new()),
         NamelessOpcode::Names => (Opcode::Report, Vec::new()),
     };
     let operation = Operation::new(opcode, Lba(request.lba), request.sectors, data);

@@ -24,7 +24,7 @@ use crate::operation::Operation;
 use crate::session::Port;
 use pellucid_device::Feedback;
 use pellucid_flash::{
-    ChunkGeometry, ChunkInfo, ChunkNotice, Completion, Interface, Lba, Nanos, Opcode, Vector,
+    ChunkGeometry, ChunkInfo, ChunkNotice, ChunkOp, Completion, Interface, Lba, Nanos, Opcode, Vector,
 };
 use pellucid_wire::nvme::open_channel::{
     ChunkNotification, Geometry, VectorCommand, VectorData, VectorOpcode, profile,
@@ -161,8 +161,8 @@ pub(super) fn submit(
             (Opcode::Write, std::mem::take(data))
         }
         VectorOpcode::Read => (Opcode::Read, port.take_buffer(count * sector_bytes as usize)),
-        VectorOpcode::Reset => (Opcode::Reset, Vec::new()),
-        VectorOpcode::Copy => (Opcode::Copy, Vec::new()),
+        VectorOpcode::Reset => (Opcode::Chunk(ChunkOp::Reset), Vec::new()),
+        VectorOpcode::Copy => (Opcode::Chunk(ChunkOp::Copy), Vec::new()),
     };
     let is_scalar = addresses.is_empty() && metadata.is_empty();
     let operation = Operation::new(opcode, Lba(vector.address), count as u32, data);
@@ -221,7 +221,7 @@ pub(super) fn reset_ranges(
         return Err(no(Status::INVALID_FIELD));
     }
     for range in ranges {
-        let operation = Operation::new(Opcode::Reset, Lba(range.start), 0, Vec::new());
+        let operation = Operation::new(Opcode::Chunk(ChunkOp::Reset), Lba(range.start), 0, Vec::new());
         port.submit(volume.number, token, Operation { queue, ..operation });
     }
     Ok(ranges.len() as u32)

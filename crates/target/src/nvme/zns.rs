@@ -5,7 +5,7 @@ use super::io::{Request, Special, Volume, no};
 use super::subsystem::Subsystem;
 use crate::operation::Operation;
 use crate::session::Port;
-use pellucid_flash::{Interface, Lba, Opcode, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState};
+use pellucid_flash::{Interface, Lba, Opcode, ZoneAction, ZoneGeometry, ZoneInfo, ZoneOp, ZoneState};
 use pellucid_wire::nvme::zns::{
     ReportFilter, ZoneAction as WireAction, ZoneManagementReceive, ZoneManagementSend, ZoneReportHeader,
     ZonedController, ZonedFormat, ZonedNamespace,
@@ -107,8 +107,8 @@ pub(super) fn submit(
     port: &mut Port<'_>,
 ) {
     let (opcode, sectors) = match special {
-        Special::ZoneSend(action) => (Opcode::Zone(action), 0),
-        Special::Append => (Opcode::Append, request.sectors),
+        Special::ZoneSend(action) => (Opcode::Zone(ZoneOp::Change(action)), 0),
+        Special::Append => (Opcode::Zone(ZoneOp::Append), request.sectors),
         _ => (Opcode::Report, request.sectors),
     };
     let operation = Operation::new(opcode, Lba(request.lba), sectors, data);

@@ -4,7 +4,8 @@ mod failures;
 
 use super::{Bench, Case};
 use pellucid_flash::{
-    ChunkInfo, ChunkState, Command, Drive, Interface, Lba, Opcode, Status, Vector, ZoneAction,
+    ChunkInfo, ChunkOp, ChunkState, Command, Drive, Interface, Lba, Opcode, Status, Vector, ZoneAction,
+    ZoneOp,
 };
 
 const HOST: &str = "[[drive.namespace]]\ninterface = \"open-channel\"\n";
@@ -245,7 +246,7 @@ fn states() {
         let state = if superpage == 7 { ChunkState::Closed } else { ChunkState::Open };
         expect(&mut bench, state, (superpage + 1) * SUPERPAGE);
     }
-    bench.run(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
+    bench.run(Command::new(0, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new()));
     expect(&mut bench, ChunkState::Free, 0);
 }
 
@@ -307,7 +308,7 @@ fn reset() {
     );
     let chunks = [bench.lba(0, 0, 0, 0), bench.lba(1, 1, 3, 0)];
     chunks.iter().for_each(|&lba| fill(&mut bench, lba));
-    let mut reset = bench.vector(Opcode::Reset, &chunks, Vec::new());
+    let mut reset = bench.vector(Opcode::Chunk(ChunkOp::Reset), &chunks, Vec::new());
     reset.vector.as_mut().expect("a vector").metadata = vec![0; 2 * ChunkInfo::BYTES];
     let done = bench.run(reset);
     assert_eq!((done.status, done.result), (Status::Success, 0));
@@ -323,11 +324,11 @@ fn reset() {
 fn invalid_reset() {
     let mut bench = Bench::new(HOST, &[]);
     let (free, used) = (bench.lba(0, 0, 0, 0), bench.lba(0, 0, 1, 0));
-    let reset = |lba| Command::new(0, Opcode::Reset, lba, 0, Vec::new());
+    let reset = |lba| Command::new(0, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new());
     assert_eq!(bench.run(reset(free)).status, Status::ChunkInvalidReset);
     assert_eq!(bench.run(reset(Lba(1 << 60))).status, Status::ChunkInvalidReset);
     fill(&mut bench, used);
-    let twice = bench.run(bench.vector(Opcode::Reset, &[used, free, used], Vec::new()));
+    let twice = bench.run(bench.vector(Opcode::Chunk(ChunkOp::Reset), &[used, free, used], Vec::new()));
     assert_eq!((twice.status, twice.result), (Status::ChunkInvalidReset, 0b110));
     assert_eq!(bench.chunk(used).state, ChunkState::Free);
     // A write under way keeps its chunk.
@@ -349,7 +350,7 @@ fn copy_of(bench: &mut Bench, to: Lba) -> Command {
         assert_eq!(bench.run(write).status, Status::Success);
     }
     let sources = [a.0 + 1, b.0 + 9, b.0 + 10, a.0, a.0 + 15, a.0 + 4, b.0, b.0 + 7].map(Lba);
-    let mut copy = bench.vector(Opcode::Copy, &sources, Vec::new());
+    let mut copy = bench.vector(Opcode::Chunk(ChunkOp::Copy), &sources, Vec::new());
     copy.vector.as_mut().expect("a vector").destinations = (0..8).map(|i| Lba(to.0 + i)).collect();
     copy
 }
@@ -378,7 +379,7 @@ fn copyback() {
     // Whole units, in another order.
     let sources: Vec<Lba> =
         [20, 8, 4, 0].iter().flat_map(|&unit| (0..4).map(move |i| Lba(from.0 + unit + i))).collect();
-    let mut copy = bench.vector(Opcode::Copy, &sources, Vec::new());
+    let mut copy = bench.vector(Opcode::Chunk(ChunkOp::Copy), &sources, Vec::new());
     copy.vector.as_mut().expect("a vector").destinations = (0..16).map(|i| Lba(to.0 + i)).collect();
     assert_eq!(bench.run(copy).status, Status::Success);
     for (i, &source) in (0..).zip(&sources) {
@@ -434,15 +435,23 @@ fn open_limits() {
     assert_eq!(bench.write(Lba(full.0 + 8), CHUNK - SUPERPAGE, 1).status, Status::Success);
     assert_eq!(bench.write(next, SUPERPAGE, 1).status, Status::Success);
     // Neither is one that was reset.
-    assert_eq!(bench.run(Command::new(0, Opcode::Reset, next, 0, Vec::new())).status, Status::Success);
+    assert_eq!(
+        bench.run(Command::new(0, Opcode::Chunk(ChunkOp::Reset), next, 0, Vec::new())).status,
+        Status::Success
+    );
     let other = at(&bench, 1, 1);
     assert_eq!(bench.write(other, SUPERPAGE, 1).status, Status::Success);
 }
 
 fn foreign_commands() {
     let mut bench = Bench::new(HOST, &[]);
-    for opcode in [Opcode::Trim, Opcode::WriteZeroes, Opcode::Append, Opcode::Zone(ZoneAction::Open)] {
-        let data = if opcode == Opcode::Append { vec![0; 8192] } else { Vec::new() };
+    for opcode in [
+        Opcode::Trim,
+        Opcode::WriteZeroes,
+        Opcode::Zone(ZoneOp::Append),
+        Opcode::Zone(ZoneOp::Change(ZoneAction::Open)),
+    ] {
+        let data = if opcode == Opcode::Zone(ZoneOp::Append) { vec![0; 8192] } else { Vec::new() };
         let end = bench.run(Command::new(0, opcode, Lba(0), 8, data));
         assert_eq!(end.status, Status::InvalidOpcode, "{opcode:?}");
     }
@@ -450,9 +459,13 @@ fn foreign_commands() {
     bench.namespace = 1;
     assert_eq!(bench.read(Lba(0), 1).status, Status::InvalidField);
     let mut block = Bench::new("", &[]);
-    for opcode in
-        [Opcode::Reset, Opcode::Copy, Opcode::Report, Opcode::Append, Opcode::Zone(ZoneAction::Open)]
-    {
+    for opcode in [
+        Opcode::Chunk(ChunkOp::Reset),
+        Opcode::Chunk(ChunkOp::Copy),
+        Opcode::Report,
+        Opcode::Zone(ZoneOp::Append),
+        Opcode::Zone(ZoneOp::Change(ZoneAction::Open)),
+    ] {
         assert_eq!(block.run(Command::new(0, opcode, Lba(0), 1, Vec::new())).status, Status::InvalidOpcode);
     }
 }
@@ -479,7 +492,7 @@ fn wrong_fields() {
         ),
         ("no sectors", Command::new(0, Opcode::Read, Lba(0), 0, Vec::new())),
         ("a write without data", Command::new(0, Opcode::Write, Lba(0), 8, Vec::new())),
-        ("a copy without destinations", with(read(8), |c| c.opcode = Opcode::Copy)),
+        ("a copy without destinations", with(read(8), |c| c.opcode = Opcode::Chunk(ChunkOp::Copy))),
         ("a report of nothing", Command::new(0, Opcode::Report, Lba(0), 0, Vec::new())),
         ("a queue that is not there", with(read(8), |c| c.queue = 99)),
     ];

@@ -3,7 +3,9 @@
 mod failures;
 
 use super::{Bench, Case};
-use pellucid_flash::{Command, Completion, Lba, Opcode, Status, ZoneAction, ZoneInfo, ZoneState};
+use pellucid_flash::{
+    ChunkOp, Command, Completion, Lba, Opcode, Status, ZoneAction, ZoneInfo, ZoneOp, ZoneState,
+};
 
 /// Zones of 2 dies: 16 superpages of 8 sectors.
 const ZONED: &str = "[[drive.namespace]]\ninterface = \"zoned\"\ndies_per_zone = 2\nspare_blocks = 2\n";
@@ -68,7 +70,7 @@ fn state(bench: &mut Bench, n: u64) -> ZoneState {
 }
 
 fn act(bench: &mut Bench, n: u64, action: ZoneAction) -> Status {
-    bench.run(Command::new(0, Opcode::Zone(action), zone(n), 0, Vec::new())).status
+    bench.run(Command::new(0, Opcode::Zone(ZoneOp::Change(action)), zone(n), 0, Vec::new())).status
 }
 
 fn flush_all(bench: &mut Bench) -> Status {
@@ -138,7 +140,7 @@ fn full() {
     write(&mut bench, zone(1), 128);
     assert_eq!(state(&mut bench, 1), ZoneState::Full);
     assert_eq!(write(&mut bench, zone(1), 1).status, Status::ZoneFull);
-    let append = bench.run(Command::new(0, Opcode::Append, zone(1), 1, vec![0; 1024]));
+    let append = bench.run(Command::new(0, Opcode::Zone(ZoneOp::Append), zone(1), 1, vec![0; 1024]));
     assert_eq!(append.status, Status::ZoneFull);
     expect_data(&mut bench, zone(1), 128);
 }
@@ -148,13 +150,14 @@ fn append() {
     let mut expected = zone(3).0;
     for sectors in [1, 8, 5] {
         let data = bench.pattern(Lba(expected), sectors, 1);
-        let done = bench.run(Command::new(0, Opcode::Append, zone(3), sectors, data));
+        let done = bench.run(Command::new(0, Opcode::Zone(ZoneOp::Append), zone(3), sectors, data));
         assert_eq!((done.status, done.result), (Status::Success, expected));
         expected += u64::from(sectors);
     }
     expect_data(&mut bench, zone(3), 14);
-    let command =
-        |lba, sectors: u32| Command::new(0, Opcode::Append, lba, sectors, vec![0; sectors as usize * 1024]);
+    let command = |lba, sectors: u32| {
+        Command::new(0, Opcode::Zone(ZoneOp::Append), lba, sectors, vec![0; sectors as usize * 1024])
+    };
     assert_eq!(bench.run(command(at(3, 14), 1)).status, Status::InvalidField, "not the start of the zone");
     assert_eq!(bench.run(command(zone(3), 9)).status, Status::InvalidField, "longer than append_max");
     assert_eq!(info(&mut bench, 3).write_pointer, at(3, 14));
@@ -163,7 +166,15 @@ fn append() {
 fn appends_in_flight() {
     let mut bench = Bench::new(ZONED, &[]);
     let tags: Vec<u64> = (0..20)
-        .map(|i| bench.submit(Command::new(0, Opcode::Append, zone(0), 6, vec![i as u8 + 1; 6 * 1024])))
+        .map(|i| {
+            bench.submit(Command::new(
+                0,
+                Opcode::Zone(ZoneOp::Append),
+                zone(0),
+                6,
+                vec![i as u8 + 1; 6 * 1024],
+            ))
+        })
         .collect();
     let mut places = Vec::new();
     for (i, tag) in tags.into_iter().enumerate() {
@@ -271,7 +282,7 @@ fn small_state(bench: &mut Bench, n: u64) -> ZoneState {
 }
 
 fn small_act(bench: &mut Bench, n: u64, action: ZoneAction) -> Status {
-    bench.run(Command::new(0, Opcode::Zone(action), small(n), 0, Vec::new())).status
+    bench.run(Command::new(0, Opcode::Zone(ZoneOp::Change(action)), small(n), 0, Vec::new())).status
 }
 
 fn implicit_close() {
@@ -461,10 +472,14 @@ fn log_turns() {
 
 fn refused() {
     let mut bench = Bench::new(ZONED, &[]);
-    for opcode in [Opcode::Trim, Opcode::WriteZeroes, Opcode::Reset, Opcode::Copy] {
+    for opcode in
+        [Opcode::Trim, Opcode::WriteZeroes, Opcode::Chunk(ChunkOp::Reset), Opcode::Chunk(ChunkOp::Copy)]
+    {
         assert_eq!(bench.run(Command::new(0, opcode, Lba(0), 8, Vec::new())).status, Status::InvalidOpcode);
     }
-    let open = |lba, sectors| Command::new(0, Opcode::Zone(ZoneAction::Open), lba, sectors, Vec::new());
+    let open = |lba, sectors| {
+        Command::new(0, Opcode::Zone(ZoneOp::Change(ZoneAction::Open)), lba, sectors, Vec::new())
+    };
     for (what, command, status) in [
         ("no sectors", Command::new(0, Opcode::Read, Lba(0), 0, Vec::new()), Status::InvalidField),
         ("no data", Command::new(0, Opcode::Write, Lba(0), 1, Vec::new()), Status::InvalidField),

@@ -1,7 +1,9 @@
 //! Open-channel namespaces, whose host keeps what it wrote to each chunk by its seeds.
 
 use super::SUPERPAGE;
-use pellucid_flash::{Cause, ChunkReason, ChunkScope, ChunkState, Command, Lba, Opcode, Rng, Status, Vector};
+use pellucid_flash::{
+    Cause, ChunkOp, ChunkReason, ChunkScope, ChunkState, Command, Lba, Opcode, Rng, Status, Vector,
+};
 use pellucid_testing::conformance::Bench;
 use std::collections::BTreeMap;
 
@@ -89,7 +91,7 @@ impl ChunkHost {
         let written = chunk.superpages.len() as u32;
         let command = if written == 8 || (written > 0 && self.rng.below(6) == 0) {
             chunk.resetting = true;
-            Command::new(0, Opcode::Reset, *lba, 0, Vec::new())
+            Command::new(0, Opcode::Chunk(ChunkOp::Reset), *lba, 0, Vec::new())
         } else {
             let count = (1 + self.rng.below(3) as u32).min(8 - written);
             let mut data = Vec::new();
@@ -142,8 +144,8 @@ impl ChunkHost {
                     assert!(chunk.offline || right.is_some_and(|right| done.data == right), "{first:?}");
                 }
                 (Opcode::Write, Status::Success) => chunk.superpages.append(&mut chunk.writing),
-                (Opcode::Reset, Status::Success) => *chunk = Chunk::default(),
-                (Opcode::Reset, Status::ChunkOffline) if self.faults => {
+                (Opcode::Chunk(ChunkOp::Reset), Status::Success) => *chunk = Chunk::default(),
+                (Opcode::Chunk(ChunkOp::Reset), Status::ChunkOffline) if self.faults => {
                     *chunk = Chunk { offline: true, reading: chunk.reading, ..Chunk::default() }
                 }
                 // The host gives the chunk up.
@@ -317,7 +319,7 @@ fn a_block_that_lost_data_is_retired_by_its_manager() {
         assert!(others.status == Status::Success && others.data == bench.pattern(lba, 64, 5)[32 * 1024..]);
         assert_eq!(bench.chunk(lba).state, ChunkState::Closed, "the host decides when it goes");
         assert_eq!(bench.drive.bad_blocks(), (0, retired));
-        let reset = Command::new(0, Opcode::Reset, lba, 0, Vec::new());
+        let reset = Command::new(0, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new());
         assert_eq!(bench.run(reset).status, Status::Success);
         assert_eq!(bench.write(lba, 64, 6).status, Status::Success);
         let read = bench.read(lba, 64);

@@ -3,7 +3,8 @@
 
 use super::SUPERPAGE;
 use pellucid_flash::{
-    ChunkInfo, ChunkState, Command, Drive, Lba, Opcode, Rng, Status, ZoneAction, ZoneInfo, ZoneState,
+    ChunkInfo, ChunkOp, ChunkState, Command, Drive, Lba, Opcode, Rng, Status, ZoneAction, ZoneInfo, ZoneOp,
+    ZoneState,
 };
 use pellucid_testing::conformance::Bench;
 
@@ -134,7 +135,7 @@ fn zone_command(model: &mut Zones, rng: &mut Rng, image: usize) -> (Command, Sta
             let sectors = 1 + sectors % 10;
             let status = model.write(at, sectors, true);
             let data = vec![7; sectors as usize * image];
-            (Command::new(0, Opcode::Append, Lba(at), sectors as u32, data), status)
+            (Command::new(0, Opcode::Zone(ZoneOp::Append), Lba(at), sectors as u32, data), status)
         }
         6 => {
             let status = if start + offset + sectors > model.zones.len() as u64 * ZONE {
@@ -161,7 +162,7 @@ fn zone_command(model: &mut Zones, rng: &mut Rng, image: usize) -> (Command, Sta
             } else {
                 model.act((at / ZONE) as usize, action)
             };
-            (Command::new(0, Opcode::Zone(action), Lba(at), 0, Vec::new()), status)
+            (Command::new(0, Opcode::Zone(ZoneOp::Change(action)), Lba(at), 0, Vec::new()), status)
         }
     }
 }
@@ -333,7 +334,7 @@ fn chunk_command(bench: &Bench, model: &mut Chunks, rng: &mut Rng, image: usize)
             let addresses: Vec<Lba> = (0..1 + rng.below(3)).map(|_| chunk_address(model, rng)).collect();
             let failed = model.reset(&addresses);
             let status = if failed == 0 { Status::Success } else { Status::ChunkInvalidReset };
-            (bench.vector(Opcode::Reset, &addresses, Vec::new()), status, failed)
+            (bench.vector(Opcode::Chunk(ChunkOp::Reset), &addresses, Vec::new()), status, failed)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Zoned namespaces, whose host keeps how far each zone was written, acknowledged and durable.
 
 use super::SUPERPAGE;
-use pellucid_flash::{Command, Lba, Opcode, Rng, Status, ZoneAction, ZoneInfo, ZoneState};
+use pellucid_flash::{Command, Lba, Opcode, Rng, Status, ZoneAction, ZoneInfo, ZoneOp, ZoneState};
 use pellucid_testing::conformance::Bench;
 use std::collections::BTreeMap;
 
@@ -96,19 +96,22 @@ impl ZoneHost {
         }
         if zone.failed {
             if roll == 3 {
-                let command = Command::new(0, Opcode::Zone(ZoneAction::Offline), start, 0, Vec::new());
+                let command =
+                    Command::new(0, Opcode::Zone(ZoneOp::Change(ZoneAction::Offline)), start, 0, Vec::new());
                 self.send(Doing::Offline(n), command, Vec::new());
             }
             return;
         }
         if zone.full || (roll == 1 && zone.sent > 0) {
             zone.resetting = true;
-            let command = Command::new(0, Opcode::Zone(ZoneAction::Reset), start, 0, Vec::new());
+            let command =
+                Command::new(0, Opcode::Zone(ZoneOp::Change(ZoneAction::Reset)), start, 0, Vec::new());
             return self.send(Doing::Reset(n), command, Vec::new());
         }
         if roll == 2 {
             zone.finishing = true;
-            let command = Command::new(0, Opcode::Zone(ZoneAction::Finish), start, 0, Vec::new());
+            let command =
+                Command::new(0, Opcode::Zone(ZoneOp::Change(ZoneAction::Finish)), start, 0, Vec::new());
             return self.send(Doing::Finish(n), command, Vec::new());
         }
         if zone.sent == 0 {
@@ -120,7 +123,7 @@ impl ZoneHost {
         let data = self.bench.pattern(at, sectors, zone.seed);
         let append = sectors <= 8 && roll < 6;
         let mut command = match append {
-            true => Command::new(0, Opcode::Append, start, sectors, data),
+            true => Command::new(0, Opcode::Zone(ZoneOp::Append), start, sectors, data),
             false => Command::new(0, Opcode::Write, at, sectors, data),
         };
         command.fua = roll > 16;
@@ -153,7 +156,7 @@ impl ZoneHost {
                 Doing::Offline(n) => self.zones[n].offline = true,
                 Doing::Write { zone: n, sectors, fua } => {
                     let zone = &mut self.zones[n];
-                    if done.opcode == Opcode::Append {
+                    if done.opcode == Opcode::Zone(ZoneOp::Append) {
                         assert_eq!(done.result, n as u64 * ZONE + u64::from(zone.acknowledged));
                     }
                     zone.acknowledged += sectors;

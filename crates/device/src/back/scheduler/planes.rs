@@ -16,10 +16,12 @@
 //! Invariants: a program, erase or copyback works only while no plane reads; the order of the die's queue holds between these and
 //! the reads of that queue.
 
-use super::{OpKind, Phase, Scheduler};
+use super::Scheduler;
+use super::die::Die;
+use super::issuer::Issuer;
+use super::operation::{FlashOp, OpKind};
 use crate::events::Events;
-use pellucid_flash::slab::NIL;
-use pellucid_flash::{Layout, Ppa, SimTime};
+use pellucid_flash::{Layout, SimTime};
 use pellucid_media::MediaConfig;
 
 /// Mapping from units to planes, and the number of planes of a die that read by themselves.
@@ -46,106 +48,122 @@ impl PlaneUnits {
         self.planes
     }
 
-    fn plane_of(self, ppa: Ppa) -> u32 {
-        ppa.0 % self.units_per_turn / self.units_per_page
+    /// The plane whose queue an operation joins: that which it reads, or the first of its die.
+    #[inline]
+    pub fn queue_of(self, op: &FlashOp) -> u32 {
+        let plane = match op.kind {
+            OpKind::Read => op.ppa.0 % self.units_per_turn / self.units_per_page,
+            OpKind::Program | OpKind::Erase | OpKind::Copyback => 0,
+        };
+        op.die * self.planes + plane
     }
 }
 
-impl Scheduler {
-    /// Records and returns the queue of `op`.
-    #[inline(always)]
-    pub(super) fn assign(&mut self, op: u32) -> u32 {
-        let record = &mut self.ops[op];
-        record.plane = record.die;
-        if self.planes > 1 {
-            record.plane *= self.planes;
-            if record.kind == OpKind::Read {
-                record.plane += self.plane_units.plane_of(record.ppa);
-            }
-        }
-        record.plane
-    }
+/// What the planes of a die agree on. Kept by the first one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Planes {
+    /// The current operation takes the whole die.
+    whole: bool,
+    /// No further read begins before the waiting whole-die operation has begun.
+    draining: bool,
+    /// No idle plane has a waiting read, so that a plane that ends or receives an operation need not ask the others.
+    settled: bool,
+}
 
-    /// Returns whether a read that goes ahead waits for the die whose first plane is `first`.
-    #[inline(always)]
-    pub(super) fn reads_wait(&self, first: u32) -> bool {
-        let first = first as usize;
-        self.dies[first..first + self.planes as usize].iter().any(|plane| !plane.reads.is_empty())
-    }
-
-    /// `plane` has ended its operation, or what took its whole die.
-    pub(super) fn plane_is_idle(&mut self, plane: u32) {
-        let d = &self.dies[plane as usize];
-        let (first, read_all) = (d.first, d.reads.is_empty() && d.later.is_empty());
-        let d = &mut self.dies[first as usize];
-        d.draining |= !d.whole && read_all && (d.suspended != NIL || !d.rest.is_empty());
-        d.whole = false;
-    }
-
-    /// A plane has ended its operation, or was given one.
+impl Planes {
+    /// Returns whether the current operation takes the whole die.
     #[inline]
-    pub(super) fn kick_plane(&mut self, now: SimTime, plane: u32, events: &mut Events) {
-        let first = self.dies[plane as usize].first;
-        let d = &self.dies[first as usize];
-        if d.settled && d.rest.is_empty() {
-            self.begin_read(now, plane, false, events);
-        } else {
-            self.kick_planes(now, first, events);
-        }
+    pub fn is_whole(&self) -> bool {
+        self.whole
     }
 
-    /// An idle plane takes its next read, if it has one; whether it is idle still. `draining`: none that goes ahead of others.
+    /// What took the whole die has given way.
     #[inline]
-    fn begin_read(&mut self, now: SimTime, plane: u32, draining: bool, events: &mut Events) -> bool {
-        let d = &mut self.dies[plane as usize];
-        if d.phase != Phase::Idle {
-            return false;
-        }
-        let ahead = if draining { None } else { d.reads.pop(&mut self.ops) };
-        d.hurries = ahead.is_some();
-        if let Some(op) = ahead.or_else(|| d.later.pop(&mut self.ops)) {
-            self.begin(now, plane, op, events);
-        }
-        self.dies[plane as usize].phase == Phase::Idle
+    pub fn begin_apart(&mut self) {
+        self.whole = false;
     }
+}
 
-    /// Idle planes of a die take their next reads, or all together what takes the whole die.
-    fn kick_planes(&mut self, now: SimTime, first: u32, events: &mut Events) {
-        if self.dies[first as usize].whole {
-            return;
-        }
-        self.hand_out_reads(first);
-        let draining = self.dies[first as usize].draining;
-        let mut idle = true;
-        for plane in first..first + self.planes {
-            idle &= self.begin_read(now, plane, draining, events);
-        }
-        let d = &mut self.dies[first as usize];
-        d.settled = !draining && d.suspended == NIL && d.rest.is_empty();
-        if !idle {
-            return;
-        }
-        if d.suspended != NIL {
-            (d.whole, d.draining) = (true, false);
-            self.resume(now, first, events);
-        } else if let Some(op) = d.rest.pop(&mut self.ops) {
-            (d.whole, d.draining, d.hurries) = (true, false, false);
-            self.begin(now, first, op, events);
-        }
+/// `plane` has ended its operation, or what took its whole die.
+pub(super) fn is_idle(dies: &mut [Die], plane: u32) {
+    let d = &dies[plane as usize];
+    let (first, read_all) = (d.first(), !d.has_hurried() && !d.has_for_plane());
+    let d = &mut dies[first as usize];
+    let waits = d.has_suspended() || d.first_waiting().is_some();
+    d.planes.draining |= !d.planes.whole && read_all && waits;
+    d.planes.whole = false;
+}
+
+/// A plane has ended its operation, or was given one.
+#[inline]
+pub(super) fn kick<I: Issuer>(scheduler: &mut Scheduler, now: SimTime, plane: u32, events: &mut Events) {
+    let first = scheduler.dies[plane as usize].first();
+    let d = &scheduler.dies[first as usize];
+    if d.planes.settled && d.first_waiting().is_none() {
+        begin_read::<I>(scheduler, now, plane, false, events);
+    } else {
+        kick_all::<I>(scheduler, now, first, events);
     }
+}
 
-    /// Reads at the head of a die's queue go to their planes: nothing is left that they have to wait for.
-    fn hand_out_reads(&mut self, first: u32) {
-        if self.dies[first as usize].suspended != NIL {
+/// An idle plane takes its next read, if it has one; whether it is idle still. `draining`: none that goes ahead of others.
+#[inline]
+fn begin_read<I: Issuer>(
+    scheduler: &mut Scheduler,
+    now: SimTime,
+    plane: u32,
+    draining: bool,
+    events: &mut Events,
+) -> bool {
+    let d = &mut scheduler.dies[plane as usize];
+    if !d.is_idle() {
+        return false;
+    }
+    let ahead = if draining { None } else { d.pop_hurried(&mut scheduler.ops) };
+    d.set_hurries(ahead.is_some());
+    if let Some(op) = ahead.or_else(|| d.pop_for_plane(&mut scheduler.ops)) {
+        scheduler.begin::<I>(now, plane, op, events);
+    }
+    scheduler.dies[plane as usize].is_idle()
+}
+
+/// Idle planes of a die take their next reads, or all together what takes the whole die.
+fn kick_all<I: Issuer>(scheduler: &mut Scheduler, now: SimTime, first: u32, events: &mut Events) {
+    if scheduler.dies[first as usize].planes.whole {
+        return;
+    }
+    hand_out_reads(scheduler, first);
+    let draining = scheduler.dies[first as usize].planes.draining;
+    let mut idle = true;
+    for plane in first..first + scheduler.planes {
+        idle &= begin_read::<I>(scheduler, now, plane, draining, events);
+    }
+    let d = &mut scheduler.dies[first as usize];
+    d.planes.settled = !draining && !d.has_suspended() && d.first_waiting().is_none();
+    if !idle {
+        return;
+    }
+    if d.has_suspended() {
+        (d.planes.whole, d.planes.draining) = (true, false);
+        scheduler.resume::<I>(now, first, events);
+    } else if let Some(op) = d.pop(&mut scheduler.ops) {
+        (d.planes.whole, d.planes.draining) = (true, false);
+        d.set_hurries(false);
+        scheduler.begin::<I>(now, first, op, events);
+    }
+}
+
+/// Reads at the head of a die's queue go to their planes: nothing is left that they have to wait for.
+fn hand_out_reads(scheduler: &mut Scheduler, first: u32) {
+    let Scheduler { ops, dies, .. } = scheduler;
+    if dies[first as usize].has_suspended() {
+        return;
+    }
+    while let Some(op) = dies[first as usize].first_waiting() {
+        if ops[op].kind != OpKind::Read {
             return;
         }
-        while let Some(op) = self.dies[first as usize].rest.first() {
-            if self.ops[op].kind != OpKind::Read {
-                return;
-            }
-            self.dies[first as usize].rest.pop(&mut self.ops);
-            let plane = self.ops[op].plane;
-            self.dies[plane as usize].later.push_back(&mut self.ops, op);
-        }
+        dies[first as usize].pop(ops);
+        dies[ops[op].plane as usize].wait_for_plane(ops, op);
     }
 }

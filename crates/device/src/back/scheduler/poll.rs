@@ -26,14 +26,17 @@
 //! (firmware); from there to the sensed end it is the storage controller's, but for the processor's own work on it. A read has
 //! ended for the firmware when it has read the error information: only then does it know how.
 
-use super::channel::Channel;
-use super::{OpKind, Phase, Scheduler, Step};
+use super::die::Phase;
+use super::issuer::Issuer;
+use super::operation::OpKind;
+use super::{Scheduler, Step};
 use crate::events::{Event, Events};
 use pellucid_flash::{Nanos, SimTime, Stage};
+use std::collections::VecDeque;
 
 /// The ways of one channel, a bit each.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ways {
+struct Ways {
     /// A new operation stands at the head of the queue and is not listed yet.
     fresh: u64,
     /// Data and command are with the controller or the array works: asked for its status once it is ready.
@@ -60,6 +63,113 @@ pub(super) struct Ways {
     sensed: u64,
 }
 
+impl Ways {
+    /// Ways of which a look would find that they can be asked for their status; `is_unchecked`: of which it would find that they have
+    /// ended, as nobody asks.
+    fn to_ask(&self, is_unchecked: bool) -> u64 {
+        match is_unchecked {
+            true => self.checking & self.ended,
+            false => self.checking & !self.busy & !self.inquired & !self.asks,
+        }
+    }
+
+    /// A look reads the words and flags of ways that are ready.
+    fn look(&mut self, is_unchecked: bool) {
+        self.fresh = 0;
+        // The word of a way that is not ready is not read.
+        let reported = self.reported & !self.busy;
+        let early = reported & self.early;
+        let sensed = if is_unchecked { self.checking & self.ended } else { 0 } | (reported & !early);
+        self.reported &= !reported;
+        self.early &= !early;
+        self.reporting &= !reported;
+        self.checking = (self.checking & !sensed) | early;
+        self.sensed |= sensed;
+        if !is_unchecked {
+            self.asks = self.checking & !self.busy & !self.inquired;
+        }
+    }
+
+    /// The operation of a way is suspended: nothing that is known of it holds for the next one.
+    fn set_aside(&mut self, bit: u64) {
+        for mask in [
+            &mut self.checking,
+            &mut self.asks,
+            &mut self.reporting,
+            &mut self.busy,
+            &mut self.ended,
+            &mut self.reported,
+            &mut self.early,
+        ] {
+            *mask &= !bit;
+        }
+        self.stale |= self.inquired & bit;
+    }
+
+    /// A status check is issued, unless its operation was suspended meanwhile: then the check is of no use.
+    fn inquire(&mut self, bit: u64) {
+        self.asked &= !bit;
+        self.inquired |= bit;
+        if self.checking & bit == 0 {
+            self.stale |= bit;
+        } else {
+            self.checking &= !bit;
+            self.reporting |= bit;
+        }
+    }
+}
+
+/// The controller of a channel.
+#[derive(Clone, Debug, Default)]
+struct Controller {
+    ways: Ways,
+    /// The transfer under way is a status check.
+    asks: bool,
+    /// Dies whose control words it holds beside the one that it carries out, and whether these are status checks.
+    words: VecDeque<(u32, bool)>,
+    /// The first class of which this look has issued nothing.
+    issued: usize,
+}
+
+/// What a polling firmware can know of the channels, and the lists that it keeps.
+#[derive(Clone, Debug)]
+pub(super) struct Station {
+    controllers: Vec<Controller>,
+    /// Order in which each die was added to its present list.
+    listed: Vec<u64>,
+    listings: u64,
+    /// Control words that a controller holds beside the one that it carries out.
+    words: usize,
+}
+
+impl Station {
+    /// Makes the station of channels and dies at rest.
+    pub fn new(channels: u32, dies: u32, words: u32) -> Station {
+        Station {
+            controllers: vec![Controller::default(); channels as usize],
+            listed: vec![0; dies as usize],
+            listings: 0,
+            words: words as usize,
+        }
+    }
+
+    /// `die` goes to the end of a list.
+    fn put_last(&mut self, die: u32) {
+        self.listings += 1;
+        self.listed[die as usize] = self.listings;
+    }
+
+    /// Returns whether what `channel` carries is a status check.
+    pub fn asks(&self, channel: u32) -> bool {
+        self.controllers[channel as usize].asks
+    }
+
+    /// Forgets what it knows (power cut); the order of the lists goes on.
+    pub fn reset(&mut self) {
+        self.controllers.fill(Controller::default());
+    }
+}
+
 /// Reads of one look at a channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LookReads {
@@ -70,79 +180,140 @@ pub(crate) struct LookReads {
     pub ways: u32,
 }
 
-impl Scheduler {
-    fn ways(&mut self, die: u32) -> (&mut Ways, u64) {
-        let d = &self.dies[die as usize];
-        (&mut self.channels[d.channel as usize].seen, 1 << d.bit)
-    }
+/// The issuer of a polling firmware.
+pub(super) struct Polled;
 
-    pub(super) fn head_changed(&mut self, die: u32) {
-        self.dies[die as usize].phase = Phase::Held;
-        let (ways, bit) = self.ways(die);
+impl Issuer for Polled {
+    const WORD_BEFORE_DATA: bool = true;
+    const GIVES_WAY: bool = false;
+
+    fn begun(scheduler: &mut Scheduler, _: SimTime, die: u32, _: u32, _: &mut Events) {
+        scheduler.dies[die as usize].holds();
+        let (ways, bit) = scheduler.ways(die);
         ways.fresh |= bit;
     }
 
-    /// The operation of `die` is suspended: nothing that is known of it holds for the next one.
-    pub(super) fn set_aside(&mut self, die: u32) {
-        let (ways, bit) = self.ways(die);
-        for mask in [
-            &mut ways.checking,
-            &mut ways.asks,
-            &mut ways.reporting,
-            &mut ways.busy,
-            &mut ways.ended,
-            &mut ways.reported,
-            &mut ways.early,
-        ] {
-            *mask &= !bit;
+    fn wanted(scheduler: &mut Scheduler, _: SimTime, die: u32, class: usize, _: &mut Events) {
+        let d = &scheduler.dies[die as usize];
+        scheduler.channels[d.channel() as usize].want(class, d.bit());
+        scheduler.station_mut().put_last(die);
+    }
+
+    fn was_asked(
+        scheduler: &mut Scheduler,
+        now: SimTime,
+        channel: u32,
+        die: u32,
+        events: &mut Events,
+    ) -> bool {
+        let was_asked = std::mem::take(&mut scheduler.controller(channel).asks);
+        if was_asked {
+            scheduler.answered(now, die);
+            Polled::is_free(scheduler, now, channel, events);
         }
-        ways.stale |= ways.inquired & bit;
+        was_asked
     }
 
-    /// The suspended operation of `die` goes on.
-    pub(super) fn goes_on(&mut self, die: u32) {
-        let (ways, bit) = self.ways(die);
-        ways.checking |= bit;
+    /// The controller has carried out a control word: it turns to the next one that it holds.
+    fn is_free(scheduler: &mut Scheduler, now: SimTime, channel: u32, events: &mut Events) {
+        match scheduler.controller(channel).words.pop_front() {
+            Some((die, true)) => scheduler.ask(now, die, events),
+            Some((die, false)) => {
+                let op = scheduler.dies[die as usize].current();
+                scheduler.ops[op].book(Stage::WaitChannel, now);
+                scheduler.occupy::<Polled>(now, die, events);
+            }
+            None => {}
+        }
+    }
+
+    fn array_begins(scheduler: &mut Scheduler, die: u32) {
+        let (ways, bit) = scheduler.ways(die);
         ways.busy |= bit;
     }
 
-    /// The array of `die` begins to work.
-    pub(super) fn array_works(&mut self, die: u32) {
-        let (ways, bit) = self.ways(die);
-        ways.busy |= bit;
-    }
-
-    /// It has ended.
-    pub(super) fn ready(&mut self, die: u32) {
-        let (ways, bit) = self.ways(die);
+    fn array_ended(scheduler: &mut Scheduler, _: SimTime, die: u32, _: u32, _: &mut Events) {
+        scheduler.dies[die as usize].holds();
+        let (ways, bit) = scheduler.ways(die);
         ways.busy &= !bit;
         ways.ended |= bit;
     }
 
-    pub(super) fn reported(&mut self, die: u32) {
-        let (ways, bit) = self.ways(die);
+    fn data_out(
+        scheduler: &mut Scheduler,
+        now: SimTime,
+        die: u32,
+        op: u32,
+        decode: Nanos,
+        events: &mut Events,
+    ) {
+        scheduler.dies[die as usize].holds();
+        events.at(now + decode, Event::Decoded(op));
+    }
+
+    fn decoded(scheduler: &mut Scheduler, op: u32) {
+        let (ways, bit) = scheduler.ways(scheduler.ops[op].plane);
         ways.reported |= bit;
+    }
+
+    /// If its way has another operation, that is listed at once.
+    fn ended(scheduler: &mut Scheduler, now: SimTime, die: u32, events: &mut Events) {
+        let (ways, bit) = scheduler.ways(die);
+        if ways.fresh & bit != 0 {
+            ways.fresh &= !bit;
+            scheduler.list(now, die, events);
+        }
+    }
+
+    fn suspended(scheduler: &mut Scheduler, die: u32) {
+        let (ways, bit) = scheduler.ways(die);
+        ways.set_aside(bit);
+    }
+
+    fn resumed(scheduler: &mut Scheduler, die: u32) {
+        let (ways, bit) = scheduler.ways(die);
+        ways.checking |= bit;
+        ways.busy |= bit;
+    }
+}
+
+impl Scheduler {
+    fn station(&self) -> &Station {
+        self.station.as_ref().expect("the firmware is a loop")
+    }
+
+    fn station_mut(&mut self) -> &mut Station {
+        self.station.as_mut().expect("the firmware is a loop")
+    }
+
+    fn controller(&mut self, channel: u32) -> &mut Controller {
+        &mut self.station_mut().controllers[channel as usize]
+    }
+
+    fn ways(&mut self, die: u32) -> (&mut Ways, u64) {
+        let d = &self.dies[die as usize];
+        let (channel, bit) = (d.channel(), 1 << d.bit());
+        (&mut self.controller(channel).ways, bit)
     }
 
     /// The controller asks `die` for its status.
     fn ask(&mut self, now: SimTime, die: u32, events: &mut Events) {
         let d = &self.dies[die as usize];
-        let (op, channel) = (d.current, d.channel);
+        let (op, channel) = (d.current(), d.channel());
         let (ways, bit) = self.ways(die);
         if ways.ended & !ways.stale & bit != 0 {
             self.ops[op].book(Stage::WaitChannel, now);
         }
-        let status = self.status;
-        let c = &mut self.channels[channel as usize];
-        (c.die, c.asks) = (Some(die), true);
-        c.carry(now, status);
-        self.active.1 += 1;
+        self.controller(channel).asks = true;
+        let status = self.transfers.status();
+        self.channels[channel as usize].carry(die, now, status);
+        self.busy_channels += 1;
         events.at(now + status, Event::Channel(channel));
     }
 
     /// The status of `die` is in its word.
-    pub(super) fn asked(&mut self, now: SimTime, die: u32) {
-        let op = self.dies[die as usize].current;
+    fn answered(&mut self, now: SimTime, die: u32) {
+        let op = self.dies[die as usize].current();
         let (ways, bit) = self.ways(die);
         ways.inquired &= !bit;
         if ways.stale & bit != 0 {
@@ -164,14 +335,12 @@ impl Scheduler {
 
     /// Returns whether a look at any channel would find nothing new and nothing to issue.
     pub fn nothing_new(&self) -> bool {
-        self.channels.iter().all(|c| {
-            let ways = &c.seen;
-            let asked = match self.status {
-                Nanos::ZERO => ways.checking & ways.ended,
-                _ => ways.checking & !ways.busy & !ways.inquired & !ways.asks,
-            };
-            (ways.fresh | asked | (ways.reported & !ways.busy) | ways.sensed) == 0
-                && (!self.accepts(c) || (ways.asks == 0 && c.wants.iter().all(|&w| w == 0)))
+        let is_unchecked = self.transfers.status() == Nanos::ZERO;
+        (0..self.channels()).all(|channel| {
+            let ways = &self.station().controllers[channel as usize].ways;
+            let wanted = self.channels[channel as usize].wanted_at_all();
+            (ways.fresh | ways.to_ask(is_unchecked) | (ways.reported & !ways.busy) | ways.sensed) == 0
+                && (!self.accepts(channel) || (ways.asks == 0 && wanted == 0))
         })
     }
 
@@ -186,90 +355,63 @@ impl Scheduler {
     /// ways (for further operations in the reservation station), ways that await a word, and ways that may be asked; so the scheduler's
     /// work grows with the ways (sections 3.3.3 and 6.4).
     pub fn reads_of_look(&self, channel: u32) -> LookReads {
-        let c = &self.channels[channel as usize];
-        let wanted = c.wants.iter().fold(0, |all, &wants| all | wants);
-        let asked = c.seen.checking;
-        let active = (c.seen.checking | c.seen.fresh | wanted) != 0;
-        let asked = if self.accepts(c) { asked } else { 0 };
-        let registers = [c.seen.reporting != 0, active, asked != 0];
-        let ways = (self.dies.len() / self.channels.len()) as u32;
-        let idle = ways - (c.seen.reporting | c.seen.checking | wanted).count_ones();
+        let ways = &self.station().controllers[channel as usize].ways;
+        let wanted = self.channels[channel as usize].wanted_at_all();
+        let active = (ways.checking | ways.fresh | wanted) != 0;
+        let asked = if self.accepts(channel) { ways.checking } else { 0 };
+        let registers = [ways.reporting != 0, active, asked != 0];
+        let idle = self.dies_per_channel - (ways.reporting | ways.checking | wanted).count_ones();
         LookReads {
             registers: registers.map(u32::from).iter().sum(),
-            words: (c.seen.reporting & !c.seen.busy).count_ones(),
-            ways: idle + c.seen.reporting.count_ones() + asked.count_ones(),
+            words: (ways.reporting & !ways.busy).count_ones(),
+            ways: idle + ways.reporting.count_ones() + asked.count_ones(),
         }
     }
 
     /// Looks at `channel`: lists new heads, asks ready ways for their status, and notes what has ended.
     pub fn look(&mut self, now: SimTime, channel: u32, events: &mut Events) {
-        let first = channel * (self.dies.len() / self.channels.len()) as u32;
-        let ways = self.channels[channel as usize].seen;
-        for bit in bits(ways.fresh) {
-            self.list(now, first + bit, events);
+        let fresh = self.controller(channel).ways.fresh;
+        for bit in bits(fresh) {
+            self.list(now, channel * self.dies_per_channel + bit, events);
         }
-        let unchecked = self.status == Nanos::ZERO;
-        let c = &mut self.channels[channel as usize];
-        c.issued = 0;
-        let ways = &mut c.seen;
-        ways.fresh = 0;
-        // The word of a way that is not ready is not read.
-        let reported = ways.reported & !ways.busy;
-        let early = reported & ways.early;
-        let sensed = if unchecked { ways.checking & ways.ended } else { 0 } | (reported & !early);
-        ways.reported &= !reported;
-        ways.early &= !early;
-        ways.reporting &= !reported;
-        ways.checking = (ways.checking & !sensed) | early;
-        ways.sensed |= sensed;
-        if !unchecked {
-            ways.asks = ways.checking & !ways.busy & !ways.inquired;
-        }
+        let is_unchecked = self.transfers.status() == Nanos::ZERO;
+        let controller = self.controller(channel);
+        controller.issued = 0;
+        controller.ways.look(is_unchecked);
     }
 
     /// The operation at the head of the queue of `die` waits to be issued from now on.
     fn list(&mut self, now: SimTime, die: u32, events: &mut Events) {
-        let op = self.dies[die as usize].current;
+        let op = self.dies[die as usize].current();
         self.ops[op].book(Stage::WaitWay, now);
-        self.want(now, die, Phase::Command, events);
-    }
-
-    /// An operation has ended; if its way has another one, that is listed at once.
-    pub(super) fn next_of_way(&mut self, now: SimTime, die: u32, events: &mut Events) {
-        let (ways, bit) = self.ways(die);
-        if ways.fresh & bit != 0 {
-            ways.fresh &= !bit;
-            self.list(now, die, events);
-        }
+        self.want::<Polled>(now, die, Phase::Command, events);
     }
 
     /// The next operation of `channel` whose end was sensed; the processor turns to it.
     pub fn next_sensed(&mut self, now: SimTime, channel: u32) -> Option<u32> {
-        let first = channel * (self.dies.len() / self.channels.len()) as u32;
-        let bit = self.first_listed(channel, self.channels[channel as usize].seen.sensed)?;
-        self.channels[channel as usize].seen.sensed &= !(1 << bit);
-        let d = &self.dies[(first + bit) as usize];
-        if d.wanted != Phase::Transfer {
-            self.ops[d.current].book(Stage::Media, now);
+        let sensed = self.controller(channel).ways.sensed;
+        let bit = self.first_listed(channel, sensed)?;
+        self.controller(channel).ways.sensed &= !(1 << bit);
+        let die = channel * self.dies_per_channel + bit;
+        if !self.has_data(die) {
+            let op = self.dies[die as usize].current();
+            self.ops[op].book(Stage::Media, now);
         }
-        Some(first + bit)
+        Some(die)
     }
 
     /// Returns whether the operation that ended in `die` is a transfer of read data.
     pub fn has_data(&self, die: u32) -> bool {
-        self.dies[die as usize].wanted == Phase::Transfer
+        self.dies[die as usize].wanted() == Phase::Transfer
     }
 
     /// The processor has dealt with the end of the operation of `die`.
     pub fn sensed(&mut self, now: SimTime, die: u32, events: &mut Events) {
-        let d = &self.dies[die as usize];
-        let op = d.current;
-        if d.wanted == Phase::Transfer {
+        let op = self.dies[die as usize].current();
+        if self.has_data(die) {
             self.ops[op].book(Stage::Transfer, now);
-            self.vacate(now, die);
             self.steps.push(Step::DataOut(op));
-            self.kick_die(now, die, events);
-            self.next_of_way(now, die, events);
+            self.go_on::<Polled>(now, die, events);
         } else {
             self.steps.push(Step::ArrayDone(op));
         }
@@ -278,50 +420,46 @@ impl Scheduler {
     /// If the controller of `channel` takes another control word: the die whose operation or status check the processor begins to
     /// issue. One look issues at most one of each class, that which has been in its list for longest.
     pub fn next_issue(&mut self, now: SimTime, channel: u32) -> Option<u32> {
-        let c = &self.channels[channel as usize];
-        if !self.accepts(c) {
+        if !self.accepts(channel) {
             return None;
         }
-        let (asks, first_class) = (c.seen.asks, self.classes[0]);
-        let left = c.wants.iter().enumerate().skip(c.issued);
-        let of_class = |(class, &wants)| (class, if class == first_class { wants | asks } else { wants });
-        let (class, wants) = left.map(of_class).find(|&(_, wants)| wants != 0)?;
+        let (c, checks) = (&self.channels[channel as usize], self.classes[0]);
+        let Controller { ways, issued, .. } = &self.station().controllers[channel as usize];
+        let of_class = |class| (class, c.wanted(class) | if class == checks { ways.asks } else { 0 });
+        let (class, wants) = (*issued..self.classes.len()).map(of_class).find(|&(_, wants)| wants != 0)?;
         let bit = self.first_listed(channel, wants)?;
-        let die = channel * (self.dies.len() / self.channels.len()) as u32 + bit;
-        let c = &mut self.channels[channel as usize];
-        c.issued = class + 1;
-        if c.wants[class] & (1 << bit) == 0 {
-            c.seen.asks &= !(1 << bit);
-            c.seen.asked |= 1 << bit;
-        } else {
-            c.wants[class] &= !(1 << bit);
-            let op = self.dies[die as usize].current;
+        let die = channel * self.dies_per_channel + bit;
+        let is_wanted = c.wanted(class) & (1 << bit) != 0;
+        let controller = self.controller(channel);
+        controller.issued = class + 1;
+        if is_wanted {
+            self.channels[channel as usize].withdraw(class, bit);
+            let op = self.dies[die as usize].current();
             self.ops[op].book(Stage::WaitWay, now);
+        } else {
+            controller.ways.asks &= !(1 << bit);
+            controller.ways.asked |= 1 << bit;
         }
         Some(die)
     }
 
-    /// Returns whether the controller of a channel takes another control word.
-    fn accepts(&self, channel: &Channel) -> bool {
-        channel.die.is_none() || channel.queue.len() < self.queue
+    /// Returns whether the controller of `channel` takes another control word.
+    fn accepts(&self, channel: u32) -> bool {
+        let station = self.station();
+        self.channels[channel as usize].die().is_none()
+            || station.controllers[channel as usize].words.len() < station.words
     }
 
     /// Returns whether the operation being issued for `die` is a status check.
     fn is_checked(&self, die: u32) -> bool {
         let d = &self.dies[die as usize];
-        self.channels[d.channel as usize].seen.asked >> d.bit & 1 != 0
+        self.station().controllers[d.channel() as usize].ways.asked >> d.bit() & 1 != 0
     }
 
     /// Returns the way among `ways` of a channel that has been in its list for longest.
     fn first_listed(&self, channel: u32, ways: u64) -> Option<u32> {
-        let first = channel * (self.dies.len() / self.channels.len()) as u32;
-        bits(ways).min_by_key(|bit| self.dies[(first + bit) as usize].listed)
-    }
-
-    /// `die` goes to the end of a list.
-    pub(super) fn put_last(&mut self, die: u32) {
-        self.listings += 1;
-        self.dies[die as usize].listed = self.listings;
+        let first = channel * self.dies_per_channel;
+        bits(ways).min_by_key(|bit| self.station().listed[(first + bit) as usize])
     }
 
     /// Registers that the control word of what `die` wants has: a status check has way, place of the result and command; a
@@ -329,7 +467,7 @@ impl Scheduler {
     /// spare, error information and completion flag beside way, row and command.
     pub fn registers(&self, die: u32) -> u32 {
         let d = &self.dies[die as usize];
-        match (d.wanted, self.ops[d.current].kind) {
+        match (d.wanted(), self.ops[d.current()].kind) {
             _ if self.is_checked(die) => 3,
             (Phase::Transfer, _) => 7,
             (_, OpKind::Program) => 5,
@@ -339,18 +477,19 @@ impl Scheduler {
 
     /// The processor has issued the operation of `die`; gives its channel.
     pub fn issue(&mut self, now: SimTime, die: u32, events: &mut Events) -> u32 {
-        let checked = self.is_checked(die);
+        let is_check = self.is_checked(die);
         let d = &self.dies[die as usize];
-        let (op, wanted, channel) = (d.current, d.wanted, d.channel);
-        if checked {
-            self.inquire(die);
+        let (op, wanted, channel) = (d.current(), d.wanted(), d.channel());
+        if is_check {
+            let (ways, bit) = self.ways(die);
+            ways.inquire(bit);
         } else {
             self.ops[op].book(Stage::Firmware, now);
-            let first = self.ops[op].pages == 0;
+            let is_first = self.ops[op].pages == 0;
             let (ways, bit) = self.ways(die);
             match wanted {
                 // The data of one page follow those of the other.
-                Phase::Command if !first => {}
+                Phase::Command if !is_first => {}
                 Phase::Command => {
                     ways.checking |= bit;
                     ways.ended &= !bit;
@@ -358,40 +497,13 @@ impl Scheduler {
                 _ => ways.reporting |= bit,
             }
         }
-        self.put_last(die);
-        let c = &mut self.channels[channel as usize];
-        match (c.die, checked) {
-            (Some(_), _) => c.queue.push_back((die, checked)),
+        self.station_mut().put_last(die);
+        match (self.channels[channel as usize].die(), is_check) {
+            (Some(_), _) => self.controller(channel).words.push_back((die, is_check)),
             (None, true) => self.ask(now, die, events),
-            (None, false) => self.occupy(now, die, events),
+            (None, false) => self.occupy::<Polled>(now, die, events),
         }
         channel
-    }
-
-    /// A status check of `die` is issued, unless its operation was suspended meanwhile: then the check is of no use.
-    fn inquire(&mut self, die: u32) {
-        let (ways, bit) = self.ways(die);
-        ways.asked &= !bit;
-        ways.inquired |= bit;
-        if ways.checking & bit == 0 {
-            ways.stale |= bit;
-        } else {
-            ways.checking &= !bit;
-            ways.reporting |= bit;
-        }
-    }
-
-    /// The controller of `channel` has carried out a control word: it turns to the next one that it holds.
-    pub(super) fn next_word(&mut self, now: SimTime, channel: u32, events: &mut Events) {
-        match self.channels[channel as usize].queue.pop_front() {
-            Some((die, true)) => self.ask(now, die, events),
-            Some((die, false)) => {
-                let op = self.dies[die as usize].current;
-                self.ops[op].book(Stage::WaitChannel, now);
-                self.occupy(now, die, events);
-            }
-            None => {}
-        }
     }
 }
 

@@ -9,32 +9,28 @@
 //!
 //! Invariant: while the room is not empty, the die of its first operation is busy.
 
-use super::{Phase, Scheduler};
-use crate::events::Events;
-use pellucid_flash::SimTime;
+use super::die::Die;
+use super::operation::FlashOp;
+use pellucid_flash::slab::{List, Slab};
 
-impl Scheduler {
-    /// Begins operations from the head of the room while their dies are idle.
+/// Operations that wait for their dies in the order of all of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Room(List);
+
+impl Room {
+    /// An operation comes, behind all others.
     #[inline]
-    pub(super) fn leave_room(&mut self, now: SimTime, events: &mut Events) {
-        if let Some(room) = &mut self.room
-            && !room.is_empty()
-        {
-            self.leave_room_in_order(now, events);
-        }
+    pub fn push(&mut self, ops: &mut Slab<FlashOp>, op: u32) {
+        self.0.push_back(ops, op);
     }
 
-    fn leave_room_in_order(&mut self, now: SimTime, events: &mut Events) {
-        while let Some(op) = self.room.as_ref().and_then(|room| room.first()) {
-            let die = self.ops[op].plane;
-            let d = &self.dies[die as usize];
-            if d.phase != Phase::Idle || !d.rest.is_empty() {
-                return;
-            }
-            if let Some(room) = &mut self.room {
-                room.pop(&mut self.ops);
-            }
-            self.begin(now, die, op, events);
+    /// Takes the first operation if its die is idle and nothing waits there.
+    #[inline]
+    pub fn pop(&mut self, ops: &mut Slab<FlashOp>, dies: &[Die]) -> Option<u32> {
+        let die = &dies[ops[self.0.first()?].plane as usize];
+        if !die.is_idle() || die.first_waiting().is_some() {
+            return None;
         }
+        self.0.pop(ops)
     }
 }

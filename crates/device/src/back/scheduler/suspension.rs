@@ -12,13 +12,13 @@
 //! Invariants: a read is never suspended; a die has at most one suspended operation; none is suspended that ends before the
 //! suspension would.
 
-use super::{Config, OpKind, Phase, Scheduler};
-use crate::events::{Event, Events};
-use pellucid_flash::slab::NIL;
-use pellucid_flash::{Nanos, SimTime, Stage};
+use super::die::{Die, Phase};
+use super::operation::{FlashOp, OpKind};
+use crate::config::Scheduler as Config;
+use pellucid_flash::{Nanos, SimTime};
 use pellucid_media::Timing;
 
-/// Times of suspending and resuming, and how often an operation may be suspended.
+/// Times of suspending and resuming, how often an operation may be suspended, and how often any was.
 #[derive(Clone, Debug)]
 pub(super) struct Suspension {
     program: Nanos,
@@ -26,6 +26,18 @@ pub(super) struct Suspension {
     resume: Nanos,
     gap: Nanos,
     most: u32,
+    count: u64,
+}
+
+/// What becomes of an operation that a read waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It goes on.
+    GoesOn,
+    /// It may be suspended at this time.
+    Later(SimTime),
+    /// It is suspended now, which takes until this time.
+    Until(SimTime),
 }
 
 impl Suspension {
@@ -38,59 +50,42 @@ impl Suspension {
             resume: timing.resume_ns,
             gap: config.suspend_gap_ns,
             most: config.suspensions_max.unwrap_or(u32::MAX),
+            count: 0,
         })
     }
-}
 
-impl Scheduler {
-    /// If a host read waits behind a running program or erase that may be suspended: does it, or comes back when it may.
-    pub(super) fn try_suspend(&mut self, now: SimTime, die: u32, events: &mut Events) {
-        let Some(suspension) = &self.suspension else { return };
-        let die = self.dies[die as usize].first;
-        let d = &self.dies[die as usize];
-        if d.phase != Phase::Array || d.suspended != NIL || d.array_ends <= now {
-            return;
-        }
-        let time = match self.ops[d.current].kind {
-            OpKind::Read => return,
-            OpKind::Erase => suspension.erase,
-            OpKind::Program | OpKind::Copyback => suspension.program,
-        };
-        if !self.reads_wait(die) {
-            return;
-        }
-        let d = &mut self.dies[die as usize];
-        let op = &mut self.ops[d.current];
-        let begin = now.max(d.works_until);
-        // Not worth it when the operation ends before the suspension would.
-        if op.suspensions >= suspension.most || d.array_ends - now <= (begin - now) + time {
-            return;
-        }
-        if begin > now {
-            return events.at(begin, Event::Die(die));
-        }
-        op.book(Stage::Media, now);
-        op.suspensions += 1;
-        self.suspensions += 1;
-        d.suspended_left = d.array_ends - now;
-        d.phase = Phase::Suspending;
-        d.array_ends = now + time;
-        events.at(d.array_ends, Event::Die(die));
+    /// Suspensions so far.
+    pub fn count(&self) -> u64 {
+        self.count
     }
 
-    /// The suspended operation of an idle die goes on.
-    pub(super) fn resume(&mut self, now: SimTime, die: u32, events: &mut Events) {
-        let suspension = self.suspension.as_ref().expect("what is suspended was allowed to be");
-        let d = &mut self.dies[die as usize];
-        d.current = std::mem::replace(&mut d.suspended, NIL);
-        (d.phase, d.wanted) = (Phase::Array, Phase::Command);
-        d.works_until = now + suspension.resume + suspension.gap;
-        d.array_ends = now + suspension.resume + d.suspended_left;
-        self.ops[d.current].book(Stage::WaitWay, now);
-        events.at(d.array_ends, Event::Die(die));
-        self.begin_work(now, die);
-        if self.polled {
-            self.goes_on(die);
+    /// Returns whether what a die does could be suspended if a read waited.
+    #[inline]
+    pub fn may_concern(&self, die: &Die, now: SimTime) -> bool {
+        die.phase() == Phase::Array && !die.has_suspended() && die.array_ends() > now
+    }
+
+    /// A read waits behind what `die` does, of which [`Suspension::may_concern`] says that it could be suspended.
+    pub fn judge(&mut self, now: SimTime, die: &Die, op: &FlashOp) -> Verdict {
+        let time = match op.kind {
+            OpKind::Read => return Verdict::GoesOn,
+            OpKind::Erase => self.erase,
+            OpKind::Program | OpKind::Copyback => self.program,
+        };
+        let begin = now.max(die.works_until());
+        // Not worth it when the operation ends before the suspension would.
+        if op.suspensions >= self.most || die.array_ends() - now <= (begin - now) + time {
+            return Verdict::GoesOn;
         }
+        if begin > now {
+            return Verdict::Later(begin);
+        }
+        self.count += 1;
+        Verdict::Until(now + time)
+    }
+
+    /// The suspended operation of an idle die goes on. When it ends.
+    pub fn resume(&self, now: SimTime, die: &mut Die) -> SimTime {
+        die.take_back(now, self.resume, self.gap)
     }
 }

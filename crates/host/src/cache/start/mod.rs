@@ -22,7 +22,7 @@ use crate::cache::blocks::{Layout, Loaded};
 use crate::cache::core::Core;
 use crate::cache::op::{Part, Purpose, Side};
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{CacheGeometry, CacheState, Command, Lba, Opcode, Status};
+use pellucid_flash::{CacheGeometry, CacheOp, CacheState, Command, Lba, Opcode, Status};
 use std::collections::VecDeque;
 
 /// Record sectors that one command reads at a start or writes at a stop, and the number of commands in
@@ -279,7 +279,7 @@ impl Start {
     pub(super) fn look_for_dirty(&mut self, core: &mut Core) {
         self.phase = Phase::Dirty;
         let data = core.requests.buffer(0);
-        self.send(core, Opcode::Exists, self.next, 0, data);
+        self.send(core, Opcode::Cache(CacheOp::Exists), self.next, 0, data);
     }
 
     fn dirty_found(&mut self, core: &mut Core, part: Part, status: Status, result: u64, data: &[u8]) {
@@ -304,7 +304,7 @@ impl Start {
             }
             let count = DIRTY_STATES.min(core.shape.blocks - next / unit);
             let data = core.requests.buffer(0);
-            return self.send(core, Opcode::Exists, next, (count * unit) as u32, data);
+            return self.send(core, Opcode::Cache(CacheOp::Exists), next, (count * unit) as u32, data);
         }
         let first = part.lba / unit;
         for (block, &state) in (first..).zip(data) {
@@ -352,7 +352,7 @@ impl Start {
         if self.next < end {
             let sectors = (STATES * unit).min(end - self.next) as u32;
             let data = core.requests.buffer(0);
-            return self.send(core, Opcode::Exists, self.next, sectors, data);
+            return self.send(core, Opcode::Cache(CacheOp::Exists), self.next, sectors, data);
         }
         if self.under_way > 0 {
             return;
@@ -393,7 +393,7 @@ impl Start {
                 core.requests.send(
                     Side::Flash,
                     part,
-                    Command::new(0, Opcode::Evict, Lba(lba), sectors, Vec::new()),
+                    Command::new(0, Opcode::Cache(CacheOp::Evict), Lba(lba), sectors, Vec::new()),
                 );
             }
             at += length;

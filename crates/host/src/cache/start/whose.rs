@@ -11,7 +11,7 @@ use crate::cache::head::{Head, Life};
 use crate::cache::op::{Part, Purpose, Side};
 use crate::cache::shape::Backend;
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{Command, Lba, Opcode, Status};
+use pellucid_flash::{CacheOp, Command, Lba, Opcode, Status};
 
 const UNWRITABLE: &str = "the head of the cache cannot be written to the cache drive";
 const MADE_ON_BLANK: &str = "the cache drive was blank, so a new cache was made; if it held a cache before, what that had not written back is lost";
@@ -115,7 +115,7 @@ impl Start {
         };
         let part = Part { op: NIL, purpose: Purpose::Head, lba: lba.0, sectors, ..Part::default() };
         let is_block = !core.shape.is_ssc();
-        let opcode = if is_block { Opcode::Write } else { Opcode::WriteDirty };
+        let opcode = if is_block { Opcode::Write } else { Opcode::Cache(CacheOp::WriteDirty) };
         let command = Command::new(0, opcode, lba, sectors, data);
         core.requests.send(Side::Flash, part, Command { fua: is_block, ..command });
     }

@@ -9,7 +9,7 @@ use crate::ftl::meta;
 use crate::ftl::port::TAG_UNIT;
 use crate::ftl::programs::Content;
 use crate::ftl::units::Job;
-use pellucid_flash::{BlockId, Cause, Command, Lpn, Opcode, append_images};
+use pellucid_flash::{BlockId, Cause, ChunkOp, Command, Lpn, Opcode, append_images};
 use pellucid_ftl::{Durability, ProgramId, Soon};
 
 /// Queues a job, and starts it if possible.
@@ -136,7 +136,7 @@ fn job_command(core: &mut Core, unit: u32, job: Job) -> Command {
         Job::Pad(line, superpage) => meta_command(core, line, superpage, &[], Cause::Padding),
         Job::Reset(line) => {
             let lba = core.lines.chunk_of(line, unit).expect("a line that is reset has its chunks");
-            Command::new(0, Opcode::Reset, lba, 0, Vec::new())
+            Command::new(0, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new())
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::ftl::core::Core;
 use crate::ftl::line::Broken;
 use crate::ftl::port::TAG_FINISH;
 use crate::ftl::units::Job;
-use pellucid_flash::{BlockId, Command, Opcode, Status, ZoneAction};
+use pellucid_flash::{BlockId, Command, Opcode, Status, ZoneAction, ZoneOp};
 use pellucid_ftl::Operation;
 
 /// Handles a failed write: its chunk takes no more data until the line is erased, and a spare then
@@ -44,7 +44,13 @@ pub(in crate::ftl) fn finish_chunk(core: &mut Core, line: BlockId, unit: u32) {
         core.lines[line].hold();
         core.counters.sent_command();
         let tag = TAG_FINISH | u64::from(line.0);
-        core.port.send(Command::new(tag, Opcode::Zone(ZoneAction::Finish), lba, 0, Vec::new()));
+        core.port.send(Command::new(
+            tag,
+            Opcode::Zone(ZoneOp::Change(ZoneAction::Finish)),
+            lba,
+            0,
+            Vec::new(),
+        ));
     }
 }
 

@@ -34,7 +34,7 @@ use super::sizes;
 use facts::Facts;
 use needs::{Need, Needs};
 use pellucid_flash::{
-    BlockId, ChunkInfo, ChunkState, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Status,
+    BlockId, ChunkInfo, ChunkOp, ChunkState, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Status,
 };
 use pellucid_ftl::{MountReport, PageMap};
 use source::Source;
@@ -191,7 +191,7 @@ impl Start {
             self.needs.release(1);
             return self.reported(core, completion);
         }
-        if completion.opcode == Opcode::Reset {
+        if completion.opcode == Opcode::Chunk(ChunkOp::Reset) {
             self.needs.release(1);
             if completion.status == Status::Success {
                 self.facts.was_reset(self.orphans[number]);
@@ -280,7 +280,7 @@ impl Start {
         self.needs.hold(self.orphans.len() as u32);
         self.cost.orphans += self.orphans.len() as u64;
         for (at, &lba) in (0..).zip(&self.orphans) {
-            core.port.send(Command::new(TAG_START | at, Opcode::Reset, lba, 0, Vec::new()));
+            core.port.send(Command::new(TAG_START | at, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new()));
         }
         let padded = repair::measure_all(core, &mut self.facts);
         self.needs.hold(padded);

@@ -5,8 +5,8 @@
 
 use crate::reference::Faults;
 use pellucid_flash::{
-    CacheGeometry, CacheState, Command, Completion, Drive, Interface, Nanos, Opcode, Rng, SimTime, Stage,
-    StageTimes, Status,
+    CacheGeometry, CacheOp, CacheState, Command, Completion, Drive, Interface, Nanos, Opcode, Rng, SimTime,
+    Stage, StageTimes, Status,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -144,11 +144,11 @@ impl Ssc {
                 continue;
             }
             match (command.opcode, self.now_there.get(&block).cloned()) {
-                (Opcode::Evict, Some(_)) => {
+                (Opcode::Cache(CacheOp::Evict), Some(_)) => {
                     count += 1;
                     self.set(block, None);
                 }
-                (Opcode::Clean, Some(entry)) if entry.dirty => {
+                (Opcode::Cache(CacheOp::Clean), Some(entry)) if entry.dirty => {
                     count += 1;
                     self.set(block, Some(Entry { dirty: false, ..entry }));
                 }
@@ -164,11 +164,11 @@ impl Ssc {
         }
         let (status, result) = match command.opcode {
             Opcode::Read => self.read(&mut command),
-            Opcode::WriteClean => (self.write(&command, false), 0),
-            Opcode::WriteDirty => (self.write(&command, true), 0),
-            Opcode::Evict | Opcode::Clean => self.change(&command),
-            Opcode::Exists if self.mute => (Status::WriteFault, 0),
-            Opcode::Exists => {
+            Opcode::Cache(CacheOp::WriteClean) => (self.write(&command, false), 0),
+            Opcode::Cache(CacheOp::WriteDirty) => (self.write(&command, true), 0),
+            Opcode::Cache(CacheOp::Evict | CacheOp::Clean) => self.change(&command),
+            Opcode::Cache(CacheOp::Exists) if self.mute => (Status::WriteFault, 0),
+            Opcode::Cache(CacheOp::Exists) => {
                 let state = |block: u64| match self.now_there.get(&block) {
                     None => CacheState::Absent,
                     Some(entry) if entry.dirty => CacheState::Dirty,

@@ -5,7 +5,7 @@
 //! there.
 
 use super::space::{Part, RawSpace};
-use pellucid_flash::{Command, Interface, Lba, Opcode, Rng, Tag, Vector, ZoneAction};
+use pellucid_flash::{ChunkOp, Command, Interface, Lba, Opcode, Rng, Tag, Vector, ZoneAction, ZoneOp};
 use pellucid_text::format::bytes;
 use pellucid_workload::{Action, BlockSize, Container, IoLimit, Job, JobError, RawJob};
 use std::ops::Range;
@@ -349,7 +349,8 @@ impl RawWorker {
 
     fn write(&mut self, sectors: u32, space: &mut RawSpace) -> Draw {
         let append = self.raw.action == Action::Append;
-        let mut request = self.request(if append { Opcode::Append } else { Opcode::Write }, space);
+        let mut request =
+            self.request(if append { Opcode::Zone(ZoneOp::Append) } else { Opcode::Write }, space);
         for part in self.split(sectors) {
             for _ in 0..self.cursors.len() {
                 let cursor = self.next_turn();
@@ -376,7 +377,7 @@ impl RawWorker {
 
     /// Copies stay in their parallel unit, as a drive with copyback asks.
     fn copy(&mut self, sectors: u32, space: &mut RawSpace) -> Draw {
-        let mut request = self.request(Opcode::Copy, space);
+        let mut request = self.request(Opcode::Chunk(ChunkOp::Copy), space);
         request.vector = true;
         for part in self.split(sectors) {
             for _ in 0..self.cursors.len() {
@@ -407,8 +408,8 @@ impl RawWorker {
 
     fn reset_of(&self, at: u32, space: &mut RawSpace) -> Box<RawRequest> {
         let opcode = match self.raw.container {
-            Container::Chunk => Opcode::Reset,
-            Container::Zone => Opcode::Zone(ZoneAction::Reset),
+            Container::Chunk => Opcode::Chunk(ChunkOp::Reset),
+            Container::Zone => Opcode::Zone(ZoneOp::Change(ZoneAction::Reset)),
         };
         let (start, sectors) = (space.start(at), space.sectors(at) as u32);
         let parts = vec![space.begin_reset(at)];

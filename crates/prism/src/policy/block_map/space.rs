@@ -8,7 +8,7 @@
 
 use super::{BlockMap, Garbage, Logical, Purpose};
 use crate::policy::Gc;
-use pellucid_flash::{BlockId, Command, DieId, Opcode, SimTime, Status};
+use pellucid_flash::{BlockId, ChunkOp, Command, DieId, Opcode, SimTime, Status};
 
 /// Free chunks that writes of the application leave alone.
 pub(super) const RESERVE: u32 = 2;
@@ -102,7 +102,8 @@ impl BlockMap {
             }
             self.garbage.remove(at);
             self.erasing[lun] = true;
-            let command = Command::new(0, Opcode::Reset, self.lba(garbage.chunk, 0), 0, Vec::new());
+            let command =
+                Command::new(0, Opcode::Chunk(ChunkOp::Reset), self.lba(garbage.chunk, 0), 0, Vec::new());
             self.send(Purpose::Erase(garbage), command);
         }
     }

@@ -7,7 +7,7 @@ use crate::nvme::io::Volume;
 use crate::nvme::slots::Work;
 use crate::operation::Operation;
 use crate::session::Port;
-use pellucid_flash::{ChunkGeometry, ChunkState, Interface, Lba, Opcode, ZoneAction};
+use pellucid_flash::{ChunkGeometry, ChunkOp, ChunkState, Interface, Lba, Opcode, ZoneAction, ZoneOp};
 use pellucid_wire::nvme::AdminOpcode;
 
 /// Sectors discarded in one operation.
@@ -50,12 +50,13 @@ fn end(core: &mut Core, index: u16, last: u32, port: &mut Port<'_>) {
 fn discard(volume: &Volume, next: &mut u64, port: &Port<'_>) -> Option<Operation> {
     match volume.set {
         Interface::Zoned(_) => {
-            let reset = Operation::new(Opcode::Zone(ZoneAction::ResetAll), Lba(0), 0, Vec::new());
+            let reset =
+                Operation::new(Opcode::Zone(ZoneOp::Change(ZoneAction::ResetAll)), Lba(0), 0, Vec::new());
             (std::mem::replace(next, 1) == 0).then_some(reset)
         }
         Interface::OpenChannel(chunks) => {
             let start = written_chunk(volume, &chunks, next, port)?;
-            Some(Operation::new(Opcode::Reset, start, 0, Vec::new()))
+            Some(Operation::new(Opcode::Chunk(ChunkOp::Reset), start, 0, Vec::new()))
         }
         // `next` counts sectors.
         _ => {

@@ -2,7 +2,7 @@
 
 use super::{CHUNK, HOST, NEXT, SUPERPAGE, fill};
 use crate::conformance::Bench;
-use pellucid_flash::{ChunkReason, ChunkState, Command, Lba, Opcode, Status};
+use pellucid_flash::{ChunkOp, ChunkReason, ChunkState, Command, Lba, Opcode, Status};
 
 pub(super) fn shared() {
     let mut bench = Bench::new(
@@ -17,7 +17,7 @@ pub(super) fn shared() {
         assert_eq!(bench.write(lba, CHUNK, round).status, Status::Success);
         bench.power_cut();
         assert!(bench.read(lba, CHUNK).data == bench.pattern(lba, CHUNK, round));
-        let reset = bench.run(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
+        let reset = bench.run(Command::new(0, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new()));
         assert_eq!((reset.status, bench.chunk(lba).state), (Status::Success, ChunkState::Free));
     }
     let worn: Vec<u32> = bench.drive.erase_counts().filter(|&erases| erases > 0).collect();
@@ -29,7 +29,7 @@ pub(super) fn wear_notice() {
     let lba = bench.lba(1, 0, 2, 0);
     for round in 1..=3 {
         bench.write(lba, SUPERPAGE, round);
-        bench.run(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
+        bench.run(Command::new(0, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new()));
         let notices = bench.notices();
         assert_eq!(notices.len(), usize::from(round == 3));
         assert!(notices.iter().all(|n| n.reason == ChunkReason::Wear && n.lba == lba));
@@ -41,7 +41,10 @@ pub(super) fn offline_chunk() {
     let lba = bench.lba(1, 0, 3, 0);
     assert_eq!(bench.chunk(lba).state, ChunkState::Offline);
     assert_eq!(bench.write(lba, SUPERPAGE, 1).status, Status::ChunkWriteInvalid);
-    assert_eq!(bench.run(Command::new(0, Opcode::Reset, lba, 0, Vec::new())).status, Status::ChunkOffline);
+    assert_eq!(
+        bench.run(Command::new(0, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new())).status,
+        Status::ChunkOffline
+    );
     let read = bench.read(lba, 2);
     assert_eq!((read.status, read.data.iter().all(|&b| b == 0)), (Status::Success, true));
 }
@@ -50,7 +53,7 @@ pub(super) fn erase_failure() {
     let mut bench =
         Bench::new(HOST, &["drive.media.faults.list=[{kind=\"erase-fail\",die=0,block=1,after_erases=2}]"]);
     let lba = bench.lba(0, 0, 1, 0);
-    let reset = Command::new(0, Opcode::Reset, lba, 0, Vec::new());
+    let reset = Command::new(0, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new());
     fill(&mut bench, lba);
     assert_eq!(bench.run(reset.clone()).status, Status::Success);
     fill(&mut bench, lba);
@@ -77,7 +80,7 @@ pub(super) fn write_failure_closes() {
         assert_eq!(bench.write(Lba(lba.0 + 16), SUPERPAGE, 1).status, Status::ChunkWriteInvalid);
         bench.power_cut();
     }
-    let reset = bench.run(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
+    let reset = bench.run(Command::new(0, Opcode::Chunk(ChunkOp::Reset), lba, 0, Vec::new()));
     assert_eq!((reset.status, bench.chunk(lba).state), (Status::ChunkOffline, ChunkState::Offline));
 }
 
