@@ -77,6 +77,7 @@ impl World {
             serial: "SN1".into(),
             model: "fuzz".into(),
             namespaces: vec![0],
+            divided: None,
             hosts: None,
             secrets: Default::default(),
         };

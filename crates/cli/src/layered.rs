@@ -14,7 +14,7 @@ use pellucid_lab::image::is_image;
 use pellucid_media::StoreKind;
 use pellucid_serve::{Core, FileConfig, FileDrive, Refusal, Remote, RemoteConfig, Served};
 use pellucid_spec::targets::{Hold, RegistryError, add_described, load, registry_path, save};
-use pellucid_spec::{Spec, Use};
+use pellucid_spec::{BackingKind, Spec, Use};
 use pellucid_target::nvme::HostSecrets;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -160,10 +160,33 @@ pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
     on_subject(called, Subject::open_to_serve(called, Use::Serve, global)?)
 }
 
+/// The drive of a description or an image, divided among applications of the flash library.
+pub fn open_divided(called: &str, global: &Global) -> Result<Opened, Failure> {
+    let refuse = |why: String| Failure::asked(anyhow!("{called}: --apps: {why}"));
+    if FileConfig::is_meant(called) {
+        return Err(refuse("a file has no parallel units; allowed: an open-channel drive".into()));
+    }
+    let subject = Subject::open_to_serve(called, Use::Serve, global)?;
+    let spec = &subject.spec;
+    if !spec.host.is_empty() || !spec.targets.is_empty() {
+        return Err(refuse("allowed: a drive without layers (host.layers = []) and targets".into()));
+    }
+    let (name, from) = (spec.drive_name.clone(), called.to_owned());
+    let made = MadeFile::of(&spec.drive.media.store);
+    let drive = Served::with_apps(subject.device()?).map_err(refuse)?;
+    Ok(Opened { name, drive, registry: None, unprepared: false, from, made })
+}
+
 /// The drive of what was `called` so.
 fn on_subject(called: &str, subject: Subject) -> Result<Opened, Failure> {
     let name = subject.spec.drive_name.clone();
     let spec = subject.spec.clone();
+    if spec.backing.kind == BackingKind::Disk && spec.is_cached() {
+        return Err(Failure::asked(anyhow!(
+            "{called}: backing.kind = \"disk\": a modelled disk works in simulated time alone; allowed: pellucid run, or a real backing store: \
+             pellucid cache --drive {called} --backing FILE"
+        )));
+    }
     let fills = subject.spec.precondition.fill.share() > 0.0;
     let from = called.to_owned();
     let made = MadeFile::of(&subject.spec.drive.media.store);

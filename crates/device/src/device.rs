@@ -158,6 +158,7 @@ impl Device {
             }
             Event::Visible(work) => return self.visible(work),
             Event::Idle(namespace) => self.namespaces[namespace as usize].idle_for_long(shared),
+            Event::Awaited(namespace) => self.namespaces[namespace as usize].host_awaited(shared),
             Event::Completed(work) => {
                 let record = &mut shared.works[work];
                 record.stages.add(Stage::HostLink, at - record.mark);

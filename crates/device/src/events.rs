@@ -43,6 +43,8 @@ pub(crate) enum Event {
     Completed(u32),
     /// The drive has perhaps been idle for long enough that this namespace folds its SLC cache.
     Idle(u32),
+    /// Commands of this namespace have perhaps waited for the host as long as they may.
+    Awaited(u32),
 }
 
 const DIGIT_BITS: u32 = 6;

@@ -16,7 +16,7 @@ use crate::shared::Shared;
 use pellucid_flash::{
     BlockId, BlockView, ChunkGeometry, Command, Interface, Layout, Lba, Nanos, Notice, Status, Vector,
 };
-use pellucid_ftl::{Chunks, Management, Map, Mark, MountReport, Separation, ZoneConfig};
+use pellucid_ftl::{Checkpoint, Chunks, Management, Map, MapLog, Mark, MountReport, Separation, ZoneConfig};
 use pellucid_media::{Media, Outcome, StoreKind, Timing};
 use std::ops::Range;
 
@@ -320,6 +320,11 @@ impl Namespace {
         self.nameless_mut().expect("it gave the command").inner_ended(shared, work);
     }
 
+    /// Commands have perhaps waited for the host as long as they may.
+    pub fn host_awaited(&mut self, shared: &mut Shared) {
+        self.nameless_mut().expect("its commands wait for the host").host_awaited(shared);
+    }
+
     /// Commands that wait for the host, as nameless writes do for an acknowledgement, end; `true`: some did.
     pub fn give_up_waiting(&mut self, shared: &mut Shared) -> bool {
         self.nameless_mut().is_some_and(|nameless| nameless.give_up_waiting(shared))
@@ -415,7 +420,21 @@ fn check_cache(cache: &CacheConfig, config: &DeviceConfig, layout: &Layout) -> R
             "drive.namespace.address_space",
             "whole mapping units, at least one and at most 2^31 - 2^26 of them",
         ),
-        (config.ftl.map == Map::Page, "drive.ftl.map", "\"page\" with a cache namespace"),
+        (
+            !matches!(config.ftl.map, Map::Demand { .. }),
+            "drive.ftl.map",
+            "\"page\", \"bast\" or \"fast\" with a cache namespace",
+        ),
+        (
+            config.ftl.map == Map::Page || cache.log == MapLog::SpareArea,
+            "drive.namespace.log",
+            "\"spare-area\" with log blocks",
+        ),
+        (
+            config.ftl.map == Map::Page || cache.checkpoint == Checkpoint::Rolling,
+            "drive.namespace.checkpoint",
+            "\"rolling\" with log blocks",
+        ),
         (config.ftl.handles == 1, "drive.ftl.handles", "1 with a cache namespace"),
         (config.ftl.slc_cache.is_none(), "drive.ftl.slc_cache.blocks", "0 with a cache namespace"),
         (

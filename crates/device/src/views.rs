@@ -581,7 +581,8 @@ impl Device {
             }
         };
         let entries = u64::from(config.buffer.entries) + u64::from(config.buffer.read_entries);
-        let buffer = if self.has_block_namespace() { entries * u64::from(layout.unit_bytes) } else { 0 };
+        let has_buffer = self.blocks().next().is_some();
+        let buffer = if has_buffer { entries * u64::from(layout.unit_bytes) } else { 0 };
         let mut memory = ControllerMemory::default();
         memory.set(
             Structure::MappingTable,

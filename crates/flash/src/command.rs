@@ -41,13 +41,13 @@ pub enum Opcode {
     Report,
     /// Let the placement handle [`Command::handle`] refer to a new reclaim unit; the rest of the old one stays unwritten.
     NextUnit,
-    /// What only zoned namespaces have.
+    /// Command of zoned namespaces alone.
     Zone(ZoneOp),
-    /// What only open-channel namespaces have.
+    /// Command of open-channel namespaces alone.
     Chunk(ChunkOp),
-    /// What only caches have.
+    /// Command of caches alone.
     Cache(CacheOp),
-    /// What only nameless namespaces have.
+    /// Command of nameless namespaces alone.
     Nameless(NamelessOp),
 }
 

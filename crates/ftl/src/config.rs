@@ -285,9 +285,11 @@ impl Map {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Eviction {
-    /// The block with the fewest cached units. Copies of dirty units have blocks apart from new data.
+    /// The block with the fewest cached units. Copies of dirty units have blocks apart from new data. With log blocks: the log keeps its
+    /// blocks, and what is evicted takes data.
     SeUtil,
-    /// The block with the fewest cached units. Its space takes new data and copies alike.
+    /// The block with the fewest cached units. Its space takes new data and copies alike. With log blocks: what is evicted takes data or becomes
+    /// a log block.
     SeMerge,
 }
 
@@ -403,7 +405,7 @@ pub struct FtlConfig {
     /// Seed of all policy randomness.
     #[setting(default = 1)]
     pub seed: u64,
-    /// The namespace is a cache, with [`Map::Page`]; `None`: its address space is that of its pages. The capacity of a cache is the
+    /// The namespace is a cache, with a page map or log blocks; `None`: its address space is that of its pages. The capacity of a cache is the
     /// number of pages it holds.
     #[setting(skip)]
     pub cache: Option<CacheMap>,
@@ -425,6 +427,12 @@ impl FtlConfig {
     /// The name of the policy that chooses victims.
     pub fn victim_name(&self) -> String {
         self.policies.victim.as_ref().map_or_else(|| self.victim.to_string(), |policy| policy.name().into())
+    }
+
+    /// Log blocks that each die keeps free of data, where there are any: all, but one where a cache lets data and logs share blocks.
+    pub fn reserved_log_blocks(&self) -> Option<u32> {
+        let shared = self.cache.is_some_and(|cache| cache.eviction == Eviction::SeMerge);
+        self.map.log_blocks().map(|log_blocks| if shared { log_blocks.min(1) } else { log_blocks })
     }
 
     /// Superpages of a block that list its pages, and take no data.

@@ -4,6 +4,8 @@
 //! interface; a host FTL runs the same engine above an open-channel drive.
 
 mod block_manager;
+mod cached;
+mod cached_pages;
 mod chunk_refresh;
 mod chunks;
 mod config;
@@ -37,6 +39,8 @@ mod zone_mark;
 mod zone_mount;
 mod zones;
 
+pub use cached::Cached;
+pub use cached_pages::CachedPages;
 pub use chunk_refresh::ChunkMove;
 pub use chunks::{ChunkConfig, ChunkPlan, ChunkReset, Chunks, Management, WriteFailure};
 pub use config::{
@@ -47,12 +51,12 @@ pub use config::{
 pub use counters::FtlCounters;
 pub use demand::{CachedTable, MAP_ENTRY_BYTES};
 pub use handles::{HandleEvent, Handles};
-pub use log_block::LogBlock;
 pub use log_block::merge::{MergeCounters, MergeKind};
+pub use log_block::{LogBlock, LogBlockCache};
 pub use mount::{MountReport, MountSource};
 pub use nameless::{Content, FoundChunk, Name, Nameless, NamelessConfig, NamelessCounters, Taker};
 pub use nameless_machine::{NamelessFtlCounters, NamelessMachine};
-pub use page_map::{Blocks, Cached, CachedPages, MapCounters, MapProgress, PageMap};
+pub use page_map::{Blocks, MapCounters, MapProgress, PageMap, PageMapCache};
 pub use policy::{DieCandidate, PlacementPolicy, Policies, VictimCandidate, VictimPolicy};
 pub use pool::Pool;
 pub use setup_error::SetupError;

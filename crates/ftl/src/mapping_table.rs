@@ -204,6 +204,8 @@ impl MappingTable {
 pub(crate) struct L2p {
     entries: u32,
     bytes: MmapMut,
+    /// Memory in large pages was asked for.
+    large: bool,
     /// One bit for each [`REGION`] of entries, set when one of them is.
     touched: Vec<u64>,
 }
@@ -214,14 +216,27 @@ impl L2p {
     /// # Errors
     /// The system has no memory for them.
     pub fn new(entries: u32) -> Result<L2p, SetupError> {
+        L2p::create(entries, true)
+    }
+
+    /// Creates `entries` unmapped pages of which few will ever be mapped, here and there.
+    ///
+    /// # Errors
+    /// The system has no memory for them.
+    pub fn sparse(entries: u32) -> Result<L2p, SetupError> {
+        L2p::create(entries, false)
+    }
+
+    /// Creates unmapped pages, in `large` pages of memory where that pays.
+    fn create(entries: u32, large: bool) -> Result<L2p, SetupError> {
         let bytes = (entries as usize * ENTRY_BYTES).max(1);
         let no_memory = |_| SetupError::Memory { needed_bytes: bytes as u64 };
         let map = MmapMut::map_anon(bytes).map_err(no_memory)?;
-        if bytes >= LARGE_BYTES_MIN {
+        if large && bytes >= LARGE_BYTES_MIN {
             let _ = map.advise(Advice::HugePage);
         }
         let regions = entries.div_ceil(REGION) as usize;
-        Ok(L2p { entries, bytes: map, touched: vec![0; regions.div_ceil(64)] })
+        Ok(L2p { entries, bytes: map, large, touched: vec![0; regions.div_ceil(64)] })
     }
 
     /// End of the range of regions, from that of `lpn` on, in which no entry was ever set, so that all their pages are unmapped; `None`:
@@ -238,6 +253,23 @@ impl L2p {
             at = (at / 64 + 1) * 64;
         }
         (at > first).then(|| Lpn(at.min(end).saturating_mul(REGION).min(self.entries)))
+    }
+
+    /// Pages that are mapped or [lost](Ppa::LOST), with their locations. Cost: the regions that were touched.
+    pub fn mapped(&self) -> impl Iterator<Item = (Lpn, Ppa)> + '_ {
+        let mut next = 0;
+        let all = std::iter::from_fn(move || {
+            while next % REGION == 0
+                && next < self.entries
+                && let Some(end) = self.untouched_until(Lpn(next))
+            {
+                next = end.0;
+            }
+            let at = next;
+            next += 1;
+            (at < self.entries).then(|| (Lpn(at), self.get(Lpn(at))))
+        });
+        all.filter(|&(_, ppa)| ppa != Ppa::NONE)
     }
 
     /// Location of `lpn`; [`Ppa::NONE`]: unmapped.
@@ -283,8 +315,15 @@ impl Clone for L2p {
     /// # Panics
     /// When the system has no memory for a copy.
     fn clone(&self) -> L2p {
-        let mut copy = L2p::new(self.entries).unwrap_or_else(|refusal| panic!("{refusal}"));
-        copy.bytes.copy_from_slice(&self.bytes);
+        let mut copy = L2p::create(self.entries, self.large).unwrap_or_else(|refusal| panic!("{refusal}"));
+        // Regions that nobody touched stay untouched, so that the copy of a large and sparse table costs what the table costs.
+        for region in 0..self.entries.div_ceil(REGION) {
+            if self.touched[region as usize / 64] >> (region % 64) & 1 == 1 {
+                let from = region as usize * REGION as usize * ENTRY_BYTES;
+                let to = (from + REGION as usize * ENTRY_BYTES).min(self.bytes.len());
+                copy.bytes[from..to].copy_from_slice(&self.bytes[from..to]);
+            }
+        }
         copy.touched.clone_from(&self.touched);
         copy
     }
@@ -320,6 +359,9 @@ mod tests {
             let copy = table.clone();
             assert_eq!(table.replace(lpns[1], Ppa::NONE), Ppa(lpns[1].0 ^ 5));
             assert_eq!((table.get(lpns[1]), copy.get(lpns[1])), (Ppa::NONE, Ppa(lpns[1].0 ^ 5)));
+            let all = lpns.iter().map(|&lpn| (lpn, Ppa(lpn.0 ^ 5)));
+            assert!(copy.mapped().eq(all), "{entries} entries");
+            assert_eq!(table.mapped().count(), 2);
             assert_eq!(copy.get(lpns[2]), Ppa(lpns[2].0 ^ 5), "{entries} entries");
         }
     }

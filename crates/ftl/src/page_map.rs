@@ -49,7 +49,7 @@ mod slc;
 mod stream;
 mod write;
 
-pub use cache::{Cached, CachedPages};
+pub use cache::PageMapCache;
 pub use demand_map::MapCounters;
 pub use setup::{Blocks, MapProgress};
 

@@ -541,35 +541,36 @@ impl Translation {
     #[inline]
     pub fn cache(&mut self) -> Option<CachedPages<'_>> {
         match self {
-            Translation::PageMap(it) => it.cache(),
-            Translation::LogBlock(_) => None,
+            Translation::PageMap(it) => it.cache().map(CachedPages::PageMap),
+            Translation::LogBlock(it) => it.cache().map(CachedPages::LogBlock),
         }
     }
 
     /// Content of the cache; `None`: this translation is no cache.
     pub fn cached(&self) -> Option<Cached> {
-        match self {
-            Translation::PageMap(it) => it.cached(),
-            Translation::LogBlock(_) => None,
-        }
+        each!(self, it => it.cached())
     }
 
     /// Entry for the spare area of a copy of `lpn`, whose data arrived `dirty` or not.
     #[inline]
     pub fn mark(&self, lpn: Lpn, dirty: bool) -> Lpn {
+        each!(self, it => it.mark(lpn, dirty))
+    }
+
+    /// Entry for the spare area of a copy that GC or a merge makes of `lpn`.
+    #[inline]
+    pub fn mark_of_copy(&self, lpn: Lpn) -> Lpn {
         match self {
-            Translation::PageMap(it) => it.mark(lpn, dirty),
-            Translation::LogBlock(_) => lpn,
+            // GC of a cache copies dirty units only.
+            Translation::PageMap(it) => it.mark(lpn, true),
+            Translation::LogBlock(it) => it.mark_of_copy(lpn),
         }
     }
 
     /// Page that a spare area with this mark names.
     #[inline]
     pub fn named(&self, mark: Lpn) -> Lpn {
-        match self {
-            Translation::PageMap(it) => it.named(mark),
-            Translation::LogBlock(_) => mark,
-        }
+        each!(self, it => it.named(mark))
     }
 }
 

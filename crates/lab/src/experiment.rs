@@ -710,6 +710,10 @@ fn check_jobs(target: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(), Exp
     }
     let queues = target.queues();
     let places = Places::of(target);
+    let in_bytes = |job: &Job| job.app.is_none() && job.raw.is_none();
+    if target.capacity_bytes() == 0 && !spec.host.is_empty() && jobs.iter().any(in_bytes) {
+        return Err(RunError::Layers(no_block_drive(target.interface(0))).into());
+    }
     for job in jobs {
         let suits = match (&job.app, job.queue < queues) {
             (Some(app), _) => application::check(target, job, app, &spec.kv),
@@ -722,6 +726,15 @@ fn check_jobs(target: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(), Exp
         suits.map_err(|error| placed(std::slice::from_ref(job), error))?;
     }
     Ok(())
+}
+
+/// Says that layers offer no block drive.
+fn no_block_drive(offered: Option<pellucid_flash::Interface>) -> String {
+    let offered = offered.map_or("none", |interface| interface.name());
+    format!(
+        "host.layers: the uppermost layer offers a namespace of the kind {offered}, and no block drive to run a workload on; allowed: a layer above it that \
+         makes one (cache, host-ftl, nameless-file), or a drive with a block namespace"
+    )
 }
 
 /// The threads of a job that works on files; such a job is alone.

@@ -41,6 +41,30 @@ pub struct LayerSide {
     pub figures: Vec<Figure>,
 }
 
+/// The LUNs of a drive that is divided.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DriveLuns {
+    /// The drive's name.
+    pub drive: String,
+    /// Its LUNs, in the order of their numbers.
+    pub luns: Vec<LunSide>,
+}
+
+/// A LUN, and its owner.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LunSide {
+    /// CHANNEL/LUN.
+    pub lun: String,
+    /// The application or target that has it.
+    pub owner: Option<String>,
+    /// Erases of its blocks, on average, as the flash monitor counts them.
+    pub average_erases: Option<f64>,
+    /// Bad blocks, as far as the flash monitor knows.
+    pub bad_blocks: Option<u32>,
+    /// Good blocks that stand by for bad ones.
+    pub spare_blocks: Option<u32>,
+}
+
 /// A server at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Serving {
@@ -48,6 +72,8 @@ pub struct Serving {
     pub protocols: Vec<Protocol>,
     /// Each layer of the host.
     pub layers: Vec<LayerSide>,
+    /// Owners of the LUNs of each drive that is divided, among applications or targets.
+    pub luns: Vec<DriveLuns>,
     /// Contents of each namespace after a power cut: acknowledged, flushed, nothing.
     pub keeps: Vec<(String, &'static str)>,
     /// Bytes of data in drives and outputs.

@@ -3,7 +3,7 @@
 //! Everything counts from the moment at which the drive was made (`watched`: was first watched) and never goes back, so that a reader makes
 //! rates of two of them ([`Bins::since`]). Times of the drive are simulated nanoseconds. Keys stand in `docs/reference/monitors.md`.
 
-use crate::board::{LayerSide, Serving, View};
+use crate::board::{DriveLuns, LayerSide, LunSide, Serving, View};
 use pellucid_device::{CommandKind, FirmwareModule, OperationKind, Part, Probes, Snapshot};
 use pellucid_flash::{Cause, Figure, Histogram, MapReason, Pauses, Stage};
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,9 @@ pub struct ServingFigures {
     /// Each layer of the host.
     #[serde(default)]
     pub layers: Vec<LayerFigures>,
+    /// LUNs of each drive that is divided among applications or targets.
+    #[serde(default)]
+    pub luns: Vec<DriveLunFigures>,
     /// Contents of each namespace after a power cut: `acknowledged` writes, `flushed` ones, `nothing`.
     #[serde(default)]
     pub keeps: BTreeMap<String, String>,
@@ -55,6 +58,40 @@ pub struct ServingFigures {
     pub held_bytes: u64,
     /// How late completions were handed out, in wall nanoseconds; empty unless paced.
     pub lateness: Lateness,
+}
+
+/// The LUNs of a drive, and their owners.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DriveLunFigures {
+    /// The drive's name.
+    pub drive: String,
+    /// Its LUNs, in the order of their numbers.
+    pub luns: Vec<LunFigures>,
+}
+
+/// A LUN; see [`LunSide`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LunFigures {
+    /// CHANNEL/LUN.
+    pub lun: String,
+    /// The application or target that has it.
+    pub owner: Option<String>,
+    /// Erases of its blocks, on average; of a drive with applications.
+    pub average_erases: Option<f64>,
+    /// Its bad blocks; of a drive with applications.
+    pub bad_blocks: Option<u32>,
+    /// Good blocks that stand by for bad ones; of a drive with applications.
+    pub spare_blocks: Option<u32>,
+}
+
+impl From<&DriveLuns> for DriveLunFigures {
+    fn from(DriveLuns { drive, luns }: &DriveLuns) -> DriveLunFigures {
+        let one = |side: &LunSide| {
+            let LunSide { lun, owner, average_erases, bad_blocks, spare_blocks } = side.clone();
+            LunFigures { lun, owner, average_erases, bad_blocks, spare_blocks }
+        };
+        DriveLunFigures { drive: drive.clone(), luns: luns.iter().map(one).collect() }
+    }
 }
 
 /// A layer of the host; see [`LayerSide`].
@@ -415,6 +452,7 @@ impl From<&Serving> for ServingFigures {
         ServingFigures {
             protocols: serving.protocols.iter().map(protocol).collect(),
             layers: serving.layers.iter().map(LayerFigures::from).collect(),
+            luns: serving.luns.iter().map(DriveLunFigures::from).collect(),
             keeps: serving.keeps.iter().map(|(name, keeps)| (name.clone(), (*keeps).into())).collect(),
             held_bytes: serving.held_bytes,
             lateness: Lateness { p50_ns: bins.quantile(0.5), p99_ns: bins.quantile(0.99), bins },

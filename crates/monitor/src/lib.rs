@@ -18,10 +18,11 @@ mod history;
 mod http;
 mod prometheus;
 
-pub use board::{Board, LayerSide, Protocol, Serving, View, Work};
+pub use board::{Board, DriveLuns, LayerSide, LunSide, Protocol, Serving, View, Work};
 pub use figures::{
-    Bins, CommandFigures, DriveFigures, Figures, Lateness, LayerFigures, LayerValue, ProtocolFigures,
-    SCHEMA_VERSION, ServingFigures, WatchedFigures, WayFigures, Wear, WorkFigures,
+    Bins, CommandFigures, DriveFigures, DriveLunFigures, Figures, Lateness, LayerFigures, LayerValue,
+    LunFigures, ProtocolFigures, SCHEMA_VERSION, ServingFigures, WatchedFigures, WayFigures, Wear,
+    WorkFigures,
 };
 pub use http::{Listen, Monitor, MonitorError};
 pub use prometheus::metrics;

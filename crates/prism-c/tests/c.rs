@@ -155,6 +155,7 @@ fn served(name: &str, sets: &[&str], run: impl FnOnce(&str)) {
             serial: "1".into(),
             model: "test".into(),
             namespaces: vec![0],
+            divided: None,
             hosts: None,
             secrets: BTreeMap::new(),
         };

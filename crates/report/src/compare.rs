@@ -149,14 +149,13 @@ pub(super) fn notes(reports: &[Report]) -> Vec<String> {
             ));
         }
     }
-    notes.extend(results(reports));
+    notes.extend(results(reports.iter()).map(|(_, note)| note));
     notes
 }
 
-/// Says whether all applications came to the same result, where they have one.
-fn results(reports: &[Report]) -> Option<String> {
-    let results: Vec<_> =
-        reports.iter().filter_map(|report| Some((report, report.application.as_ref()?))).collect();
+/// Says whether all applications came to the same result, where they have one; `true`: they did.
+pub(super) fn results<'a>(reports: impl Iterator<Item = &'a Report>) -> Option<(bool, String)> {
+    let results: Vec<_> = reports.filter_map(|report| Some((report, report.application.as_ref()?))).collect();
     let [(_, first), _, ..] = results[..] else { return None };
     // Different applications have nothing to agree on.
     if first.result.is_empty() || results.iter().any(|(_, other)| other.name != first.name) {
@@ -165,13 +164,14 @@ fn results(reports: &[Report]) -> Option<String> {
     let differs =
         |name: &&String| results.iter().any(|(_, other)| other.result.get(*name) != first.result.get(*name));
     let Some(name) = first.result.keys().find(differs) else {
-        return Some("the results are the same on all drives".into());
+        return Some((true, "the results are the same on all drives".into()));
     };
     let of = |(report, application): &(&Report, &ApplicationReport)| {
         let value = application.result.get(name).map_or("none", String::as_str);
         format!("{value} on {}", report.drive.name)
     };
-    Some(format!("the results differ: {name} is {}", results.iter().map(of).collect::<Vec<_>>().join(", ")))
+    let each: Vec<String> = results.iter().map(of).collect();
+    Some((false, format!("the results differ: {name} is {}", each.join(", "))))
 }
 
 /// Returns the comparison as cells: the names behind an empty cell, each but the first with a column of changes, and the rows, each with

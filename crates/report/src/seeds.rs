@@ -4,7 +4,7 @@
 //! them cancels out. Each number is judged by itself: of twenty that do not differ, one is expected to seem so.
 
 use super::Report;
-use super::compare::{Better, Row, Unit, rows};
+use super::compare::{Better, Row, Unit, results, rows};
 use super::html::Shell;
 use super::json::to_text;
 use super::plot::escape;
@@ -27,6 +27,8 @@ pub struct OverSeeds {
     past: Option<String>,
     /// Runs that were to go on until they are steady and were not, and all runs.
     unsteady: (usize, usize),
+    /// Sentence about results of the applications, where they have some: the same seed by seed, or not.
+    results: Option<String>,
 }
 
 /// A number of the report, of each drive.
@@ -48,12 +50,27 @@ struct Values {
     difference: Option<Mean>,
 }
 
+/// Says whether the applications came to the same result on all drives, with each seed.
+fn results_by_seed(seeds: &[u64], reports: &[Vec<Report>]) -> Option<String> {
+    let of_seed = |at: usize| results(reports.iter().map(|drive| &drive[at]));
+    let said: Vec<(u64, (bool, String))> =
+        seeds.iter().zip(0..).filter_map(|(&seed, at)| Some((seed, of_seed(at)?))).collect();
+    let differ: Vec<_> = said.iter().filter(|(_, (same, _))| !same).collect();
+    match (said.first()?, differ.first()) {
+        ((_, (_, same)), None) => Some(format!("{same}, with every seed")),
+        (_, Some((seed, (_, differ_so)))) => {
+            Some(format!("with {} of {} seeds {differ_so} (seed {seed})", differ.len(), said.len()))
+        }
+    }
+}
+
 impl OverSeeds {
     /// Takes the reports of each drive, one for each seed in the order of `seeds`. At least two seeds are needed.
     pub fn new(seeds: Vec<u64>, reports: Vec<Vec<Report>>) -> OverSeeds {
         assert!(seeds.len() > 1, "intervals need two seeds");
         assert!(reports.iter().all(|drive| drive.len() == seeds.len()), "a report for each seed");
         let drives = reports.iter().map(|drive| drive[0].drive.name.clone()).collect();
+        let results = results_by_seed(&seeds, &reports);
         let all: Vec<Report> = reports.into_iter().flatten().collect();
         let past = all.iter().map(|report| &report.workload.precondition);
         let past = past.filter(|past| !["", "none"].contains(&past.as_str())).max().cloned();
@@ -61,7 +78,7 @@ impl OverSeeds {
         let measures = said.map(|row| Measure::new(row, seeds.len())).collect();
         let missed = |report: &&Report| report.steady_state.as_ref().is_some_and(|steady| !steady.reached);
         let unsteady = (all.iter().filter(missed).count(), all.len());
-        OverSeeds { seeds, drives, measures, past, unsteady }
+        OverSeeds { seeds, drives, measures, past, unsteady, results }
     }
 
     /// Cells of the table: the heads, then a row for each number. Behind the column of each drive but the first is one with the difference.
@@ -101,6 +118,7 @@ impl OverSeeds {
                 "{missed} of {all} runs did not become steady: their numbers are of a drive still under way"
             ));
         }
+        notes.extend(self.results.clone());
         notes
     }
 
@@ -294,6 +312,29 @@ mod tests {
             values.into_iter().map(|value| report(name, value, 3)).collect::<Vec<Report>>()
         };
         OverSeeds::new(vec![1, 2, 3], ["a", "b", "c"].into_iter().zip(values).map(drive).collect())
+    }
+
+    /// Applications with a result, on two drives and with two seeds.
+    #[test]
+    fn results_are_compared_with_each_seed() {
+        let said = |results: [[&str; 2]; 2]| {
+            let of_drive = |(name, results): (&str, [&str; 2])| {
+                let of_seed = |result: &str| {
+                    let result = std::collections::BTreeMap::from([("components".into(), result.into())]);
+                    let application =
+                        crate::ApplicationReport { name: "components".into(), result, ..Default::default() };
+                    Report { application: Some(application), ..report(name, None, 1) }
+                };
+                results.into_iter().map(of_seed).collect::<Vec<Report>>()
+            };
+            OverSeeds::new(vec![4, 5], ["a", "b"].into_iter().zip(results).map(of_drive).collect())
+                .render_text()
+        };
+        let same = said([["7", "8"], ["7", "8"]]);
+        assert!(same.contains("the results are the same on all drives, with every seed"), "{same}");
+        let differ = said([["7", "8"], ["7", "9"]]);
+        let expected = "with 1 of 2 seeds the results differ: components is 8 on a, 9 on b (seed 5)";
+        assert!(differ.contains(expected), "{differ}");
     }
 
     #[test]

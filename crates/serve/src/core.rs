@@ -23,6 +23,7 @@
 //! Invariant: before anything but an operation changes a drive, all waiting operations are submitted to it
 //! (`Core::submit_waiting`). Planned faults are the exception: they strike between two operations.
 
+mod apps;
 mod damage;
 mod figures;
 mod layers;
@@ -148,6 +149,10 @@ impl Core {
         let volatile = namespaces.iter().filter(|n| n.keeps == Keeps::Nothing);
         events.extend(volatile.map(|n| Event::PromisesNothing { namespace: n.name.clone() }));
         let in_wall_time = devices.iter().any(Served::is_in_wall_time);
+        let mut book = TargetBook::default();
+        if devices.iter().any(|served| served.apps().is_some()) {
+            book.changed_once();
+        }
         let mut desk = Desk::new(devices, time);
         desk.logbook.events = events;
         Ok(Core {
@@ -157,12 +162,17 @@ impl Core {
             steps: Steps::default(),
             observer: None,
             notices: Notices::default(),
-            book: TargetBook::default(),
+            book,
             detaching: Waits::default(),
             pausing: Waits::default(),
             rest: Rest::default(),
             in_wall_time,
         })
+    }
+
+    /// Returns whether a drive is divided among applications, each of which is a subsystem of its own.
+    pub fn is_divided(&self, drive: usize) -> bool {
+        self.desk.engine.backends().get(drive).is_some_and(|served| served.apps().is_some())
     }
 
     /// Sets the observer of all later operations.

@@ -4,6 +4,7 @@
 //!   Device                          simulated time
 //!   layers ─► Device                simulated time
 //!   targets ─► Device               simulated time; the drive's own namespaces are served beside them
+//!   applications ─► Device          simulated time; a flash monitor divides the drive among them
 //!   layer ─► Remote ─► NVMe/TCP     wall time, whatever the server's: the drive at the other end keeps its own
 //!   FileDrive                       wall time
 //!   cache ─► cache drive, FileDrive wall time; a modelled cache drive keeps its own in step, or ahead where time is instant
@@ -11,10 +12,12 @@
 //! Invariants: the part that offers a namespace, a layer or the drive, describes it. Remote drives and files
 //! run in wall time, and the layers on them advance only in their turns.
 
+mod apps;
 mod bottom;
 mod injector;
 mod waiter;
 
+use apps::Apps;
 pub use bottom::Bottom;
 pub use waiter::{Pace, Waiter};
 
@@ -61,6 +64,8 @@ pub struct Served {
     ahead_ns: Option<u64>,
     /// Its modelled cache drive runs without waiting.
     instant: bool,
+    /// Lead of the drive's time over that of the server, which allocations of flash take at once.
+    lead_ns: u64,
     /// Filter between the drive and its hosts; `None` until the first fault is requested.
     injector: Option<Box<Injector>>,
 }
@@ -79,7 +84,7 @@ impl From<FileDrive> for Served {
 
 impl Served {
     fn new(tower: Tower<Bottom>) -> Served {
-        Served { tower, resting: false, ahead_ns: None, instant: false, injector: None }
+        Served { tower, resting: false, ahead_ns: None, instant: false, lead_ns: 0, injector: None }
     }
 
     /// Builds a cache on a cache drive and a backing store and starts it, waiting for both. `instant`: a
@@ -186,6 +191,28 @@ impl Served {
         Ok(Served::new(tower))
     }
 
+    /// Divides a drive among applications of the flash library: those that its media know.
+    ///
+    /// # Errors
+    /// Returns one sentence if the drive cannot have applications.
+    pub fn with_apps(device: Device) -> Result<Served, String> {
+        let apps = Apps::start(device)?;
+        Ok(Served::new(Tower::Drive(Bottom::Apps(Box::new(apps)))))
+    }
+
+    /// The flash monitor and its applications, if the drive is divided among such.
+    pub(crate) fn apps(&self) -> Option<&Apps> {
+        self.tower.bottom().apps()
+    }
+
+    /// Changes the applications of the drive; `None` if it has none. The drive works on that at once: its time runs ahead.
+    pub(crate) fn change_apps<R>(&mut self, change: impl FnOnce(&mut Apps) -> R) -> Option<R> {
+        let before = self.now();
+        let result = change(self.tower.bottom_mut().apps_mut()?);
+        self.lead_ns += self.now().since(before).0;
+        Some(result)
+    }
+
     /// The modelled drive at the bottom; `None` if it is remote or a file.
     pub fn device(&self) -> Option<&Device> {
         self.tower.bottom().device()
@@ -213,8 +240,11 @@ impl Served {
     #[expect(clippy::result_large_err, reason = "the drive is handed back")]
     pub(crate) fn into_shared(self) -> Result<Served, (Served, &'static str)> {
         const NO_UNITS: &str = "no open-channel namespace; targets need parallel units ([[drive.namespace]] interface = \"open-channel\")";
-        let Served { tower, resting, ahead_ns, instant, injector } = self;
+        let Served { tower, resting, ahead_ns, instant, lead_ns, injector } = self;
         let tower = match tower {
+            Tower::Drive(Bottom::Apps(apps)) => {
+                Err((Tower::Drive(Bottom::Apps(apps)), "applications have its parallel units (--apps)"))
+            }
             Tower::Drive(drive) => {
                 let (now, waiting) = (drive.now(), drive.outstanding() + drive.completed());
                 match Shared::new(drive, now, waiting) {
@@ -226,8 +256,8 @@ impl Served {
             stack => Err((stack, "a layer of the host has all of its parallel units already")),
         };
         match tower {
-            Ok(tower) => Ok(Served { tower, resting, ahead_ns, instant, injector }),
-            Err((tower, why)) => Err((Served { tower, resting, ahead_ns, instant, injector }, why)),
+            Ok(tower) => Ok(Served { tower, resting, ahead_ns, instant, lead_ns, injector }),
+            Err((tower, why)) => Err((Served { tower, resting, ahead_ns, instant, lead_ns, injector }, why)),
         }
     }
 
@@ -264,6 +294,7 @@ impl Served {
         };
         match &self.tower {
             Tower::Shared(shared) => shared.chunk_infos(namespace, first, count, of_drive),
+            Tower::Drive(Bottom::Apps(apps)) => apps.chunk_infos(namespace, first, count),
             tower if tower.layer_of(namespace).is_some() => Vec::new(),
             tower => of_drive(tower.bottom(), namespace, first, count),
         }
@@ -345,6 +376,7 @@ impl Served {
             Some(layer) => layer.is_read_only(),
             None => match self.tower.bottom() {
                 Bottom::Device(device) => device.takes_no_writes(namespace),
+                Bottom::Apps(apps) => apps.device().takes_no_writes(namespace),
                 Bottom::File(file) => file.is_read_only(),
                 Bottom::Remote(_) | Bottom::Cached(_) => false,
             },
@@ -383,17 +415,24 @@ impl Served {
         }
     }
 
+    /// The time of the drive as its server counts it.
+    #[inline]
+    fn server_now(&self) -> SimTime {
+        SimTime(self.now().0.saturating_sub(self.lead_ns))
+    }
+
     /// The drive to prefetch reads for, if it has no layer.
     #[inline]
     pub(crate) fn to_prefetch(&self) -> Option<&Device> {
         match &self.tower {
-            Tower::Drive(drive) => drive.device(),
+            Tower::Drive(Bottom::Device(device)) => Some(device),
             _ => None,
         }
     }
 
     #[inline]
     pub(crate) fn submit(&mut self, at: SimTime, command: Command) {
+        let at = SimTime(at.0 + self.lead_ns);
         let passed = match &mut self.injector {
             Some(injector) => injector.pass(at, command),
             None => Some(command),
@@ -407,12 +446,13 @@ impl Served {
     pub(crate) fn next_event(&self) -> Option<SimTime> {
         let late = self.injector.as_ref().and_then(|injector| injector.next_event());
         let next = self.tower.next_event().into_iter().chain(late).min()?;
-        Some(SimTime(next.0.saturating_sub(self.ahead_ns.unwrap_or(0))))
+        Some(SimTime(next.0.saturating_sub(self.ahead_ns.unwrap_or(0) + self.lead_ns)))
     }
 
     #[inline]
     pub(crate) fn advance(&mut self, now: SimTime) {
         // The time of a held completion may already have passed.
+        let now = SimTime(now.0.saturating_add(self.lead_ns));
         let now = if self.injector.is_some() { now.max(self.now()) } else { now };
         self.tower.advance(now);
         self.release(now);
@@ -492,6 +532,10 @@ impl Served {
         let before = self.now();
         self.tower.bottom_mut().settle(now.max(before));
         self.tower.restart(now)?;
+        if let Some(apps) = self.tower.bottom_mut().apps_mut() {
+            apps.restart(now)?;
+            self.lead_ns += self.now().since(now).0;
+        }
         if let Some(ahead_ns) = self.ahead_ns {
             self.ahead_ns = Some(ahead_ns + (self.now() - before).0);
         }
@@ -637,7 +681,7 @@ impl Backend for Served {
 
     #[inline]
     fn now(&self) -> SimTime {
-        Served::now(self)
+        self.server_now()
     }
 
     #[inline]
@@ -669,7 +713,8 @@ impl Backend for Served {
     #[inline]
     fn pop(&mut self) -> Option<Answered<Completion>> {
         let completion = Served::pop(self)?;
-        let at = SimTime(completion.completed.0.saturating_sub(self.ahead_ns.unwrap_or(0)));
+        let ahead_ns = self.ahead_ns.unwrap_or(0) + self.lead_ns;
+        let at = SimTime(completion.completed.0.saturating_sub(ahead_ns));
         Some(Answered { tag: completion.tag as u32, at, answer: completion })
     }
 

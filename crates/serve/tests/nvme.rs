@@ -62,6 +62,7 @@ fn serve_at(address: &str, options: Options, device: Device, time: Time, welcome
             serial: "1".into(),
             model: "Sockets".into(),
             namespaces: vec![0],
+            divided: None,
             hosts: Some(vec![HOST.into()]),
             secrets: BTreeMap::new(),
         };

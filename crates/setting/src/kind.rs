@@ -331,7 +331,6 @@ fn read_words<R>(words: &[&str], value: &Value<R>) -> Option<Typed> {
     };
     let read = match value {
         Value::List(items) => items.iter().map(of_item).collect(),
-        Value::Text(text) if text.is_empty() => Some(Vec::new()),
         Value::Text(text) => text.split(',').map(word).collect(),
         _ => None,
     };

@@ -63,12 +63,14 @@ impl Spec {
         let (key, name) = (outside.key(), outside.name().to_string());
         let entry = self.provenance.entries.iter_mut().find(|entry| entry.key == key);
         let entry = entry.expect("a key of the schema");
-        if matches!(outside, Outside::Eviction(_)) && !self.drive.namespaces.iter().any(is_cache) {
+        let evicts_by_policy =
+            self.drive.namespaces.iter().any(is_cache) && self.drive.ftl.map.log_blocks().is_none();
+        if matches!(outside, Outside::Eviction(_)) && !evicts_by_policy {
             return Err(SpecError::NotAllowed {
                 place: Place::Set { key: "cache.eviction".into() },
                 key: "cache.eviction".into(),
                 value: name,
-                allowed: "with a drive that has a cache namespace".into(),
+                allowed: "with a drive that has a cache namespace and a page map".into(),
             });
         }
         entry.adopt(&outside, &name);

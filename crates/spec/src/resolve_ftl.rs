@@ -91,7 +91,7 @@ fn kept_blocks(ftl: &FtlConfig) -> u32 {
 /// GC must be able to free a block: refuses a user capacity that leaves a die too few spare blocks.
 fn check_spare(drive: &DeviceConfig, values: &Values, translated: &Translated) -> Result<(), SpecError> {
     let (ftl, layout, whose) = (&translated.ftl(drive), &translated.layout, translated.words());
-    if let Some(log_blocks) = ftl.map.log_blocks() {
+    if let Some(log_blocks) = ftl.reserved_log_blocks() {
         let (user_max, kept) = LogBlock::sizes(ftl, layout);
         let blocks = u64::from(layout.blocks_per_die);
         if user_max == 0 {

@@ -9,6 +9,16 @@ use pellucid_text::format::binary_bytes;
 /// Refuses a drive that does not fit the memories of its controller. The drive itself says how much it takes: one is made, empty and
 /// without data, if there is a limit at all.
 pub(crate) fn check(drive: &DeviceConfig, values: &Values) -> Result<(), SpecError> {
+    let listed = &drive.memory.in_sram;
+    if let Some(twice) = (1..listed.len())
+        .map(|at| listed[at])
+        .find(|one| listed.iter().filter(|other| *other == one).count() > 1)
+    {
+        let name: &str = twice.into();
+        return Err(
+            values.refuse("drive.memory.in_sram", format!("each structure once; {name} stands there twice"))
+        );
+    }
     if drive.memory.dram_bytes.is_none() && drive.memory.sram_bytes.is_none() {
         return Ok(());
     }

@@ -5,13 +5,13 @@ use super::resolve_media::NO_COPIES;
 use super::schema::Values;
 use super::table::{Table, fields};
 use pellucid_device::{CacheConfig, DeviceConfig, Feedback, Guarantee, Namespace};
-use pellucid_flash::{Layout, Vector};
+use pellucid_flash::{Layout, Nanos, Vector};
 use pellucid_ftl::{
     Checkpoint, ChunkConfig, Eviction, FtlConfig, Management, Map, MapLog, Nameless, NamelessConfig,
     Separation, WriteFailure, ZoneConfig,
 };
 use pellucid_media::{MediaConfig, StoreKind};
-use pellucid_setting::{Kind, SHARE, Typed, count, few, size};
+use pellucid_setting::{Kind, SHARE, TIME, Typed, count, few, size};
 use std::ops::Range;
 use strum::{EnumString, VariantNames};
 
@@ -104,7 +104,7 @@ fields! {
         INTERFACE: "interface", "cache: blocks of a larger backing store, clean or dirty (solid-state cache)";
         BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all that are left";
         ADDRESS_SPACE: "address_space", "Size of the largest backing store that it can serve";
-        EVICTION: "eviction", "Silent eviction: se-util (log and copies apart), se-merge (together); default se-util";
+        EVICTION: "eviction", "Silent eviction: se-util (log and copies apart), se-merge (together); with log blocks: evicted blocks take data (se-util), or data and logs (se-merge); default se-util";
         GUARANTEE: "guarantee", "Data that survive a power cut: flush (those before a flush), write-dirty (dirty data and evictions at once); default flush";
         LOG: "log", "Where a full block lists its contents: spare-area, or last-page (its last superpage takes no data); default spare-area";
         CHECKPOINT: "checkpoint", "When the table is written: rolling, or on-flush (and after five idle seconds); default rolling";
@@ -119,6 +119,7 @@ fields! {
         GC_LOW: "gc_low", "GC runs while this many blocks or fewer are free. 0, the default: 1/256 of all blocks, at least one per die plus four";
         MIGRATION: "migration", "acknowledged: the old copy of a moved sector is kept until the host knows the new name; prototype: it is erased first; \
          default acknowledged";
+        ACKNOWLEDGE_WITHIN: "acknowledge_within", "How long a write waits for a host that has to acknowledge moves before there is space; then it ends with an error; default 1s";
     }
 }
 
@@ -196,7 +197,10 @@ fn cache(
     ftl: &FtlConfig,
 ) -> Result<Namespace, SpecError> {
     for (ok, allowed) in [
-        (ftl.map == Map::Page, "another one, or cache with drive.ftl.map = \"page\""),
+        (
+            ftl.map == Map::Page || ftl.map.log_blocks().is_some(),
+            "another one, or cache with drive.ftl.map of page, bast or fast",
+        ),
         (ftl.handles == 1, "another one, or cache with drive.ftl.handles = 1"),
         (ftl.slc_cache.is_none(), "another one, or cache with drive.ftl.slc_cache.blocks = 0"),
         (
@@ -224,6 +228,17 @@ fn cache(
         log: table.word(cache::LOG, Some(MapLog::SpareArea))?,
         checkpoint: table.word(cache::CHECKPOINT, Some(Checkpoint::Rolling))?,
     };
+    if ftl.map.log_blocks().is_some() {
+        if cache.log != MapLog::SpareArea {
+            let allowed = "spare-area: with log blocks (drive.ftl.map) the spare areas are the only list of what a block holds";
+            return Err(table.refuse(cache::LOG, allowed));
+        }
+        if cache.checkpoint != Checkpoint::Rolling {
+            let allowed =
+                "rolling: with log blocks (drive.ftl.map) there is no table to write, only what was evicted";
+            return Err(table.refuse(cache::CHECKPOINT, allowed));
+        }
+    }
     Ok(Namespace::Cache { blocks, cache })
 }
 
@@ -243,6 +258,11 @@ fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namesp
         virtual_share: real(nameless::VIRTUAL_SHARE, SHARE, usual.virtual_share)?,
         gc_low: table.number(nameless::GC_LOW, few(0), Some(usual.gc_low))?,
         migration: table.word(nameless::MIGRATION, Some(usual.migration))?,
+        acknowledge_within_ns: match table.field(nameless::ACKNOWLEDGE_WITHIN, TIME)? {
+            Some(Typed::Whole(ns)) => Nanos(ns),
+            Some(other) => unreachable!("a time reads as nanoseconds: {other:?}"),
+            None => usual.acknowledge_within_ns,
+        },
     };
     match Nameless::new(&ftl, &layout.with_blocks_per_die(blocks.len() as u32)) {
         Ok(_) => Ok(Namespace::Nameless { blocks, ftl }),

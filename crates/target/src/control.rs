@@ -8,6 +8,9 @@
 //!  {"do":"targets"}                                   a drive's parallel units and the targets on them
 //!  {"do":"target-create","name":"log","kind":"raw","first_unit":4,"units":2}  answered when the target takes commands
 //!  {"do":"target-remove","name":"log"}                answered when its units are free; refused while a connection uses it
+//!  {"do":"apps"}                                      a drive's applications (serve --apps), and who has which LUN
+//!  {"do":"app-allocate","name":"cache","capacity_bytes":1073741824,"over_provisioning":0.1}  LUNs for a new application
+//!  {"do":"app-release","name":"cache"}                takes them away; refused while a connection uses them
 //!  {"do":"detach"}                                    a cache writes everything back and is out of use; answered when that has ended
 //!  {"do":"fire-pause"}                                a cluster buffer writes what it holds and passes later writes by; answered when that has ended
 //!  {"do":"fire-resume"}                               it takes writes again

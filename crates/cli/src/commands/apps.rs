@@ -1,5 +1,6 @@
-//! `pellucid apps`: the flash monitor of the flash library, on a drive whose media are in a file.
+//! `pellucid apps`: the flash monitor of the flash library, on a drive whose media are in a file, or on one in service.
 
+use super::control::Control;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
@@ -7,14 +8,15 @@ use crate::subject::Subject;
 use anyhow::anyhow;
 use pellucid_device::Device;
 use pellucid_media::StoreKind;
-use pellucid_prism::{ApplicationInfo, Monitor, MonitorConfig, MonitorError, Request};
+use pellucid_prism::{ApplicationInfo, LunWear, Monitor, MonitorConfig, MonitorError, Request};
 use pellucid_spec::Use;
+use pellucid_target::request::Request as Ask;
 use pellucid_text::format::{binary_bytes, percent, significant};
 use pellucid_text::read_share;
 use pellucid_workload::{Grammar, parse_bytes};
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,9 +24,12 @@ Examples:
   pellucid apps list open-channel --set media.store=file:flash.media
   pellucid apps stats open.toml
   pellucid apps release open.toml cache
+  pellucid apps allocate cache --capacity 1GiB --control /tmp/pellucid.control
+  pellucid apps stats --control /tmp/pellucid.control
 
 DRIVE is an open-channel drive whose media are in a file (media.store = \"file:PATH\"); programs that link the library open the same drive, and find
-their flash there by name. While one of them has the file, it is refused here. allocate makes the file and the monitor's state.";
+their flash there by name. While one of them has the file, it is refused here. allocate makes the file and the monitor's state. With --control it is a
+drive that pellucid serve --apps has in service.";
 
 /// The flash monitor of the flash library: which application has which LUNs of a drive, and how worn they are
 #[derive(Debug, clap::Args)]
@@ -38,34 +43,81 @@ pub struct Apps {
 enum Action {
     /// Give an application flash of its own, in whole LUNs over as many channels as it can; they are erased before
     Allocate {
-        /// A preset or a description in TOML
-        drive: String,
-        /// The application's name
-        name: String,
+        /// A preset or a description in TOML, unless --control is given, and the application's name
+        #[arg(value_names = ["DRIVE", "NAME"], num_args = 1..=2, action = clap::ArgAction::Set, required = true)]
+        names: Vec<String>,
         /// Bytes that it is to keep, such as 1GiB
         #[arg(long, value_name = "SIZE")]
         capacity: String,
         /// Flash beyond that, as a share of its LUNs: 10% or 0.1
         #[arg(long, value_name = "SHARE", default_value = "0")]
         over_provisioning: String,
+        #[command(flatten)]
+        served: InService,
     },
     /// Show the applications and their LUNs
     List {
         /// A preset or a description in TOML
-        drive: String,
+        #[arg(required_unless_present = "control")]
+        drive: Option<String>,
+        #[command(flatten)]
+        served: InService,
     },
     /// Take the flash of an application away; its data are lost
     Release {
-        /// A preset or a description in TOML
-        drive: String,
-        /// The application's name
-        name: String,
+        /// A preset or a description in TOML, unless --control is given, and the application's name
+        #[arg(value_names = ["DRIVE", "NAME"], num_args = 1..=2, action = clap::ArgAction::Set, required = true)]
+        names: Vec<String>,
+        #[command(flatten)]
+        served: InService,
     },
     /// Show each LUN: whose it is, its erases, bad blocks and spares
     Stats {
         /// A preset or a description in TOML
-        drive: String,
+        #[arg(required_unless_present = "control")]
+        drive: Option<String>,
+        #[command(flatten)]
+        served: InService,
     },
+}
+
+/// A drive in service, in place of one whose media are in a file.
+#[derive(Debug, clap::Args)]
+struct InService {
+    /// The control socket of pellucid serve --apps
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// The drive, when the server has several
+    #[arg(long = "drive", value_name = "NAME", requires = "control")]
+    served_drive: Option<String>,
+}
+
+/// A drive, and what is said of it.
+enum Place {
+    /// A description of a drive in a file.
+    File(String),
+    /// A drive in service: the server's control socket, and its name there.
+    Served(PathBuf, Option<String>),
+}
+
+impl InService {
+    /// The drive that is meant; `described`: one that is named without `--control`.
+    fn place(self, described: Option<String>) -> Result<Place, Failure> {
+        match (self.control, described) {
+            (None, Some(drive)) => Ok(Place::File(drive)),
+            (Some(control), None) => Ok(Place::Served(control, self.served_drive)),
+            (None, None) => Err(Failure::asked(anyhow!("allowed: DRIVE NAME, or NAME with --control PATH"))),
+            (Some(_), Some(drive)) => Err(Failure::asked(anyhow!(
+                "{drive}: a drive beside --control; allowed: --drive {drive} for one of several in service"
+            ))),
+        }
+    }
+
+    /// The drive that is meant, and the name of an application behind it.
+    fn place_and_name(self, mut names: Vec<String>) -> Result<(Place, String), Failure> {
+        let name = names.pop().unwrap_or_default();
+        Ok((self.place(names.pop())?, name))
+    }
 }
 
 impl From<MonitorError> for Failure {
@@ -80,22 +132,51 @@ impl From<MonitorError> for Failure {
 impl Apps {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let text = match self.action {
-            Action::Allocate { drive, name, capacity, over_provisioning } => {
-                let request = request(&capacity, &over_provisioning)?;
-                let mut monitor = open(&drive, global)?;
-                monitor.allocate(&name, request)?;
-                list(&keep(monitor)?, global)
+            Action::Allocate { names, capacity, over_provisioning, served } => {
+                let (place, name) = served.place_and_name(names)?;
+                allocate(place, name, request(&capacity, &over_provisioning)?, global)?
             }
-            Action::Release { drive, name } => {
-                let mut monitor = open_begun(&drive, global)?;
-                monitor.release(&name)?;
-                list(&keep(monitor)?, global)
-            }
-            Action::List { drive } => list(&keep(open_begun(&drive, global)?)?, global),
-            Action::Stats { drive } => stats(&keep(open_begun(&drive, global)?)?, global),
+            Action::Release { names, served } => match served.place_and_name(names)? {
+                (Place::Served(control, drive), name) => {
+                    list_text(&asked(&control, &Ask::AppRelease { drive, name })?, global)
+                }
+                (Place::File(drive), name) => {
+                    let mut monitor = open_begun(&drive, global)?;
+                    monitor.release(&name)?;
+                    list(&keep(monitor)?, global)
+                }
+            },
+            Action::List { drive, served } => match served.place(drive)? {
+                Place::Served(control, drive) => list_text(&asked(&control, &Ask::Apps { drive })?, global),
+                Place::File(drive) => list(&keep(open_begun(&drive, global)?)?, global),
+            },
+            Action::Stats { drive, served } => match served.place(drive)? {
+                Place::Served(control, drive) => stats_text(&asked(&control, &Ask::Apps { drive })?, global),
+                Place::File(drive) => stats(&keep(open_begun(&drive, global)?)?, global),
+            },
         };
         Ok(output::print(&text)?)
     }
+}
+
+fn allocate(place: Place, name: String, request: Request, global: &Global) -> Result<String, Failure> {
+    let Request { capacity_bytes, over_provisioning } = request;
+    match place {
+        Place::Served(control, drive) => {
+            let ask = Ask::AppAllocate { drive, name, capacity_bytes, over_provisioning };
+            Ok(list_text(&asked(&control, &ask)?, global))
+        }
+        Place::File(drive) => {
+            let mut monitor = open(&drive, global)?;
+            monitor.allocate(&name, request)?;
+            Ok(list(&keep(monitor)?, global))
+        }
+    }
+}
+
+/// The answer of a server.
+fn asked(control: &Path, ask: &Ask) -> Result<Value, Failure> {
+    Control::connect_for_long(control)?.ask(ask)
 }
 
 /// The flash that an application is to get.
@@ -173,20 +254,26 @@ fn list(monitor: &Monitor<Device>, global: &Global) -> String {
         })
     };
     let applications: Vec<Value> = monitor.applications().map(one).collect();
+    list_text(&json!({ "lun_bytes": lun_bytes, "free_luns": free, "applications": applications }), global)
+}
+
+/// The applications, as a server or [`list`] describes them.
+fn list_text(all: &Value, global: &Global) -> String {
     if global.json {
-        let all = json!({ "lun_bytes": lun_bytes, "free_luns": free, "applications": applications });
+        let all = json!({
+            "lun_bytes": all["lun_bytes"], "free_luns": all["free_luns"], "applications": all["applications"],
+        });
         return format!("{all:#}\n");
     }
-    let mut text = format!("{free} LUNs free, of {} each\n", binary_bytes(lun_bytes as f64));
-    for info in monitor.applications() {
-        let wanted = format!(
-            "{} + {}",
-            binary_bytes(info.request.capacity_bytes as f64),
-            percent(info.request.over_provisioning)
-        );
-        let size = binary_bytes((info.units.len() as u64 * lun_bytes) as f64);
-        let luns = luns(&info, monitor).join(" ");
-        let _ = writeln!(text, "{:16}  {size:>9}  (asked for {wanted})  LUNs {luns}", info.name);
+    let size = |value: &Value| binary_bytes(value.as_f64().unwrap_or(0.0));
+    let mut text = format!("{} LUNs free, of {} each\n", all["free_luns"], size(&all["lun_bytes"]));
+    for info in all["applications"].as_array().into_iter().flatten() {
+        let share = percent(info["over_provisioning"].as_f64().unwrap_or(0.0));
+        let wanted = format!("{} + {share}", size(&info["capacity_bytes"]));
+        let luns: Vec<&str> =
+            info["luns"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let (name, luns) = (info["name"].as_str().unwrap_or_default(), luns.join(" "));
+        let _ = writeln!(text, "{name:16}  {:>9}  (asked for {wanted})  LUNs {luns}", size(&info["bytes"]));
     }
     text
 }
@@ -195,28 +282,32 @@ fn list(monitor: &Monitor<Device>, global: &Global) -> String {
 fn stats(monitor: &Monitor<Device>, global: &Global) -> String {
     let names: Vec<(u16, String)> = monitor.applications().map(|info| (info.id.0, info.name)).collect();
     let per_channel = monitor.drive_geometry().luns_each_channel;
-    let rows = (0..).zip(monitor.wear()).map(|(unit, lun): (u32, _)| {
-        let owner = lun.owner.and_then(|id| names.iter().find(|(other, _)| *other == id.0));
-        (format!("{}/{}", unit / per_channel, unit % per_channel), owner.map(|(_, name)| name.as_str()), lun)
-    });
+    let one = |(unit, wear): (u32, LunWear)| {
+        let owner = wear.owner.and_then(|id| names.iter().find(|(other, _)| *other == id.0));
+        json!({
+            "lun": format!("{}/{}", unit / per_channel, unit % per_channel),
+            "application": owner.map(|(_, name)| name.as_str()),
+            "average_erases": wear.average_erases,
+            "bad_blocks": wear.bad_blocks,
+            "spare_blocks": wear.spare_blocks,
+        })
+    };
+    stats_text(&json!({ "luns": (0..).zip(monitor.wear()).map(one).collect::<Vec<_>>() }), global)
+}
+
+/// The LUNs, as a server or [`stats`] describes them.
+fn stats_text(all: &Value, global: &Global) -> String {
     if global.json {
-        let one = |(lun, owner, wear): (String, Option<&str>, pellucid_prism::LunWear)| {
-            json!({
-                "lun": lun,
-                "application": owner,
-                "average_erases": wear.average_erases,
-                "bad_blocks": wear.bad_blocks,
-                "spare_blocks": wear.spare_blocks,
-            })
-        };
-        return format!("{:#}\n", json!({ "luns": rows.map(one).collect::<Vec<_>>() }));
+        return format!("{:#}\n", json!({ "luns": all["luns"] }));
     }
     let mut text =
         format!("{:8}  {:16}  {:>8}  {:>5}  {:>6}\n", "LUN", "application", "erases", "bad", "spare");
-    for (lun, owner, wear) in rows {
-        let erases = significant(wear.average_erases);
-        let (owner, bad, spare) = (owner.unwrap_or("-"), wear.bad_blocks, wear.spare_blocks);
-        let _ = writeln!(text, "{lun:8}  {owner:16}  {erases:>8}  {bad:>5}  {spare:>6}");
+    for lun in all["luns"].as_array().into_iter().flatten() {
+        let (name, owner) = (lun["lun"].as_str().unwrap_or_default(), lun["application"].as_str());
+        let erases = significant(lun["average_erases"].as_f64().unwrap_or(0.0));
+        let (owner, bad, spare) = (owner.unwrap_or("-"), &lun["bad_blocks"], &lun["spare_blocks"]);
+        let (bad, spare) = (bad.to_string(), spare.to_string());
+        let _ = writeln!(text, "{name:8}  {owner:16}  {erases:>8}  {bad:>5}  {spare:>6}");
     }
     text
 }

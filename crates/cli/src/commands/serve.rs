@@ -20,6 +20,7 @@ Examples:
   pellucid serve --remote drive.example:4420 --set host.ftl.over_provisioning=0.2 --nbd 10809
   pellucid serve file:/var/lib/disk.img,size=10GiB --nvme-tcp 4420
   pellucid serve mine.toml --nbd 10809 --fault power-cut@random:seed=7 --fault program-fail=0.001@10s
+  pellucid serve open-channel --set media.store=ram --apps --nvme-tcp 4420 --control /tmp/pellucid.control
 
 Then, for one: nbdinfo nbd://127.0.0.1:10809, qemu-img info nbd://127.0.0.1:10809/cosmos-plus
 or: nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-01.org.pellucid:cosmos-plus";
@@ -37,6 +38,10 @@ pub struct Serve {
     /// /NQN if there are several subsystems. Its namespace is the first open-channel one, or host.ftl.namespace + 1
     #[arg(long, value_name = "ADDR[/NQN]")]
     remote: Option<RemoteDrive>,
+    /// Divide open-channel drives among applications of the flash library, in whole LUNs, isolated, with wear levelled between them:
+    /// pellucid apps --control allocates and releases. Each application is an NVMe subsystem of its own
+    #[arg(long, conflicts_with_all = ["remote", "record"])]
+    apps: bool,
     /// The qualified name of this host at the remote drive
     #[arg(long, value_name = "NQN", requires = "remote", default_value = layered::HOST_NQN)]
     remote_host_nqn: String,
@@ -71,7 +76,8 @@ impl Serve {
             layered::refuse_sets(file, global, |_| false, "none")?;
         }
         let Some(remote) = &self.remote else {
-            return self.drives.iter().map(|name| layered::open(name, global)).collect();
+            let open = if self.apps { layered::open_divided } else { layered::open };
+            return self.drives.iter().map(|name| open(name, global)).collect();
         };
         let description = match &self.drives[..] {
             [] => None,

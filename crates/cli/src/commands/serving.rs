@@ -444,7 +444,11 @@ impl Serving {
             nqn: format!("{NQN_PREFIX}{name}"),
             serial: serial_number(name, drive, core),
             model: "Pellucid open SSD".into(),
-            namespaces: numbered.filter(|(_, n)| n.drive == drive).map(|(index, _)| index).collect(),
+            namespaces: numbered
+                .filter(|(_, n)| n.drive == drive && n.target.is_none())
+                .map(|(index, _)| index)
+                .collect(),
+            divided: core.is_divided(drive).then_some(drive),
             hosts: (!self.host_nqn.is_empty()).then(|| self.host_nqn.clone()),
             secrets: BTreeMap::new(),
         }

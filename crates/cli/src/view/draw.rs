@@ -12,7 +12,9 @@
 use super::model::{Model, Scene};
 use crate::watch::requests;
 use pellucid_flash::{Cause, Stage};
-use pellucid_monitor::{Bins, CommandFigures, DriveFigures, LayerFigures, LayerValue, WayFigures};
+use pellucid_monitor::{
+    Bins, CommandFigures, DriveFigures, LayerFigures, LayerValue, LunFigures, WayFigures,
+};
 use pellucid_report::key;
 use pellucid_text::format::{
     bytes, count, duration, optional, quantity, significant, span, whole_percent as percent,
@@ -359,8 +361,37 @@ fn media(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
         let mean = significant(wear.mean);
         lines.push(format!("erases per block {} to {}, mean {mean}", wear.min, wear.max));
     }
+    let divided = scene.figures.serving.iter().flat_map(|serving| &serving.luns);
+    lines.extend(divided.filter(|of| of.drive == drive.name).flat_map(|of| owners(&of.luns)));
     let lines = pack(lines, area.width.saturating_sub(2));
     frame.render_widget(Paragraph::new(lines).block(titled("drive and media")), area);
+}
+
+/// Which LUNs each application or target has; neighbours of a channel as FIRST-LAST.
+fn owners(luns: &[LunFigures]) -> Vec<String> {
+    let mut named: Vec<&str> = luns.iter().filter_map(|lun| lun.owner.as_deref()).collect();
+    named.sort_unstable();
+    named.dedup();
+    let of_owner = |owner: Option<&str>| {
+        let own = luns.iter().filter(|lun| lun.owner.as_deref() == owner);
+        let places: Vec<(&str, &str)> = own.filter_map(|lun| lun.lun.split_once('/')).collect();
+        let number = |place: &str| place.parse::<u32>().unwrap_or(0);
+        let mut runs: Vec<(&str, u32, u32)> = Vec::new();
+        for (channel, lun) in places {
+            match runs.last_mut() {
+                Some(run) if run.0 == channel && run.2 + 1 == number(lun) => run.2 += 1,
+                _ => runs.push((channel, number(lun), number(lun))),
+            }
+        }
+        let text = |&(channel, first, last): &(&str, u32, u32)| match first == last {
+            true => format!("{channel}/{first}"),
+            false => format!("{channel}/{first}-{last}"),
+        };
+        runs.iter().map(text).collect::<Vec<_>>().join(" ")
+    };
+    let with_owner = named.iter().map(|&owner| format!("LUNs of {owner}: {}", of_owner(Some(owner))));
+    let free = of_owner(None);
+    with_owner.chain((!free.is_empty()).then(|| format!("free LUNs: {free}"))).collect()
 }
 
 /// Headings, and quantiles of the last ones.

@@ -1,6 +1,6 @@
 //! `pellucid apps`: applications on one drive, each with LUNs of its own, which stay theirs from one command to the next.
 
-use crate::common::Folder;
+use crate::common::{Folder, Serving, listens};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -119,4 +119,60 @@ fn what_cannot_be_allocated_is_refused_and_changes_nothing() {
         assert!(done.stderr.contains(expected), "{words:?}: {}", done.stderr);
     }
     assert_eq!(apps(&folder, &["list", "open.toml"]), before);
+}
+
+/// Applications of a drive in service: on the control socket, in the figures of monitors, and, as the drive is in a file, at the next start.
+#[test]
+fn a_served_drive_has_applications_too() {
+    let folder = folder();
+    let script = "exec \"$0\" serve open.toml --apps --nvme-tcp 127.0.0.1:0 --control control";
+    let mut server = Serving::new(&folder, script);
+    listens(&folder, "control");
+    let served = |words: &[&str]| {
+        let done = folder.run(&[&["apps", "--json"], words, &["--control", "control"]].concat());
+        done.json()
+    };
+    assert_eq!(served(&["list"])["free_luns"], 8);
+    let first = served(&["allocate", "cache", "--capacity", "4MiB"]);
+    let second = served(&["allocate", "log", "--capacity", "1MiB", "--over-provisioning", "100%"]);
+    let (cache, log) = (luns(&second, "cache"), luns(&second, "log"));
+    assert_eq!((cache.len(), luns(&first, "cache")), (3, cache.clone()), "{second}");
+    assert!(log.len() >= 2 && cache.is_disjoint(&log), "{second}");
+    assert_eq!(served(&["list"]), second);
+    // Monitors show the same owners.
+    let figures = folder.run(&["status", "--figures", "--control", "control"]).json();
+    let listed = &figures["serving"]["luns"][0];
+    assert_eq!(listed["drive"], "open");
+    for (shown, lun) in
+        listed["luns"].as_array().unwrap().iter().zip(served(&["stats"])["luns"].as_array().unwrap())
+    {
+        assert_eq!((&shown["lun"], &shown["owner"]), (&lun["lun"], &lun["application"]));
+        assert_eq!(shown["average_erases"], lun["average_erases"]);
+    }
+    let twice = folder.run(&["apps", "allocate", "cache", "--capacity", "1MiB", "--control", "control"]);
+    assert!(twice.status != 0 && twice.stderr.contains("cache"), "{}", twice.stderr);
+    let both = folder.run(&["apps", "list", "open.toml", "--control", "control"]);
+    assert_eq!((both.status, both.stderr.contains("beside --control")), (2, true), "{}", both.stderr);
+    // A power cut: applications are where they were.
+    folder.run(&["power-cut", "--control", "control", "--drive", "open"]).answer();
+    assert_eq!(served(&["list"]), second);
+    let mut left = served(&["release", "cache"]);
+    assert_eq!(left["applications"].as_array().unwrap().len(), 1, "{left}");
+    assert_eq!(server.end("TERM"), Some(0));
+    // Only a server has namespaces.
+    let name = left["applications"][0].as_object_mut().unwrap().remove("namespace");
+    assert_eq!(name.unwrap(), "open.log");
+    let kept = apps(&folder, &["list", "open.toml"]);
+    assert_eq!(kept, left, "the file has what the server did");
+}
+
+/// A drive that is served as a whole has no applications.
+#[test]
+fn a_drive_that_is_not_divided_says_so() {
+    let folder = folder();
+    let _server =
+        Serving::new(&folder, "exec \"$0\" serve open.toml --nvme-tcp 127.0.0.1:0 --control control");
+    listens(&folder, "control");
+    let done = folder.run(&["apps", "list", "--control", "control"]);
+    assert!(done.status != 0 && done.stderr.contains("served with --apps"), "{}", done.stderr);
 }

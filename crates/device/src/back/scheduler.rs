@@ -133,7 +133,7 @@ pub(crate) struct Scheduler {
     busy_channels: u32,
     /// Class of: status check, read trigger, erase, write, read transfer.
     classes: [usize; CLASSES],
-    /// Of a firmware loop, which looks at the channels and issues; `None`: operations issue themselves.
+    /// View of a firmware loop, which looks at the channels and issues; `None`: operations issue themselves.
     station: Option<Box<Station>>,
 }
 

@@ -155,8 +155,7 @@ pub(super) fn begin_program(core: &mut Core, shared: &mut Shared, id: ProgramId,
             }
             SuperpageUnit::Moved(r) => {
                 let (lpn, images) = core.side.gc.content(r);
-                // GC of a cache copies dirty units only.
-                shared.media.put_unit(ppa, core.side.translation.mark(lpn, true), images);
+                shared.media.put_unit(ppa, core.side.translation.mark_of_copy(lpn), images);
             }
             SuperpageUnit::Metadata => {
                 let (mark, content) = core.side.translation.metadata(id, i);

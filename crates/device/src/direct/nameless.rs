@@ -13,6 +13,7 @@ use crate::build::DeviceError;
 use crate::config::Feedback;
 use crate::direct::DirectPath;
 use crate::direct::chunks::ChunkNamespace;
+use crate::events::Event;
 use crate::front::commands::{Place, Route};
 use crate::namespaces::erase_now;
 use crate::shared::Shared;
@@ -42,6 +43,8 @@ const QUIET: Feedback = Feedback {
 pub(crate) struct NamelessNamespace {
     pub machine: NamelessMachine,
     chunks: ChunkNamespace,
+    /// An [`Event::Awaited`] is to come.
+    awaited: bool,
 }
 
 impl NamelessNamespace {
@@ -85,7 +88,11 @@ impl NamelessNamespace {
         }
         match machine.failure() {
             Some(sentence) => Err(DeviceError::Nameless(sentence)),
-            None => Ok(NamelessNamespace { machine, chunks: ChunkNamespace::new(number, chunks, QUIET) }),
+            None => Ok(NamelessNamespace {
+                machine,
+                chunks: ChunkNamespace::new(number, chunks, QUIET),
+                awaited: false,
+            }),
         }
     }
 
@@ -151,6 +158,17 @@ impl NamelessNamespace {
         while let Some(answer) = self.machine.pop() {
             self.answered(shared, answer);
         }
+        if let Some(at) = self.machine.next_event().filter(|_| !self.awaited) {
+            self.awaited = true;
+            shared.events.at(at.max(shared.now), Event::Awaited(self.chunks.number.into()));
+        }
+    }
+
+    /// Writes that have waited for the host as long as they may end. Those that began to wait later are looked at again.
+    pub fn host_awaited(&mut self, shared: &mut Shared) {
+        self.awaited = false;
+        self.machine.advance(shared.now);
+        self.go_on(shared);
     }
 
     /// A command to the chunks has ended.

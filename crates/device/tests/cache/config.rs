@@ -14,6 +14,8 @@ use pellucid_media::{Cell, Faults, Keep, MediaConfig, StoreKind, Timing, Variati
 /// Parameters in which caches differ.
 #[derive(Clone, Debug)]
 pub struct Shape {
+    pub map: Map,
+    pub address_sectors: u64,
     pub channels: u32,
     pub blocks: u32,
     pub unit_bytes: u32,
@@ -41,6 +43,8 @@ impl Shape {
     /// One die, few blocks.
     pub fn small() -> Shape {
         Shape {
+            map: Map::Page,
+            address_sectors: 1 << 21,
             channels: 1,
             blocks: 16,
             unit_bytes: 4096,
@@ -75,6 +79,8 @@ impl Shape {
         let mut rng = Rng::stream(seed, "shape");
         let mut one_of = |of: &[u32]| of[rng.below(of.len() as u64) as usize];
         let mut shape = Shape {
+            map: Map::Page,
+            address_sectors: 1 << 21,
             channels: one_of(&[1, 2, 3]),
             blocks: one_of(&[16, 20, 32]),
             unit_bytes: one_of(&[1024, 2048, 4096]),
@@ -109,6 +115,47 @@ impl Shape {
         shape
     }
 
+    /// One die, few blocks, of which log blocks are mapped by page and the others as a whole.
+    pub fn small_hybrid(map: Map) -> Shape {
+        Shape {
+            map,
+            blocks: 14,
+            address_sectors: 1 << 17,
+            over_provisioning: 2.0,
+            span: 1_000,
+            dirty_share: 2,
+            ..Shape::small()
+        }
+    }
+
+    /// Like [`Shape::random`], with log blocks.
+    pub fn hybrid(seed: u64) -> Shape {
+        let mut rng = Rng::stream(seed, "log blocks");
+        let log_blocks = 1 + rng.below(4) as u32;
+        let map = if rng.chance(0.5) { Map::Bast { log_blocks } } else { Map::Fast { log_blocks } };
+        let shape = Shape::random(seed);
+        Shape {
+            map,
+            // Metadata of the large address space take ten blocks of a die where units are small.
+            blocks: [28, 36, 48][rng.below(3) as usize],
+            over_provisioning: 2.0,
+            log: MapLog::SpareArea,
+            checkpoint: Checkpoint::Rolling,
+            gc_high: 0,
+            span: [500, 2_000, 6_000][rng.below(3) as usize],
+            // One dirty page takes a logical block, so a few fill the cache.
+            dirty_share: [2, 5, 40][rng.below(3) as usize],
+            ..shape
+        }
+    }
+
+    /// Like [`Shape::failing`], with log blocks.
+    pub fn failing_hybrid(seed: u64) -> Shape {
+        let failing = Shape::failing(seed);
+        let (faulty, link_bytes_per_second) = (failing.faulty, failing.link_bytes_per_second);
+        Shape { faulty, link_bytes_per_second, span: 60, dirty_share: 60, ..Shape::hybrid(seed) }
+    }
+
     /// Blocks fail one after the other, until too few are left; pages are overwritten, evicted and written again while they do.
     pub fn failing(seed: u64) -> Shape {
         let mut shape = Shape::random(seed);
@@ -128,10 +175,10 @@ impl Shape {
     }
 }
 
-/// A cache of an address space of 1 GiB.
+/// A cache of that shape.
 pub fn config(shape: &Shape) -> DeviceConfig {
     let cache = CacheConfig {
-        address_sectors: 1 << 21,
+        address_sectors: shape.address_sectors,
         eviction: shape.eviction,
         guarantee: shape.guarantee,
         log: shape.log,
@@ -182,7 +229,7 @@ pub fn config(shape: &Shape) -> DeviceConfig {
             seed: shape.seed,
         },
         ftl: FtlConfig {
-            map: Map::Page,
+            map: shape.map,
             over_provisioning: shape.over_provisioning,
             capacity_bytes: None,
             victim: Victim::Greedy,

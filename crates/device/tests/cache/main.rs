@@ -13,7 +13,7 @@ mod swarm;
 
 use config::{Shape, config};
 use pellucid_device::Guarantee;
-use pellucid_ftl::Eviction;
+use pellucid_ftl::{Eviction, Map};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use swarm::Swarm;
@@ -50,6 +50,7 @@ fn run(shape: &Shape) -> Met {
     let seed = shape.seed;
     let mut swarm = Swarm::new(&config(shape), shape.span, shape.dirty_share, seed);
     swarm.seldom_flushed = shape.is_crowded();
+    swarm.cleans_when_full = shape.map.log_blocks().is_some();
     let mut cuts = 0;
     for round in 0..3_000u32 {
         swarm.submit();
@@ -100,6 +101,39 @@ fn a_swarm_of_caches_is_never_stale_and_keeps_what_is_dirty() {
     assert!(enough || seeds.end - seeds.start < 24, "{all:?}");
 }
 
+/// Like [`a_swarm_of_caches_is_never_stale_and_keeps_what_is_dirty`], with log blocks of all kinds.
+#[test]
+#[cfg_attr(quick, ignore = "slow")]
+fn a_swarm_of_caches_with_log_blocks_is_never_stale() {
+    let mut all = Met::default();
+    let mut failed = Vec::new();
+    for seed in seeds(24) {
+        match catch_unwind(AssertUnwindSafe(|| run(&Shape::hybrid(seed)))) {
+            Ok(met) => {
+                all.evicted += met.evicted;
+                all.hits += met.hits;
+                all.misses += met.misses;
+                all.refused += met.refused;
+                all.cuts += met.cuts;
+            }
+            Err(_) => failed.push(seed),
+        }
+    }
+    assert_eq!(failed, [0; 0], "repeat one with PELLUCID_SEED");
+    let Met { evicted, hits, misses, refused, cuts } = all;
+    let enough = evicted > 400 && hits > 1_000 && misses > 1_000 && refused > 100 && cuts > 50;
+    assert!(enough || number("PELLUCID_SEED").is_some(), "{all:?}");
+}
+
+/// Like [`a_swarm_of_failing_caches_is_never_stale`], with log blocks.
+#[test]
+#[cfg_attr(quick, ignore = "slow")]
+fn a_swarm_of_failing_caches_with_log_blocks_is_never_stale() {
+    let fails = |&seed: &u64| catch_unwind(AssertUnwindSafe(|| run(&Shape::failing_hybrid(seed)))).is_err();
+    let failed: Vec<u64> = seeds(100).filter(fails).collect();
+    assert_eq!(failed, [0; 0], "repeat one with PELLUCID_SEED");
+}
+
 /// Programs, erases and reads fail, and in the end there is nowhere left to write: what is read is never stale, and every command ends.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
@@ -122,25 +156,53 @@ fn the_power_may_be_cut_at_every_event() {
         let shape = Shape { guarantee, eviction, ..shape };
         let mut swarm = Swarm::new(&config(&shape), shape.span, 40, 5);
         swarm.seldom_flushed = shape.is_crowded();
-        let mut cuts = 0;
-        for _ in 0..900 {
-            swarm.submit();
-            while swarm.in_flight() > 6 {
-                assert!(swarm.step());
-                if cuts % 3 == 0 {
-                    let mut other = swarm.clone();
-                    other.power_cut();
-                    other.look();
-                    (0..6).for_each(|_| other.submit());
-                    (0..9).for_each(|_| _ = other.step());
-                    other.power_cut();
-                    other.look();
-                }
-                cuts += 1;
-            }
-        }
-        swarm.drain();
+        let cuts = cut_at_events(&mut swarm, 900, 3);
         assert!(cuts > 900, "{cuts} events");
         assert!(swarm.device.ftl_counters().evicted_units > 100, "{:?}", swarm.device.ftl_counters());
     }
+}
+
+#[test]
+#[cfg_attr(quick, ignore = "slow")]
+fn the_power_of_a_cache_with_log_blocks_may_be_cut_at_every_event() {
+    for (guarantee, eviction, shape) in [
+        (Guarantee::Flush, Eviction::SeUtil, Shape::small_hybrid(Map::Fast { log_blocks: 2 })),
+        (Guarantee::WriteDirty, Eviction::SeMerge, Shape::small_hybrid(Map::Fast { log_blocks: 4 })),
+        (Guarantee::WriteDirty, Eviction::SeUtil, Shape::small_hybrid(Map::Bast { log_blocks: 3 })),
+        (Guarantee::Flush, Eviction::SeMerge, Shape::small_hybrid(Map::Bast { log_blocks: 4 })),
+    ] {
+        let shape = Shape { guarantee, eviction, ..shape };
+        let mut swarm = Swarm::new(&config(&shape), shape.span, shape.dirty_share, 5);
+        swarm.cleans_when_full = true;
+        let cuts = cut_at_events(&mut swarm, 900, 5);
+        assert!(cuts > 900, "{cuts} events");
+        assert!(
+            swarm.device.ftl_counters().evicted_units > 10,
+            "{shape:?}: {:?}",
+            swarm.device.ftl_counters()
+        );
+    }
+}
+
+/// Submits so many commands, and cuts the power of a copy at one of `every` events, and once more soon after; returns the number of events.
+fn cut_at_events(swarm: &mut Swarm, commands: u32, every: u32) -> u32 {
+    let mut cuts = 0;
+    for _ in 0..commands {
+        swarm.submit();
+        while swarm.in_flight() > 6 {
+            assert!(swarm.step());
+            if cuts % every == 0 {
+                let mut other = swarm.clone();
+                other.power_cut();
+                other.look();
+                (0..6).for_each(|_| other.submit());
+                (0..9).for_each(|_| _ = other.step());
+                other.power_cut();
+                other.look();
+            }
+            cuts += 1;
+        }
+    }
+    swarm.drain();
+    cuts
 }

@@ -103,6 +103,10 @@ pub struct Swarm {
     lossy: bool,
     /// Issues few commands that write translation pages, such as flushes.
     pub seldom_flushed: bool,
+    /// Cleans a run of blocks for each refusal, as a cache manager does.
+    pub cleans_when_full: bool,
+    /// Runs that are still to be cleaned.
+    to_clean: u32,
     /// Reads that found their blocks, reads that did not, and writes refused for want of space.
     pub counts: [u64; 3],
 }
@@ -131,6 +135,8 @@ impl Swarm {
             span,
             dirty_share,
             seldom_flushed: false,
+            cleans_when_full: false,
+            to_clean: 0,
             lossy: faults.read_fail > 0.0 || faults.program_fail > 0.0 || faults.erase_fail > 0.0,
             counts: [0; 3],
         }
@@ -142,6 +148,13 @@ impl Swarm {
 
     /// Submits a random command.
     pub fn submit(&mut self) {
+        if self.to_clean > 0 {
+            self.to_clean -= 1;
+            let first = self.rng.below(u64::from(self.span)) as u32;
+            let dirty = self.blocks.range(first..).find(|(_, block)| block.newest().dirty);
+            let first = dirty.map_or(first, |(&number, _)| number);
+            return self.change(Opcode::Cache(CacheOp::Clean), first, 64, false);
+        }
         let longest = if self.rng.chance(0.1) { 12 } else { 3 };
         let count = 1 + self.rng.below(longest) as u32;
         // Half of the work on a tenth of the blocks, spread over the address space.
@@ -324,6 +337,7 @@ impl Swarm {
             pending.opcode
         );
         self.counts[2] += u64::from(refused);
+        self.to_clean += if refused && self.cleans_when_full { 2 } else { 0 };
         for (number, &id) in (pending.first..).zip(&pending.ids) {
             let block = self.block(number);
             block.busy = false;

@@ -117,6 +117,13 @@ impl BlockManager {
         self.count_giving(block, |blocks| blocks.hot[block.0 as usize].state = BlockState::Victim);
     }
 
+    /// Makes a victim with valid units, which could not be moved, a closed block again.
+    pub fn put_back(&mut self, block: BlockId) {
+        debug_assert!(self.state(block) == BlockState::Victim && self.valid(block) > 0);
+        self.count_giving(block, |blocks| blocks.hot[block.0 as usize].state = BlockState::Closed);
+        self.link(block.0);
+    }
+
     /// Returns whether `block` is full, and its programs have ended.
     pub fn is_settled(&self, block: BlockId) -> bool {
         matches!(self.state(block), BlockState::Closed | BlockState::Cached)

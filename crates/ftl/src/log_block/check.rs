@@ -1,8 +1,8 @@
 //! Invariants of log-block translation.
 
-use super::Scheme;
 use super::blocks::Role;
 use super::core::Core;
+use super::{Scheme, cache};
 use crate::mount::MountSource;
 use pellucid_flash::{BlockId, DieId, Lpn, Ppa};
 use std::collections::BTreeSet;
@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole drive.
 pub(super) fn check(core: &Core) {
     core.blocks.check();
+    cache::check(core);
     check_references(core);
     check_places(core);
     for die in (0..core.shape.layout.dies).map(DieId) {
@@ -19,10 +20,10 @@ pub(super) fn check(core: &Core) {
 
 /// Panics where the media and the table disagree. Cost: the whole drive.
 pub(super) fn check_media(core: &Core, source: &impl MountSource) {
-    for lpn in (0..core.shape.user_units).map(Lpn) {
-        let ppa = core.map.get(lpn);
+    for (lpn, ppa) in core.map.mapped() {
         let copy = if ppa.is_some() { core.readable(ppa) } else { ppa };
-        let named = if copy.is_some() { source.spare(copy).map(|spare| spare.0) } else { None };
+        let spare = if copy.is_some() { source.spare(copy) } else { None };
+        let named = spare.map(|spare| cache::named(core, spare.0));
         assert!(named.is_none_or(|named| named == lpn), "unit {} is of {named:?}, not {lpn:?}", copy.0);
     }
 }
@@ -30,7 +31,7 @@ pub(super) fn check_media(core: &Core, source: &impl MountSource) {
 /// Checks that the references of blocks are those of the table, of programs under way, and of metadata.
 fn check_references(core: &Core) {
     let mut references = vec![0u32; core.shape.layout.blocks as usize];
-    let pages = (0..core.shape.user_units).map(|lpn| core.map.get(Lpn(lpn)));
+    let pages = core.map.mapped().map(|(_, ppa)| ppa);
     let replaced = core.programs.host_units().map(|(_, unit)| unit.old);
     let metadata = core.dies.iter().flat_map(|die| die.journal.on_media());
     for ppa in pages.chain(replaced).chain(metadata).filter(|ppa| ppa.is_some()) {
@@ -50,11 +51,7 @@ fn check_references(core: &Core) {
 /// Checks that the table follows from the numbers of data blocks and the lists of log blocks.
 fn check_places(core: &Core) {
     let mut places = BTreeSet::new();
-    for lpn in (0..core.shape.user_units).map(Lpn) {
-        let ppa = core.map.get(lpn);
-        if !ppa.is_some() {
-            continue;
-        }
+    for (lpn, ppa) in core.map.mapped().filter(|(_, ppa)| ppa.is_some()) {
         assert!(places.insert(ppa), "unit {} belongs to two pages", ppa.0);
         let (block, (lbn, at)) = (core.shape.layout.block_of(ppa), core.shape.lbn(lpn));
         let index = core.shape.layout.index_in_block(ppa);

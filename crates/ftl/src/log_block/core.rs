@@ -2,6 +2,7 @@
 
 use super::Scheme;
 use super::blocks::{Blocks, Role};
+use super::contents::Contents;
 use super::journal::{Journal, JournalSizes};
 use super::logs::Logs;
 use super::merges::Merges;
@@ -22,7 +23,10 @@ pub(super) struct Shape {
     pub log_blocks: u32,
     pub config: FtlConfig,
     pub layout: Layout,
+    /// Pages of the address space.
     pub user_units: u32,
+    /// Logical blocks that a cache can hold dirty at the same time; `None`: the drive is no cache and holds all.
+    held_blocks: Option<u32>,
     /// `None`: no trim survives a power cut.
     pub journal: Option<JournalSizes>,
 }
@@ -34,20 +38,22 @@ impl Shape {
             Map::Fast { log_blocks } => (Scheme::Fast, log_blocks),
             other => unreachable!("{other:?} has no log blocks"),
         };
-        let wanted = config.user_units(layout);
-        if wanted == 0 || wanted > u64::from(layout.units) {
+        let held = config.user_units(layout);
+        if held == 0 || held > u64::from(layout.units) {
             return Err(SetupError::TooLittleSpare {
                 physical_units: layout.units.into(),
-                user_units: wanted,
+                user_units: held,
                 needed_units: 0,
             });
         }
+        let held_blocks = ((held / u64::from(layout.units_per_block)) as u32).max(layout.dies);
         let mut shape = Shape {
             scheme,
             log_blocks: log_blocks.max(1),
             config: config.clone(),
             layout: layout.clone(),
-            user_units: wanted as u32,
+            user_units: config.cache.map_or(held as u32, |cache| cache.address_units),
+            held_blocks: config.cache.map(|_| held_blocks),
             journal: None,
         };
         let keeps = config.durability != Durability::Volatile;
@@ -68,6 +74,14 @@ impl Shape {
     /// Logical blocks of `die`.
     pub fn logical_blocks_of(&self, die: DieId) -> u32 {
         self.logical_blocks().saturating_sub(die.0).div_ceil(self.layout.dies)
+    }
+
+    /// Blocks of `die` that are for data: one for each of its logical blocks, or of a cache for those that it holds.
+    pub fn data_blocks_of(&self, die: DieId) -> u32 {
+        match self.held_blocks {
+            Some(held) => held.saturating_sub(die.0).div_ceil(self.layout.dies),
+            None => self.logical_blocks_of(die),
+        }
     }
 
     /// Logical block of a page, and its number there.
@@ -108,16 +122,36 @@ impl Shape {
         self.log_blocks + u32::from(self.scheme == Scheme::Fast)
     }
 
+    /// Random log blocks that each die keeps free of data: all, but where a cache lets data and logs share blocks.
+    pub fn reserved_logs(&self) -> u32 {
+        self.config.reserved_log_blocks().unwrap_or(0).max(1)
+    }
+
+    /// Log blocks without which a die cannot write.
+    pub fn least_logs(&self) -> u32 {
+        1 + u32::from(self.scheme == Scheme::Fast)
+    }
+
+    /// Blocks of a die that are neither for data nor for logs: the destination of a merge, a replacement should it fail, and metadata.
+    pub fn kept_blocks(&self) -> u32 {
+        2 + self.journal.map_or(0, |sizes| sizes.blocks)
+    }
+
+    /// Returns whether the copy at `ppa`, if there is one, lies in `block`.
+    pub fn is_in(&self, ppa: Ppa, block: BlockId) -> bool {
+        ppa.is_some() && self.layout.block_of(ppa) == block
+    }
+
     /// Blocks that `die` needs with `log_blocks` log blocks: those for data, a sequential log block, the destination of a merge, a
     /// replacement should it fail, and metadata.
     pub fn blocks_needed(&self, die: DieId, log_blocks: u32) -> u32 {
         let sequential = u32::from(self.scheme == Scheme::Fast);
-        self.least_blocks(die) + 1 + log_blocks + sequential
+        self.data_blocks_of(die) + self.kept_blocks() + log_blocks + sequential
     }
 
     /// Blocks that `die` needs without log blocks, and without a replacement for a destination that fails.
     pub fn least_blocks(&self, die: DieId) -> u32 {
-        self.logical_blocks_of(die) + 1 + self.journal.map_or(0, |sizes| sizes.blocks)
+        self.data_blocks_of(die) + 1 + self.journal.map_or(0, |sizes| sizes.blocks)
     }
 
     /// Trim pages of a die.
@@ -177,6 +211,8 @@ pub(super) struct Core {
     pub programs: Programs,
     pub outdated: OutdatedCopies,
     pub tally: Tally,
+    /// Content of a cache; `None`: the drive is none.
+    pub cache: Option<Contents>,
 }
 
 impl Core {
@@ -193,12 +229,16 @@ impl Core {
             dead: false,
         };
         Ok(Core {
-            map: L2p::new(shape.user_units)?,
+            map: match config.cache {
+                Some(_) => L2p::sparse(shape.user_units)?,
+                None => L2p::new(shape.user_units)?,
+            },
             blocks: Blocks::new(layout, bad, config.wear.dynamic),
             dies: vec![die; layout.dies as usize],
             programs: Programs::new(layout.units_per_superpage),
             outdated: OutdatedCopies::default(),
             tally: Tally::default(),
+            cache: config.cache.map(|_| Contents::new(layout)),
             shape,
         })
     }
@@ -276,7 +316,10 @@ impl Core {
     pub fn release(&mut self, ppa: Ppa, why: Outdated) {
         if ppa.is_some() {
             self.blocks.unrefer(self.shape.layout.block_of(ppa));
-            self.outdated.note(ppa, why);
+            // The data of an evicted page may come back with a power cut, where those of a trimmed page read as zeros.
+            if self.cache.is_none() || why == Outdated::Replaced {
+                self.outdated.note(ppa, why);
+            }
         }
     }
 

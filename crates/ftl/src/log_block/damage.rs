@@ -10,7 +10,7 @@
 use super::blocks::Role;
 use super::core::Core;
 use super::write::fail_block;
-use super::{journal, merge};
+use super::{cache, journal, merge};
 use pellucid_flash::{BlockId, Cause, DieId};
 
 /// Retires `block` after an uncorrectable read: readable data are moved out first. `false`: that was known, or it holds nothing.
@@ -63,6 +63,9 @@ pub(super) fn kill_die(core: &mut Core, die: DieId) -> bool {
 pub(super) fn worn_out(core: &Core) -> bool {
     let worn = |die: DieId| {
         let state = core.die(die);
+        if core.cache.is_some() {
+            return state.is_dead() || cache::is_worn_out(core, die);
+        }
         state.is_dead() || state.merges.is_starved() || core.blocks.good(die) <= core.shape.least_blocks(die)
     };
     (0..core.shape.layout.dies).map(DieId).any(worn)

@@ -116,6 +116,12 @@ impl Journal {
         batch.chain(self.dirty.front().copied()).map(|dirty| dirty.first_trim).min().unwrap_or(u64::MAX)
     }
 
+    /// Returns whether trims of trim page `page` are not on the media.
+    fn has_unsaved(&self, page: u32) -> bool {
+        let batch = self.batch.pages.iter().filter_map(|(_, dirty)| *dirty);
+        batch.chain(self.dirty.iter().copied()).any(|dirty| dirty.page == page)
+    }
+
     fn note(&mut self, page: u32, trim: u64, sequence: u64) {
         match self.dirty.iter_mut().find(|dirty| dirty.page == page) {
             Some(dirty) => dirty.sequence = sequence,
@@ -220,6 +226,17 @@ pub(super) fn note_lost(core: &mut Core, lpn: Lpn, ppa: Ppa) {
     core.keep_until_saved(ppa);
 }
 
+/// Discards a page. Its old copy is invalid at once, but its block is not erased before the trim is on the media.
+pub(super) fn trim(core: &mut Core, lpn: Lpn) {
+    let old = core.map.get(lpn);
+    if old != Ppa::NONE {
+        core.map.set(lpn, Ppa::NONE);
+        note_trim(core, lpn);
+        core.keep_until_saved(old);
+        core.release(old, Outdated::Trimmed);
+    }
+}
+
 /// Records that `lpn` was trimmed, or lost.
 pub(super) fn note_trim(core: &mut Core, lpn: Lpn) {
     let trim = core.tally.count_trim();
@@ -229,6 +246,13 @@ pub(super) fn note_trim(core: &mut Core, lpn: Lpn) {
         core.die_mut(die).journal.note(at / sizes.covers, trim, sequence);
         core.tally.set_map_jobs(true);
     }
+}
+
+/// Returns whether a trim of `lpn`, or of a page whose trims are written with it, is not on the media.
+pub(super) fn is_unsaved(core: &Core, lpn: Lpn) -> bool {
+    let Some(sizes) = core.shape.journal else { return false };
+    let (die, at) = core.shape.number_in_die(lpn);
+    core.die(die).journal.has_unsaved(at / sizes.covers)
 }
 
 /// Returns whether everything before `point` is on the media. If not, [`next_map_job`] returns the metadata to write.

@@ -19,11 +19,11 @@
 
 use super::blocks::Role;
 use super::core::Core;
-use super::journal;
 use super::mark::Kind;
 use super::merges::{Aim, Evacuation, Merge};
 use super::programs::Content;
 use super::write::plan_other;
+use super::{cache, journal};
 use crate::translation::{Arrival, Arrived, CopyId, GcJob, Move, Outdated, Plan, Reclaim, Stream};
 use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
 
@@ -147,7 +147,7 @@ fn lodger(core: &Core, die: DieId, block: BlockId) -> Option<u32> {
 }
 
 /// Gives up `block`, a data or log block: nothing in it is needed any more.
-fn give_up(core: &mut Core, block: BlockId, cause: Cause, merge: Option<MergeKind>) {
+pub(super) fn give_up(core: &mut Core, block: BlockId, cause: Cause, merge: Option<MergeKind>) {
     match core.blocks.role(block) {
         Role::Data(lbn) => core.set_data_block(lbn, None),
         Role::Log => core.die_of_mut(block).logs.remove(block),
@@ -239,7 +239,11 @@ fn begin_in_place(core: &mut Core, die: DieId, lbn: u32, own: BlockId, cause: Ca
 fn begin_full(core: &mut Core, die: DieId, lbn: u32, cause: Cause) -> Begun {
     let Some(last) = core.die(die).merges.last_source() else { return Begun::Later };
     let none = core.blocks.free(die) <= core.metadata_reserve(die);
-    let starved = none && core.blocks.returning(die) == 0;
+    if none {
+        cache::make_room_if_full(core, die);
+    }
+    // A cache that has no room now gets some when its host cleans.
+    let starved = none && core.blocks.returning(die) == 0 && core.cache.is_none();
     core.die_mut(die).merges.set_starved(starved);
     if none {
         return Begun::Later;
@@ -342,20 +346,22 @@ fn source_at(core: &Core, die: DieId, from: Ppa) -> Option<Lpn> {
     Some(core.shape.lpn(merge.aim().lbn, at))
 }
 
-/// Marks a page as lost until it is written again, because the copy of `lpn` at `source` cannot be read. Returns whether it is
-/// needed.
+/// Marks a page as lost until it is written again, because the copy of `lpn` at `source` cannot be read; a clean page of a cache is
+/// absent instead. Returns whether data were lost that are needed.
 fn source_lost(core: &mut Core, die: DieId, lpn: Lpn, source: Ppa) -> bool {
     let at = core.shape.lbn(lpn).1 as usize;
     core.die_mut(die).merges.leave_out(at..at + 1);
-    let current = core.map.get(lpn) == source;
-    if current {
-        core.map.set(lpn, Ppa::LOST);
+    let mut is_lost = false;
+    if core.map.get(lpn) == source {
+        let instead = cache::unreadable(core, lpn);
+        core.map.set(lpn, instead);
+        is_lost = instead == Ppa::LOST;
     } else if !core.programs.replace_instead(source, Ppa::LOST) {
         return false;
     }
     journal::note_lost(core, lpn, source);
     core.release(source, Outdated::Replaced);
-    current
+    is_lost
 }
 
 /// Binds the place of a copy whose sources were read. `lpns`: the page of each position whose source is current, [`Lpn::NONE`] for
@@ -488,6 +494,7 @@ fn commit(core: &mut Core, die: DieId) {
     core.set_data_block(lbn, Some(target));
     core.tally.count_merge(kind);
     core.tally.release();
+    cache::keep_log_region(core, die, lbn);
 }
 
 /// Replaces the copy of `lpn` at `source` by `copy`, which was made from it.

@@ -23,11 +23,12 @@
 //! | [`Merges`](merges::Merges), of a die | evacuations, the merge under way with its sources | one merge at a time |
 //! | [`Journal`](journal::Journal), of a die | trim pages with their blocks | a copy that an unsaved trim made invalid keeps its block |
 //! | [`Tally`](tally::Tally) | trims, counters, pauses, news for the caller | a block is collected once at most |
+//! | [`Contents`](contents::Contents) | of a cache: state and pins of each page | see its head |
 //! | [`OutdatedCopies`](crate::outdated) | copies that became invalid and were not taken | none, unless the caller takes them |
 //!
 //! Each object alone writes its fields. The objects make the [`Core`]. Paths are functions without state: host data (`place`, with the
 //! policies `bast` and `fast`), programs (`write`), merges and erases (`merge`), trim pages (`journal`), damage and wear levelling (`damage`),
-//! mount (`mount`). [`LogBlock`] only routes.
+//! a cache (`cache`), mount (`mount`). [`LogBlock`] only routes.
 //!
 //! Logical block n belongs to die `n % dies`. Each die has log blocks, metadata blocks and a merge of its own, so dies share nothing. A die
 //! whose flash is dead loses its logical blocks, and the drive is read-only from then on.
@@ -37,7 +38,9 @@
 
 mod bast;
 mod blocks;
+mod cache;
 mod check;
+mod contents;
 mod core;
 mod damage;
 mod fast;
@@ -52,7 +55,10 @@ mod programs;
 mod tally;
 mod write;
 
+pub use cache::LogBlockCache;
+
 use self::core::Core;
+use crate::cached::Cached;
 use crate::config::Map;
 use crate::handles::Handles;
 use crate::mount::{MountReport, MountSource};
@@ -87,7 +93,7 @@ impl LogBlock {
         let core = Core::new(config, layout, bad)?;
         for die in (0..layout.dies).map(DieId) {
             let (good, needed) =
-                (core.blocks.good(die), core.shape.blocks_needed(die, core.shape.log_blocks));
+                (core.blocks.good(die), core.shape.blocks_needed(die, core.shape.reserved_logs()));
             if good < needed {
                 return Err(too_few_blocks(&core, die, good, needed));
             }
@@ -126,12 +132,18 @@ impl LogBlock {
     pub fn sizes(config: &FtlConfig, layout: &Layout) -> (u64, u64) {
         let sequential = u64::from(matches!(config.map, Map::Fast { .. }));
         let merges = 2;
+        let log_blocks = config.reserved_log_blocks().unwrap_or(0);
+        // The address space of a cache is larger than what it holds.
+        let logical = |data: u32| match config.cache {
+            Some(cache) => cache.address_units.div_ceil(layout.units_per_block).div_ceil(layout.dies),
+            None => data.max(1),
+        };
         let kept = |data: u32| {
             let metadata = match config.durability {
                 Durability::Volatile => 0,
-                Durability::Journal { .. } => JournalSizes::new(layout, data.max(1)).blocks,
+                Durability::Journal { .. } => JournalSizes::new(layout, logical(data)).blocks,
             };
-            u64::from(config.map.log_blocks().unwrap_or(0)) + sequential + merges + u64::from(metadata)
+            u64::from(log_blocks) + sequential + merges + u64::from(metadata)
         };
         // Fewer blocks for data never need more for metadata.
         let blocks = layout.blocks_per_die;
@@ -160,7 +172,8 @@ impl LogBlock {
         let Core { shape, blocks, dies, tally, .. } = &self.core;
         let logs = u64::from(shape.logs_max()) * u64::from(shape.layout.units_per_block);
         // A number for each logical block, and for each unit of a log block.
-        let map_bytes = 4 * dies.iter().map(|die| die.logs.logical_blocks() as u64 + logs).sum::<u64>();
+        let dense = || 4 * dies.iter().map(|die| die.logs.logical_blocks() as u64 + logs).sum::<u64>();
+        let map_bytes = if self.core.cache.is_some() { cache::map_bytes(&self.core) } else { dense() };
         View {
             user_units: shape.user_units,
             worn_out: damage::worn_out(&self.core),
@@ -294,7 +307,7 @@ impl LogBlock {
 
     /// Discards a page. Its old copy is invalid at once, but its block is not erased before the trim is on the media.
     pub fn trim(&mut self, lpn: Lpn) {
-        place::trim(&mut self.core, lpn);
+        journal::trim(&mut self.core, lpn);
     }
 
     /// Records that a flash operation has ended. No translation page is read: all of the map is in memory.
@@ -341,7 +354,10 @@ impl LogBlock {
     /// replaced and erased.
     #[inline]
     pub fn is_current(&self, from: Ppa, named: Option<Lpn>) -> bool {
-        named.is_none_or(|lpn| lpn.0 < self.core.shape.user_units && self.core.map.get(lpn) == from)
+        named.is_none_or(|mark| {
+            let lpn = self.named(mark);
+            lpn.0 < self.core.shape.user_units && self.core.map.get(lpn) == from
+        })
     }
 
     /// Records that the read of a source has ended.
@@ -418,17 +434,49 @@ impl LogBlock {
     }
 }
 
+/// The translation as a solid-state cache.
+impl LogBlock {
+    /// The calls of a cache; `None`: the drive is none.
+    #[inline]
+    pub fn cache(&mut self) -> Option<LogBlockCache<'_>> {
+        LogBlockCache::of(&mut self.core)
+    }
+
+    /// Content of the cache; `None`: the drive is none.
+    pub fn cached(&self) -> Option<Cached> {
+        cache::cached(&self.core)
+    }
+
+    /// Entry for the spare area of a copy of `lpn`, whose data arrived `dirty` or not.
+    #[inline]
+    pub fn mark(&self, lpn: Lpn, dirty: bool) -> Lpn {
+        cache::mark(&self.core, lpn, dirty)
+    }
+
+    /// Entry for the spare area of a copy that a merge makes of `lpn`.
+    #[inline]
+    pub fn mark_of_copy(&self, lpn: Lpn) -> Lpn {
+        cache::mark_of_copy(&self.core, lpn)
+    }
+
+    /// Page that a spare area with this mark names.
+    #[inline]
+    pub fn named(&self, mark: Lpn) -> Lpn {
+        cache::named(&self.core, mark)
+    }
+}
+
 fn too_few_blocks(core: &Core, die: DieId, good: u32, needed: u32) -> SetupError {
     let (shape, layout) = (&core.shape, &core.shape.layout);
     let least = shape.blocks_needed(die, 1);
-    let logical = shape.logical_blocks_of(die);
+    let data = shape.data_blocks_of(die);
     SetupError::TooFewBlocks {
         die: die.0,
         good_blocks: good,
-        data_blocks: logical,
-        other_blocks: needed - logical,
+        data_blocks: data,
+        other_blocks: needed - data,
         log_blocks_max: (good + 1).saturating_sub(least),
-        user_units_max: u64::from(good.saturating_sub(needed - logical))
+        user_units_max: u64::from(good.saturating_sub(needed - data))
             * u64::from(layout.units_per_block)
             * u64::from(layout.dies),
     }

@@ -15,7 +15,7 @@ use super::core::Core;
 use super::journal::{self, PageState};
 use super::logs::Log;
 use super::mark::{self, Kind};
-use super::merge;
+use super::{cache, merge};
 use crate::mount::{MountReport, MountSource};
 use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
 use std::collections::BTreeMap;
@@ -32,6 +32,8 @@ struct Found {
     first: u64,
     /// Page and number of each unit that can be read, by its index.
     units: Vec<(u32, Lpn, u64)>,
+    /// Indices of these whose page was dirty, in order (a cache).
+    dirty: Vec<u32>,
 }
 
 /// Content of the trim pages.
@@ -74,8 +76,7 @@ pub(super) fn rebuild(core: &mut Core, source: &impl MountSource, keep: bool) ->
         count_references(core);
         assign_roles(core, kept);
     }
-    let pages = (0..core.shape.user_units).map(Lpn);
-    report.mapped_units = pages.filter(|&lpn| core.map.get(lpn).is_some()).count() as u64;
+    report.mapped_units = core.map.mapped().filter(|(_, ppa)| ppa.is_some()).count() as u64;
     report.busiest_die_reads = reads.into_iter().max().unwrap_or(0);
     core.tally.set_map_jobs(true);
     core.tally.release();
@@ -85,14 +86,17 @@ pub(super) fn rebuild(core: &mut Core, source: &impl MountSource, keep: bool) ->
 
 fn scan(core: &Core, block: BlockId, source: &impl MountSource) -> Found {
     let used = source.used_superpages(block);
-    let mut found = Found { block, used, kind: None, first: u64::MAX, units: Vec::new() };
+    let (units, dirty) = (Vec::new(), Vec::new());
+    let mut found = Found { block, used, kind: None, first: u64::MAX, units, dirty };
     for unit in 0..used * core.shape.layout.units_per_superpage {
-        let Some((lpn, stored)) = source.spare(core.shape.layout.ppa(block, unit)) else { continue };
+        let Some((spare, stored)) = source.spare(core.shape.layout.ppa(block, unit)) else { continue };
         let Some((kind, sequence)) = mark::split(stored) else { continue };
         if found.kind.is_none() {
             (found.kind, found.first) = (Some(kind), sequence);
         }
+        let lpn = cache::named(core, spare);
         found.units.push((unit, lpn, sequence));
+        found.dirty.extend((lpn != spare).then_some(unit));
     }
     found
 }
@@ -153,7 +157,8 @@ fn load_trims(
 fn find_newest(core: &mut Core, found: &[Found], trims: &Trims) -> Vec<u64> {
     let mut newest = vec![0; core.shape.user_units as usize];
     for block in found.iter().filter(|found| found.kind != Some(Kind::Metadata)) {
-        for &(unit, lpn, sequence) in block.units.iter().filter(|unit| unit.1.0 < core.shape.user_units) {
+        let user_units = core.shape.user_units;
+        for &(unit, lpn, sequence) in block.units.iter().filter(|unit| unit.1.0 < user_units) {
             let counts = trims.states.get(&lpn).is_none_or(|&(_, before)| sequence >= before);
             // Equal numbers: one superpage holds the page twice, and the later unit is the newer copy.
             let known = &mut newest[lpn.0 as usize];
@@ -162,12 +167,14 @@ fn find_newest(core: &mut Core, found: &[Found], trims: &Trims) -> Vec<u64> {
             if counts && right_die && sequence >= *known {
                 *known = sequence;
                 core.map.set(lpn, core.shape.layout.ppa(block.block, unit));
+                cache::found(core, lpn, block.dirty.binary_search(&unit).is_ok());
             }
         }
     }
     for (&lpn, _) in trims.states.iter().filter(|(_, (state, _))| *state == PageState::Lost) {
         if core.map.get(lpn) == Ppa::NONE {
             core.map.set(lpn, Ppa::LOST);
+            cache::found(core, lpn, true);
         }
     }
     newest
@@ -181,9 +188,10 @@ fn give_up_doubtful(core: &mut Core, trims: &Trims, newest: &[u64]) -> u64 {
         for (_, lpn) in core.shape.pages_of_trim_page(die, page) {
             let known = core.map.get(lpn);
             if known.is_some() && newest[lpn.0 as usize] < written {
-                core.map.set(lpn, Ppa::LOST);
+                let instead = cache::unreadable(core, lpn);
+                core.map.set(lpn, instead);
                 journal::note_lost(core, lpn, known);
-                lost += 1;
+                lost += u64::from(instead == Ppa::LOST);
             }
         }
     }
@@ -191,11 +199,8 @@ fn give_up_doubtful(core: &mut Core, trims: &Trims, newest: &[u64]) -> u64 {
 }
 
 fn count_references(core: &mut Core) {
-    for lpn in (0..core.shape.user_units).map(Lpn) {
-        let ppa = core.map.get(lpn);
-        if ppa.is_some() {
-            core.blocks.refer(core.shape.layout.block_of(ppa));
-        }
+    for (_, ppa) in core.map.mapped().filter(|(_, ppa)| ppa.is_some()) {
+        core.blocks.refer(core.shape.layout.block_of(ppa));
     }
     let places: Vec<Ppa> = core.dies.iter().flat_map(|die| die.journal.on_media()).collect();
     places.into_iter().for_each(|place| core.blocks.refer(core.shape.layout.block_of(place)));

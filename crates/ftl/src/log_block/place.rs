@@ -1,11 +1,11 @@
-//! Paths of host data: streams, log blocks, trims.
+//! Paths of host data: streams, log blocks.
 
 use super::core::Core;
 use super::mark::Kind;
 use super::write::plan_host;
-use super::{Scheme, bast, blocks, fast, journal, merge};
-use crate::translation::{Outdated, Plan, Stream};
-use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
+use super::{Scheme, bast, blocks, cache, fast, merge};
+use crate::translation::{Plan, Stream};
+use pellucid_flash::{BlockId, Cause, DieId, Lpn};
 
 /// The stream of a host write of `lpn`.
 #[inline]
@@ -50,7 +50,11 @@ pub(super) fn open_log(core: &mut Core, die: DieId, owner: Option<u32>) -> Optio
     // With one log block a drive that has lost blocks still works.
     let in_its_place = u32::from(!core.die(die).logs.all().is_empty());
     let kept = core.metadata_reserve(die) + destination + in_its_place;
-    if core.die(die).is_dead() || core.blocks.free(die) <= kept {
+    if core.die(die).is_dead() || !cache::takes_log(core, die) {
+        return None;
+    }
+    if core.blocks.free(die) <= kept {
+        cache::make_room_if_full(core, die);
         return None;
     }
     let block = core.blocks.take(die, blocks::Role::Log, false)?;
@@ -74,16 +78,5 @@ pub(super) fn want_merge(core: &mut Core, block: BlockId) {
     // One at a time: the next is requested when this one was not enough.
     if !state.is_dead() && !state.merges.evacuates_for(Cause::Gc) {
         merge::evacuate(core, block, Cause::Gc);
-    }
-}
-
-/// Discards a page. Its old copy is invalid at once, but its block is not erased before the trim is on the media.
-pub(super) fn trim(core: &mut Core, lpn: Lpn) {
-    let old = core.map.get(lpn);
-    if old != Ppa::NONE {
-        core.map.set(lpn, Ppa::NONE);
-        journal::note_trim(core, lpn);
-        core.keep_until_saved(old);
-        core.release(old, Outdated::Trimmed);
     }
 }

@@ -122,6 +122,11 @@ impl Tally {
         self.counters.refreshed += u64::from(cause == Cause::Refresh);
     }
 
+    /// Counts clean units of a cache that were dropped to make space.
+    pub fn count_evicted(&mut self, units: u64) {
+        self.counters.evicted_units += units;
+    }
+
     /// Counts a superpage of a merge.
     pub fn count_copied(&mut self, kind: MergeKind, copied: u64, padded: u64) {
         let counters = &mut self.counters.merges[kind as usize];

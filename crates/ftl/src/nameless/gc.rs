@@ -16,6 +16,7 @@ impl Nameless {
         }
         let block = self.failed_block().or_else(|| self.victim_for_space())?;
         self.failed.retain(|&failed| failed != block);
+        self.unread.remove(&block);
         self.blocks.choose(block);
         self.counters.victims += 1;
         self.victim =
@@ -43,11 +44,13 @@ impl Nameless {
         found.min_by_key(|&block| (self.blocks.valid(block), self.blocks.erases(block), block))
     }
 
-    /// Returns whether the live units of `block` may be moved now: they were not moved lately, and there is space.
+    /// Returns whether the live units of `block` may be moved now: they were not moved lately, there is space, and, if some could not be
+    /// read, there was an occasion to try again.
     fn may_move(&self, block: BlockId) -> bool {
         let valid = self.blocks.valid(block);
         let pages = valid.div_ceil(self.layout.units_per_superpage);
         !self.fresh.contains_key(&block.0)
+            && self.unread.get(&block).is_none_or(|&round| round < self.round)
             && pages <= self.pages
             && self.moved.len() as u64 + u64::from(valid) <= self.moves_max()
     }
@@ -88,12 +91,25 @@ impl Nameless {
         }
     }
 
-    /// Ends a victim: every copy has ended, or could not be read and stays where it is.
+    /// Ends a victim: every copy has ended, or could not be read and stays where it is. Then the block is a closed one as before, and a
+    /// victim again after the next occasion ([`Nameless::read_again`]): a read may fail once and succeed later.
     pub fn victim_done(&mut self) {
-        let victim = self.victim.take().expect("a victim");
-        if let Some(ok) = victim.erased {
-            self.erased(victim.block, ok);
+        let Victim { block, erased, .. } = self.victim.take().expect("a victim");
+        if let Some(ok) = erased {
+            self.erased(block, ok);
+        } else if self.blocks.valid(block) > 0 {
+            self.blocks.put_back(block);
+            self.unread.insert(block, self.round);
+            if self.blocks.failed(block) {
+                self.failed.push(block);
+            }
         }
+    }
+
+    /// Allows units that could not be read to be tried once more: an erase has ended, or a host wants space. So units that can never be read
+    /// do not keep GC busy for good.
+    pub fn read_again(&mut self) {
+        self.round += 1;
     }
 
     /// Returns whether a checkpoint would let blocks be erased that have to wait now.
@@ -132,6 +148,7 @@ impl Nameless {
             victim.erased = Some(ok);
         } else if ok {
             self.counters.erases += 1;
+            self.read_again();
             self.blocks.erased(block);
             self.pages += self.layout.superpages_per_block;
         } else {

@@ -24,7 +24,7 @@ mod virtuals;
 pub use checkpoint::FoundChunk;
 
 use crate::block_manager::{BlockKind, BlockManager, BlockState};
-use pellucid_flash::{BlockId, BlockStream, BlockView, DieId, Layout, Lba, Lpn, Migration, Ppa};
+use pellucid_flash::{BlockId, BlockStream, BlockView, DieId, Layout, Lba, Lpn, Migration, Nanos, Ppa};
 use pellucid_setting::Settings;
 use std::collections::{BTreeMap, VecDeque};
 use units::Units;
@@ -49,6 +49,12 @@ pub struct NamelessConfig {
     /// Nameless writes: acknowledged: the old copy of a moved sector is kept until the host knows the new name; prototype: it is erased first, as in the paper.
     #[setting(default = "acknowledged")]
     pub migration: Migration,
+    /// Nameless writes: how long a write waits for a host that has to acknowledge moves, or free names, before there is space. Then it ends with an
+    /// error.
+    ///
+    /// A host may be unable to acknowledge while its writes wait: a disk interface has no slot for it when they have all.
+    #[setting(key = "acknowledge_within", default = "1s")]
+    pub acknowledge_within_ns: Nanos,
 }
 
 impl Default for NamelessConfig {
@@ -159,6 +165,10 @@ pub struct Nameless {
     covered: VecDeque<BlockId>,
     /// Closed blocks with a failed program.
     failed: Vec<BlockId>,
+    /// Closed blocks with units that could not be read when the block was a victim; the value of `round` at that time.
+    unread: BTreeMap<BlockId, u64>,
+    /// Rises with every occasion to read such units once more.
+    round: u64,
     /// Pages that can still be written: in open blocks, and in free ones.
     pages: u32,
     next_die: u32,
@@ -198,6 +208,8 @@ impl Nameless {
             covering: 0,
             covered: VecDeque::new(),
             failed: Vec::new(),
+            unread: BTreeMap::new(),
+            round: 0,
             pages: layout.blocks * layout.superpages_per_block,
             next_die: 0,
             sequence: 0,
@@ -264,7 +276,7 @@ impl Nameless {
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> u64 {
         let pairs = self.moved.len() + self.held.len() + self.fresh.len();
-        let lists = self.emptied.len() + self.covered.len() + self.failed.len();
+        let lists = self.emptied.len() + self.covered.len() + self.failed.len() + 3 * self.unread.len();
         self.blocks.memory_bytes()
             + self.units.memory_bytes()
             + self.virtuals.memory_bytes()
@@ -433,6 +445,9 @@ impl Nameless {
             *fresh.entry(self.layout.block_of(Ppa(new)).0).or_insert(0) += 1;
         }
         assert_eq!((&held, &fresh), (&self.held, &self.fresh), "moves by block");
+        for &block in self.unread.keys() {
+            assert_eq!(self.blocks.state(block), BlockState::Closed, "block {} waits to be read", block.0);
+        }
         for block in self.emptied.iter().chain(&self.covered) {
             assert!(
                 self.blocks.valid(*block) == 0 && !held.contains_key(&block.0),

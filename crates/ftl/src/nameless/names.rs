@@ -146,6 +146,7 @@ impl Nameless {
             self.blocks.choose(block);
         }
         self.failed.retain(|&failed| failed != block);
+        self.unread.remove(&block);
         self.emptied.push_back(block);
     }
 }

@@ -43,9 +43,9 @@ impl NamelessMachine {
     }
 
     fn begin_checkpoint(&mut self) {
-        if !self.flushes.dirty {
+        if !self.flushes.dirty || self.read_only {
             let done = std::mem::take(&mut self.flushes.waiting);
-            self.end_flushes(done, None);
+            self.end_flushes(done, self.flushes.dirty.then_some(Status::WriteFault));
         }
         let for_space = self.config.migration == Migration::Acknowledged
             && self.engine.waits_for_checkpoint()

@@ -114,6 +114,8 @@ pub struct NamelessMachine {
     outstanding: u32,
     /// Something happened since the last call of `settle`.
     moved: bool,
+    /// Since when writes wait for the host alone.
+    awaiting: Option<SimTime>,
     buffers: Vec<Vec<u8>>,
     #[expect(clippy::vec_box, reason = "the box is what commands carry")]
     vectors: Vec<Box<Vector>>,
@@ -158,6 +160,7 @@ impl NamelessMachine {
             up: VecDeque::new(),
             outstanding: 0,
             moved: false,
+            awaiting: None,
             buffers: Vec::new(),
             vectors: Vec::new(),
             counters: NamelessFtlCounters::default(),
@@ -419,6 +422,8 @@ impl NamelessMachine {
                 self.give_up();
             }
         }
+        let awaits = self.starting.is_none() && self.outstanding == 0 && self.writes.is_waiting();
+        self.awaiting = awaits.then(|| self.awaiting.unwrap_or(self.now));
     }
 }
 
@@ -450,6 +455,21 @@ impl NamelessMachine {
     pub fn give_up_waiting(&mut self) {
         self.drop_waiting();
         self.settle();
+    }
+
+    /// When the longest time ends for which writes wait for the host; `None`: none waits.
+    pub fn next_event(&self) -> Option<SimTime> {
+        self.awaiting.map(|since| since + self.config.acknowledge_within_ns)
+    }
+
+    /// Gives up writes whose longest wait has ended by `now`. Returns whether there were some.
+    pub fn advance(&mut self, now: SimTime) -> bool {
+        let due = self.next_event().is_some_and(|at| at <= now);
+        if due {
+            self.now = now;
+            self.give_up_waiting();
+        }
+        due
     }
 
     /// Starts: reads the state of a former run, unless that is done or under way.

@@ -77,6 +77,7 @@ impl NamelessMachine {
     pub(super) fn start_write(&mut self, request: u32) {
         let mut command = self.requests[request].command.take().expect("a request has its command");
         let sectors = command.sectors;
+        self.engine.read_again();
         if command.opcode == Opcode::Nameless(NamelessOp::Write)
             && let Some(vector) = &mut command.vector
             && vector.addresses.is_empty()
@@ -226,9 +227,10 @@ impl NamelessMachine {
     }
 
     /// Gives up writes that wait while nothing is under way: there is no space, and none comes unless the host acknowledges moves or
-    /// frees names. Nameless writes keep waiting for that; a write that a host may need before it can do so is ended.
+    /// frees names. Nameless writes keep waiting for that; a write that a host may need before it can do so is ended. So are all when writes
+    /// are refused, as acknowledgements are then.
     pub(super) fn give_up(&mut self) {
-        let waits = self.engine.unacknowledged() > 0;
+        let waits = self.engine.unacknowledged() > 0 && !self.read_only;
         let hopeless =
             |writes: &Writes| writes.waiting.iter().position(|&at| !waits || !writes.programs[at].pure);
         while let Some(at) = hopeless(&self.writes) {
@@ -252,7 +254,8 @@ impl NamelessMachine {
         let nameless = program.contents.iter().filter(|&&content| content == Content::Nameless).count();
         self.engine.break_promise(nameless as u32);
         self.writes.programs.release(at);
-        self.part_ended(request, Status::CapacityExceeded, &pellucid_flash::StageTimes::default());
+        let status = if self.read_only { Status::ReadOnly } else { Status::CapacityExceeded };
+        self.part_ended(request, status, &pellucid_flash::StageTimes::default());
     }
 }
 

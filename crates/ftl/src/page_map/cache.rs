@@ -11,32 +11,17 @@
 //! from spare areas, and ignores the page's entries for a block that was erased since. So a copy may be dropped with its block as soon as
 //! the watermark of its page has passed it; otherwise the page is written first, as for a trim.
 //!
-//! [`CachedPages`] has the calls of the cache's owner. The other paths of the page map call the functions below it where
+//! [`PageMapCache`] has the calls of the cache's owner. The other paths of the page map call the functions below it where
 //! [`Core::cache`](Core) is there, and know of a cache nothing else.
 
 use super::copies::{drop_copy, invalidate, keep_until_saved};
 use super::core::Core;
 use super::journal;
 use super::lists::Lists;
+use crate::cached::Cached;
 use crate::sparse::SparseTable;
 use crate::translation::{Outdated, Reclaim};
 use pellucid_flash::{BlockId, CacheState, Lpn, Ppa};
-
-/// In the spare area, and in translation pages: the page is dirty.
-const DIRTY: u32 = 1 << 31;
-
-/// Pages of a cache, as reports show them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cached {
-    /// Most pages that the cache holds, all of them dirty.
-    pub pages: u32,
-    /// Pages that are clean.
-    pub clean: u32,
-    /// Pages that are dirty.
-    pub dirty: u32,
-    /// Bytes of memory for the table.
-    pub table_bytes: u64,
-}
 
 /// State of a cache beside its table.
 #[derive(Clone, Debug)]
@@ -84,30 +69,18 @@ impl Cache {
         self.evicting.extend(next);
         next
     }
-
-    /// Page that an entry of a spare area or translation page names, without its dirty flag.
-    #[inline]
-    pub fn without_state(mark: Lpn) -> Lpn {
-        if mark == Lpn::NONE { mark } else { Lpn(mark.0 & !DIRTY) }
-    }
-
-    /// Entry of a spare area or translation page for `lpn`, `dirty` or not.
-    #[inline]
-    pub fn with_state(lpn: Lpn, dirty: bool) -> Lpn {
-        if dirty { Lpn(lpn.0 | DIRTY) } else { lpn }
-    }
 }
 
 /// A page map as a cache: admission, state and eviction of pages.
 #[derive(Debug)]
-pub struct CachedPages<'a> {
+pub struct PageMapCache<'a> {
     core: &'a mut Core,
 }
 
-impl<'a> CachedPages<'a> {
+impl<'a> PageMapCache<'a> {
     /// The calls of the cache; `None`: the map is none.
-    pub(super) fn of(core: &'a mut Core) -> Option<CachedPages<'a>> {
-        core.cache.is_some().then_some(CachedPages { core })
+    pub(super) fn of(core: &'a mut Core) -> Option<PageMapCache<'a>> {
+        core.cache.is_some().then_some(PageMapCache { core })
     }
 
     fn kept(&mut self) -> &mut Cache {
@@ -124,7 +97,7 @@ impl<'a> CachedPages<'a> {
         self.core.table.sparse()?.next_dirty(from)
     }
 
-    /// Admits a write of `lpn`: it has a slot until [`CachedPages::unpin`]. `false`: evictions could make no space, or only after a
+    /// Admits a write of `lpn`: it has a slot until [`PageMapCache::unpin`]. `false`: evictions could make no space, or only after a
     /// translation page is written, which is then wanted.
     pub fn admit(&mut self, lpn: Lpn, dirty: bool) -> bool {
         let Some(sparse) = self.core.table.sparse() else { return false };

@@ -1,9 +1,10 @@
 //! A cache on the media: its translation pages and spare areas, and what a mount makes of them.
 
-use super::cache::{Cache, state_of};
+use super::cache::state_of;
 use super::copies::keep_until_saved;
 use super::core::Core;
 use super::programs::Settled;
+use crate::cached::mark_of;
 use crate::sparse::SparseTable;
 use pellucid_flash::{CacheState, Lpn, Ppa};
 
@@ -19,7 +20,7 @@ pub(super) struct Found {
 /// Entry for the spare area of a copy of `lpn`. `dirty`: state of the data when they arrived, whatever has become of the page since.
 #[inline]
 pub(super) fn mark(core: &Core, lpn: Lpn, dirty: bool) -> Lpn {
-    Cache::with_state(lpn, dirty && core.cache.is_some() && core.shape.is_hosts(lpn))
+    mark_of(lpn, dirty && core.cache.is_some() && core.shape.is_hosts(lpn))
 }
 
 /// The content of the translation page of a region: its pages that have a copy on the media.
@@ -29,7 +30,7 @@ pub(super) fn write_region(core: &mut Core, settled: &Settled, region: u32, out:
         let ppa = core.settled_copy(settled, slot.lpn());
         if ppa != Ppa::NONE {
             let dirty = ppa == Ppa::LOST || core.table.is_valid(ppa);
-            let page = Cache::with_state(slot.lpn(), dirty);
+            let page = mark_of(slot.lpn(), dirty);
             out.extend_from_slice(&page.0.to_le_bytes());
             out.extend_from_slice(&ppa.0.wrapping_add(1).to_le_bytes());
         }

@@ -7,6 +7,7 @@ use super::place::{Ground, Placement, Space};
 use super::programs::Programs;
 use super::slc::SlcCache;
 use crate::block_manager::BlockManager;
+use crate::cached::page_of_mark;
 use crate::gc::{Gc, Parts};
 use crate::handles::Handles;
 use crate::mapping_table::MappingTable;
@@ -211,7 +212,7 @@ impl Core {
     #[inline]
     pub fn without_state(&self, mark: Lpn) -> Lpn {
         match self.cache {
-            Some(_) => Cache::without_state(mark),
+            Some(_) => page_of_mark(mark),
             None => mark,
         }
     }

@@ -1,9 +1,10 @@
 //! Setup and figures of a page map.
 
-use super::cache::{self, Cached, CachedPages};
+use super::cache::{self, PageMapCache};
 use super::core::Core;
 use super::{PageMap, cache_media, copies, mount, reclaim_units, slc};
 use crate::block_manager::{BlockManager, BlockState};
+use crate::cached::Cached;
 use crate::gc::GcCounters;
 use crate::mount::{MountReport, MountSource};
 use crate::setup_error::SetupError;
@@ -202,8 +203,8 @@ impl PageMap {
 impl PageMap {
     /// The calls of a cache; `None`: this map is none.
     #[inline]
-    pub fn cache(&mut self) -> Option<CachedPages<'_>> {
-        CachedPages::of(&mut self.core)
+    pub fn cache(&mut self) -> Option<PageMapCache<'_>> {
+        PageMapCache::of(&mut self.core)
     }
 
     /// Content of the cache; `None`: this map is none.

@@ -81,11 +81,12 @@ impl Machine for BlockLayer {
         self.now = now;
         self.queue.clear();
         self.urgent.clear();
+        self.freeing.clear();
         (self.outside, self.outside_len) = (List::EMPTY, 0);
         self.ended.clear();
         self.notices.clear();
         self.down.clear();
-        (self.with_drive, self.plugged_until) = (0, None);
+        (self.with_drive, self.giving, self.plugged_until) = (0, 0, None);
         while self.steps.due(SimTime(u64::MAX)).is_some() {}
         for origin in self.origins.iter_mut() {
             let Some(command) = origin.command.take() else { continue };

@@ -26,7 +26,10 @@
 //! *Errors.* The failure of a merged request leaves the status of its parts open: each part is sent again
 //! alone, and answered with its own status.
 //!
-//! Invariants: every command is answered once; no more than `depth` commands are with the drive.
+//! *Depth.* As many commands are with the drive as it takes at once. One more may be a free or an acknowledgement of a nameless
+//! namespace: a write may be waiting for the space that they give, so they must not wait for that write.
+//!
+//! Invariants: every command is answered once; no more than `depth` commands are with the drive, or one more, as above.
 
 mod machine;
 mod queue;
@@ -142,12 +145,17 @@ pub struct BlockLayer {
     queue: Queue,
     /// Requests that bypass the queue.
     urgent: VecDeque<u32>,
+    /// Requests that give space, which bypass the depth, too.
+    freeing: VecDeque<u32>,
     /// Commands that wait for space in the queue.
     outside: List,
     outside_len: usize,
     /// Completion of each request, until its parts are answered.
     ended: Vec<Option<Completion>>,
+    /// Commands with the drive, besides those that give space.
     with_drive: u32,
+    /// Commands with the drive that give space.
+    giving: u32,
     plugged_until: Option<SimTime>,
     steps: Steps<Step>,
     down: VecDeque<Command>,
@@ -199,10 +207,12 @@ impl BlockLayer {
             parts: Slab::default(),
             queue: Queue::new(config.elevator, config.largest, page, expire),
             urgent: VecDeque::new(),
+            freeing: VecDeque::new(),
             outside: List::EMPTY,
             outside_len: 0,
             ended: Vec::new(),
             with_drive: 0,
+            giving: 0,
             plugged_until: None,
             steps: Steps::new(config.cpu.cores),
             down: VecDeque::new(),
@@ -236,7 +246,8 @@ impl BlockLayer {
     /// Checks the queue; panics if an invariant is broken.
     pub fn check(&self) {
         self.queue.check(&self.parts);
-        assert!(self.with_drive <= self.config.depth, "{} commands with the drive", self.with_drive);
+        let with_drive = self.with_drive + self.giving.saturating_sub(1);
+        assert!(with_drive <= self.config.depth, "{with_drive} commands with the drive");
         let space = self.queue.len < self.config.requests as usize;
         assert!(!space || self.outside.is_empty(), "commands wait in front of a queue with space");
     }
@@ -270,7 +281,11 @@ impl BlockLayer {
         if rest.kind.is_none() {
             let part = self.parts.insert(rest);
             let request = self.queue.request_of(&mut self.parts, part, self.now, true);
-            self.urgent.push_back(request);
+            let line = match gives_space(self.origins[origin].command().opcode) {
+                true => &mut self.freeing,
+                false => &mut self.urgent,
+            };
+            line.push_back(request);
             self.plugged_until = None;
             return self.dispatch();
         }
@@ -303,7 +318,7 @@ impl BlockLayer {
     }
 
     fn queue_up(&mut self, part: u32) {
-        let idle = self.queue.len == 0 && self.with_drive == 0;
+        let idle = self.queue.len == 0 && self.with_drive + self.giving == 0;
         if idle && self.config.plug > 1 && self.plugged_until.is_none() {
             self.plugged_until = Some(self.now + self.config.plug_ns);
         }
@@ -316,7 +331,12 @@ impl BlockLayer {
 
     /// Sends requests while the drive takes them, and refills the queue with waiting commands.
     fn dispatch(&mut self) {
-        while self.with_drive < self.config.depth {
+        while self.giving == 0 || self.with_drive + self.giving < self.config.depth {
+            let Some(request) = self.freeing.pop_front() else { break };
+            self.giving += 1;
+            self.take_step(self.config.cpu.command_ns, Step::Send(request));
+        }
+        while self.with_drive + self.giving < self.config.depth {
             let queued = |layer: &mut BlockLayer| {
                 let plugged = layer.plugged_until.is_some();
                 if plugged { None } else { layer.queue.pop(layer.now) }
@@ -407,7 +427,10 @@ impl BlockLayer {
     /// Distributes the completion of a request to its parts.
     fn done(&mut self, request: u32) {
         let mut completion = self.ended[request as usize].take().expect("its end");
-        self.with_drive -= 1;
+        match gives_space(completion.opcode) {
+            true => self.giving -= 1,
+            false => self.with_drive -= 1,
+        }
         let record = &mut self.queue.requests[request];
         let (count, mut parts) = (record.count, record.parts.take());
         self.queue.requests.release(request);
@@ -484,6 +507,11 @@ impl BlockLayer {
             self.dispatch();
         }
     }
+}
+
+/// Returns whether a command gives space for which writes may be waiting.
+fn gives_space(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Nameless(NamelessOp::Free | NamelessOp::Acknowledge))
 }
 
 /// Returns the virtual address of a sector of a write to a nameless namespace, if it has one.

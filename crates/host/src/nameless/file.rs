@@ -379,7 +379,9 @@ impl Machine for NamelessFile {
                 self.up.push_back(command.ended(Status::PowerLoss, *submitted, now, *stages));
             }
         }
-        Err("the names of a nameless file are in the host's memory, which a power cut takes".into())
+        Err("the file is gone: its names were in the host's memory, and the power cut has taken them; every command of it fails from now on, \
+             until it is made anew by a new start on empty media"
+            .into())
     }
 
     fn figures(&self) -> Vec<Figure> {

@@ -150,11 +150,12 @@ impl Machine for NamelessFtl {
         }
         self.now = now;
         self.machine.start(now);
+        self.machine.advance(now);
         self.take_commands();
     }
 
     fn next_event(&self) -> Option<SimTime> {
-        self.steps.next_event()
+        self.steps.next_event().into_iter().chain(self.machine.next_event()).min()
     }
 
     fn next_command(&mut self) -> Option<Command> {

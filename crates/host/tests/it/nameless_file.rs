@@ -1,6 +1,6 @@
 //! Tests a nameless file above the block layer above the split FTL, against a plain list of sectors.
 
-use crate::reference::{Reference, geometry};
+use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::{
     Command, Completion, Drive, Interface, Lba, Migration, NamelessGeometry, NamelessOp, Nanos, Opcode, Rng,
     SimTime, Status, Vector,
@@ -39,14 +39,14 @@ fn ftl(migration: Migration) -> LayerConfig {
 
 fn wait(tower: &mut Tower<Reference>, now: &mut SimTime) -> Vec<Completion> {
     let mut done = Vec::new();
-    while let Some(next) = tower.next_event() {
-        *now = next.max(*now);
-        tower.advance(*now);
+    loop {
         while let Some(completion) = tower.pop() {
             done.push(completion);
         }
+        let Some(next) = tower.next_event() else { return done };
+        *now = next.max(*now);
+        tower.advance(*now);
     }
-    done
 }
 
 /// Runs random commands above the split FTL, with a disk interface above that, if one is given; returns its figures.
@@ -235,7 +235,7 @@ fn after_a_power_cut_a_nameless_file_answers_errors_and_no_data_of_others() {
     assert!(wait(&mut tower, &mut now).iter().all(|ended| ended.status == Status::Success));
     tower.submit(now, Command::new(100, Opcode::Write, Lba(3), 1, vec![9; image]));
     tower.bottom_mut().power_cut();
-    assert!(tower.restart(now).is_err_and(|why| why.contains("names of a nameless file")));
+    assert!(tower.restart(now).is_err_and(|why| why.contains("its names were in the host")));
     let ended = wait(&mut tower, &mut now);
     let ended: Vec<_> = ended.iter().map(|ended| (ended.tag, ended.status)).collect();
     assert_eq!(ended, [(100, Status::PowerLoss)]);
@@ -247,4 +247,74 @@ fn after_a_power_cut_a_nameless_file_answers_errors_and_no_data_of_others() {
         assert_eq!((ended.tag, ended.status), (tag, status));
         assert!(opcode == Opcode::Write || ended.data.iter().all(|&byte| byte == 7), "no data");
     }
+}
+
+/// Programs or reads fail one time in a hundred: commands end, whatever their status, until the drive is spent and after. Reads that fail
+/// spend nothing: writes go on.
+#[test]
+#[cfg_attr(quick, ignore = "slow")]
+fn no_command_above_a_failing_drive_waits_for_good() {
+    let faults = [
+        Faults { write: 0.01, ..Faults::default() },
+        Faults { read: 0.01, ..Faults::default() },
+        Faults { write: 0.01, reset: 0.01, read: 0.01 },
+    ];
+    let ata = AtaConfig {
+        link_bytes_per_second: 70_000_000_000,
+        poll_ns: Nanos(5_000),
+        error_time_ns: Nanos(3_000),
+        ..AtaConfig::default()
+    };
+    for (seed, faults) in (0..4).flat_map(|seed| faults.map(|faults| (seed, faults))) {
+        for migration in [Migration::Acknowledged, Migration::Prototype] {
+            fail(seed, faults, migration, 4, None);
+            fail(seed, faults, migration, 32, None);
+        }
+        // A disk interface tells moves late, when the prototype has used their old names again.
+        fail(seed, faults, Migration::Acknowledged, 32, Some(&ata));
+    }
+}
+
+/// Random commands above a failing drive, behind a block layer of this depth, and a disk interface if one is given.
+fn fail(seed: u64, faults: Faults, migration: Migration, depth: u32, ata: Option<&AtaConfig>) {
+    let mut drive = Reference::new(geometry(2, 2, 24, 32, 4), seed);
+    drive.faults = faults;
+    let image = drive.image_bytes();
+    let above = [block_layer(depth), LayerConfig::NamelessFile(0)];
+    let ata = ata.map(|config| LayerConfig::Ata(config.clone()));
+    let layers: Vec<_> = [ftl(migration)].into_iter().chain(ata).chain(above).collect();
+    let mut tower = Tower::build(drive, &layers, SimTime::ZERO).expect("it stands");
+    let Some(Interface::Block { sectors, .. }) = tower.interface(0) else { panic!("a block drive") };
+    let mut now = tower.stack().expect("layers").now();
+    let mut rng = Rng::stream(seed, "failing");
+    let mut late_writes = 0;
+    for round in 0..400u64 {
+        for slot in 0..40 {
+            let count = 1 + rng.below(6) as u32;
+            let lba = Lba(rng.below(sectors - 6));
+            let data = || vec![round as u8; image * count as usize];
+            let command = match rng.below(20) {
+                0 => Command::new(slot, Opcode::Flush, Lba(0), 0, Vec::new()),
+                1 => Command::new(slot, Opcode::Trim, lba, count, Vec::new()),
+                2..6 => Command::new(slot, Opcode::Read, lba, count, data()),
+                _ => Command::new(slot, Opcode::Write, lba, count, data()),
+            };
+            tower.submit(now, command);
+        }
+        let done = wait(&mut tower, &mut now);
+        let case = format!("seed {seed}, round {round}, depth {depth}, {migration:?}, {faults:?}");
+        assert_eq!(done.len(), 40, "{case}, {} layers", layers.len());
+        let written = |done: &&Completion| done.opcode == Opcode::Write && done.status == Status::Success;
+        late_writes += if round < 300 { 0 } else { done.iter().filter(written).count() };
+        for layer in tower.layers() {
+            match layer {
+                AnyLayer::NamelessFtl(layer) => layer.check(),
+                AnyLayer::NamelessFile(layer) => layer.check(),
+                AnyLayer::BlockLayer(layer) => layer.check(),
+                _ => {}
+            }
+        }
+    }
+    let goes_on = faults.write > 0.0 || late_writes > 2_000;
+    assert!(goes_on, "seed {seed}, depth {depth}, {migration:?}, {faults:?}: {late_writes} of some 2,800");
 }

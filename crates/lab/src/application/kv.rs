@@ -229,6 +229,16 @@ fn carry_out<T: Target, R: Requests>(
         );
         return Err(RunError::Refused(app.name(), why));
     }
+    if let (Some(asked), false, Some(path)) = (app.operations, stopped.get(), &work.trace)
+        && summary.requests < asked
+    {
+        let why = format!(
+            "operations = {asked}: {} has {} requests behind the warm-up; allowed: as many, or no operations for all of them",
+            path.display(),
+            summary.requests
+        );
+        return Err(RunError::Refused(app.name(), why));
+    }
     let end = clients.now();
     let work_done = CacheWork::new(&cache.statistics(), &before);
     let mut measured = cache.into_drive().finish(end)?;

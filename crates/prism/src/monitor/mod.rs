@@ -317,6 +317,21 @@ impl<D: Drive> Monitor<D> {
         Some(Statistics { average_erases: erases / luns.len() as f64, ..opened.statistics })
     }
 
+    /// Descriptor of a block of an open application; `of_drive` looks at this namespace and chunk of the drive. `None`: there is no such
+    /// block.
+    pub fn block_info(
+        &self,
+        id: AppId,
+        block: u32,
+        of_drive: impl FnOnce(&D, u16, u32) -> Option<ChunkInfo>,
+    ) -> Option<ChunkInfo> {
+        let view = &self.opened.get(usize::from(id.0))?.as_ref()?.view;
+        let chunk = view.chunk_on_drive(block)?;
+        let info = of_drive(&self.drive, self.namespace, chunk)?;
+        let own = view.geometry();
+        Some(ChunkInfo { start: own.lba(own.chunk_at(block)), ..info })
+    }
+
     /// The LUNs of the drive.
     pub fn wear(&self) -> impl Iterator<Item = LunWear> {
         (0..self.geometry.parallel_units()).map(|lun| LunWear {

@@ -79,7 +79,7 @@ pub(super) fn power_cut_by(core: &mut Core, namespace: usize, by: By) -> Result<
     let of_drive = |tag| core.register.get(core.desk.engine.entry(tag).namespace).drive == drive;
     core.steps.lose(of_drive);
     let device = &mut core.desk.engine.backends_mut()[drive];
-    if !device.is_in_wall_time() && now > device.now() {
+    if !device.is_in_wall_time() && now > Backend::now(device) {
         device.advance(now);
     }
     let mut untold = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a view is built only if the board is asked; any other turn costs one check.
 
-use super::Core;
+use super::{Core, apps};
 use crate::drive::Served;
 use pellucid_device::Device;
 use pellucid_flash::BlockMap;
@@ -30,6 +30,7 @@ pub(super) fn view(core: &Core) -> View {
         serving: Some(Serving {
             protocols: core.desk.logbook.protocols.clone(),
             layers: layers(core),
+            luns: apps::luns(core),
             keeps: core.register.present().map(|n| (n.name.clone(), n.keeps.name())).collect(),
             held_bytes: core.bytes_held() as u64,
             lateness_ns: engine.lateness_ns().clone(),

@@ -36,12 +36,15 @@ pub enum Refusal {
 }
 
 /// Lists the namespaces of a drive. A single namespace, or the namespace of a layer, has the drive's name;
-/// each of several others has its number appended.
+/// each of several others has its number appended, and that of an application its name.
 fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
     let interfaces = served.interfaces();
-    let named = |number: u16| match interfaces.len() == 1 || served.is_of_layer(number) {
-        true => name.to_string(),
-        false => format!("{name}.{}", number + 1),
+    let application = |number: u16| served.apps().and_then(|apps| apps.name(number));
+    let named = |number: u16| match (application(number), interfaces.len() == 1 || served.is_of_layer(number))
+    {
+        (Some(application), _) => format!("{name}.{application}"),
+        (None, true) => name.to_string(),
+        (None, false) => format!("{name}.{}", number + 1),
     };
     let namespace = |&(number, interface): &(u16, Interface)| {
         let [sector_bytes, unit_bytes, superpage_bytes] = served.sizes(number);
@@ -55,7 +58,7 @@ fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
             unit_bytes,
             superpage_bytes,
             keeps: served.keeps(number),
-            target: None,
+            target: application(number),
             gone: false,
         }
     };

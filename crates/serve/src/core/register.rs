@@ -57,6 +57,8 @@ impl Register {
     pub fn drive_named(&self, name: Option<&str>) -> Result<usize, String> {
         match name.and_then(|name| self.drive(name)) {
             Some(drive) => Ok(drive),
+            // A drive without a namespace, as before its first application.
+            None if name.is_none() && self.names.len() == 1 => Ok(0),
             None => Ok(self.namespaces[self.namespace_named(name)?].drive),
         }
     }
@@ -90,9 +92,12 @@ impl Register {
         let there = || self.namespaces.iter().enumerate().filter(|(_, namespace)| !namespace.gone);
         let names = || there().map(|(_, namespace)| namespace.name.as_str()).collect::<Vec<_>>().join(", ");
         let Some(name) = name else {
-            let one = there().all(|(_, namespace)| namespace.drive == self.namespaces[0].drive);
+            let Some((first, of_first)) = there().next() else {
+                return Err("drive: none has a namespace yet; allowed: pellucid apps allocate".into());
+            };
+            let one = there().all(|(_, namespace)| namespace.drive == of_first.drive);
             let several = || format!("drive: there are several; allowed: one of {}", names());
-            return if one { Ok(0) } else { Err(several()) };
+            return if one { Ok(first) } else { Err(several()) };
         };
         let drive = self.drive(name);
         let found = there().find(|(_, namespace)| namespace.name == name);

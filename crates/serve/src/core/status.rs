@@ -1,6 +1,6 @@
 //! The control socket's requests about drives.
 
-use super::{Core, damage, layers, targets};
+use super::{Core, apps, damage, layers, targets};
 use crate::event::By;
 use crate::service::Operated;
 use pellucid_flash::{Cause, Drive};
@@ -26,6 +26,16 @@ pub(super) fn control(core: &mut Core, by: ConnectionId, request: Request) -> Re
             Ok(Some(outcome.answer()))
         }
         Request::Targets { drive } => targets::list(core, drive_named(core, drive)?).map(Some),
+        Request::Apps { drive } => apps::list(core, drive_named(core, drive)?).map(Some),
+        Request::AppAllocate { drive, name, capacity_bytes, over_provisioning } => {
+            let drive = drive_named(core, drive)?;
+            let request = pellucid_prism::Request { capacity_bytes, over_provisioning };
+            apps::allocate(core, drive, &name, request).map(Some)
+        }
+        Request::AppRelease { drive, name } => {
+            let drive = drive_named(core, drive)?;
+            apps::release(core, drive, &name).map(Some)
+        }
         Request::Detach { drive } => {
             let drive = drive_named(core, drive)?;
             layers::detach(core, by, drive).map(|()| None)

@@ -32,7 +32,7 @@ struct Registry {
 }
 
 /// Checks that a target's qualified name over NVMe, the drive's name plus its own, is not too long.
-fn check_length(full_name: &str, target: &str) -> Result<(), String> {
+pub(super) fn check_length(full_name: &str, target: &str) -> Result<(), String> {
     let room = (NQN_BYTES_MAX - NQN_PREFIX.len() + target.len()).saturating_sub(full_name.len());
     if target.len() <= room {
         return Ok(());
@@ -64,6 +64,11 @@ impl TargetBook {
     /// Number of changes to the set of targets so far.
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// Counts a change that has been made at once.
+    pub fn changed_once(&mut self) {
+        self.changes += 1;
     }
 
     /// Marks a namespace as used by a connection.
@@ -332,17 +337,18 @@ fn describe(core: &Core, drive: usize, target: &Target) -> Value {
     })
 }
 
-/// Properties of a target's namespace.
-struct TargetNamespace {
-    drive: usize,
-    number: u16,
-    name: String,
-    interface: Interface,
-    target: String,
+/// Properties of the namespace of a target, or of an application.
+pub(super) struct TargetNamespace {
+    pub drive: usize,
+    pub number: u16,
+    pub name: String,
+    pub interface: Interface,
+    pub target: String,
 }
 
 impl TargetNamespace {
-    fn on(self, served: &Served) -> Namespace {
+    /// The namespace on its drive, hidden.
+    pub fn on(self, served: &Served) -> Namespace {
         let TargetNamespace { drive, number, name, interface, target } = self;
         let [sector_bytes, unit_bytes, superpage_bytes] = served.sizes(number);
         Namespace {

@@ -1,6 +1,7 @@
 //! The bottom of a served stack: a modelled drive, a drive on another machine, a file, or a cache drive with
 //! its backing store.
 
+use super::apps::Apps;
 use crate::event::Event;
 use crate::file_drive::FileDrive;
 use crate::remote::Remote;
@@ -26,6 +27,8 @@ pub enum Bottom {
     Remote(Box<Remote>),
     /// A plain file or block device.
     File(Box<FileDrive>),
+    /// A modelled drive in this process, divided among applications.
+    Apps(Box<Apps>),
     /// A cache drive, modelled or a file, and a backing store.
     Cached(Box<Pair<Bottom, FileDrive>>),
 }
@@ -55,6 +58,7 @@ macro_rules! each {
             Bottom::Device($drive) => $call,
             Bottom::Remote($drive) => $call,
             Bottom::File($drive) => $call,
+            Bottom::Apps($drive) => $call,
             Bottom::Cached($drive) => $call,
         }
     };
@@ -66,6 +70,7 @@ impl Bottom {
     pub fn device(&self) -> Option<&Device> {
         match self {
             Bottom::Device(device) => Some(device),
+            Bottom::Apps(apps) => Some(apps.device()),
             Bottom::Cached(pair) => pair.first.device(),
             _ => None,
         }
@@ -76,6 +81,7 @@ impl Bottom {
     pub fn device_mut(&mut self) -> Option<&mut Device> {
         match self {
             Bottom::Device(device) => Some(device),
+            Bottom::Apps(apps) => Some(apps.device_mut()),
             Bottom::Cached(pair) => pair.first.device_mut(),
             _ => None,
         }
@@ -84,7 +90,24 @@ impl Bottom {
     pub(crate) fn into_device(self) -> Option<Device> {
         match self {
             Bottom::Device(device) => Some(device),
+            Bottom::Apps(apps) => Some(apps.into_device()),
             Bottom::Cached(pair) => pair.first.into_device(),
+            _ => None,
+        }
+    }
+
+    /// The flash monitor and its applications, if the drive is divided among such.
+    pub(crate) fn apps(&self) -> Option<&Apps> {
+        match self {
+            Bottom::Apps(apps) => Some(apps),
+            _ => None,
+        }
+    }
+
+    /// Mutable access to the flash monitor.
+    pub(crate) fn apps_mut(&mut self) -> Option<&mut Apps> {
+        match self {
+            Bottom::Apps(apps) => Some(apps),
             _ => None,
         }
     }
@@ -114,7 +137,7 @@ impl Bottom {
     /// Returns true if the drive runs in wall time, whatever the server's time mode.
     #[inline]
     pub fn is_in_wall_time(&self) -> bool {
-        !matches!(self, Bottom::Device(_))
+        !matches!(self, Bottom::Device(_) | Bottom::Apps(_))
     }
 
     /// The cache drive and its backing store, if it is a cache.
@@ -146,7 +169,7 @@ impl Bottom {
         waker: Arc<Waker>,
     ) -> std::io::Result<()> {
         match self {
-            Bottom::Device(_) => Ok(()),
+            Bottom::Device(_) | Bottom::Apps(_) => Ok(()),
             Bottom::Remote(remote) => remote.attach(registry, token, waker),
             Bottom::File(file) => {
                 file.attach(waker);
@@ -162,7 +185,7 @@ impl Bottom {
     /// Takes the drive's events for the log.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
         match self {
-            Bottom::Device(_) => Vec::new(),
+            Bottom::Device(_) | Bottom::Apps(_) => Vec::new(),
             Bottom::Remote(remote) => remote.take_events(),
             Bottom::File(file) => events_of(file),
             Bottom::Cached(pair) => {

@@ -82,7 +82,7 @@ impl Waiter {
     pub fn wait(&mut self, drive: &mut Bottom, next: Option<SimTime>) -> Option<SimTime> {
         let longest = if self.patient { LOOK } else { Duration::ZERO };
         match drive {
-            Bottom::Device(_) => self.wait_for_model(next),
+            Bottom::Device(_) | Bottom::Apps(_) => self.wait_for_model(next),
             Bottom::Cached(pair) => match (next, pair.first.is_in_wall_time()) {
                 // The time of a modelled cache drive jumps from event to event.
                 (Some(next), false) => Some(next.max(pair.now())),

@@ -180,6 +180,9 @@ impl<C: Cache> Service for KvService<C> {
             }
             Request::Break { action, .. } => self.act(by, action).map(Some),
             Request::Targets { .. }
+            | Request::Apps { .. }
+            | Request::AppAllocate { .. }
+            | Request::AppRelease { .. }
             | Request::TargetCreate { .. }
             | Request::TargetRemove { .. }
             | Request::FirePause { .. }

@@ -236,6 +236,7 @@ pub(super) fn view<C: Cache>(service: &KvService<C>) -> View {
         serving: Some(Serving {
             protocols: service.desk.logbook.protocols.clone(),
             layers: vec![side],
+            luns: Vec::new(),
             keeps: Vec::new(),
             held_bytes: service.bytes_held() as u64,
             lateness_ns: service.engine().lateness_ns().clone(),

@@ -207,6 +207,7 @@ pub fn listen(
         serial: "1".into(),
         model: "Chunks".into(),
         namespaces: vec![0],
+        divided: None,
         hosts: None,
         secrets,
     };

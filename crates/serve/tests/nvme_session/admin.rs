@@ -423,6 +423,7 @@ fn bad_subsystems_are_refused() {
         serial: "1".into(),
         model: "m".into(),
         namespaces: vec![0],
+        divided: None,
         hosts: None,
         secrets: std::collections::BTreeMap::new(),
     };

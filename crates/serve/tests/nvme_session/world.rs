@@ -151,6 +151,7 @@ impl World {
             serial: "SN1".into(),
             model: "Test drive".into(),
             namespaces,
+            divided: None,
             hosts,
             secrets,
         };

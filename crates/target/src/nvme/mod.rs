@@ -127,15 +127,18 @@ impl Target {
                 continue;
             }
             let of_drive = |s: &&Subsystem| {
+                let is_of_drive = |&n: &usize| namespaces[n].drive == namespace.drive;
                 s.target.is_none()
-                    && s.config.namespaces.iter().any(|&n| namespaces[n].drive == namespace.drive)
+                    && (s.config.divided == Some(namespace.drive)
+                        || s.config.namespaces.iter().any(is_of_drive))
             };
             let Some(parent) = self.subsystems.iter().find(of_drive) else { continue };
             let nqn = target_nqn(&parent.config.nqn, name);
-            let config = SubsystemConfig { nqn, namespaces: vec![number], ..parent.config.clone() };
+            let config =
+                SubsystemConfig { nqn, namespaces: vec![number], divided: None, ..parent.config.clone() };
             let mut made = Subsystem::new(config);
             made.target = Some(name.clone());
-            match self.subsystems.iter().position(|subsystem| subsystem.gone) {
+            match self.subsystems.iter().position(|subsystem| subsystem.gone && subsystem.target.is_some()) {
                 Some(vacant) => self.subsystems[vacant] = made,
                 None => self.subsystems.push(made),
             }

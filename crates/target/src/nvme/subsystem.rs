@@ -23,6 +23,9 @@ pub struct SubsystemConfig {
     pub model: String,
     /// Numbers of its namespaces in the server, in the order of their identifiers (1, 2, ...).
     pub namespaces: Vec<usize>,
+    /// Drive that is divided among applications: each becomes a subsystem like this one, which has no namespace itself and takes no
+    /// connection.
+    pub divided: Option<usize>,
     /// Qualified names of the hosts that may connect; `None` admits every host.
     pub hosts: Option<Vec<String>>,
     /// Secrets of hosts by qualified name. Unless the map is empty, only these hosts may connect, and every
@@ -56,14 +59,14 @@ pub enum ConfigError {
 
 pub(super) fn check(subsystems: &[SubsystemConfig]) -> Result<(), ConfigError> {
     for (index, subsystem) in subsystems.iter().enumerate() {
-        let SubsystemConfig { nqn: name, serial, model, namespaces, hosts, secrets } = subsystem;
+        let SubsystemConfig { nqn: name, serial, model, namespaces, divided, hosts, secrets } = subsystem;
         for name in hosts.iter().flatten().chain(secrets.keys()).chain([name]) {
             nqn(name).ok_or_else(|| ConfigError::Nqn(name.clone()))?;
         }
         if name == DISCOVERY_NQN || subsystems[..index].iter().any(|other| other.nqn == *name) {
             return Err(ConfigError::Taken(name.clone()));
         }
-        if namespaces.is_empty() {
+        if namespaces.is_empty() && divided.is_none() {
             return Err(ConfigError::NoNamespace(name.clone()));
         }
         for (key, value, length_max) in [("serial", serial, 20), ("model", model, 40)] {
@@ -82,7 +85,7 @@ pub(super) struct Subsystem {
     pub config: SubsystemConfig,
     /// Name of the target on parallel units of a drive, if the subsystem belongs to one.
     pub target: Option<String>,
-    /// The target is gone; no host may connect.
+    /// The target is gone, or there is no namespace; no host may connect.
     pub gone: bool,
     /// History for the persistent event log.
     pub history: History,
@@ -111,10 +114,11 @@ pub(super) struct Subsystem {
 
 impl Subsystem {
     pub fn new(config: SubsystemConfig) -> Subsystem {
+        let gone = config.namespaces.is_empty();
         Subsystem {
             config,
             target: None,
-            gone: false,
+            gone,
             history: History::default(),
             host_reads: 0,
             host_writes: 0,

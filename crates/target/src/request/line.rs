@@ -11,7 +11,7 @@ use pellucid_media::Fault;
 use serde_json::{Map, Value, json};
 
 /// Names of the requests.
-const REQUESTS: &str = "status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, detach, fire-pause, fire-resume, stop";
+const REQUESTS: &str = "status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, apps, app-allocate, app-release, detach, fire-pause, fire-resume, stop";
 /// Kinds of damage.
 const DAMAGE: &str = "slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out";
 
@@ -42,6 +42,29 @@ pub enum Request {
         drive: Option<String>,
         /// Target to create.
         target: Target,
+    },
+    /// Applications of a drive that is divided among such, and its LUNs.
+    Apps {
+        /// Name of the drive.
+        drive: Option<String>,
+    },
+    /// Give flash to a new application.
+    AppAllocate {
+        /// Name of the drive.
+        drive: Option<String>,
+        /// Name of the application.
+        name: String,
+        /// Bytes that it is to keep.
+        capacity_bytes: u64,
+        /// Flash beyond that, as a share of its LUNs.
+        over_provisioning: f64,
+    },
+    /// Take the flash of an application away.
+    AppRelease {
+        /// Name of the drive.
+        drive: Option<String>,
+        /// Name of the application.
+        name: String,
     },
     /// Write back everything from a cache and take it out of use; the answer comes at the end.
     Detach {
@@ -98,6 +121,19 @@ impl Request {
             }
             "clear-faults" => act(Action::Clear),
             "targets" => Request::Targets { drive },
+            "apps" => Request::Apps { drive },
+            "app-allocate" => {
+                let capacity = fields.get("capacity_bytes");
+                let capacity_bytes = capacity.as_u64();
+                let capacity_bytes = capacity_bytes
+                    .ok_or_else(|| format!("capacity_bytes: {capacity}; allowed: a whole number"))?;
+                let share = fields.0.get("over_provisioning").map_or(Some(0.0), Value::as_f64);
+                let over_provisioning =
+                    share.ok_or_else(|| "over_provisioning: allowed: a number".to_owned())?;
+                let name = fields.required_name("name")?;
+                Request::AppAllocate { drive, name, capacity_bytes, over_provisioning }
+            }
+            "app-release" => Request::AppRelease { drive, name: fields.required_name("name")? },
             "detach" => Request::Detach { drive },
             "fire-pause" => Request::FirePause { drive },
             "fire-resume" => Request::FireResume { drive },
@@ -122,6 +158,14 @@ impl Request {
             Request::Stop => ("stop", json!({})),
             Request::Break { action, .. } => fields_of(action),
             Request::Targets { .. } => ("targets", json!({})),
+            Request::Apps { .. } => ("apps", json!({})),
+            Request::AppAllocate { name, capacity_bytes, over_provisioning, .. } => (
+                "app-allocate",
+                json!({
+                    "name": name, "capacity_bytes": capacity_bytes, "over_provisioning": over_provisioning,
+                }),
+            ),
+            Request::AppRelease { name, .. } => ("app-release", json!({ "name": name })),
             Request::Detach { .. } => ("detach", json!({})),
             Request::FirePause { .. } => ("fire-pause", json!({})),
             Request::FireResume { .. } => ("fire-resume", json!({})),
@@ -146,6 +190,9 @@ impl Request {
             Request::Status | Request::Watch | Request::Stop => None,
             Request::Break { drive, .. }
             | Request::Targets { drive }
+            | Request::Apps { drive }
+            | Request::AppAllocate { drive, .. }
+            | Request::AppRelease { drive, .. }
             | Request::Detach { drive }
             | Request::FirePause { drive }
             | Request::FireResume { drive }
@@ -159,12 +206,15 @@ impl Request {
 fn keys_of(what: &str) -> Option<&'static [&'static str]> {
     Some(match what {
         "status" | "watch" | "stop" => &[],
-        "power-cut" | "targets" | "detach" | "fire-pause" | "fire-resume" | "clear-faults" => &["drive"],
+        "power-cut" | "targets" | "apps" | "detach" | "fire-pause" | "fire-resume" | "clear-faults" => {
+            &["drive"]
+        }
         "inject" => &["drive", "fault"],
         "faults" => &["drive", "program_fail", "erase_fail", "read_fail"],
         "damage" => &["drive", "what", "die", "factor", "count"],
         "target-create" => &["drive", "name", "kind", "first_unit", "units"],
-        "target-remove" => &["drive", "name"],
+        "target-remove" | "app-release" => &["drive", "name"],
+        "app-allocate" => &["drive", "name", "capacity_bytes", "over_provisioning"],
         _ => return None,
     })
 }
@@ -349,6 +399,16 @@ mod tests {
             drive().prop_map(|drive| Request::FirePause { drive }),
             drive().prop_map(|drive| Request::FireResume { drive }),
             (drive(), target).prop_map(|(drive, target)| Request::TargetCreate { drive, target }),
+            drive().prop_map(|drive| Request::Apps { drive }),
+            (drive(), any::<String>(), any::<u64>(), 0.0..100.0).prop_map(
+                |(drive, name, capacity_bytes, over_provisioning)| Request::AppAllocate {
+                    drive,
+                    name,
+                    capacity_bytes,
+                    over_provisioning
+                }
+            ),
+            (drive(), any::<String>()).prop_map(|(drive, name)| Request::AppRelease { drive, name }),
             (drive(), any::<String>()).prop_map(|(drive, name)| Request::TargetRemove { drive, name }),
         ]
     }
@@ -376,7 +436,7 @@ mod tests {
             ("no", "not JSON: expected ident at line 1 column 2"),
             (
                 "[]",
-                "do: \"\"; allowed: status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, detach, fire-pause, fire-resume, stop",
+                "do: \"\"; allowed: status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, apps, app-allocate, app-release, detach, fire-pause, fire-resume, stop",
             ),
             (r#"{"do":"status","drive":"a"}"#, "drive: unknown to status; allowed: nothing beside do"),
             (

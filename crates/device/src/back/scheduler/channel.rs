@@ -40,7 +40,7 @@ impl Channel {
         (self.length, self.until) = (length, begin + length);
     }
 
-    /// What it carries has arrived. For which die that was.
+    /// Ends the transfer, and returns the die that it was for.
     #[inline]
     pub fn end(&mut self) -> u32 {
         self.die.take().expect("a channel event without a transfer")

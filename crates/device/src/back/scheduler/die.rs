@@ -10,7 +10,6 @@
 //! operation until that operation has left it.
 
 use super::operation::FlashOp;
-use super::planes::Planes;
 use pellucid_flash::slab::{List, NIL, Slab};
 use pellucid_flash::{Nanos, SimTime};
 
@@ -36,6 +35,62 @@ struct Work {
     since: SimTime,
     /// Total length of the earlier ones.
     busy: Nanos,
+}
+
+/// Agreement of the independent planes of a die. Kept by the first one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Planes {
+    /// The current operation takes the whole die.
+    whole: bool,
+    /// No further read begins before the waiting whole-die operation has begun.
+    draining: bool,
+    /// No idle plane has a waiting read, so that a plane that ends or receives an operation need not ask the others.
+    settled: bool,
+}
+
+impl Planes {
+    /// Returns whether the current operation takes the whole die.
+    #[inline]
+    pub fn are_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Returns whether no read that goes ahead of others begins.
+    #[inline]
+    pub fn drain(&self) -> bool {
+        self.draining
+    }
+
+    /// Returns whether no idle plane has a waiting read.
+    #[inline]
+    pub fn are_settled(&self) -> bool {
+        self.settled
+    }
+
+    /// Says whether no idle plane has a waiting read.
+    #[inline]
+    pub fn settle(&mut self, is_settled: bool) {
+        self.settled = is_settled;
+    }
+
+    /// An operation takes the whole die.
+    #[inline]
+    pub fn take_whole(&mut self) {
+        (self.whole, self.draining) = (true, false);
+    }
+
+    /// The operation that took the whole die gives way.
+    #[inline]
+    pub fn part(&mut self) {
+        self.whole = false;
+    }
+
+    /// A plane has ended its operation. `awaited`: an operation waits for the whole die, and the plane has no other read.
+    #[inline]
+    pub fn rest(&mut self, awaited: bool) {
+        self.draining |= !self.whole && awaited;
+        self.whole = false;
+    }
 }
 
 /// One die.

@@ -170,7 +170,7 @@ impl Scheduler {
         events.at(now + time, Event::Channel(channel));
     }
 
-    /// What `channel` carried has arrived.
+    /// Deals with the end of the transfer on `channel`.
     #[inline(always)]
     pub(super) fn carried_over<I: Issuer>(&mut self, now: SimTime, channel: u32, events: &mut Events) {
         let die = self.channels[channel as usize].end();
@@ -281,7 +281,7 @@ impl Scheduler {
     #[inline]
     fn step_aside(&mut self, now: SimTime, die: u32) {
         let d = &self.dies[die as usize];
-        let die = if self.dies[d.first() as usize].planes.is_whole() { d.first() } else { die };
+        let die = if self.dies[d.first() as usize].planes.are_whole() { d.first() } else { die };
         let d = &self.dies[die as usize];
         let op = d.current();
         let waits = d.phase() == Phase::Want && d.wanted() == Phase::Command && self.ops[op].pages == 0;
@@ -292,7 +292,7 @@ impl Scheduler {
         let d = &mut self.dies[die as usize];
         self.channels[d.channel() as usize].withdraw(class, d.bit());
         d.vacate();
-        d.planes.begin_apart();
+        d.planes.part();
         self.ops[op].book(Stage::WaitChannel, now);
         self.put_first(die, op);
     }

@@ -1,4 +1,4 @@
-//! Who issues flash operations: two issuers over one state of channels and dies.
+//! Issuers of flash operations: two of them over one state of channels and dies.
 //!
 //! ```text
 //!                        event-driven                          polled (`poll.rs`)

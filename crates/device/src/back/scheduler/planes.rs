@@ -59,39 +59,13 @@ impl PlaneUnits {
     }
 }
 
-/// What the planes of a die agree on. Kept by the first one.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Planes {
-    /// The current operation takes the whole die.
-    whole: bool,
-    /// No further read begins before the waiting whole-die operation has begun.
-    draining: bool,
-    /// No idle plane has a waiting read, so that a plane that ends or receives an operation need not ask the others.
-    settled: bool,
-}
-
-impl Planes {
-    /// Returns whether the current operation takes the whole die.
-    #[inline]
-    pub fn is_whole(&self) -> bool {
-        self.whole
-    }
-
-    /// What took the whole die has given way.
-    #[inline]
-    pub fn begin_apart(&mut self) {
-        self.whole = false;
-    }
-}
-
-/// `plane` has ended its operation, or what took its whole die.
+/// Notes that `plane` has ended its operation, or the one that took its whole die.
 pub(super) fn is_idle(dies: &mut [Die], plane: u32) {
     let d = &dies[plane as usize];
     let (first, read_all) = (d.first(), !d.has_hurried() && !d.has_for_plane());
     let d = &mut dies[first as usize];
     let waits = d.has_suspended() || d.first_waiting().is_some();
-    d.planes.draining |= !d.planes.whole && read_all && waits;
-    d.planes.whole = false;
+    d.planes.rest(read_all && waits);
 }
 
 /// A plane has ended its operation, or was given one.
@@ -99,7 +73,7 @@ pub(super) fn is_idle(dies: &mut [Die], plane: u32) {
 pub(super) fn kick<I: Issuer>(scheduler: &mut Scheduler, now: SimTime, plane: u32, events: &mut Events) {
     let first = scheduler.dies[plane as usize].first();
     let d = &scheduler.dies[first as usize];
-    if d.planes.settled && d.first_waiting().is_none() {
+    if d.planes.are_settled() && d.first_waiting().is_none() {
         begin_read::<I>(scheduler, now, plane, false, events);
     } else {
         kick_all::<I>(scheduler, now, first, events);
@@ -129,25 +103,26 @@ fn begin_read<I: Issuer>(
 
 /// Idle planes of a die take their next reads, or all together what takes the whole die.
 fn kick_all<I: Issuer>(scheduler: &mut Scheduler, now: SimTime, first: u32, events: &mut Events) {
-    if scheduler.dies[first as usize].planes.whole {
+    if scheduler.dies[first as usize].planes.are_whole() {
         return;
     }
     hand_out_reads(scheduler, first);
-    let draining = scheduler.dies[first as usize].planes.draining;
+    let draining = scheduler.dies[first as usize].planes.drain();
     let mut idle = true;
     for plane in first..first + scheduler.planes {
         idle &= begin_read::<I>(scheduler, now, plane, draining, events);
     }
     let d = &mut scheduler.dies[first as usize];
-    d.planes.settled = !draining && !d.has_suspended() && d.first_waiting().is_none();
+    let is_settled = !draining && !d.has_suspended() && d.first_waiting().is_none();
+    d.planes.settle(is_settled);
     if !idle {
         return;
     }
     if d.has_suspended() {
-        (d.planes.whole, d.planes.draining) = (true, false);
+        d.planes.take_whole();
         scheduler.resume::<I>(now, first, events);
     } else if let Some(op) = d.pop(&mut scheduler.ops) {
-        (d.planes.whole, d.planes.draining) = (true, false);
+        d.planes.take_whole();
         d.set_hurries(false);
         scheduler.begin::<I>(now, first, op, events);
     }

@@ -66,7 +66,7 @@ struct Ways {
 impl Ways {
     /// Ways of which a look would find that they can be asked for their status; `is_unchecked`: of which it would find that they have
     /// ended, as nobody asks.
-    fn to_ask(&self, is_unchecked: bool) -> u64 {
+    fn askable(&self, is_unchecked: bool) -> u64 {
         match is_unchecked {
             true => self.checking & self.ended,
             false => self.checking & !self.busy & !self.inquired & !self.asks,
@@ -131,7 +131,7 @@ struct Controller {
     issued: usize,
 }
 
-/// What a polling firmware can know of the channels, and the lists that it keeps.
+/// View that a polling firmware has of the channels, and the lists that it keeps.
 #[derive(Clone, Debug)]
 pub(super) struct Station {
     controllers: Vec<Controller>,
@@ -339,7 +339,7 @@ impl Scheduler {
         (0..self.channels()).all(|channel| {
             let ways = &self.station().controllers[channel as usize].ways;
             let wanted = self.channels[channel as usize].wanted_at_all();
-            (ways.fresh | ways.to_ask(is_unchecked) | (ways.reported & !ways.busy) | ways.sensed) == 0
+            (ways.fresh | ways.askable(is_unchecked) | (ways.reported & !ways.busy) | ways.sensed) == 0
                 && (!self.accepts(channel) || (ways.asks == 0 && wanted == 0))
         })
     }

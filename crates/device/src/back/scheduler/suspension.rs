@@ -29,7 +29,7 @@ pub(super) struct Suspension {
     count: u64,
 }
 
-/// What becomes of an operation that a read waits for.
+/// Fate of an operation that a read waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It goes on.

@@ -27,7 +27,7 @@ struct Drain {
 pub(super) struct Transfers {
     command: Nanos,
     status: Nanos,
-    /// Of a mapping unit, and of a superpage.
+    /// Time of a mapping unit, and that of a superpage.
     unit: Nanos,
     superpage: Nanos,
     unit_bytes: u64,
