@@ -13,8 +13,8 @@ class Lines(unittest.TestCase):
         self.assertEqual(out_of_date(), [])
 
     def test_the_table_names_every_level(self):
-        text = with_table("before\n<!-- made by tools/level_lines.py -->\nold\n<!-- end -->\nafter\n")
-        self.assertTrue(text.startswith("before\n") and text.endswith("<!-- end -->\nafter\n") and "old" not in text)
+        text = with_table("before\n<!-- made by tools/level_lines.py -->\nSTALE\n<!-- end -->\nafter\n")
+        self.assertTrue(text.startswith("before\n") and text.endswith("<!-- end -->\nafter\n") and "STALE" not in text)
         for level in LEVELS:
             self.assertIn(f"| {level.name} |", text)
 
