@@ -20,7 +20,7 @@ Examples:
   pellucid serve --remote drive.example:4420 --set host.ftl.over_provisioning=0.2 --nbd 10809
   pellucid serve file:/var/lib/disk.img,size=10GiB --nvme-tcp 4420
   pellucid serve mine.toml --nbd 10809 --fault power-cut@random:seed=7 --fault program-fail=0.001@10s
-  pellucid serve open-channel --set media.store=ram --apps --nvme-tcp 4420 --control /tmp/pellucid.control
+  pellucid serve open-channel --set media.store=ram --set 'host.layers=[]' --apps --nvme-tcp 4420 --control /tmp/pellucid.control
 
 Then, for one: nbdinfo nbd://127.0.0.1:10809, qemu-img info nbd://127.0.0.1:10809/cosmos-plus
 or: nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-01.org.pellucid:cosmos-plus";
