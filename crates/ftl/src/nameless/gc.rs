@@ -97,7 +97,8 @@ impl Nameless {
         let Victim { block, erased, .. } = self.victim.take().expect("a victim");
         if let Some(ok) = erased {
             self.erased(block, ok);
-        } else if self.blocks.valid(block) > 0 {
+        } else if self.blocks.valid(block) > 0 && self.config.migration == Migration::Acknowledged {
+            // The prototype has given old names up by now: moving the rest once more would mistake them for others.
             self.blocks.put_back(block);
             self.unread.insert(block, self.round);
             if self.blocks.failed(block) {
