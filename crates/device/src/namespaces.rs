@@ -4,6 +4,7 @@
 //! namespace the blocks of others are bad ones; to the others they do not exist.
 
 use crate::block::BlockNamespace;
+use crate::block::cache::CacheNamespace;
 use crate::block::mount::Source;
 use crate::build::DeviceError;
 use crate::config::{self, CacheConfig, DeviceConfig};
@@ -25,6 +26,8 @@ use std::ops::Range;
 pub(crate) enum Namespace {
     /// Sectors in any order, through a buffer and translation.
     Block(Box<BlockNamespace>),
+    /// Solid-state cache.
+    Cache(Box<CacheNamespace>),
     /// Open-channel.
     Chunks(Box<ChunkNamespace>),
     /// Nameless writes.
@@ -33,11 +36,15 @@ pub(crate) enum Namespace {
     Zones(Box<ZoneNamespace>),
 }
 
-/// Makes the same call to a namespace of any kind.
+/// Makes the same call to a namespace of any kind; to the blocks of a cache.
 macro_rules! each {
     ($self:ident, $namespace:ident => $call:expr) => {
         match $self {
             Namespace::Block($namespace) => $call,
+            Namespace::Cache(cache) => {
+                let $namespace = cache.blocks_mut();
+                $call
+            }
             Namespace::Chunks($namespace) => $call,
             Namespace::Nameless($namespace) => $call,
             Namespace::Zones($namespace) => $call,
@@ -49,7 +56,7 @@ impl Namespace {
     /// A command has come, to this namespace or another one.
     #[inline]
     pub fn command_comes(&mut self) {
-        if let Namespace::Block(block) = self {
+        if let Some(block) = self.block_mut() {
             block.command_comes();
         }
     }
@@ -57,7 +64,7 @@ impl Namespace {
     /// Gives handle 0 to a write that names one that does not exist.
     #[inline]
     pub fn settle_handle(&mut self, shared: &Shared, command: &mut Command) {
-        if let Namespace::Block(block) = self {
+        if let Some(block) = self.block_mut() {
             block.settle_handle(shared, command);
         }
     }
@@ -65,13 +72,25 @@ impl Namespace {
     /// Why a command cannot be accepted.
     #[inline]
     pub fn refuse(&self, shared: &Shared, command: &Command) -> Option<Status> {
-        each!(self, n => n.refuse(shared, command))
+        match self {
+            Namespace::Block(n) => n.refuse(shared, command),
+            Namespace::Cache(n) => n.refuse(shared, command),
+            Namespace::Chunks(n) => n.refuse(shared, command),
+            Namespace::Nameless(n) => n.refuse(shared, command),
+            Namespace::Zones(n) => n.refuse(shared, command),
+        }
     }
 
     /// The firmware has taken a command.
     #[inline]
     pub fn start(&mut self, shared: &mut Shared, work: u32) {
-        each!(self, n => n.start(shared, work))
+        match self {
+            Namespace::Block(n) => n.start(shared, work),
+            Namespace::Cache(n) => n.start(shared, work),
+            Namespace::Chunks(n) => n.start(shared, work),
+            Namespace::Nameless(n) => n.start(shared, work),
+            Namespace::Zones(n) => n.start(shared, work),
+        }
     }
 
     /// The firmware has looked at a slice.
@@ -112,7 +131,7 @@ impl Namespace {
 
     /// The controller has moved the data of a slice, and may complete its command by itself.
     pub fn link_done(&mut self, shared: &mut Shared, slice: u32) {
-        if let Namespace::Block(block) = self {
+        if let Some(block) = self.block_mut() {
             block.link_done(shared, slice);
         }
     }
@@ -122,6 +141,7 @@ impl Namespace {
     pub fn is_calm(&self, shared: &Shared) -> bool {
         match self {
             Namespace::Block(block) => block.is_calm(shared),
+            Namespace::Cache(cache) => cache.blocks().is_calm(shared),
             Namespace::Chunks(_) | Namespace::Nameless(_) | Namespace::Zones(_) => true,
         }
     }
@@ -131,52 +151,52 @@ impl Namespace {
     pub fn go_on(&mut self, shared: &mut Shared) -> bool {
         match self {
             Namespace::Block(block) => block.go_on(shared),
+            Namespace::Cache(cache) => cache.blocks_mut().go_on(shared),
             Namespace::Chunks(_) | Namespace::Nameless(_) | Namespace::Zones(_) => false,
         }
     }
 
     /// The time of an idle drive has passed, unless commands have come meanwhile.
     pub fn idle_for_long(&mut self, shared: &mut Shared) {
-        if let Namespace::Block(block) = self {
-            block.idle_for_long(shared);
+        match self {
+            Namespace::Block(block) => block.idle_for_long(shared),
+            Namespace::Cache(cache) => cache.idle_for_long(shared),
+            Namespace::Chunks(_) | Namespace::Nameless(_) | Namespace::Zones(_) => {}
         }
     }
 
     /// Memory runs short: outdated data are discarded.
     pub fn forget_some(&mut self, shared: &mut Shared) {
-        if let Namespace::Block(block) = self {
+        if let Some(block) = self.block_mut() {
             block.forget_some(shared);
         }
     }
 
     /// Writes that waited for GC go on, if it has released space; `false`: it has not.
     pub fn let_in(&mut self, shared: &mut Shared) -> bool {
-        match self {
-            Namespace::Block(block) => block.let_in(shared),
-            Namespace::Chunks(_) | Namespace::Nameless(_) | Namespace::Zones(_) => false,
-        }
+        self.block_mut().is_some_and(|block| block.let_in(shared))
     }
 
     /// Nothing can happen any more: commands that wait for space are given up.
     pub fn give_up_if_stuck(&mut self, shared: &mut Shared) {
-        if let Namespace::Block(block) = self {
+        if let Some(block) = self.block_mut() {
             block.give_up_if_stuck(shared);
         }
     }
 
     /// Returns whether commands of the namespace may wait for something that never happens.
     pub fn may_be_stuck(&self) -> bool {
-        matches!(self, Namespace::Block(_) | Namespace::Nameless(_))
+        matches!(self, Namespace::Block(_) | Namespace::Cache(_) | Namespace::Nameless(_))
     }
 
     /// Returns whether it has spare blocks of its own, which can be spent.
     pub fn has_spare_blocks(&self) -> bool {
-        matches!(self, Namespace::Block(_))
+        self.block().is_some()
     }
 
     /// Dies have died, or all flash is spent.
     pub fn flash_died(&mut self, shared: &mut Shared) {
-        if let Namespace::Block(block) = self {
+        if let Some(block) = self.block_mut() {
             block.flash_died(shared);
         }
     }
@@ -188,22 +208,24 @@ impl Namespace {
 
     /// It has been mounted anew after a power cut that ended `before`, whose losses it adds to the report.
     pub fn follow(&mut self, before: Namespace, media: &Media, report: &mut MountReport) {
-        if let (Namespace::Block(block), Namespace::Block(before)) = (self, before) {
+        if let Some(before) = before.block() {
             before.add_losses(report);
-            block.follow(*before, media);
+        }
+        match (self, before) {
+            (Namespace::Block(block), Namespace::Block(before)) => block.follow(*before, media),
+            (Namespace::Cache(cache), Namespace::Cache(before)) => cache.follow(*before, media),
+            _ => {}
         }
     }
 
     /// Returns the interface that hosts see.
     pub fn interface(&self, shared: &Shared) -> Interface {
         match self {
-            Namespace::Block(n) => match n.cache_geometry(&shared.layout) {
-                Some(geometry) => Interface::Cache(geometry),
-                None => Interface::Block {
-                    sectors: n.capacity_sectors(&shared.layout),
-                    handles: shared.config.ftl.handles,
-                },
+            Namespace::Block(n) => Interface::Block {
+                sectors: n.capacity_sectors(&shared.layout),
+                handles: shared.config.ftl.handles,
             },
+            Namespace::Cache(n) => Interface::Cache(n.geometry(&shared.layout)),
             Namespace::Chunks(n) => Interface::OpenChannel(*n.chunks.geometry()),
             Namespace::Nameless(n) => Interface::Nameless(n.machine.geometry()),
             Namespace::Zones(n) => Interface::Zoned(*n.zones.geometry()),
@@ -214,7 +236,7 @@ impl Namespace {
     #[inline]
     pub fn pop_notice(&mut self) -> Option<Notice> {
         match self {
-            Namespace::Block(_) | Namespace::Chunks(_) => None,
+            Namespace::Block(_) | Namespace::Cache(_) | Namespace::Chunks(_) => None,
             Namespace::Nameless(n) => n.machine.next_move().map(|(old, new)| Notice::Moved { old, new }),
             Namespace::Zones(n) => {
                 let zone = n.zones.pop_changed()?;
@@ -225,7 +247,7 @@ impl Namespace {
 
     pub fn memory_bytes(&self) -> u64 {
         match self {
-            Namespace::Block(_) => 0,
+            Namespace::Block(_) | Namespace::Cache(_) => 0,
             Namespace::Chunks(n) => n.chunks.memory_bytes(),
             Namespace::Nameless(n) => n.memory_bytes(),
             Namespace::Zones(n) => n.memory_bytes(),
@@ -236,6 +258,7 @@ impl Namespace {
     pub fn free_blocks(&self) -> u32 {
         match self {
             Namespace::Block(n) => n.translation().free_blocks(),
+            Namespace::Cache(n) => n.blocks().translation().free_blocks(),
             Namespace::Chunks(n) => n.chunks.free_blocks(),
             Namespace::Nameless(n) => n.machine.engine().free_blocks(),
             Namespace::Zones(n) => n.zones.free_blocks(),
@@ -253,7 +276,11 @@ impl Namespace {
         };
         match self {
             Namespace::Block(n) => {
-                own.map(BlockId).for_each(|block| add((block, n.translation().block_view(block))));
+                own.map(BlockId).for_each(|block| add((block, n.translation().block_view(block))))
+            }
+            Namespace::Cache(n) => {
+                let translation = n.blocks().translation();
+                own.map(BlockId).for_each(|block| add((block, translation.block_view(block))));
             }
             Namespace::Nameless(n) => n.block_views().for_each(add),
             Namespace::Chunks(n) => n.chunks.block_views().for_each(add),
@@ -266,6 +293,7 @@ impl Namespace {
     pub fn awaits_room(&self) -> bool {
         match self {
             Namespace::Block(n) => n.awaits_room(),
+            Namespace::Cache(n) => n.blocks().awaits_room(),
             Namespace::Chunks(_) | Namespace::Nameless(_) => false,
             Namespace::Zones(n) => !n.starved.is_empty(),
         }
@@ -275,6 +303,7 @@ impl Namespace {
     pub fn takes_no_writes(&self) -> bool {
         match self {
             Namespace::Block(n) => n.is_read_only(),
+            Namespace::Cache(n) => n.blocks().is_read_only(),
             Namespace::Chunks(_) => false,
             Namespace::Nameless(n) => n.machine.is_read_only(),
             Namespace::Zones(n) => n.zones.is_short(),
@@ -284,24 +313,29 @@ impl Namespace {
     pub fn check(&self, shared: &Shared) {
         match self {
             Namespace::Block(n) => n.check(shared),
+            Namespace::Cache(n) => n.blocks().check(shared),
             Namespace::Chunks(n) => n.chunks.check(),
             Namespace::Nameless(n) => n.check(),
             Namespace::Zones(n) => n.check(),
         }
     }
 
+    /// The block namespace, or that of a cache.
     #[inline]
     pub fn block(&self) -> Option<&BlockNamespace> {
         match self {
             Namespace::Block(n) => Some(n),
+            Namespace::Cache(n) => Some(n.blocks()),
             _ => None,
         }
     }
 
+    /// As [`Namespace::block`], to change it.
     #[inline]
     pub fn block_mut(&mut self) -> Option<&mut BlockNamespace> {
         match self {
             Namespace::Block(n) => Some(n),
+            Namespace::Cache(n) => Some(n.blocks_mut()),
             _ => None,
         }
     }
@@ -519,9 +553,13 @@ pub(crate) fn mount(
     let mut namespaces = Vec::with_capacity(config.namespaces.len());
     for (number, namespace) in (0..).zip(&config.namespaces) {
         namespaces.push(match namespace {
-            config::Namespace::Block { blocks } | config::Namespace::Cache { blocks, .. } => {
+            config::Namespace::Block { blocks } => {
                 let block = BlockNamespace::mount(number, config, blocks, layout, media, keep)?;
                 Namespace::Block(Box::new(block))
+            }
+            config::Namespace::Cache { blocks, cache } => {
+                let cache = CacheNamespace::mount(number, config, cache, blocks, layout, media, keep)?;
+                Namespace::Cache(Box::new(cache))
             }
             config::Namespace::OpenChannel { chunks, feedback } => {
                 let times = times(&config.media.timing, layout, chunks.write_optimal_superpages);

@@ -58,7 +58,7 @@ impl Device {
 
     /// Numbers of the block namespaces.
     pub fn block_namespaces(&self) -> impl Iterator<Item = u16> + use<'_> {
-        let is_block = |namespace: &Namespace| namespace.block().is_some_and(|block| !block.is_cache());
+        let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block(_));
         (0..).zip(&self.namespaces).filter(move |(_, namespace)| is_block(namespace)).map(|(n, _)| n)
     }
 

@@ -546,6 +546,26 @@ impl Translation {
         }
     }
 
+    /// Begins a checkpoint after the data that a flush waits for are on the media. `true`: a cache writes its table with each flush, and the
+    /// flush needs another [`Translation::flush_point`].
+    pub fn begin_checkpoint(&mut self) -> bool {
+        self.cache().is_some_and(|mut cache| cache.begin_checkpoint())
+    }
+
+    /// Drops those of `pages`, the pages of an emptied block's units in order, that still lie there ([`Reclaim::Evict`]).
+    pub fn evicted(&mut self, block: BlockId, pages: impl Iterator<Item = Option<Lpn>>) {
+        self.cache().expect("only a cache asks for the names of pages").evicted(block, pages);
+    }
+
+    /// Returns whether there is work for a drive that has been idle for a while: blocks of the SLC cache to fold, or changes of a cache to
+    /// write.
+    pub fn has_idle_work(&mut self) -> bool {
+        match self.cache() {
+            Some(cache) => cache.has_changed(),
+            None => self.view().cache.full > 0,
+        }
+    }
+
     /// Content of the cache; `None`: this translation is no cache.
     pub fn cached(&self) -> Option<Cached> {
         each!(self, it => it.cached())

@@ -1,4 +1,4 @@
-//! A cache namespace: a block namespace whose pages are admitted before they are written, and leave by eviction.
+//! A cache namespace: pages are admitted before they are written, and leave by eviction.
 //!
 //! ```text
 //!  write-clean, write-dirty ─► admitted? no: cache full ─► slices as any write; stored: clean or dirty ─► programmed: unpinned
@@ -6,94 +6,159 @@
 //!  evict, clean, exists ─► the table
 //!  emptied block ─► its page names are read ─► its clean pages leave the table ─► erased
 //! ```
-//! Buffer, packer, flush, GC, mount and read-only are those of every block namespace. What each command promises:
-//! [`pellucid_flash::CacheGeometry`].
+//! [`CacheNamespace`] has the commands of a cache. Buffer, packer, flush, GC, mount and read-only are those of the block namespace
+//! that it owns, in which only admitted pages are ([`super::tenancy`]). What each command promises: [`pellucid_flash::CacheGeometry`].
 
 use super::buffer::Phase;
 use super::core::Core;
-use super::{discards, erases, flush, metadata, read, write};
-use crate::config::Guarantee;
+use super::tenancy::Tenancy;
+use super::{BlockNamespace, discards, erases, flush, metadata, read, tenancy, write};
+use crate::build::DeviceError;
+use crate::config::{CacheConfig, DeviceConfig, Guarantee};
 use crate::shared::Shared;
 use pellucid_flash::{CacheGeometry, CacheOp, CacheState, Command, Layout, Lpn, Opcode, Status};
 use pellucid_ftl::CachedPages;
+use pellucid_media::Media;
+use std::ops::Range;
 
-/// Returns the cache geometry that a host sees; `None`: the namespace is no cache.
-pub(super) fn geometry(core: &Core, layout: &Layout) -> Option<CacheGeometry> {
-    let cached = core.side.translation.cached()?;
-    Some(CacheGeometry {
-        address_sectors: core.side.capacity_sectors(layout),
-        unit_sectors: layout.sectors_per_unit,
-        units: cached.pages.into(),
-    })
+/// A cache namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct CacheNamespace {
+    /// Holder of the pages.
+    blocks: BlockNamespace,
+    guarantee: Guarantee,
 }
 
-/// Why a cache cannot accept a command.
-pub(super) fn refuse(core: &Core, shared: &Shared, command: &Command) -> Option<Status> {
-    let per_unit = shared.layout.sectors_per_unit;
-    let bytes = command.sectors as usize * shared.image_bytes;
-    let carries = match command.opcode {
-        Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty) => true,
-        Opcode::Read => !command.data.is_empty(),
-        Opcode::Flush | Opcode::Cache(CacheOp::Evict | CacheOp::Clean | CacheOp::Exists) => false,
-        _ => return Some(Status::InvalidOpcode),
-    };
-    let foreign = command.vector.is_some() || !shared.host.has_queue(command.queue);
-    if foreign || (carries && command.data.len() != bytes) {
-        return Some(Status::InvalidField);
+impl CacheNamespace {
+    /// Namespace `number` of the blocks of `cache`; `keep` as with [`BlockNamespace::mount`].
+    pub fn mount(
+        number: u16,
+        config: &DeviceConfig,
+        cache: &CacheConfig,
+        blocks: &Range<u32>,
+        layout: &Layout,
+        media: &Media,
+        keep: bool,
+    ) -> Result<CacheNamespace, DeviceError> {
+        let blocks =
+            BlockNamespace::mount_with(Tenancy::Admitted, number, config, blocks, layout, media, keep)?;
+        Ok(CacheNamespace { blocks, guarantee: cache.guarantee })
     }
-    if command.opcode == Opcode::Flush {
-        return None;
-    }
-    let whole = command.lba.0.is_multiple_of(per_unit.into()) && command.sectors.is_multiple_of(per_unit);
-    if !whole || (command.sectors == 0 && command.opcode != Opcode::Cache(CacheOp::Exists)) {
-        return Some(Status::InvalidField);
-    }
-    let end = command.lba.0.checked_add(command.sectors.into());
-    if end.is_none_or(|end| end > core.side.capacity_sectors(&shared.layout)) {
-        return Some(Status::LbaOutOfRange);
-    }
-    let changes =
-        matches!(command.opcode, Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty | CacheOp::Evict));
-    (core.side.is_read_only() && changes).then_some(Status::ReadOnly)
-}
 
-/// The firmware has taken a command of a cache.
-pub(super) fn start_cached(core: &mut Core, shared: &mut Shared, work: u32) {
-    let command = &shared.works[work].command;
-    let (lba, sectors, opcode) = (command.lba.0, command.sectors, command.opcode);
-    let first = (lba / u64::from(shared.layout.sectors_per_unit)) as u32;
-    let units = (first..first + sectors / shared.layout.sectors_per_unit).map(Lpn);
-    match opcode {
-        Opcode::Read => match units.clone().find(|&lpn| state_of(core, lpn) == CacheState::Absent) {
-            Some(absent) => refuse_started(core, shared, work, Status::Absent, (absent.0 - first).into()),
-            None => write::cut(core, shared, work, lba, sectors, false),
-        },
-        Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty) => write_cached(core, shared, work, units),
-        Opcode::Cache(CacheOp::Evict) => {
-            let evicted = units.filter(|&lpn| evict_unit(core, shared, lpn)).count() as u64;
-            erases::erase_emptied(&mut core.side, shared);
-            discards::forget_outdated(&mut core.side, shared);
-            shared.works[work].result = evicted;
-            let command = &mut shared.works[work].command;
-            command.fua |= core.config().guarantee == Some(Guarantee::WriteDirty);
-            match command.fua {
-                true => flush::start_flush(core, shared, work),
-                false => shared.ask_complete(work),
+    /// The block namespace that holds the pages.
+    #[inline]
+    pub fn blocks(&self) -> &BlockNamespace {
+        &self.blocks
+    }
+
+    /// As [`CacheNamespace::blocks`], for the paths of its slices and flash operations.
+    #[inline]
+    pub fn blocks_mut(&mut self) -> &mut BlockNamespace {
+        &mut self.blocks
+    }
+
+    /// Returns the cache geometry that a host sees.
+    pub fn geometry(&self, layout: &Layout) -> CacheGeometry {
+        let cached =
+            self.blocks.translation().cached().expect("the translation of a cache namespace is a cache's");
+        CacheGeometry {
+            address_sectors: self.blocks.capacity_sectors(layout),
+            unit_sectors: layout.sectors_per_unit,
+            units: cached.pages.into(),
+        }
+    }
+
+    /// The time of an idle drive has passed, unless commands have come meanwhile: what has changed of the table is written.
+    pub fn idle_for_long(&mut self, shared: &mut Shared) {
+        let BlockNamespace { core: Core { side, .. }, idle, .. } = &mut self.blocks;
+        if idle.has_ended(side, shared) {
+            let mut cache =
+                side.translation.cache().expect("the translation of a cache namespace is a cache's");
+            cache.save_changed();
+            metadata::write_map(side, shared);
+        }
+    }
+
+    /// It has been mounted anew after a power cut, and goes on counting where `before` had come to.
+    pub fn follow(&mut self, before: CacheNamespace, media: &Media) {
+        self.blocks.follow(before.blocks, media);
+    }
+
+    /// Why a command cannot be accepted.
+    pub fn refuse(&self, shared: &Shared, command: &Command) -> Option<Status> {
+        let per_unit = shared.layout.sectors_per_unit;
+        let bytes = command.sectors as usize * shared.image_bytes;
+        let carries = match command.opcode {
+            Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty) => true,
+            Opcode::Read => !command.data.is_empty(),
+            Opcode::Flush | Opcode::Cache(CacheOp::Evict | CacheOp::Clean | CacheOp::Exists) => false,
+            _ => return Some(Status::InvalidOpcode),
+        };
+        let foreign = command.vector.is_some() || !shared.host.has_queue(command.queue);
+        if foreign || (carries && command.data.len() != bytes) {
+            return Some(Status::InvalidField);
+        }
+        if command.opcode == Opcode::Flush {
+            return None;
+        }
+        let whole = command.lba.0.is_multiple_of(per_unit.into()) && command.sectors.is_multiple_of(per_unit);
+        if !whole || (command.sectors == 0 && command.opcode != Opcode::Cache(CacheOp::Exists)) {
+            return Some(Status::InvalidField);
+        }
+        let end = command.lba.0.checked_add(command.sectors.into());
+        if end.is_none_or(|end| end > self.blocks.capacity_sectors(&shared.layout)) {
+            return Some(Status::LbaOutOfRange);
+        }
+        let changes = matches!(
+            command.opcode,
+            Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty | CacheOp::Evict)
+        );
+        (self.blocks.is_read_only() && changes).then_some(Status::ReadOnly)
+    }
+
+    /// The firmware has taken a command.
+    pub fn start(&mut self, shared: &mut Shared, work: u32) {
+        let core = &mut self.blocks.core;
+        let command = &shared.works[work].command;
+        let (lba, sectors, opcode) = (command.lba.0, command.sectors, command.opcode);
+        let first = (lba / u64::from(shared.layout.sectors_per_unit)) as u32;
+        let units = (first..first + sectors / shared.layout.sectors_per_unit).map(Lpn);
+        match opcode {
+            Opcode::Read => match units.clone().find(|&lpn| state_of(core, lpn) == CacheState::Absent) {
+                Some(absent) => refuse_started(core, shared, work, Status::Absent, (absent.0 - first).into()),
+                None => write::cut(core, shared, work, lba, sectors, false),
+            },
+            Opcode::Cache(CacheOp::WriteClean | CacheOp::WriteDirty) => {
+                write_cached(core, shared, work, units, self.guarantee == Guarantee::WriteDirty);
             }
-        }
-        Opcode::Cache(CacheOp::Clean) => {
-            shared.works[work].result = units.filter(|&lpn| clean_unit(core, lpn)).count() as u64;
-            erases::erase_emptied(&mut core.side, shared);
-            shared.ask_complete(work);
-        }
-        _ => {
-            let next = pages(core).next_dirty(Lpn(first));
-            let per_unit = u64::from(shared.layout.sectors_per_unit);
-            let record = &mut shared.works[work];
-            record.command.data.clear();
-            record.command.data.extend(units.map(|lpn| state_of(core, lpn) as u8));
-            record.result = next.map_or(CacheGeometry::NO_DIRTY, |lpn| u64::from(lpn.0) * per_unit);
-            shared.ask_complete(work);
+            Opcode::Flush => flush::start_flush(core, shared, work),
+            Opcode::Cache(CacheOp::Evict) => {
+                let evicted = units.filter(|&lpn| evict_unit(core, shared, lpn)).count() as u64;
+                erases::erase_emptied(&mut core.side, shared);
+                discards::forget_outdated(&mut core.side, shared);
+                shared.works[work].result = evicted;
+                let command = &mut shared.works[work].command;
+                command.fua |= self.guarantee == Guarantee::WriteDirty;
+                match command.fua {
+                    true => flush::start_flush(core, shared, work),
+                    false => shared.ask_complete(work),
+                }
+            }
+            Opcode::Cache(CacheOp::Clean) => {
+                shared.works[work].result = units.filter(|&lpn| clean_unit(core, lpn)).count() as u64;
+                erases::erase_emptied(&mut core.side, shared);
+                shared.ask_complete(work);
+            }
+            Opcode::Cache(CacheOp::Exists) => {
+                let next = pages(core).next_dirty(Lpn(first));
+                let per_unit = u64::from(shared.layout.sectors_per_unit);
+                let record = &mut shared.works[work];
+                record.command.data.clear();
+                record.command.data.extend(units.map(|lpn| state_of(core, lpn) as u8));
+                record.result = next.map_or(CacheGeometry::NO_DIRTY, |lpn| u64::from(lpn.0) * per_unit);
+                shared.ask_complete(work);
+            }
+            _ => unreachable!("refused at submission"),
         }
     }
 }
@@ -114,11 +179,16 @@ fn refuse_started(core: &mut Core, shared: &mut Shared, work: u32, status: Statu
     shared.ask_complete(work);
 }
 
-/// All units of a write are admitted, or none.
-fn write_cached(core: &mut Core, shared: &mut Shared, work: u32, units: impl Iterator<Item = Lpn> + Clone) {
+/// All units of a write are admitted, or none. `durable`: a write of dirty data ends once it is on the media.
+fn write_cached(
+    core: &mut Core,
+    shared: &mut Shared,
+    work: u32,
+    units: impl Iterator<Item = Lpn> + Clone,
+    durable: bool,
+) {
     let Command { opcode, lba, sectors, .. } = shared.works[work].command;
     let dirty = opcode == Opcode::Cache(CacheOp::WriteDirty);
-    let durable = core.config().guarantee == Some(Guarantee::WriteDirty);
     let mut forced = durable && dirty;
     let mut admitted = 0;
     for lpn in units.clone() {
@@ -130,7 +200,7 @@ fn write_cached(core: &mut Core, shared: &mut Shared, work: u32, units: impl Ite
         admitted += 1;
     }
     if admitted < units.clone().count() {
-        units.take(admitted).for_each(|lpn| give_up_unit(core, lpn, dirty));
+        units.take(admitted).for_each(|lpn| tenancy::give_up(core, lpn, opcode));
         // Translation pages may be wanted, to make space.
         erases::erase_emptied(&mut core.side, shared);
         metadata::write_map(&mut core.side, shared);
@@ -140,32 +210,6 @@ fn write_cached(core: &mut Core, shared: &mut Shared, work: u32, units: impl Ite
     // Clean pages of a full region have perhaps left.
     erases::erase_emptied(&mut core.side, shared);
     write::cut(core, shared, work, lba.0, sectors, false);
-}
-
-/// An admitted write of a page ends without its data.
-pub(super) fn give_up_unit(core: &mut Core, lpn: Lpn, dirty: bool) {
-    let mut cache = pages(core);
-    cache.stored(lpn, dirty, false);
-    cache.unpin(lpn);
-}
-
-/// The data of an admitted write are in an entry.
-pub(super) fn stored_cached(core: &mut Core, entry: u32, dirty: bool) {
-    let lpn = core.buffer[entry].lpn();
-    core.buffer[entry].set_state(dirty);
-    pages(core).stored(lpn, dirty, true);
-    // One pin of an entry is enough.
-    if core.buffer[entry].pin() {
-        pages(core).unpin(lpn);
-    }
-}
-
-/// The data of an entry are on the media, or no longer needed there.
-pub(super) fn unpin(core: &mut Core, entry: u32) {
-    if core.buffer[entry].unpin() {
-        let lpn = core.buffer[entry].lpn();
-        pages(core).unpin(lpn);
-    }
 }
 
 fn evict_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) -> bool {
@@ -193,7 +237,7 @@ fn evict_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) -> bool {
             record.evict();
             record.hold();
             flush::flushed(core, entry);
-            unpin(core, entry);
+            tenancy::unpin(core, entry);
             read::release(core, shared, entry);
         }
     }
@@ -216,15 +260,4 @@ fn clean_unit(core: &mut Core, lpn: Lpn) -> bool {
     }
     let buffered = unplaced.is_some();
     pages(core).clean(lpn, buffered)
-}
-
-/// A page that was to be read is absent, since before or since GC has dropped it.
-pub(super) fn miss(core: &mut Core, shared: &mut Shared, entry: u32, op: Option<u32>) {
-    shared.counts(core.side.number()).cache_misses += 1;
-    read::end_fill(core, shared, entry, Status::Absent, op);
-}
-
-/// The copy of a page cannot be read: a clean page is absent from now on. Whether it was one.
-pub(super) fn drop_unreadable(core: &mut Core, lpn: Lpn) -> bool {
-    core.is_cache() && state_of(core, lpn) == CacheState::Clean && pages(core).drop_if_unpinned(lpn)
 }

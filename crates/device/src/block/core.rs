@@ -7,16 +7,17 @@ use super::map_reads::MapReads;
 use super::media_side::MediaSide;
 use super::read::Senses;
 use super::starved::Starved;
+use super::tenancy::Tenancy;
 use super::write_queue::WriteQueue;
-use crate::config::{DataBuffer, Guarantee};
+use crate::config::DataBuffer;
 
 /// Description of what a namespace does above its translation.
 #[derive(Clone, Debug)]
 pub(super) struct CoreConfig {
     /// Its share of the drive's buffer.
     pub buffer: DataBuffer,
-    /// Guarantee that it gives as a cache; `None`: it is no cache.
-    pub guarantee: Option<Guarantee>,
+    /// The pages that it holds.
+    pub tenancy: Tenancy,
 }
 
 /// Objects that the paths use. Each has private fields and keeps its own invariants.
@@ -55,10 +56,10 @@ impl Core {
         &self.config
     }
 
-    /// Returns whether the namespace is a cache.
+    /// The pages that the namespace holds.
     #[inline]
-    pub fn is_cache(&self) -> bool {
-        self.config.guarantee.is_some()
+    pub fn tenancy(&self) -> Tenancy {
+        self.config.tenancy
     }
 
     /// Returns whether a command waits until data are on the media: a flush, a forced write, or a write behind an entry that takes no

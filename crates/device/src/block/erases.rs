@@ -3,7 +3,7 @@
 //! ```text
 //!  block holds nothing valid ─► translation lets it go ─► erase ─► free
 //!                                │                 └───► retired
-//!                                └ clean pages of a cache: their names are read first, and leave the table
+//!                                └ pages in it that may leave: their names are read first, and they leave the table
 //! ```
 
 use super::media_side::MediaSide;
@@ -13,7 +13,7 @@ use crate::shared::Shared;
 use pellucid_flash::{BlockId, Cause, DieId, Ppa};
 use pellucid_ftl::{Operation, Reclaim};
 
-/// An emptied block holds clean pages: their names are read.
+/// An emptied block holds pages that may leave: their names are read.
 fn read_names(side: &mut MediaSide, shared: &mut Shared, block: BlockId) {
     let last = shared.media.next_superpage(block).max(1) - 1;
     let ppa = shared.layout.ppa(block, last * shared.layout.units_per_superpage);
@@ -29,8 +29,7 @@ pub(super) fn names_arrived(side: &mut MediaSide, shared: &mut Shared, op: u32, 
     shared.scheduler.ops.release(op);
     let units = (0..shared.layout.units_per_block).map(|unit| shared.layout.ppa(block, unit));
     let name = |ppa: Ppa| shared.media.page(ppa);
-    let cache = side.translation.cache();
-    cache.expect("names of pages are read for a cache").evicted(block, units.map(name));
+    side.translation.evicted(block, units.map(name));
     erase_emptied(side, shared);
 }
 

@@ -121,7 +121,7 @@ fn go_on_with_flush(core: &mut Core, shared: &mut Shared) {
             return;
         }
         let is_first = !std::mem::replace(&mut core.flushes.checkpointed, true);
-        if is_first && core.side.translation.cache().is_some_and(|mut cache| cache.begin_checkpoint()) {
+        if is_first && core.side.translation.begin_checkpoint() {
             core.flushes.trims = core.side.translation.flush_point();
         }
         let saved = core.side.translation.flush_to(core.flushes.trims);

@@ -49,11 +49,7 @@ impl Idle {
 
     /// The drive is idle since `since`.
     fn await_end(&mut self, side: &mut MediaSide, shared: &mut Shared, since: SimTime, wait: Nanos) {
-        let has_work = match side.translation.cache() {
-            Some(cache) => cache.has_changed(),
-            None => side.translation.view().cache.full > 0,
-        };
-        if !self.awaited && has_work {
+        if !self.awaited && side.translation.has_idle_work() {
             self.awaited = true;
             shared.events.at(since + wait, Event::Idle(side.number().into()));
         }

@@ -36,7 +36,7 @@
 
 mod behind;
 mod buffer;
-mod cache;
+pub(crate) mod cache;
 mod core;
 mod damage;
 mod discards;
@@ -56,6 +56,7 @@ mod programs;
 mod read;
 mod starved;
 mod superpages;
+mod tenancy;
 mod trim;
 mod write;
 mod write_failures;
@@ -68,8 +69,7 @@ use crate::shared::Shared;
 use fold::Idle;
 use media_side::MediaSide;
 use pellucid_flash::{
-    BlockId, CacheGeometry, Command, HandleInfo, Held, Layout, Lpn, Nanos, Opcode, PlacementGeometry, Ppa,
-    Status,
+    BlockId, Command, HandleInfo, Held, Layout, Lpn, Nanos, Opcode, PlacementGeometry, Ppa, Status,
 };
 use pellucid_ftl::{FtlCounters, Located, MapPage, MountReport, ProgramId, Translation};
 use placement::{Placement, PlacementStatistics};
@@ -97,7 +97,7 @@ enum Purpose {
     Program(ProgramId),
     /// This translation page is read.
     Map(MapPage),
-    /// The names of the pages of this block are read (cache).
+    /// The names of the pages of this block are read: they may leave with it.
     Names(BlockId),
     Erase,
 }
@@ -151,9 +151,6 @@ impl BlockNamespace {
     /// Why a command cannot be accepted.
     #[inline]
     pub fn refuse(&self, shared: &Shared, command: &Command) -> Option<Status> {
-        if self.is_cache() {
-            return cache::refuse(&self.core, shared, command);
-        }
         let carries = match command.opcode {
             Opcode::Write => true,
             Opcode::Read => !command.data.is_empty(),
@@ -187,9 +184,6 @@ impl BlockNamespace {
     pub fn start(&mut self, shared: &mut Shared, work: u32) {
         let core = &mut self.core;
         let command = &shared.works[work].command;
-        if core.is_cache() && command.opcode != Opcode::Flush {
-            return cache::start_cached(core, shared, work);
-        }
         match command.opcode {
             Opcode::Read | Opcode::Write => {
                 let (lba, sectors) = (command.lba.0, command.sectors);
@@ -345,10 +339,6 @@ impl BlockNamespace {
         if !self.idle.has_ended(side, shared) {
             return;
         }
-        if let Some(mut cache) = side.translation.cache() {
-            cache.save_changed();
-            return metadata::write_map(side, shared);
-        }
         side.set_rested(true);
         gc::pump_all(side, shared);
     }
@@ -428,16 +418,6 @@ impl BlockNamespace {
     /// Returns the bytes written, erased and read since the counters were last reset.
     pub fn placement_statistics(&self, shared: &Shared) -> PlacementStatistics {
         placement::statistics(self.side(), shared)
-    }
-
-    /// Returns whether the namespace is a cache.
-    pub fn is_cache(&self) -> bool {
-        self.core.is_cache()
-    }
-
-    /// Returns the cache geometry that a host sees; `None`: the namespace is no cache.
-    pub fn cache_geometry(&self, layout: &Layout) -> Option<CacheGeometry> {
-        cache::geometry(&self.core, layout)
     }
 
     /// Returns whether an event of an idle drive is to come.

@@ -4,6 +4,7 @@ use super::BlockNamespace;
 use super::buffer::Buffer;
 use super::core::{Core, CoreConfig};
 use super::media_side::MediaSide;
+use super::tenancy::Tenancy;
 use crate::build::DeviceError;
 use crate::config::DeviceConfig;
 use crate::shared::units_of_a_sense;
@@ -68,6 +69,19 @@ impl BlockNamespace {
         media: &Media,
         keep: bool,
     ) -> Result<BlockNamespace, DeviceError> {
+        BlockNamespace::mount_with(Tenancy::Every, number, config, blocks, layout, media, keep)
+    }
+
+    /// As [`BlockNamespace::mount`], with pages as `tenancy` says.
+    pub(super) fn mount_with(
+        tenancy: Tenancy,
+        number: u16,
+        config: &DeviceConfig,
+        blocks: &Range<u32>,
+        layout: &Layout,
+        media: &Media,
+        keep: bool,
+    ) -> Result<BlockNamespace, DeviceError> {
         let (ftl, buffer) = (config.ftl_of(blocks, layout), config.buffer_of(blocks, layout));
         let source = Source { media, blocks: blocks.clone(), blocks_per_die: layout.blocks_per_die };
         // Erase cycles of good blocks when the media were made.
@@ -78,8 +92,7 @@ impl BlockNamespace {
         let image_bytes = media.image_bytes();
         let entries = Buffer::new(&buffer, layout.sectors_per_unit, image_bytes);
         let side = MediaSide::new(number, ftl, translation, layout, image_bytes);
-        let guarantee = config.cache_of(blocks).map(|cache| cache.guarantee);
-        let core = Core::new(CoreConfig { buffer, guarantee }, side, entries, layout.units_per_superpage);
+        let core = Core::new(CoreConfig { buffer, tenancy }, side, entries, layout.units_per_superpage);
         Ok(BlockNamespace {
             core,
             placement: Default::default(),

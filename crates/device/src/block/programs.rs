@@ -11,7 +11,7 @@ use super::core::Core;
 use super::media_side::MediaSide;
 use super::superpages::SuperpageUnit;
 use super::{
-    Purpose, cache, discards, erases, flush, gc, metadata, read, starved, write_failures, write_waits,
+    Purpose, discards, erases, flush, gc, metadata, read, starved, tenancy, write_failures, write_waits,
 };
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::shared::Shared;
@@ -232,7 +232,7 @@ fn entry_programmed(core: &mut Core, shared: &mut Shared, entry: u32, ok: bool, 
     record.hold();
     acknowledge(core, shared, entry, Some(stages), Status::Success);
     flush::flushed(core, entry);
-    cache::unpin(core, entry);
+    tenancy::unpin(core, entry);
     if core.starved.is_line_empty() || !starved::let_evictor_lead(core, shared, entry, stages) {
         core.starved.note_cleaned(stages);
     }

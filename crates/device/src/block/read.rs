@@ -18,7 +18,7 @@
 use super::buffer::Content;
 use super::core::Core;
 use super::map_reads::Then;
-use super::{Purpose, cache, damage, map_reads, starved, write, write_failures};
+use super::{Purpose, damage, map_reads, starved, tenancy, write, write_failures};
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::config::DieOrder;
 use crate::front::commands::{Place, Slice};
@@ -148,8 +148,7 @@ pub(super) fn fill_from(
 ) {
     let newest = match located {
         Located::At(ppa) => ppa,
-        Located::Zero if core.is_cache() => return cache::miss(core, shared, entry, None),
-        Located::Zero => return fill_zeros(core, shared, entry, None),
+        Located::Zero => return tenancy::blank(core, shared, entry, None),
         Located::Lost => return end_fill(core, shared, entry, Status::UnrecoveredRead, None),
         Located::NeedsMap(page) => {
             return map_reads::await_map(core, shared, entry, page, Then::Fill(cause, work));
@@ -212,9 +211,8 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
         Located::At(now_at) => now_at,
         // The program that followed what was lost has failed.
         Located::Lost => return end_fill(core, shared, entry, Status::UnrecoveredRead, Some(op)),
-        _ if core.is_cache() => return cache::miss(core, shared, entry, Some(op)),
-        // Trimmed while the read was under way.
-        _ => return fill_zeros(core, shared, entry, Some(op)),
+        // Trimmed, or dropped, while the read was under way.
+        _ => return tenancy::blank(core, shared, entry, Some(op)),
     };
     if now_at != ppa && names_another(core, shared, ppa, entry) {
         // It moved while the data were being decoded, and its old place serves another page by now.
@@ -262,14 +260,11 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
         ReadResult::Uncorrectable if shared.tries_again(ppa, attempts) => shared.retry(op, now_at),
         // A copy was on its way elsewhere.
         ReadResult::Uncorrectable if now_at != ppa => shared.retry(op, now_at),
-        ReadResult::Uncorrectable if cache::drop_unreadable(core, core.buffer[entry].lpn()) => {
-            shared.counts(core.side.number()).uncorrectable_reads += 1;
-            cache::miss(core, shared, entry, Some(op));
-            damage::unreadable(&mut core.side, shared, ppa);
-        }
         ReadResult::Uncorrectable => {
             shared.counts(core.side.number()).uncorrectable_reads += 1;
-            end_fill(core, shared, entry, Status::UnrecoveredRead, Some(op));
+            if !tenancy::drop_unreadable(core, shared, entry, op) {
+                end_fill(core, shared, entry, Status::UnrecoveredRead, Some(op));
+            }
             damage::unreadable(&mut core.side, shared, ppa);
         }
         ReadResult::Erased if now_at != ppa => shared.retry(op, now_at),
@@ -311,7 +306,7 @@ fn read_through(core: &mut Core, shared: &mut Shared, ppa: Ppa, entry: u32, atte
 }
 
 /// Fills with zeros what a never-written or trimmed page lacks.
-fn fill_zeros(core: &mut Core, shared: &mut Shared, entry: u32, op: Option<u32>) {
+pub(super) fn fill_zeros(core: &mut Core, shared: &mut Shared, entry: u32, op: Option<u32>) {
     let valid = core.buffer[entry].valid();
     for sector in (0..shared.layout.sectors_per_unit).filter(|s| valid >> s & 1 == 0) {
         core.buffer.images_mut(entry, sector, 1).fill(0);

@@ -13,13 +13,13 @@
 use super::buffer::Phase;
 use super::core::Core;
 use super::map_reads::Then;
-use super::{behind, cache, map_reads, programs, read, starved, write_waits};
+use super::{behind, map_reads, programs, read, starved, tenancy, write_waits};
 use crate::config::WritePolicy;
 use crate::firmware::Task;
 use crate::front::commands::{Place, Route, Slice};
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{CacheOp, Cause, Lpn, Opcode, Stage, Status, copy_images};
+use pellucid_flash::{Cause, Lpn, Opcode, Stage, Status, copy_images};
 use pellucid_ftl::Located;
 
 /// Cuts sectors of a command into slices, one for each mapping unit, and starts them.
@@ -164,11 +164,7 @@ fn refuse_accepted(core: &mut Core, shared: &mut Shared, slice: u32) {
     core.queue.expect_less(1);
     let record = &mut shared.slices[slice];
     record.book(Stage::Buffer, shared.now);
-    if core.is_cache() {
-        let (lpn, dirty) =
-            (record.lpn, shared.works[record.work].command.opcode == Opcode::Cache(CacheOp::WriteDirty));
-        cache::give_up_unit(core, lpn, dirty);
-    }
+    tenancy::give_up(core, record.lpn, shared.works[record.work].command.opcode);
     shared.slice_done(slice, Status::ReadOnly);
 }
 
@@ -191,14 +187,12 @@ pub(super) fn store(core: &mut Core, shared: &mut Shared, slice: u32) {
         Opcode::Trim => core.side.translation.owner(core.buffer[entry].lpn()),
         _ => command.handle,
     };
-    let dirty = command.opcode == Opcode::Cache(CacheOp::WriteDirty);
+    let opcode = command.opcode;
     let record = &mut core.buffer[entry];
     record.store(mask, submitted, handle);
     let place = core.side.stored_at(core.buffer[entry].lpn());
     shared.tap_stored(place, work);
-    if core.is_cache() {
-        cache::stored_cached(core, entry, dirty);
-    }
+    tenancy::stored(core, entry, opcode);
 }
 
 /// The firmware knows that the data of a write slice are in the buffer.

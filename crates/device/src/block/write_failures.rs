@@ -1,7 +1,8 @@
 //! Writes that fail: a program that must be repeated, old content that cannot be read, a drive without space.
 
 use super::core::Core;
-use super::{behind, cache, flush, metadata, programs, read, starved, trim, write};
+use super::tenancy::Tenancy;
+use super::{behind, flush, metadata, programs, read, starved, tenancy, trim, write};
 use crate::front::commands::Work;
 use crate::shared::Shared;
 use pellucid_flash::{StageTimes, Status};
@@ -20,12 +21,7 @@ pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, st
     let dirty = core.buffer[entry].take_dirty();
     core.buffer[entry].hold();
     let (lpn, written_at) = (core.buffer[entry].lpn(), core.buffer[entry].written_at());
-    // The page of a cache may have been evicted while the newer entry still waits for data of its own: that entry takes over nothing.
-    let takes_over = |newer: &u32| {
-        let held = &core.buffer[*newer];
-        !core.is_cache() || held.follows() == entry || held.valid() == shared.full
-    };
-    let newer = core.buffer.find(lpn).filter(takes_over);
+    let newer = core.buffer.find(lpn).filter(|&newer| tenancy::takes_over(core, shared, newer, entry));
     if newer.is_none() && core.buffer[entry].is_flushing() {
         // The flush in progress waited for these data; now it waits for the trim that made the page absent. (The trim found a newer
         // entry, for which the flush did not wait.)
@@ -55,7 +51,9 @@ pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, st
             write::dispatch(core, shared, newer);
         }
         // Trimmed, but a power cut may still bring back what is older than the data that a command waits for.
-        None if core.is_cache() => programs::acknowledge(core, shared, entry, None, Status::WriteFault),
+        None if core.tenancy() == Tenancy::Admitted => {
+            programs::acknowledge(core, shared, entry, None, Status::WriteFault)
+        }
         None if !core.buffer[entry].acknowledge().is_empty()
             && !matches!(core.side.translation.peek(lpn), Located::At(_)) =>
         {
@@ -68,13 +66,13 @@ pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, st
         None => programs::acknowledge(core, shared, entry, None, Status::Success),
     }
     flush::flushed(core, entry);
-    cache::unpin(core, entry);
+    tenancy::unpin(core, entry);
     read::release(core, shared, entry);
 }
 
 /// The old content of an entry that must be written cannot be read, so its new sectors cannot be stored either.
 pub(super) fn lose(core: &mut Core, shared: &mut Shared, entry: u32) {
-    debug_assert!(!core.is_cache(), "the blocks of a cache are written whole");
+    debug_assert!(core.tenancy() == Tenancy::Every, "admitted pages are written whole");
     core.buffer.busy(entry);
     let waiting = core.buffer[entry].acknowledge();
     let mut told = 0;
@@ -115,7 +113,7 @@ fn give_up_writing(core: &mut Core, shared: &mut Shared) {
             programs::acknowledge(core, shared, entry, None, Status::WriteFault);
             flush::flush_failed(core, entry);
             if !core.buffer[entry].is_listed() {
-                cache::unpin(core, entry);
+                tenancy::unpin(core, entry);
             }
             read::release(core, shared, entry);
         }
