@@ -1,46 +1,10 @@
 //! Making a drive: settings are checked before anything is made, media that hold data are mounted.
 
 use crate::config::{DeviceConfig, FirmwareModel};
+use crate::error::DeviceError;
 use crate::namespaces::Namespace;
 use pellucid_flash::{Geometry, Layout};
-use pellucid_ftl::SetupError;
-use pellucid_media::{Media, MediaError};
-use std::path::PathBuf;
-
-/// Why a drive cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum DeviceError {
-    /// The media refuse.
-    #[error("{0}")]
-    Media(MediaError),
-    /// Translation refuses.
-    #[error("{0}")]
-    Translation(SetupError),
-    /// A nameless namespace cannot be made: a sentence.
-    #[error("{0}")]
-    Nameless(String),
-    /// The data were written under another description, and would be misread or not be found.
-    #[error(
-        "{}the description has {described}, but the data were written with {made}; allowed: the same, or another file",
-        .file.as_ref().map_or_else(String::new, |file| format!("{}: ", file.display()))
-    )]
-    Kept {
-        /// The file of the media, where their store has one.
-        file: Option<PathBuf>,
-        /// The setting that the data were written with.
-        made: String,
-        /// The setting of the description.
-        described: String,
-    },
-    /// A controller setting is out of range.
-    #[error("{key}: allowed: {allowed}")]
-    Setting {
-        /// The key as in the TOML description.
-        key: &'static str,
-        /// Values that are allowed.
-        allowed: &'static str,
-    },
-}
+use pellucid_media::Media;
 
 /// The complete description, and the namespaces that the media hold; either may be refused.
 pub(crate) fn parts(

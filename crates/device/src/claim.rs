@@ -3,8 +3,8 @@
 //! A store that outlives the process keeps these words, and a drive with another description is refused. With another capacity translation
 //! pages would be taken for host data, and not be found: trimmed data would come back.
 
-use crate::build::DeviceError;
 use crate::config::{DeviceConfig, Namespace};
+use crate::error::DeviceError;
 use pellucid_flash::{FNV_BASIS, Layout, fnv1a};
 use pellucid_ftl::{Durability, Management};
 use pellucid_media::StoreError;

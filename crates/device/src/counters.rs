@@ -1,4 +1,6 @@
 //! Counters of a drive. Reading them costs nothing while the drive works.
+//!
+//! Invariant: each event is counted once, for its namespace, or for none if it belongs to the drive.
 
 use pellucid_flash::Cause;
 
@@ -104,5 +106,50 @@ impl Counters {
         ] {
             *own = f(*own, other);
         }
+    }
+}
+
+/// Counters of all namespaces, and of the drive itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    /// By namespace.
+    of_namespaces: Vec<Counters>,
+    /// Events that belong to no namespace.
+    of_drive: Counters,
+}
+
+impl Tally {
+    /// Counters of so many namespaces, all zero.
+    pub fn new(namespaces: usize) -> Tally {
+        Tally { of_namespaces: vec![Counters::default(); namespaces], of_drive: Counters::default() }
+    }
+
+    /// Counters of a namespace.
+    #[inline]
+    pub fn of(&mut self, namespace: u16) -> &mut Counters {
+        &mut self.of_namespaces[usize::from(namespace)]
+    }
+
+    /// Returns a copy of the counters of a namespace; zeros for one that is not there.
+    pub fn copy_of(&self, namespace: u16) -> Counters {
+        self.of_namespaces.get(usize::from(namespace)).copied().unwrap_or_default()
+    }
+
+    /// Counters of the drive itself.
+    #[inline]
+    pub fn of_drive(&mut self) -> &mut Counters {
+        &mut self.of_drive
+    }
+
+    /// Sums over the namespaces and the drive.
+    pub fn sum(&self) -> Counters {
+        let mut sum = self.of_drive;
+        self.of_namespaces.iter().for_each(|counters| sum.add(counters));
+        sum
+    }
+
+    /// Sets all to zero.
+    pub fn reset(&mut self) {
+        *self = Tally::new(self.of_namespaces.len());
     }
 }

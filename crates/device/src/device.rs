@@ -12,13 +12,15 @@
 //!
 //! Order at one moment: events due at t run before arrivals stamped t; equal events in order of creation.
 
+use crate::back::operations;
 use crate::back::scheduler::{OpKind, Step};
-use crate::build::DeviceError;
 use crate::config::{Completes, DeviceConfig};
+use crate::error::DeviceError;
 use crate::events::Event;
 use crate::firmware::Task;
 use crate::firmware::polling::Takes;
 use crate::namespaces::{self, Namespace};
+use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::{Command, Completion, Effect, Nanos, Opcode, SimTime, Stage, Status};
 use pellucid_ftl::MountReport;
@@ -109,7 +111,7 @@ impl Device {
         match self.shared.events.next_at() {
             Some(due) if due <= now => _ = self.advance_to_completion(now, now),
             // Before most submissions nothing is.
-            _ => self.shared.pass_to(now),
+            _ => probes::pass_to(&mut self.shared, now),
         }
     }
 
@@ -120,11 +122,11 @@ impl Device {
         let mut now = now;
         loop {
             while let Some((at, event)) = self.shared.events.pop_due(now) {
-                self.shared.pass_to(at);
+                probes::pass_to(&mut self.shared, at);
                 let told = self.happen(at, event);
                 self.drain(told);
             }
-            self.shared.pass_to(now);
+            probes::pass_to(&mut self.shared, now);
             match self.shared.events.next_at() {
                 Some(next) if next < limit && self.shared.completions.is_empty() => now = next,
                 _ => return now,
@@ -221,7 +223,7 @@ impl Device {
         if (told || !self.calm) && !self.is_quiet() {
             self.carry_out();
         }
-        if self.shared.active > 0 && self.shared.events.is_empty() {
+        if self.shared.fetched.active() > 0 && self.shared.events.is_empty() {
             self.give_up();
         }
     }
@@ -244,7 +246,7 @@ impl Device {
     /// Commands wait, and nothing happens by itself any more: some are given up, so that the others go on.
     #[cold]
     fn give_up(&mut self) {
-        while self.shared.active > 0 && self.shared.events.is_empty() {
+        while self.shared.fetched.active() > 0 && self.shared.events.is_empty() {
             if self.give_up_awaiting() {
                 self.catch_up();
                 continue;
@@ -260,11 +262,11 @@ impl Device {
                 continue;
             }
             // Commands given up may let others go on, and free space for commands that wait in their queues.
-            let before = self.shared.active;
+            let before = self.shared.fetched.active();
             let Device { shared, namespaces, .. } = self;
             namespaces.iter_mut().for_each(|namespace| namespace.give_up_if_stuck(shared));
             self.loop_on();
-            if self.shared.active == before && !self.shared.scheduler.has_steps() {
+            if self.shared.fetched.active() == before && !self.shared.scheduler.has_steps() {
                 return;
             }
             self.catch_up();
@@ -395,7 +397,7 @@ impl Device {
     #[inline]
     fn may_take(&self) -> bool {
         let host = &self.shared.config.host;
-        self.shared.active < host.commands_max && !(host.in_order && self.may_await_room())
+        self.shared.fetched.active() < host.commands_max && !(host.in_order && self.may_await_room())
     }
 
     /// Returns whether data of a fetched command wait for space, or may have to, which is unknown before the firmware has taken the
@@ -403,7 +405,7 @@ impl Device {
     /// operations would wait behind them.
     #[inline]
     fn may_await_room(&self) -> bool {
-        self.shared.untaken > 0 || self.namespaces.iter().any(Namespace::awaits_room)
+        self.shared.fetched.untaken() > 0 || self.namespaces.iter().any(Namespace::awaits_room)
     }
 
     /// Takes a command from its queue; `false`: there is none, or too many are worked on.
@@ -433,7 +435,7 @@ impl Device {
         let Device { shared, namespaces, .. } = self;
         match task {
             Task::Fetch(work) => {
-                shared.untaken -= 1;
+                shared.fetched.take();
                 shared.command_taken(work);
                 let namespace = shared.works[work].command.namespace;
                 namespaces[usize::from(namespace)].start(shared, work);
@@ -459,7 +461,7 @@ impl Device {
                 namespaces[usize::from(shared.scheduler.ops[op].owner.namespace)].ended(shared, op);
             }
             Task::DataStatus(op) => {
-                shared.data_arrives(op);
+                operations::data_arrives(shared, op);
                 namespaces[usize::from(shared.scheduler.ops[op].owner.namespace)].arrived(shared, op);
             }
             Task::Complete(work) => {
@@ -496,8 +498,8 @@ impl Device {
         }
         shared.power_off();
         self.calm = false;
-        shared.common.power_cuts += 1;
-        shared.tap_mount();
+        shared.tally.of_drive().power_cuts += 1;
+        probes::tap_mount(shared);
         shared.completions.extend(lost);
         Ok(report)
     }

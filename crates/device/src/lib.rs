@@ -13,6 +13,7 @@ mod counters;
 mod device;
 mod direct;
 mod disk;
+mod error;
 mod events;
 mod firmware;
 mod front;
@@ -27,7 +28,6 @@ mod views;
 
 pub use block::placement::PlacementStatistics;
 pub use block::precondition::{Filler, NoRoom};
-pub use build::DeviceError;
 pub use claim::keeps_data;
 pub use config::{
     Arbitration, ArbitrationSettings, CacheConfig, Completes, DataBuffer, DeviceConfig, DieOrder, Feedback,
@@ -38,6 +38,7 @@ pub use counters::Counters;
 pub use device::Device;
 pub use direct::zone_save::save_bytes;
 pub use disk::{Disk, DiskConfig, DiskCounters, DiskFault, DiskStore};
+pub use error::DeviceError;
 pub use firmware::FirmwareModule;
 pub use memory::{ControllerMemory, Memory, MemoryConfig, MemoryShortage, Structure};
 pub use probes::{ChannelView, CommandKind, OperationKind, Part, Probes, Snapshot, WayProbes, WayView};

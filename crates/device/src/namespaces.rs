@@ -3,22 +3,23 @@
 //! Every namespace has the same blocks of every die, so all of them share all channels and dies. To the translation of a block
 //! namespace the blocks of others are bad ones; to the others they do not exist.
 
+use crate::back::operations::erase_now;
 use crate::block::BlockNamespace;
 use crate::block::cache::CacheNamespace;
 use crate::block::mount::Source;
-use crate::build::DeviceError;
 use crate::config::{self, CacheConfig, DeviceConfig};
 use crate::direct::DirectPath;
 use crate::direct::chunks::ChunkNamespace;
 use crate::direct::nameless::NamelessNamespace;
 use crate::direct::zone_buffer::ZoneNamespace;
 use crate::direct::zone_save::{SaveArea, save_bytes};
+use crate::error::DeviceError;
 use crate::shared::Shared;
 use pellucid_flash::{
     BlockId, BlockView, ChunkGeometry, Command, Interface, Layout, Lba, Nanos, Notice, Status, Vector,
 };
 use pellucid_ftl::{Checkpoint, Chunks, Management, Map, MapLog, Mark, MountReport, Separation, ZoneConfig};
-use pellucid_media::{Media, Outcome, StoreKind, Timing};
+use pellucid_media::{Media, StoreKind, Timing};
 use std::ops::Range;
 
 /// One namespace, with all that is its own.
@@ -594,12 +595,6 @@ pub(crate) fn mount(
         });
     }
     Ok(namespaces)
-}
-
-/// Mounting takes no simulated time, and so does what it erases.
-pub(crate) fn erase_now(media: &mut Media, block: BlockId) -> bool {
-    media.erase_begin(block).unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
-    media.erase_end(block) == Outcome::Ok
 }
 
 /// Typical and longest times of a geometry; the maker of the chunks fills in the rest.

@@ -46,7 +46,7 @@ impl Drive for Device {
 
     #[inline]
     fn pop_notice(&mut self) -> Option<(u16, Notice)> {
-        if let Some((namespace, notice)) = self.shared.notices.pop_front() {
+        if let Some((namespace, notice)) = self.shared.notices.pop() {
             return Some((namespace, Notice::Chunk(notice)));
         }
         (0..)

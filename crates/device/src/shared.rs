@@ -3,16 +3,17 @@
 //!
 //! A namespace's methods take it as `&mut Shared`: a namespace changes itself and the shared state, and never another namespace.
 
-use crate::back::scheduler::Scheduler;
-use crate::config::{DeviceConfig, FirmwareModel};
-use crate::counters::Counters;
+use crate::back::scheduler::{OpKind, Scheduler};
+use crate::config::{DeviceConfig, DieOrder, FirmwareModel};
+use crate::counters::{Counters, Tally};
 use crate::events::Events;
 use crate::firmware::{Firmware, Task};
-use crate::front::commands::{Slice, Work, sector_mask};
+use crate::front::commands::{Fetched, Slice, Work, sector_mask};
 use crate::front::host_interface::HostInterface;
+use crate::front::notices::Notices;
 use crate::probes::Observers;
 use pellucid_flash::slab::Slab;
-use pellucid_flash::{ChunkNotice, Completion, Divisor, Layout, SimTime};
+use pellucid_flash::{Cause, Completion, Divisor, Layout, SimTime, Stage};
 use pellucid_media::{Media, MediaConfig};
 use std::collections::VecDeque;
 
@@ -29,31 +30,20 @@ pub(crate) struct Shared {
     pub media: Media,
     pub works: Slab<Work>,
     pub slices: Slab<Slice>,
-    /// Commands fetched and not retired.
-    pub active: u32,
-    /// Commands fetched that the firmware has not taken yet.
-    pub untaken: u32,
-    /// Commands that the controller has completed and the firmware has not dealt with.
-    pub unretired: u32,
+    pub fetched: Fetched,
     pub image_bytes: usize,
     /// All sectors of a mapping unit, as bits.
     pub full: u64,
     /// Units that one sense brings: those of a superpage, of one-shot programming those of a page; with independent plane reads, of
     /// a page of one plane.
     pub sense: Divisor,
-    /// By namespace.
-    counters: Vec<Counters>,
-    /// Counters that belong to no namespace.
-    pub common: Counters,
+    pub tally: Tally,
     /// On while the drive is watched or recorded; nothing in the drive reads them.
     pub observers: Option<Box<Observers>>,
     pub completions: VecDeque<Completion>,
-    /// Notices that hosts have not received yet, with the namespace.
-    pub notices: VecDeque<(u16, ChunkNotice)>,
+    pub notices: Notices,
     /// Commands of nameless namespaces to their own chunks that have ended.
     pub inner_ended: VecDeque<u32>,
-    /// Notices so far.
-    pub notice_count: u64,
 }
 
 impl Shared {
@@ -68,19 +58,15 @@ impl Shared {
             works: Slab::default(),
             slices: Slab::default(),
             now: SimTime::ZERO,
-            active: 0,
-            untaken: 0,
-            unretired: 0,
+            fetched: Fetched::default(),
             image_bytes: media.image_bytes(),
             full: sector_mask(0, layout.sectors_per_unit),
             sense: units_of_a_sense(&config.media, &layout),
-            counters: vec![Counters::default(); config.namespaces.len()],
-            common: Counters::default(),
+            tally: Tally::new(config.namespaces.len()),
             observers: None,
             completions: VecDeque::new(),
-            notices: VecDeque::new(),
+            notices: Notices::default(),
             inner_ended: VecDeque::new(),
-            notice_count: 0,
             config,
             layout,
             media,
@@ -96,36 +82,28 @@ impl Shared {
         self.works.clear();
         self.inner_ended.clear();
         self.slices.clear();
-        (self.active, self.untaken, self.unretired) = (0, 0, 0);
+        self.fetched = Fetched::default();
     }
 
     /// Counters of a namespace.
     #[inline]
     pub fn counts(&mut self, namespace: u16) -> &mut Counters {
-        &mut self.counters[usize::from(namespace)]
+        self.tally.of(namespace)
     }
 
-    /// Returns a copy of the counters of a namespace.
-    pub fn counters_of(&self, namespace: u16) -> Counters {
-        self.counters.get(usize::from(namespace)).copied().unwrap_or_default()
-    }
-
-    /// Sums over the namespaces.
+    /// Sums over the namespaces and the drive, with what scheduler and media count.
     pub fn counters(&self) -> Counters {
-        let mut sum = self.common;
-        self.counters.iter().for_each(|counters| sum.add(counters));
         Counters {
             suspensions: self.scheduler.suspensions(),
             miscorrected_chunks: self.media.miscorrected_chunks(),
             damaged_reads: self.media.damaged_reads(),
             retired_blocks: self.media.retired_blocks(),
-            ..sum
+            ..self.tally.sum()
         }
     }
 
     pub fn reset_counters(&mut self) {
-        self.counters.fill(Counters::default());
-        self.common = Counters::default();
+        self.tally.reset();
         self.media.reset_counts();
     }
 
@@ -163,6 +141,25 @@ impl Shared {
         if self.grants(Task::Issue(op)) {
             self.issue(op);
         }
+    }
+
+    /// Adds an operation to the queue of its die.
+    #[inline]
+    pub fn issue(&mut self, op: u32) {
+        self.scheduler.ops[op].book(Stage::Firmware, self.now);
+        let ahead = self.may_go_ahead(op);
+        self.scheduler.enqueue(self.now, op, ahead, &mut self.events);
+    }
+
+    /// Returns whether a read may overtake other operations of its die: only host reads and their mapping reads may, and only if the data
+    /// are already programmed.
+    #[inline]
+    fn may_go_ahead(&self, op: u32) -> bool {
+        let op = &self.scheduler.ops[op];
+        self.config.scheduler.order == DieOrder::ReadFirst
+            && op.kind == OpKind::Read
+            && matches!(op.cause, Cause::Host | Cause::Map)
+            && self.media.is_programmed(op.ppa)
     }
 
     /// A command is to be completed.

@@ -12,6 +12,7 @@ use crate::direct::chunks::ChunkNamespace;
 use crate::firmware::FirmwareModule;
 use crate::memory::{ControllerMemory, Structure};
 use crate::namespaces::Namespace;
+use crate::probes;
 use crate::probes::{Probes, Snapshot};
 use crate::shared::Shared;
 use crate::timeline::{Timeline, TimelineWindow};
@@ -196,7 +197,7 @@ impl Device {
 
     /// Returns the counters of a namespace, since the drive was made.
     pub fn counters_of(&self, namespace: u16) -> Counters {
-        self.shared.counters_of(namespace)
+        self.shared.tally.copy_of(namespace)
     }
 
     /// Erased blocks that are waiting, of a namespace.
@@ -352,7 +353,7 @@ impl Device {
 
     /// Commands submitted and not completed.
     pub fn outstanding_commands(&self) -> u32 {
-        self.shared.works.in_use() as u32 - self.shared.unretired
+        self.shared.works.in_use() as u32 - self.shared.fetched.unretired()
     }
 
     /// See [`Media::chunks_by_wrong_bits`]; since the drive was made.
@@ -488,7 +489,7 @@ impl Device {
 
     /// Erase count of every good block: neither bad from the factory nor grown bad.
     pub fn erase_counts(&self) -> impl Iterator<Item = u32> + '_ {
-        self.shared.erase_counts()
+        probes::erase_counts(&self.shared)
     }
 
     /// Ages stored data by so many seconds at once, as on a shelf.
@@ -499,12 +500,12 @@ impl Device {
     /// From now on the drive notes what [`crate::Probes`] says, from nothing. Costs one walk over the blocks now, and a few
     /// nanoseconds per event from now on. Changes nothing that the drive does.
     pub fn watch(&mut self) {
-        self.shared.watch();
+        probes::watch(&mut self.shared);
     }
 
     /// The drive notes nothing more, and forgets what it noted.
     pub fn unwatch(&mut self) {
-        self.shared.unwatch();
+        probes::unwatch(&mut self.shared);
     }
 
     fn probes(&self) -> Option<&Probes> {
@@ -514,12 +515,12 @@ impl Device {
     /// From now on the drive records a [`Timeline`], from nothing. Costs a look at every channel and way for each event, and memory for
     /// each entry. Changes nothing that the drive does.
     pub fn record_timeline(&mut self, window: TimelineWindow) {
-        self.shared.record_timeline(window);
+        probes::record_timeline(&mut self.shared, window);
     }
 
     /// Ends the timeline, if one is recorded, and hands it out.
     pub fn take_timeline(&mut self) -> Option<Timeline> {
-        self.shared.take_timeline()
+        probes::take_timeline(&mut self.shared)
     }
 
     /// Returns whether the drive's probes are on.

@@ -8,7 +8,9 @@
 
 use super::media_side::MediaSide;
 use super::{Purpose, gc, metadata};
+use crate::back::operations;
 use crate::back::scheduler::{FlashOp, OpKind};
+use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::{BlockId, Cause, DieId, Ppa};
 use pellucid_ftl::{Operation, Reclaim};
@@ -25,7 +27,7 @@ fn read_names(side: &mut MediaSide, shared: &mut Shared, block: BlockId) {
 
 /// The names of the pages of an emptied block are in the controller.
 pub(super) fn names_arrived(side: &mut MediaSide, shared: &mut Shared, op: u32, block: BlockId) {
-    shared.tap_operation(op);
+    probes::tap_operation(shared, op);
     shared.scheduler.ops.release(op);
     let units = (0..shared.layout.units_per_block).map(|unit| shared.layout.ppa(block, unit));
     let name = |ppa: Ppa| shared.media.page(ppa);
@@ -47,7 +49,7 @@ fn erase_all(side: &mut MediaSide, shared: &mut Shared) {
         match job {
             Reclaim::Erase(block, cause) => issue_erase(side, shared, block, cause),
             Reclaim::Retire(block) => {
-                shared.retire_block(block);
+                operations::retire_block(shared, block);
                 side.lose_block();
             }
             Reclaim::Evict(block) => read_names(side, shared, block),
@@ -68,8 +70,8 @@ fn issue_erase(side: &mut MediaSide, shared: &mut Shared, block: BlockId, cause:
 pub(super) fn erase_done(side: &mut MediaSide, shared: &mut Shared, op: u32) -> DieId {
     let (block, cause) =
         (shared.layout.block_of(shared.scheduler.ops[op].ppa), shared.scheduler.ops[op].cause);
-    let ok = shared.end_erase(side.number(), block, cause);
-    shared.let_go(op);
+    let ok = operations::end_erase(shared, side.number(), block, cause);
+    operations::let_go(shared, op);
     side.translation.set_now(shared.now);
     side.translation.ended(Operation::Erase(block), ok);
     if !ok {

@@ -12,7 +12,9 @@ use super::media_side::MediaSide;
 use super::packer::SuperpagePacker;
 use super::superpages::SuperpageUnit;
 use super::{Purpose, erases, fixed_copies, metadata, programs};
+use crate::back::operations;
 use crate::back::scheduler::{FlashOp, OpKind};
+use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::slab::{Linked, List, NIL, Slab};
 use pellucid_flash::{Cause, DieId, Layout, Lpn, Ppa};
@@ -354,9 +356,9 @@ pub(super) fn copies_arrived(side: &mut MediaSide, shared: &mut Shared, op: u32,
         let owner = side.owner(Purpose::Move(first));
         let record = &mut shared.scheduler.ops[op];
         (record.owner, record.ppa, record.units) = (owner, from, count);
-        shared.retry(op, from);
+        operations::retry(shared, op, from);
     } else {
-        shared.tap_operation(op);
+        probes::tap_operation(shared, op);
         shared.scheduler.ops.release(op);
     }
     pump(side, shared, DieId(die));
@@ -384,7 +386,7 @@ fn take_copy(side: &mut MediaSide, shared: &mut Shared, copy: u32, attempts: u32
                 shared.counts(side.number()).corrected_bits += u64::from(corrected_bits);
                 Arrival::Read
             }
-            _ if shared.tries_again(moved.from, attempts) => return Taken::Again,
+            _ if operations::tries_again(shared, moved.from, attempts) => return Taken::Again,
             _ => Arrival::Unreadable,
         };
     }

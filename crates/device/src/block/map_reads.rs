@@ -9,7 +9,9 @@
 
 use super::core::Core;
 use super::{flush, read, write};
+use crate::back::operations;
 use crate::back::scheduler::FlashOp;
+use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::{Cause, Lpn, Stage};
 use pellucid_ftl::{Located, MapPage, Operation};
@@ -63,15 +65,17 @@ pub(super) fn map_page_arrived(core: &mut Core, shared: &mut Shared, op: u32, pa
     let current = core.side.translation.peek(lpn) == Located::At(ppa);
     let readable = match shared.media.read(ppa, 0, &mut [], attempts) {
         ReadResult::Ok { corrected_bits, .. } => {
-            shared.corrected(core.side.number(), corrected_bits, attempts);
+            operations::corrected(shared, core.side.number(), corrected_bits, attempts);
             true
         }
-        _ if current && shared.tries_again(ppa, attempts) => return shared.retry(op, ppa),
+        _ if current && operations::tries_again(shared, ppa, attempts) => {
+            return operations::retry(shared, op, ppa);
+        }
         _ => !current,
     };
     shared.counts(core.side.number()).uncorrectable_reads += u64::from(!readable);
-    shared.tap_operation(op);
-    if shared.is_observed() {
+    probes::tap_operation(shared, op);
+    if probes::is_observed(shared) {
         tell_served(core, shared, op, page);
     }
     let stages = shared.scheduler.ops[op].stages;
@@ -111,9 +115,14 @@ pub(super) fn map_page_arrived(core: &mut Core, shared: &mut Shared, op: u32, pa
 fn tell_served(core: &Core, shared: &mut Shared, op: u32, page: MapPage) {
     for waiting in core.map_reads.waiting.iter().filter(|waiting| waiting.page == page) {
         let record = &core.buffer[waiting.entry];
-        shared.tap_served(op, record.waiting(), None);
+        probes::tap_served(shared, op, record.waiting(), None);
         let leaves = waiting.then == Then::Leave;
-        shared.tap_served(op, record.acknowledge(), leaves.then(|| core.side.stored_at(record.lpn())));
+        probes::tap_served(
+            shared,
+            op,
+            record.acknowledge(),
+            leaves.then(|| core.side.stored_at(record.lpn())),
+        );
     }
 }
 

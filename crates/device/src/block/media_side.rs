@@ -146,7 +146,7 @@ impl MediaSide {
     /// Returns the drive's load beside GC.
     #[inline]
     pub fn load(&self, shared: &Shared) -> Load {
-        match shared.active {
+        match shared.fetched.active() {
             _ if self.rested => Load::Rested,
             0 => Load::Idle,
             _ => Load::Busy,

@@ -64,6 +64,7 @@ mod write_queue;
 mod write_waits;
 
 use self::core::Core;
+use crate::back::operations;
 use crate::back::scheduler::{OpKind, Token};
 use crate::shared::Shared;
 use fold::Idle;
@@ -232,10 +233,10 @@ impl BlockNamespace {
         let (kind, ppa) = (shared.scheduler.ops[op].kind, shared.scheduler.ops[op].ppa);
         if kind == OpKind::Read {
             self.core.senses.begin(op);
-            return shared.begin_read(op);
+            return operations::begin_read(shared, op);
         }
         match Purpose::of(shared.scheduler.ops[op].owner.token) {
-            Purpose::Erase => shared.begin_erase(ppa),
+            Purpose::Erase => operations::begin_erase(shared, ppa),
             Purpose::Program(id) => programs::begin_program(&mut self.core, shared, id, ppa),
             Purpose::Fill(_) | Purpose::Move(_) | Purpose::Map(_) | Purpose::Names(_) => {
                 unreachable!("a program without a plan")
@@ -284,7 +285,7 @@ impl BlockNamespace {
             && !queue.has_stalled()
             && (queue.packed() == 0 || queue.more_comes())
             && !behind.has_woken()
-            && shared.active > 0
+            && shared.fetched.active() > 0
             && side.translation.is_calm()
     }
 
@@ -310,7 +311,7 @@ impl BlockNamespace {
         if core.side.translation.handles().has_events() {
             self.placement.note_handle_events(&mut core.side, shared);
         }
-        if shared.active == 0 {
+        if shared.fetched.active() == 0 {
             gc::collect_while_idle(&mut core.side, shared);
             self.idle.begin(&mut core.side, shared);
         }

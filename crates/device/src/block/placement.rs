@@ -62,7 +62,7 @@ pub(super) fn handle_info(side: &MediaSide, layout: &Layout, handle: u16) -> Opt
 
 /// Returns the bytes written, erased and read since the counters were last reset.
 pub(super) fn statistics(side: &MediaSide, shared: &Shared) -> PlacementStatistics {
-    let (counters, layout) = (shared.counters_of(side.number()), &shared.layout);
+    let (counters, layout) = (shared.tally.copy_of(side.number()), &shared.layout);
     let sector = u64::from(layout.sector_bytes);
     let block = u64::from(layout.units_per_block) * u64::from(layout.unit_bytes);
     PlacementStatistics {

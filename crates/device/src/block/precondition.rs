@@ -137,7 +137,7 @@ impl Preconditioner {
         lpn: Lpn,
         image: &[u8],
     ) -> Result<(), NoRoom> {
-        debug_assert_eq!(shared.active, 0, "preconditioning a drive at work");
+        debug_assert_eq!(shared.fetched.active(), 0, "preconditioning a drive at work");
         self.entries = entries;
         if let Translation::LogBlock(_) = side.translation {
             return self.fill_log(side, shared, filler, lpn, image);

@@ -13,7 +13,9 @@ use super::superpages::SuperpageUnit;
 use super::{
     Purpose, discards, erases, flush, gc, metadata, read, starved, tenancy, write_failures, write_waits,
 };
+use crate::back::operations;
 use crate::back::scheduler::{FlashOp, OpKind};
+use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::{Cause, Lpn, Nanos, Ppa, Stage, StageTimes, Status};
 use pellucid_ftl::{Full, Move, Operation, Plan, ProgramId, Soon};
@@ -78,7 +80,7 @@ fn issue_entries(core: &mut Core, shared: &mut Shared, plan: &Plan, count: u32) 
         let blank = core.buffer[*entry].blank().count_ones();
         shared.scheduler.ops[op].sectors = shared.layout.sectors_per_unit - blank;
     }
-    if shared.is_observed() {
+    if probes::is_observed(shared) {
         tell_programmed(core, shared, op, plan.id);
     }
     shared.ask_issue(op);
@@ -125,7 +127,7 @@ fn make_program(side: &MediaSide, shared: &mut Shared, plan: &Plan, count: u32, 
 fn tell_programmed(core: &Core, shared: &mut Shared, op: u32, id: ProgramId) {
     for &unit in core.side.superpages.units(id) {
         if let SuperpageUnit::Entry(entry) = unit {
-            shared.tap_programs(op, core.side.stored_at(core.buffer[entry].lpn()), false);
+            probes::tap_programs(shared, op, core.side.stored_at(core.buffer[entry].lpn()), false);
         }
     }
 }
@@ -191,7 +193,7 @@ pub(super) fn program_done(core: &mut Core, shared: &mut Shared, op: u32, id: Pr
     counters.media_operations += 1;
     counters.program_failures += u64::from(!ok);
     counters.copybacks += u64::from(copyback && ok);
-    shared.let_go(op);
+    operations::let_go(shared, op);
     let die = shared.layout.die_of(first);
     // The calls below may plan the next program under the same number.
     let count = core.side.superpages.end(id);

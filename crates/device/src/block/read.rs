@@ -19,9 +19,11 @@ use super::buffer::Content;
 use super::core::Core;
 use super::map_reads::Then;
 use super::{Purpose, damage, map_reads, starved, tenancy, write, write_failures};
+use crate::back::operations;
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::config::DieOrder;
 use crate::front::commands::{Place, Slice};
+use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Cause, Opcode, Ppa, Stage, Status};
@@ -199,7 +201,7 @@ pub(super) fn part_fills(core: &mut Core, shared: &mut Shared, op: u32, head: u3
         let mut part = shared.scheduler.ops[op].part_for(owner, ppa);
         part.epoch = core.side.discards.read_begins();
         let part = shared.scheduler.ops.insert(part);
-        shared.tap_part(op, part);
+        probes::tap_part(shared, op, part);
         fill_arrived(core, shared, part, entry);
     }
 }
@@ -216,7 +218,7 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
     };
     if now_at != ppa && names_another(core, shared, ppa, entry) {
         // It moved while the data were being decoded, and its old place serves another page by now.
-        return shared.retry(op, now_at);
+        return operations::retry(shared, op, now_at);
     }
     let passes = passes_through(core, entry);
     let result = match core.buffer[entry].valid() {
@@ -251,15 +253,17 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
             if !passes {
                 held.fill(shared.full);
             }
-            shared.corrected(core.side.number(), corrected_bits, attempts);
+            operations::corrected(shared, core.side.number(), corrected_bits, attempts);
             end_fill(core, shared, entry, Status::Success, Some(op));
             if worst_chunk_bits > 0 {
                 damage::refresh_if_due(&mut core.side, shared, ppa, worst_chunk_bits);
             }
         }
-        ReadResult::Uncorrectable if shared.tries_again(ppa, attempts) => shared.retry(op, now_at),
+        ReadResult::Uncorrectable if operations::tries_again(shared, ppa, attempts) => {
+            operations::retry(shared, op, now_at)
+        }
         // A copy was on its way elsewhere.
-        ReadResult::Uncorrectable if now_at != ppa => shared.retry(op, now_at),
+        ReadResult::Uncorrectable if now_at != ppa => operations::retry(shared, op, now_at),
         ReadResult::Uncorrectable => {
             shared.counts(core.side.number()).uncorrectable_reads += 1;
             if !tenancy::drop_unreadable(core, shared, entry, op) {
@@ -267,7 +271,7 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
             }
             damage::unreadable(&mut core.side, shared, ppa);
         }
-        ReadResult::Erased if now_at != ppa => shared.retry(op, now_at),
+        ReadResult::Erased if now_at != ppa => operations::retry(shared, op, now_at),
         ReadResult::Erased => panic!("the map points to erased unit {}", ppa.0),
     }
 }
@@ -334,11 +338,11 @@ pub(super) fn end_fill(core: &mut Core, shared: &mut Shared, entry: u32, status:
     held.hold();
     let mut waiting = held.take_waiting();
     if let Some(op) = op {
-        shared.tap_operation(op);
-        if shared.is_observed() {
+        probes::tap_operation(shared, op);
+        if probes::is_observed(shared) {
             let completes = shared.scheduler.ops[op].cause == Cause::ReadModifyWrite;
             let place = completes.then(|| core.side.stored_at(core.buffer[entry].lpn()));
-            shared.tap_served(op, waiting, place);
+            probes::tap_served(shared, op, waiting, place);
         }
         core.side.discards.read_ended(shared.scheduler.ops[op].epoch);
     }
@@ -439,6 +443,6 @@ pub(super) fn link_done(core: &mut Core, shared: &mut Shared, slice: u32) {
     if record.dmas_left == 0 && record.status == Status::Success {
         record.stages = stages;
         shared.complete(work);
-        shared.unretired += 1;
+        shared.fetched.complete_early();
     }
 }

@@ -5,6 +5,7 @@
 use super::buffer::Phase;
 use super::core::Core;
 use super::{discards, erases, flush, read, write};
+use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::Lpn;
 use pellucid_ftl::Located;
@@ -71,7 +72,7 @@ fn trim_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) {
         }
     }
     core.side.translation.trim(lpn);
-    shared.tap_trimmed(core.side.stored_at(lpn));
+    probes::tap_trimmed(shared, core.side.stored_at(lpn));
     core.behind.wake(lpn);
     if awaited {
         // The trim stands for the data that the flush in progress waited for: without either, an older version could come back.

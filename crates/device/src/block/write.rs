@@ -17,6 +17,7 @@ use super::{behind, map_reads, programs, read, starved, tenancy, write_waits};
 use crate::config::WritePolicy;
 use crate::firmware::Task;
 use crate::front::commands::{Place, Route, Slice};
+use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Cause, Lpn, Opcode, Stage, Status, copy_images};
@@ -191,7 +192,7 @@ pub(super) fn store(core: &mut Core, shared: &mut Shared, slice: u32) {
     let record = &mut core.buffer[entry];
     record.store(mask, submitted, handle);
     let place = core.side.stored_at(core.buffer[entry].lpn());
-    shared.tap_stored(place, work);
+    probes::tap_stored(shared, place, work);
     tenancy::stored(core, entry, opcode);
 }
 

@@ -12,8 +12,11 @@
 //!
 //! Invariant: at most one of original and copy survives a reset, because the reset waits until the other one is erased.
 
+use crate::back::operations;
 use crate::back::scheduler::{FlashOp, OpKind};
+use crate::direct;
 use crate::direct::chunks::ChunkNamespace;
+use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::{Cause, ChunkReason, ChunkScope, Lpn, Nanos, Ppa, Stage};
 use pellucid_ftl::ChunkMove;
@@ -68,7 +71,7 @@ impl ChunkNamespace {
     /// Retires the block of a chunk whose data could not be read; it serves until the chunk's reset.
     fn distrust(&mut self, shared: &mut Shared, number: u32) {
         if let Some(block) = self.chunks.distrust(number) {
-            shared.retire_block(block);
+            operations::retire_block(shared, block);
         }
     }
 
@@ -167,7 +170,7 @@ impl ChunkNamespace {
             let spare = &mut job.metadata[at * spare_bytes..(at + 1) * spare_bytes];
             lost |= !shared.media.metadata(Ppa(unit), 0, spare);
         }
-        let again = lost && shared.tries_again(ppa, attempts);
+        let again = lost && operations::tries_again(shared, ppa, attempts);
         if !again {
             // One read, however many units it brings.
             let counters = shared.counts(self.number);
@@ -180,9 +183,9 @@ impl ChunkNamespace {
         let (given_up, reads) = (job.given_up, job.reads);
         self.refresh.job = Some(job);
         if again {
-            return shared.retry(op, ppa);
+            return operations::retry(shared, op, ppa);
         }
-        shared.tap_operation(op);
+        probes::tap_operation(shared, op);
         shared.scheduler.ops.release(op);
         if reads > 0 {
             return;
@@ -215,10 +218,10 @@ impl ChunkNamespace {
         let (kind, ppa) = (shared.scheduler.ops[op].kind, shared.scheduler.ops[op].ppa);
         let block = shared.layout.block_of(ppa);
         let ok = match kind {
-            OpKind::Erase => shared.end_erase(self.number, block, Cause::Refresh),
-            _ => shared.end_full_superpage(self.number, ppa, Cause::Refresh),
+            OpKind::Erase => operations::end_erase(shared, self.number, block, Cause::Refresh),
+            _ => operations::end_full_superpage(shared, self.number, ppa, Cause::Refresh),
         };
-        shared.let_go(op);
+        operations::let_go(shared, op);
         if kind == OpKind::Erase {
             return self.refresh_done(shared, ok);
         }
@@ -226,7 +229,7 @@ impl ChunkNamespace {
         job.superpage += 1;
         if !ok {
             (job.given_up, job.retired) = (true, true);
-            shared.retire_block(block);
+            operations::retire_block(shared, block);
             shared.media.invalidate(block);
         }
         self.refresh_superpage(shared);
@@ -253,7 +256,7 @@ impl ChunkNamespace {
         chunks.refresh_erased(chunk, block, erased, erases);
         let lba = chunks.info(chunk).start;
         if job.copied {
-            shared.notify(self.number, lba, 1, ChunkReason::Refreshed, ChunkScope::Chunk);
+            self.notify(shared, lba, 1, ChunkReason::Refreshed, ChunkScope::Chunk);
         }
         if job.lost {
             self.distrust(shared, chunk);
@@ -263,7 +266,7 @@ impl ChunkNamespace {
             record.stages.add(Stage::WaitWay, shared.now - record.mark);
             record.mark = shared.now;
             self.reset_chunk(shared, work, i);
-            shared.part_done(work);
+            direct::part_done(shared, work);
         }
         self.refresh_next(shared);
     }

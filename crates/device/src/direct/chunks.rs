@@ -10,15 +10,16 @@
 
 mod copy;
 
+use crate::back::operations;
 use crate::back::scheduler::{FlashOp, OpKind, Owner, Token};
-use crate::config::Feedback;
+use crate::config::{self, Feedback};
+use crate::direct;
 use crate::direct::chunk_refresh::Refresh;
 use crate::direct::{DirectPath, Taken, address, bits};
 use crate::front::commands::{Place, Route, Slice};
 use crate::shared::Shared;
 use pellucid_flash::{
-    ChunkInfo, ChunkNotice, ChunkOp, ChunkReason, ChunkScope, Command, Lba, Lpn, Nanos, Opcode, Ppa, Stage,
-    Status, Vector,
+    ChunkInfo, ChunkOp, ChunkReason, ChunkScope, Command, Lba, Lpn, Nanos, Opcode, Ppa, Stage, Status, Vector,
 };
 use pellucid_ftl::{ChunkPlan, ChunkReset, Chunks, Management};
 
@@ -101,19 +102,19 @@ impl ChunkNamespace {
         // Held open until all parts are started.
         shared.works[work].slices_left = 1;
         self.start_chunk(shared, work);
-        shared.part_done(work);
+        direct::part_done(shared, work);
     }
 
     fn issue(&mut self, shared: &mut Shared, slice: u32, kind: OpKind) {
-        shared.issue_direct(self.owner(Purpose::Slice(slice)), slice, kind);
+        direct::issue_direct(shared, self.owner(Purpose::Slice(slice)), slice, kind);
     }
 
     /// The array starts on an operation: the media change. For how long.
     pub fn begins(&mut self, shared: &mut Shared, op: u32) -> Nanos {
         let FlashOp { kind, ppa, owner, .. } = shared.scheduler.ops[op];
         match Purpose::of(owner.token) {
-            _ if kind == OpKind::Read => shared.begin_read(op),
-            _ if kind == OpKind::Erase => shared.begin_erase(ppa),
+            _ if kind == OpKind::Read => operations::begin_read(shared, op),
+            _ if kind == OpKind::Erase => operations::begin_erase(shared, ppa),
             Purpose::Refresh => self.refresh_begins(shared),
             Purpose::Slice(slice) => match self.begin_chunk_program(shared, slice, ppa) {
                 Some(time) => time,
@@ -145,15 +146,15 @@ impl ChunkNamespace {
     fn slice_ended(&mut self, shared: &mut Shared, op: u32, slice: u32) {
         let FlashOp { kind, cause, ppa, .. } = shared.scheduler.ops[op];
         let ok = match kind {
-            OpKind::Erase => shared.end_erase(self.number, shared.layout.block_of(ppa), cause),
+            OpKind::Erase => operations::end_erase(shared, self.number, shared.layout.block_of(ppa), cause),
             _ if shared.slices[slice].unbegun => false,
             _ => {
-                let ok = shared.end_full_superpage(self.number, ppa, cause);
+                let ok = operations::end_full_superpage(shared, self.number, ppa, cause);
                 shared.counts(self.number).copybacks += u64::from(ok && kind == OpKind::Copyback);
                 ok
             }
         };
-        shared.let_go(op);
+        operations::let_go(shared, op);
         let stages = shared.scheduler.ops[op].stages;
         shared.slices[slice].add_stages(&stages, shared.now);
         match kind {
@@ -167,13 +168,14 @@ impl ChunkNamespace {
         let FlashOp { ppa, attempts, .. } = shared.scheduler.ops[op];
         if let Some(place) = self.moved_to(shared, slice) {
             shared.slices[slice].place = Place::Units(place);
-            return shared.retry(op, place);
+            return operations::retry(shared, op, place);
         }
-        let Taken { corrected, most, worst, failed, rotten, .. } = shared.take_in(slice, ppa, attempts);
-        if failed != 0 && shared.tries_again(ppa, attempts) {
-            return shared.retry(op, ppa);
+        let Taken { corrected, most, worst, failed, rotten, .. } =
+            direct::take_in(shared, slice, ppa, attempts);
+        if failed != 0 && operations::tries_again(shared, ppa, attempts) {
+            return operations::retry(shared, op, ppa);
         }
-        shared.end_direct_read(op, slice, corrected, failed != 0);
+        direct::end_direct_read(shared, op, slice, corrected, failed != 0);
         if worst > 0 || rotten {
             let Slice { work, data_at, .. } = shared.slices[slice];
             let lba = address(&shared.works[work].command, data_at);
@@ -278,7 +280,8 @@ impl ChunkNamespace {
 
     /// A rule is broken: nothing is done, for no address.
     fn refuse_all(&mut self, shared: &mut Shared, work: u32, status: Status) {
-        shared.merge_status(work, status, bits(0, shared.works[work].command.sectors));
+        let record = &mut shared.works[work];
+        record.merge_status(status, bits(0, record.command.sectors));
     }
 
     /// Cuts the addresses into runs that one sense brings. What cannot be read is zeros.
@@ -342,7 +345,7 @@ impl ChunkNamespace {
             vector.metadata[at * spare..(at + 1) * spare].fill(0);
         }
         if self.feedback.unwritten_is_error {
-            shared.merge_status(work, Status::Unwritten, bits(i, 1));
+            shared.works[work].merge_status(Status::Unwritten, bits(i, 1));
         }
     }
 
@@ -444,10 +447,10 @@ impl ChunkNamespace {
         };
         let (status, retire) = self.chunks.written(number, ok);
         if let Some(block) = retire {
-            shared.retire_block(block);
+            operations::retire_block(shared, block);
         }
         if status != Status::Success {
-            shared.merge_status(work, status, bits(data_at, sectors));
+            shared.works[work].merge_status(status, bits(data_at, sectors));
         }
     }
 
@@ -466,12 +469,12 @@ impl ChunkNamespace {
             }
             Ok(ChunkReset::Retired { block, status }) => {
                 shared.media.invalidate(block);
-                shared.merge_status(work, status, bits(i, 1));
+                shared.works[work].merge_status(status, bits(i, 1));
                 self.describe_reset(shared, work, i);
             }
             Ok(ChunkReset::Later) => self.reset_after_refresh(shared, work, i),
             Err(status) => {
-                shared.merge_status(work, status, bits(i, 1));
+                shared.works[work].merge_status(status, bits(i, 1));
                 self.describe_reset(shared, work, i);
             }
         }
@@ -491,10 +494,10 @@ impl ChunkNamespace {
             // Told by the chunk that widens the gap.
             if most - least >= gap && erases == most {
                 let lba = self.chunks.info(number).start;
-                shared.notify(self.number, lba, 1, ChunkReason::Wear, ChunkScope::Chunk);
+                self.notify(shared, lba, 1, ChunkReason::Wear, ChunkScope::Chunk);
             }
         }
-        shared.merge_status(work, status, bits(i, 1));
+        shared.works[work].merge_status(status, bits(i, 1));
         self.describe_reset(shared, work, i);
     }
 
@@ -539,8 +542,8 @@ impl ChunkNamespace {
         let command = &shared.works[work].command;
         let lba = address(command, at);
         if failed != 0 {
-            shared.merge_status(work, Status::UnrecoveredRead, failed);
-            shared.notify(self.number, lba, sectors, ChunkReason::Unrecoverable, ChunkScope::Sectors);
+            shared.works[work].merge_status(Status::UnrecoveredRead, failed);
+            self.notify(shared, lba, sectors, ChunkReason::Unrecoverable, ChunkScope::Sectors);
             return Status::UnrecoveredRead;
         }
         let feedback = self.feedback;
@@ -549,40 +552,25 @@ impl ChunkNamespace {
             return Status::Success;
         }
         let reason = if very { ChunkReason::ErrorsHigh } else { ChunkReason::ErrorsMedium };
-        shared.notify(self.number, lba, sectors, reason, ChunkScope::Sectors);
+        self.notify(shared, lba, sectors, reason, ChunkScope::Sectors);
         if feedback.high_ecc || (very && feedback.very_high_ecc) {
-            shared.merge_status(work, Status::HighEcc, bits(at, sectors));
+            shared.works[work].merge_status(Status::HighEcc, bits(at, sectors));
         }
         Status::Success
     }
-}
 
-impl Shared {
-    /// Tells the hosts of a namespace.
-    pub(crate) fn notify(
-        &mut self,
-        namespace: u16,
+    /// Tells the hosts of the namespace. Chunks that are a nameless namespace's own have none.
+    pub(super) fn notify(
+        &self,
+        shared: &mut Shared,
         lba: Lba,
         sectors: u32,
         reason: ChunkReason,
         scope: ChunkScope,
     ) {
-        let told = matches!(
-            self.config.namespaces.get(usize::from(namespace)),
-            Some(crate::config::Namespace::OpenChannel { .. })
-        );
-        if !told {
-            // The chunks are a nameless namespace's own.
-            return;
+        let described = shared.config.namespaces.get(usize::from(self.number));
+        if matches!(described, Some(config::Namespace::OpenChannel { .. })) {
+            shared.notices.tell(self.number, lba, sectors, reason, scope);
         }
-        self.notice_count += 1;
-        let notice = ChunkNotice { count: self.notice_count, lba, sectors, reason, scope };
-        if self.notices.len() == NOTICES_MAX {
-            self.notices.pop_front();
-        }
-        self.notices.push_back((namespace, notice));
     }
 }
-
-/// Notices that wait for the host; when there are more, the oldest are lost, as the gap in their numbers shows.
-const NOTICES_MAX: usize = 4096;

@@ -28,10 +28,10 @@ mod zones;
 use crate::back::scheduler::{FlashOp, OpKind, Owner};
 use crate::firmware::Task;
 use crate::front::commands::{Place, Route, Slice};
-use crate::front::host_interface::Direction;
+use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{Cause, Command, Lba, Lpn, Opcode, Ppa, Stage, Status, Vector};
+use pellucid_flash::{Cause, Command, Lba, Lpn, Ppa, Stage, Vector};
 use pellucid_media::ReadResult;
 
 /// Result of a read.
@@ -84,7 +84,7 @@ pub(crate) trait DirectPath {
         data: (u32, u32),
         number: u32,
     ) {
-        let slice = shared.direct_slice(work, route, place, data, number);
+        let slice = direct_slice(shared, work, route, place, data, number);
         if shared.grants(Task::Slice(slice)) {
             self.slice_known(shared, slice);
         }
@@ -104,148 +104,115 @@ pub(crate) trait DirectPath {
     }
 }
 
-impl Shared {
-    /// A part of a command that is no slice is done. The last part completes the command.
-    pub(crate) fn part_done(&mut self, work: u32) {
-        let record = &mut self.works[work];
-        record.slices_left -= 1;
-        if record.slices_left == 0 {
-            record.stages.add(Stage::Media, self.now - record.mark);
-            record.mark = self.now;
-            self.ask_complete(work);
-        }
+/// A part of a command that is no slice is done. The last part completes the command.
+pub(crate) fn part_done(shared: &mut Shared, work: u32) {
+    let record = &mut shared.works[work];
+    record.slices_left -= 1;
+    if record.slices_left == 0 {
+        record.stages.add(Stage::Media, shared.now - record.mark);
+        record.mark = shared.now;
+        shared.ask_complete(work);
     }
+}
 
-    /// The worst status of a command's parts is its own. `failed`: bits of the addresses concerned.
-    pub(crate) fn merge_status(&mut self, work: u32, status: Status, failed: u64) {
-        let record = &mut self.works[work];
-        let worse = match record.status {
-            Status::Success => true,
-            Status::HighEcc => status != Status::Success,
-            _ => false,
+/// Makes a slice. `number`: the chunk or zone concerned.
+fn direct_slice(
+    shared: &mut Shared,
+    work: u32,
+    route: Route,
+    (place, first): (Place, u32),
+    (data_at, sectors): (u32, u32),
+    number: u32,
+) -> u32 {
+    let record = &mut shared.works[work];
+    record.slices_left += 1;
+    // Commands of a nameless namespace to its chunks do not cross the host link.
+    let (stages, zero) = (record.stages, record.inner.is_some());
+    shared.slices.insert(Slice {
+        work,
+        lpn: Lpn::NONE,
+        number,
+        first,
+        sectors,
+        data_at,
+        zero,
+        unbegun: false,
+        through: true,
+        moved: false,
+        primary: true,
+        delivered: false,
+        route,
+        place,
+        mark: shared.now,
+        stages,
+        next: NIL,
+    })
+}
+
+/// Issues the flash operation that serves a slice.
+fn issue_direct(shared: &mut Shared, owner: Owner, slice: u32, kind: OpKind) {
+    let record = &shared.slices[slice];
+    let ppa = record.place.units();
+    let copies = matches!(record.route, Route::CopyRead | Route::CopyProgram);
+    // A copy that a host asks for is its GC.
+    let cause = if copies { Cause::Gc } else { Cause::Host };
+    let cause = shared.works[record.work].inner.unwrap_or(cause);
+    let units = shared.layout.units_of(record.first + record.sectors);
+    let die = shared.layout.die_of(ppa).0;
+    let op = FlashOp::new(kind, cause, owner, die, ppa, units, shared.now);
+    let op = shared.scheduler.ops.insert(op);
+    if probes::is_observed(shared) {
+        probes::tap_serves(shared, op, shared.slices[slice].work);
+    }
+    shared.ask_issue(op);
+}
+
+/// The read of a slice has ended.
+fn end_direct_read(shared: &mut Shared, op: u32, slice: u32, corrected: u32, failed: bool) {
+    let FlashOp { owner, attempts, .. } = shared.scheduler.ops[op];
+    probes::tap_operation(shared, op);
+    shared.slices[slice].add_stages(&shared.scheduler.ops[op].stages, shared.now);
+    shared.scheduler.ops.release(op);
+    let counters = shared.counts(owner.namespace);
+    counters.uncorrectable_reads += u64::from(failed);
+    counters.corrected_reads += u64::from(!failed && attempts > 0);
+    counters.corrected_bits += u64::from(corrected);
+}
+
+/// Moves what the media give for a read to the command's buffers.
+fn take_in(shared: &mut Shared, slice: u32, ppa: Ppa, attempts: u32) -> Taken {
+    let Slice { work, first, sectors, data_at, .. } = shared.slices[slice];
+    let (image, spare) = (shared.image_bytes, Vector::METADATA_BYTES);
+    let command = &mut shared.works[work].command;
+    let metadata = command.vector.as_mut().map(|v| &mut v.metadata).filter(|m| !m.is_empty());
+    let (mut metadata, mut taken) = (metadata, Taken::default());
+    let (mut unit, mut sector, mut done) = (ppa, first, 0);
+    while done < sectors {
+        let here = (shared.layout.sectors_per_unit - sector).min(sectors - done);
+        let at = (data_at + done) as usize;
+        let out = match command.data.is_empty() {
+            true => &mut [][..],
+            false => &mut command.data[at * image..(at + here as usize) * image],
         };
-        if worse {
-            record.status = status;
-        }
-        let listed = record.command.vector.as_ref().is_some_and(|v| !v.addresses.is_empty());
-        if status != Status::Success && listed {
-            record.result |= failed;
-        }
-    }
-
-    /// Makes a slice. `number`: the chunk or zone concerned.
-    fn direct_slice(
-        &mut self,
-        work: u32,
-        route: Route,
-        (place, first): (Place, u32),
-        (data_at, sectors): (u32, u32),
-        number: u32,
-    ) -> u32 {
-        let record = &mut self.works[work];
-        record.slices_left += 1;
-        // Commands of a nameless namespace to its chunks do not cross the host link.
-        let (stages, zero) = (record.stages, record.inner.is_some());
-        self.slices.insert(Slice {
-            work,
-            lpn: Lpn::NONE,
-            number,
-            first,
-            sectors,
-            data_at,
-            zero,
-            unbegun: false,
-            through: true,
-            moved: false,
-            primary: true,
-            delivered: false,
-            route,
-            place,
-            mark: self.now,
-            stages,
-            next: NIL,
-        })
-    }
-
-    /// Issues the flash operation that serves a slice.
-    fn issue_direct(&mut self, owner: Owner, slice: u32, kind: OpKind) {
-        let record = &self.slices[slice];
-        let ppa = record.place.units();
-        let copies = matches!(record.route, Route::CopyRead | Route::CopyProgram);
-        // A copy that a host asks for is its GC.
-        let cause = if copies { Cause::Gc } else { Cause::Host };
-        let cause = self.works[record.work].inner.unwrap_or(cause);
-        let units = self.layout.units_of(record.first + record.sectors);
-        let die = self.layout.die_of(ppa).0;
-        let op = FlashOp::new(kind, cause, owner, die, ppa, units, self.now);
-        let op = self.scheduler.ops.insert(op);
-        if self.is_observed() {
-            self.tap_serves(op, self.slices[slice].work);
-        }
-        self.ask_issue(op);
-    }
-
-    /// The read of a slice has ended.
-    fn end_direct_read(&mut self, op: u32, slice: u32, corrected: u32, failed: bool) {
-        let FlashOp { owner, attempts, .. } = self.scheduler.ops[op];
-        self.tap_operation(op);
-        self.slices[slice].add_stages(&self.scheduler.ops[op].stages, self.now);
-        self.scheduler.ops.release(op);
-        let counters = self.counts(owner.namespace);
-        counters.uncorrectable_reads += u64::from(failed);
-        counters.corrected_reads += u64::from(!failed && attempts > 0);
-        counters.corrected_bits += u64::from(corrected);
-    }
-
-    /// Bytes and way of a slice over the host link.
-    pub(crate) fn direct_transfer(&self, slice: u32) -> (u64, Direction) {
-        let record = &self.slices[slice];
-        let command = &self.works[record.work].command;
-        if command.opcode == Opcode::Report {
-            return (command.data.len() as u64, Direction::Tx);
-        }
-        let metadata = command.vector.as_ref().is_some_and(|v| !v.metadata.is_empty());
-        let beside = if metadata { Vector::METADATA_BYTES as u64 } else { 0 };
-        let bytes = u64::from(record.sectors) * (u64::from(self.layout.sector_bytes) + beside);
-        let inward = matches!(record.route, Route::Program | Route::Stage);
-        (bytes, if inward { Direction::Rx } else { Direction::Tx })
-    }
-
-    /// Moves what the media give for a read to the command's buffers.
-    fn take_in(&mut self, slice: u32, ppa: Ppa, attempts: u32) -> Taken {
-        let Slice { work, first, sectors, data_at, .. } = self.slices[slice];
-        let (image, spare) = (self.image_bytes, Vector::METADATA_BYTES);
-        let command = &mut self.works[work].command;
-        let metadata = command.vector.as_mut().map(|v| &mut v.metadata).filter(|m| !m.is_empty());
-        let (mut metadata, mut taken) = (metadata, Taken::default());
-        let (mut unit, mut sector, mut done) = (ppa, first, 0);
-        while done < sectors {
-            let here = (self.layout.sectors_per_unit - sector).min(sectors - done);
-            let at = (data_at + done) as usize;
-            let out = match command.data.is_empty() {
-                true => &mut [][..],
-                false => &mut command.data[at * image..(at + here as usize) * image],
-            };
-            match self.media.read(unit, sector, out, attempts) {
-                ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
-                    taken.corrected += corrected_bits;
-                    taken.most = taken.most.max(corrected_bits);
-                    taken.worst = taken.worst.max(worst_chunk_bits);
-                }
-                ReadResult::Uncorrectable => {
-                    taken.failed |= bits((at as u32).min(63), here);
-                    taken.rotten |= self.media.is_programmed(unit);
-                }
-                ReadResult::Erased => taken.erased |= bits((at as u32).min(63), here),
+        match shared.media.read(unit, sector, out, attempts) {
+            ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
+                taken.corrected += corrected_bits;
+                taken.most = taken.most.max(corrected_bits);
+                taken.worst = taken.worst.max(worst_chunk_bits);
             }
-            if let Some(metadata) = &mut metadata {
-                let out = &mut metadata[at * spare..(at + here as usize) * spare];
-                if !self.media.metadata(unit, sector, out) {
-                    taken.failed |= bits((at as u32).min(63), here);
-                }
+            ReadResult::Uncorrectable => {
+                taken.failed |= bits((at as u32).min(63), here);
+                taken.rotten |= shared.media.is_programmed(unit);
             }
-            (unit, sector, done) = (Ppa(unit.0 + 1), 0, done + here);
+            ReadResult::Erased => taken.erased |= bits((at as u32).min(63), here),
         }
-        taken
+        if let Some(metadata) = &mut metadata {
+            let out = &mut metadata[at * spare..(at + here as usize) * spare];
+            if !shared.media.metadata(unit, sector, out) {
+                taken.failed |= bits((at as u32).min(63), here);
+            }
+        }
+        (unit, sector, done) = (Ppa(unit.0 + 1), 0, done + here);
     }
+    taken
 }

@@ -9,13 +9,13 @@
 //! cross the host link, and its end goes to the machine. Checkpoints and copies are such commands, so dies, channels and firmware
 //! see no difference to what a host FTL does over an open-channel drive.
 
-use crate::build::DeviceError;
+use crate::back::operations::erase_now;
 use crate::config::Feedback;
 use crate::direct::DirectPath;
 use crate::direct::chunks::ChunkNamespace;
+use crate::error::DeviceError;
 use crate::events::Event;
 use crate::front::commands::{Place, Route};
-use crate::namespaces::erase_now;
 use crate::shared::Shared;
 use pellucid_flash::{
     BlockId, BlockView, ChunkOp, Command, Completion, Interface, Layout, Lba, Lpn, NamelessOp, Nanos, Opcode,

@@ -9,6 +9,7 @@
 //! ```
 //! Invariant: until superpage 0 is erased a reset has not happened.
 
+use crate::direct;
 use crate::direct::DirectPath;
 use crate::direct::zone_buffer::ZoneNamespace;
 use crate::front::commands::{Place, Route};
@@ -24,12 +25,12 @@ impl ZoneNamespace {
         if action as u8 & 0x80 == 0 {
             let (zone, offset) = self.zones.zone_of(lba).expect("checked at submission");
             if offset != 0 {
-                return shared.merge_status(work, Status::InvalidField, 0);
+                return shared.works[work].merge_status(Status::InvalidField, 0);
             }
             return self.act_on_zone(shared, work, zone, action);
         }
         if action == ZoneAction::OpenAll && !self.zones.may_open_all() {
-            return shared.merge_status(work, Status::TooManyOpenZones, 0);
+            return shared.works[work].merge_status(Status::TooManyOpenZones, 0);
         }
         // Collected first: the effects of one zone's action on another must not change which zones are concerned.
         let zones = &self.zones;
@@ -42,10 +43,10 @@ impl ZoneNamespace {
 
     fn act_on_zone(&mut self, shared: &mut Shared, work: u32, zone: u32, action: ZoneAction) {
         match self.zones.act(zone, action) {
-            Err(status) => shared.merge_status(work, status, 0),
+            Err(status) => shared.works[work].merge_status(status, 0),
             // One that was let down while it was empty, and the log has not been told yet.
             Ok(ZoneWork::Done) if action == ZoneAction::Offline && !self.is_recorded(zone) => {
-                shared.merge_status(work, Status::WriteFault, 0);
+                shared.works[work].merge_status(Status::WriteFault, 0);
             }
             Ok(ZoneWork::Done) => {}
             Ok(ZoneWork::Offline) => self.take_offline(shared, work, zone),
@@ -62,7 +63,7 @@ impl ZoneNamespace {
     fn take_offline(&mut self, shared: &mut Shared, work: u32, zone: u32) {
         let Some(slot) = self.pronounce(zone, ZoneState::Offline) else {
             self.zones.offline_refused(zone);
-            return shared.merge_status(work, Status::WriteFault, 0);
+            return shared.works[work].merge_status(Status::WriteFault, 0);
         };
         (self.runs[zone as usize].action, self.runs[zone as usize].acting) = (work, true);
         shared.works[work].slices_left += 1;
@@ -214,8 +215,8 @@ impl ZoneNamespace {
         let work = std::mem::replace(&mut run.action, NIL);
         run.acting = false;
         if work != NIL {
-            shared.merge_status(work, status, 0);
-            shared.part_done(work);
+            shared.works[work].merge_status(status, 0);
+            direct::part_done(shared, work);
         }
     }
 }

@@ -9,6 +9,8 @@
 //! ends well only if nothing that was acknowledged before it has been lost since the flush before.
 
 use super::zones::Purpose;
+use crate::back::operations;
+use crate::direct;
 use crate::direct::zone_buffer::Slot;
 use crate::direct::zone_buffer::ZoneNamespace;
 use crate::shared::Shared;
@@ -193,8 +195,8 @@ impl ZoneNamespace {
     /// A block of the log is erased.
     pub(crate) fn log_erased(&mut self, shared: &mut Shared, op: u32) {
         let block = shared.layout.block_of(shared.scheduler.ops[op].ppa);
-        let ok = shared.end_erase(self.number, block, Cause::Journal);
-        shared.let_go(op);
+        let ok = operations::end_erase(shared, self.number, block, Cause::Journal);
+        operations::let_go(shared, op);
         let erases = shared.media.erase_count(block);
         self.log_erasing = false;
         self.zones.erased(block, ok, erases);
@@ -206,7 +208,7 @@ impl ZoneNamespace {
             let promise = shared.works[work].promise();
             if self.flush.losses.concern(promise) {
                 self.flush.losses.flush_fails(promise);
-                shared.merge_status(work, Status::WriteFault, 0);
+                shared.works[work].merge_status(Status::WriteFault, 0);
             }
             return;
         }
@@ -222,7 +224,7 @@ impl ZoneNamespace {
         let Some(work) = self.flush.waiting.pop_front() else { return };
         self.flush.running = work;
         if self.flush.losses.concern(shared.works[work].promise()) {
-            shared.merge_status(work, Status::WriteFault, 0);
+            shared.works[work].merge_status(Status::WriteFault, 0);
         }
         // Held until every slot has been asked.
         self.flush.left = 1;
@@ -266,7 +268,7 @@ impl ZoneNamespace {
         let (zone, superpage) = (record.zone, record.superpage);
         if awaited && self.kept(zone, superpage) != Status::Success {
             let work = self.flush.running;
-            shared.merge_status(work, Status::WriteFault, 0);
+            shared.works[work].merge_status(Status::WriteFault, 0);
         }
         awaited
     }
@@ -277,7 +279,7 @@ impl ZoneNamespace {
         let awaited = std::mem::take(&mut self.slots[slot].flushing) != 0;
         if awaited {
             let work = self.flush.running;
-            shared.merge_status(work, Status::WriteFault, 0);
+            shared.works[work].merge_status(Status::WriteFault, 0);
         }
         awaited
     }
@@ -289,7 +291,7 @@ impl ZoneNamespace {
             if shared.works[work].status != Status::Success {
                 self.flush.losses.flush_fails(shared.works[work].promise());
             }
-            shared.part_done(work);
+            direct::part_done(shared, work);
             self.next_zone_flush(shared);
         }
     }

@@ -11,10 +11,10 @@ impl ZoneNamespace {
         let Command { lba, sectors, .. } = shared.works[work].command;
         let (zone, offset) = self.zones.zone_of(lba).expect("checked at submission");
         if offset + u64::from(sectors) > self.zones.geometry().zone_sectors {
-            return shared.merge_status(work, Status::ZoneBoundary, 0);
+            return shared.works[work].merge_status(Status::ZoneBoundary, 0);
         }
         if self.zones.state(zone) == ZoneState::Offline {
-            return shared.merge_status(work, Status::ZoneOffline, 0);
+            return shared.works[work].merge_status(Status::ZoneOffline, 0);
         }
         let written = u64::from(self.zones.data_sectors(zone));
         let superpage = u64::from(self.zones.superpage_sectors());
@@ -32,7 +32,7 @@ impl ZoneNamespace {
             if let Some(slot) = self.find(zone, number) {
                 self.zone_give(shared, work, done, here, Some((slot, first)));
                 if self.slots[slot].lost {
-                    shared.merge_status(work, Status::UnrecoveredRead, 0);
+                    shared.works[work].merge_status(Status::UnrecoveredRead, 0);
                 }
                 shared.counts(self.number).buffer_read_hits += 1;
                 told += here;
@@ -74,7 +74,7 @@ impl ZoneNamespace {
     ) {
         let Some(start) = self.zones.locate(zone, superpage) else {
             self.zone_give(shared, work, at, sectors, None);
-            return shared.merge_status(work, Status::UnrecoveredRead, 0);
+            return shared.works[work].merge_status(Status::UnrecoveredRead, 0);
         };
         let per_unit = shared.layout.sectors_per_unit;
         let group = shared.sense.get() * per_unit;

@@ -1,10 +1,12 @@
 //! Writes and appends of zones: from the rules to the slot of a superpage, its program, and the writes that are acknowledged with it.
 
+use crate::back::operations;
 use crate::back::scheduler::{FlashOp, OpKind, Owner};
 use crate::direct::DirectPath;
 use crate::direct::zone_buffer::{Slot, ZoneNamespace};
 use crate::direct::zones::Purpose;
 use crate::front::commands::{Place, Route, Slice};
+use crate::probes;
 use crate::shared::Shared;
 use crate::timeline::Stored;
 use pellucid_flash::slab::{List, NIL};
@@ -17,7 +19,7 @@ impl ZoneNamespace {
         let Command { opcode, lba, sectors, .. } = shared.works[work].command;
         let (zone, first) = match self.zones.accept(lba, sectors, opcode == Opcode::Zone(ZoneOp::Append)) {
             Ok(at) => at,
-            Err(status) => return shared.merge_status(work, status, 0),
+            Err(status) => return shared.works[work].merge_status(status, 0),
         };
         let start = self.zones.info(zone).start.0;
         let superpage = self.zones.superpage_sectors();
@@ -93,7 +95,7 @@ impl ZoneNamespace {
         let image = shared.image_bytes;
         let data = &shared.works[work].command.data[data_at as usize * image..][..sectors as usize * image];
         self.images_mut(slot)[first as usize * image..][..sectors as usize * image].copy_from_slice(data);
-        shared.tap_stored(self.stored_at(slot), work);
+        probes::tap_stored(shared, self.stored_at(slot), work);
         let superpage = self.zones.superpage_sectors();
         let record = &mut self.slots[slot];
         record.arrived += sectors;
@@ -142,7 +144,7 @@ impl ZoneNamespace {
         match self.zones.place(zone, superpage) {
             Some(first) => self.issue_stage(shared, Purpose::Stage(slot), first, Cause::Host),
             None => {
-                shared.tap_trimmed(self.stored_at(slot));
+                probes::tap_trimmed(shared, self.stored_at(slot));
                 self.lose_stage(shared, slot);
             }
         }
@@ -154,11 +156,11 @@ impl ZoneNamespace {
         let owner = Owner { namespace: self.number, token: purpose.token() };
         let op = FlashOp::new(kind, cause, owner, die, first, shared.layout.units_per_superpage, shared.now);
         let op = shared.scheduler.ops.insert(op);
-        if shared.is_observed()
+        if probes::is_observed(shared)
             && let Purpose::Stage(slot) | Purpose::Log(slot) = purpose
         {
             // What was logged goes to its own place later.
-            shared.tap_programs(op, self.stored_at(slot), purpose == Purpose::Log(slot));
+            probes::tap_programs(shared, op, self.stored_at(slot), purpose == Purpose::Log(slot));
         }
         shared.ask_issue(op);
     }
@@ -219,10 +221,10 @@ impl ZoneNamespace {
                 u64::from(superpage - data);
             shared.counts(self.number).program_failures += u64::from(!ok);
             if !ok {
-                shared.retire_block(shared.layout.block_of(first));
+                operations::retire_block(shared, shared.layout.block_of(first));
             }
         }
-        shared.let_go(op);
+        operations::let_go(shared, op);
         (ok, stages)
     }
 
@@ -299,8 +301,8 @@ impl ZoneNamespace {
             }
             let Slice { work, number: zone, place, .. } = shared.slices[slice];
             let kept = self.kept(zone, place.superpage());
-            shared.merge_status(work, status, 0);
-            shared.merge_status(work, kept, 0);
+            shared.works[work].merge_status(status, 0);
+            shared.works[work].merge_status(kept, 0);
             shared.slice_done(slice, Status::Success);
         }
     }

@@ -13,7 +13,9 @@
 //!
 //! A zone is *quiet* when none of its data are between acceptance and the media, the superpage being filled apart.
 
+use crate::back::operations;
 use crate::back::scheduler::{FlashOp, OpKind, Owner, Token};
+use crate::direct;
 use crate::direct::zone_buffer::ZoneNamespace;
 use crate::direct::{DirectPath, Taken};
 use crate::front::commands::{Route, Slice};
@@ -59,8 +61,8 @@ impl DirectPath for ZoneNamespace {
         shared.slices[slice].book(Stage::Firmware, shared.now);
         let owner = Owner { namespace: self.number, token: Purpose::Slice(slice).token() };
         match shared.slices[slice].route {
-            Route::Read => shared.issue_direct(owner, slice, OpKind::Read),
-            Route::Erase => shared.issue_direct(owner, slice, OpKind::Erase),
+            Route::Read => direct::issue_direct(shared, owner, slice, OpKind::Read),
+            Route::Erase => direct::issue_direct(shared, owner, slice, OpKind::Erase),
             Route::Tell => self.ask_dma(shared, slice),
             Route::Stage => self.stage(shared, slice, false),
             Route::Page | Route::Program | Route::CopyRead | Route::CopyProgram => {
@@ -84,17 +86,17 @@ impl ZoneNamespace {
         // Held open until all parts are started.
         shared.works[work].slices_left = 1;
         self.start_zone(shared, work);
-        shared.part_done(work);
+        direct::part_done(shared, work);
     }
 
     /// The array starts on an operation: the media change. For how long.
     pub fn begins(&mut self, shared: &mut Shared, op: u32) -> Nanos {
         let FlashOp { kind, ppa, owner, .. } = shared.scheduler.ops[op];
         match Purpose::of(owner.token) {
-            _ if kind == OpKind::Read => shared.begin_read(op),
+            _ if kind == OpKind::Read => operations::begin_read(shared, op),
             Purpose::Stage(slot) => self.stage_begins(shared, slot, ppa),
             Purpose::Log(slot) => self.log_begins(shared, slot, ppa),
-            Purpose::Slice(_) | Purpose::LogErase => shared.begin_erase(ppa),
+            Purpose::Slice(_) | Purpose::LogErase => operations::begin_erase(shared, ppa),
         }
     }
 
@@ -106,8 +108,8 @@ impl ZoneNamespace {
             Purpose::LogErase => self.log_erased(shared, op),
             Purpose::Slice(slice) => {
                 let FlashOp { cause, ppa, .. } = shared.scheduler.ops[op];
-                let ok = shared.end_erase(self.number, shared.layout.block_of(ppa), cause);
-                shared.let_go(op);
+                let ok = operations::end_erase(shared, self.number, shared.layout.block_of(ppa), cause);
+                operations::let_go(shared, op);
                 let stages = shared.scheduler.ops[op].stages;
                 shared.slices[slice].add_stages(&stages, shared.now);
                 self.zone_block_erased(shared, slice, ppa, ok);
@@ -123,24 +125,25 @@ impl ZoneNamespace {
             unreachable!("a read that serves a program")
         };
         let Slice { work, number: zone, place, .. } = shared.slices[slice];
-        let Taken { corrected, worst, mut failed, erased, rotten, .. } = shared.take_in(slice, ppa, attempts);
+        let Taken { corrected, worst, mut failed, erased, rotten, .. } =
+            direct::take_in(shared, slice, ppa, attempts);
         // A zone should have data where a read found none: their program was given up, and not because of a reset.
         if erased != 0 && self.zones.holds(zone, ppa) {
             failed |= erased;
         }
-        if failed != 0 && shared.tries_again(ppa, attempts) {
-            return shared.retry(op, ppa);
+        if failed != 0 && operations::tries_again(shared, ppa, attempts) {
+            return operations::retry(shared, op, ppa);
         }
-        shared.end_direct_read(op, slice, corrected, failed != 0);
+        direct::end_direct_read(shared, op, slice, corrected, failed != 0);
         // Near to being lost, or beyond: the zone should be reset, and its host says when.
         let near = shared.config.scheduler.refresh_above.is_some_and(|most| worst > most);
         if (near || rotten)
             && let Some(block) = self.zones.distrust(zone, place.units(), rotten)
         {
-            shared.retire_block(block);
+            operations::retire_block(shared, block);
         }
         if failed != 0 {
-            shared.merge_status(work, Status::UnrecoveredRead, 0);
+            shared.works[work].merge_status(Status::UnrecoveredRead, 0);
             shared.slice_done(slice, Status::Success);
         } else {
             self.ask_dma(shared, slice);

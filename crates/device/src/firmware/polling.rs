@@ -157,7 +157,7 @@ impl Shared {
                 while let Some(slice) = self.polling().dma_ended.pop_front() {
                     self.polling().dma_running -= 1;
                     let unseen = now - self.slices[slice].mark;
-                    self.common.dma_unseen_ns += unseen.0;
+                    self.tally.of_drive().dma_unseen_ns += unseen.0;
                     self.slices[slice].book(Stage::HostLink, now);
                     self.firmware.waiting.push_back(Task::DmaStatus(slice));
                 }

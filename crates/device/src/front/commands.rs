@@ -77,6 +77,22 @@ impl Work {
         self.command = command;
     }
 
+    /// The worst status of a command's parts is its own. `failed`: bits of the addresses concerned.
+    pub fn merge_status(&mut self, status: Status, failed: u64) {
+        let worse = match self.status {
+            Status::Success => true,
+            Status::HighEcc => status != Status::Success,
+            _ => false,
+        };
+        if worse {
+            self.status = status;
+        }
+        let listed = self.command.vector.as_ref().is_some_and(|v| !v.addresses.is_empty());
+        if status != Status::Success && listed {
+            self.result |= failed;
+        }
+    }
+
     /// Returns the promise of a flush.
     pub fn promise(&self) -> Promise {
         Promise { submitted: self.submitted, settled: self.settled }
@@ -86,6 +102,71 @@ impl Work {
 impl Linked for Work {
     fn next(&mut self) -> &mut u32 {
         &mut self.next
+    }
+}
+
+/// Numbers of the commands that were fetched and are not retired.
+///
+/// ```text
+///  fetched ─► taken by the firmware ─► completed ─► retired
+///             └ untaken before          └ by the controller itself: unretired until the firmware has dealt with it
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fetched {
+    active: u32,
+    untaken: u32,
+    unretired: u32,
+}
+
+impl Fetched {
+    /// A command leaves its queue.
+    #[inline]
+    pub fn fetch(&mut self) {
+        self.active += 1;
+        self.untaken += 1;
+    }
+
+    /// The firmware has taken a command.
+    #[inline]
+    pub fn take(&mut self) {
+        self.untaken -= 1;
+    }
+
+    /// The controller has completed a command by itself.
+    #[inline]
+    pub fn complete_early(&mut self) {
+        self.unretired += 1;
+    }
+
+    /// The firmware has dealt with a command that the controller has completed.
+    #[inline]
+    pub fn learn_end(&mut self) {
+        self.unretired -= 1;
+    }
+
+    /// A command has left the drive.
+    #[inline]
+    pub fn retire(&mut self) {
+        self.active -= 1;
+        debug_assert!(self.active >= self.untaken && self.active >= self.unretired, "{self:?}");
+    }
+
+    /// Commands fetched and not retired.
+    #[inline]
+    pub fn active(self) -> u32 {
+        self.active
+    }
+
+    /// Commands fetched that the firmware has not taken yet.
+    #[inline]
+    pub fn untaken(self) -> u32 {
+        self.untaken
+    }
+
+    /// Commands that the controller has completed and the firmware has not dealt with.
+    #[inline]
+    pub fn unretired(self) -> u32 {
+        self.unretired
     }
 }
 

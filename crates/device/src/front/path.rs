@@ -10,9 +10,12 @@
 
 use crate::config::Namespace;
 use crate::events::Event;
-use crate::front::commands::{Slice, Work};
+use crate::firmware::Task;
+use crate::front::commands::{Route, Slice, Work};
+use crate::front::host_interface::Direction;
+use crate::probes;
 use crate::shared::Shared;
-use pellucid_flash::{ChunkOp, Completion, Effect, Nanos, Opcode, SimTime, Stage, Status};
+use pellucid_flash::{ChunkOp, Completion, Effect, Nanos, Opcode, SimTime, Stage, Status, Vector};
 
 impl Shared {
     /// Every write and flush of a namespace that was submitted before this is complete, and the host has been told.
@@ -32,7 +35,7 @@ impl Shared {
         record.stages.add(Stage::Firmware, self.now - record.mark);
         record.mark = self.now;
         if !record.live {
-            self.unretired -= 1;
+            self.fetched.learn_end();
             return self.retire(work);
         }
         match self.config.host.complete_ns {
@@ -50,7 +53,7 @@ impl Shared {
     /// The next command leaves its queue, by arbitration.
     pub(crate) fn take_command(&mut self) -> Option<u32> {
         let work = self.host.pop(&mut self.works)?;
-        self.fetched(work);
+        self.has_left_queue(work);
         Some(work)
     }
 
@@ -58,14 +61,13 @@ impl Shared {
     #[inline]
     pub(crate) fn take_at_once(&mut self, work: u32) {
         self.host.pass(self.works[work].command.queue);
-        self.fetched(work);
+        self.has_left_queue(work);
     }
 
     /// A command was taken from its queue.
     #[inline]
-    fn fetched(&mut self, work: u32) {
-        self.active += 1;
-        self.untaken += 1;
+    fn has_left_queue(&mut self, work: u32) {
+        self.fetched.fetch();
         let record = &mut self.works[work];
         record.stages.add(Stage::Queue, self.now - record.mark);
         record.mark = self.now;
@@ -127,7 +129,7 @@ impl Shared {
         let fetched = std::mem::take(&mut self.works[work].fetched);
         self.works.release(work);
         if fetched {
-            self.active -= 1;
+            self.fetched.retire();
         }
     }
 
@@ -154,7 +156,7 @@ impl Shared {
     /// Returns whether, now that a command has ended, others may be taken, or the drive is at rest.
     #[inline]
     pub(crate) fn may_go_on(&self) -> bool {
-        self.active == 0 || self.host.waiting()
+        self.fetched.active() == 0 || self.host.waiting()
     }
 
     /// The host learns of the command's end.
@@ -194,7 +196,7 @@ impl Shared {
                 _ => {}
             }
         }
-        self.tap_command(work);
+        probes::tap_command(self, work);
     }
 
     /// The completions with which a power cut ends all commands on their way.
@@ -220,5 +222,64 @@ impl Shared {
 
     pub(crate) fn is_write(&self, slice: u32) -> bool {
         self.works[self.slices[slice].work].command.opcode != Opcode::Read
+    }
+
+    // ---- host DMA
+
+    /// Host DMA operations of a slice.
+    pub(crate) fn dma_units(&self, slice: u32) -> u32 {
+        let record = &self.slices[slice];
+        if record.zero {
+            0
+        } else {
+            (record.sectors * self.layout.sector_bytes).div_ceil(self.config.host.dma_unit_bytes)
+        }
+    }
+
+    /// Returns whether the data of a slice cross the host link in no time, of the link or of the firmware.
+    #[inline]
+    pub(crate) fn moves_at_once(&self, slice: u32) -> bool {
+        self.host.link_is_free() && self.firmware.does_at_once(Task::Dma(slice))
+    }
+
+    /// Starts the host DMA of a slice. `true`: it has ended already.
+    #[inline]
+    pub(crate) fn start_dma(&mut self, slice: u32) -> bool {
+        let record = &mut self.slices[slice];
+        record.book(Stage::Firmware, self.now);
+        if record.zero || self.host.link_is_free() {
+            return true;
+        }
+        let (bytes, direction) = match record.route {
+            Route::Page => {
+                let bytes = u64::from(record.sectors) * u64::from(self.layout.sector_bytes);
+                let read = self.works[record.work].command.opcode == Opcode::Read;
+                (bytes, if read { Direction::Tx } else { Direction::Rx })
+            }
+            _ => self.direct_transfer(slice),
+        };
+        let end = self.host.transfer(self.now, bytes, direction);
+        probes::tap_dma(self, slice, direction);
+        match &mut self.firmware.polling {
+            Some(polling) => polling.dma_begins(),
+            None if end == self.now => return true,
+            None => {}
+        }
+        self.events.at(end, Event::Dma(slice));
+        false
+    }
+
+    /// Bytes and way of a slice over the host link.
+    fn direct_transfer(&self, slice: u32) -> (u64, Direction) {
+        let record = &self.slices[slice];
+        let command = &self.works[record.work].command;
+        if command.opcode == Opcode::Report {
+            return (command.data.len() as u64, Direction::Tx);
+        }
+        let metadata = command.vector.as_ref().is_some_and(|v| !v.metadata.is_empty());
+        let beside = if metadata { Vector::METADATA_BYTES as u64 } else { 0 };
+        let bytes = u64::from(record.sectors) * (u64::from(self.layout.sector_bytes) + beside);
+        let inward = matches!(record.route, Route::Program | Route::Stage);
+        (bytes, if inward { Direction::Rx } else { Direction::Tx })
     }
 }

@@ -209,7 +209,7 @@ impl Probes {
             blocks_by_erases: BTreeMap::new(),
             outstanding: (0, 0),
         };
-        probes.count_wear(shared.erase_counts());
+        probes.count_wear(erase_counts(shared));
         probes
     }
 
@@ -302,209 +302,207 @@ impl Observers {
     }
 }
 
-impl Shared {
-    /// From now on the drive notes what [`Probes`] says, from nothing. Costs one walk over the blocks now, and a few
-    /// nanoseconds per event from now on. Changes nothing that the drive does.
-    pub fn watch(&mut self) {
-        let probes = Probes::new(self);
-        self.observers.get_or_insert_default().probes = Some(probes);
-    }
+/// From now on the drive notes what [`Probes`] says, from nothing. Costs one walk over the blocks now, and a few
+/// nanoseconds per event from now on. Changes nothing that the drive does.
+pub(crate) fn watch(shared: &mut Shared) {
+    let probes = Probes::new(shared);
+    shared.observers.get_or_insert_default().probes = Some(probes);
+}
 
-    /// The drive notes nothing more for its probes, and forgets what it noted.
-    pub fn unwatch(&mut self) {
-        if let Some(observers) = &mut self.observers {
-            observers.probes = None;
-        }
-        self.let_observers_go();
+/// The drive notes nothing more for its probes, and forgets what it noted.
+pub(crate) fn unwatch(shared: &mut Shared) {
+    if let Some(observers) = &mut shared.observers {
+        observers.probes = None;
     }
+    let_observers_go(shared);
+}
 
-    /// From now on the drive records a timeline, from nothing. Changes nothing that the drive does.
-    pub fn record_timeline(&mut self, window: TimelineWindow) {
-        let recorder = Recorder::new(window, self);
-        self.observers.get_or_insert_default().timeline = Some(recorder);
+/// From now on the drive records a timeline, from nothing. Changes nothing that the drive does.
+pub(crate) fn record_timeline(shared: &mut Shared, window: TimelineWindow) {
+    let recorder = Recorder::new(window, shared);
+    shared.observers.get_or_insert_default().timeline = Some(recorder);
+}
+
+/// Ends the timeline, if one is recorded, and hands it out.
+pub(crate) fn take_timeline(shared: &mut Shared) -> Option<Timeline> {
+    let recorder = shared.observers.as_mut()?.timeline.take()?;
+    let_observers_go(shared);
+    Some(recorder.finish(shared))
+}
+
+fn let_observers_go(shared: &mut Shared) {
+    let none = |observers: &Observers| observers.probes.is_none() && observers.timeline.is_none();
+    if shared.observers.as_deref().is_some_and(none) {
+        shared.observers = None;
     }
+}
 
-    /// Ends the timeline, if one is recorded, and hands it out.
-    pub fn take_timeline(&mut self) -> Option<Timeline> {
-        let recorder = self.observers.as_mut()?.timeline.take()?;
-        self.let_observers_go();
-        Some(recorder.finish(self))
+/// Erase count of every good block: neither bad from the factory nor grown bad.
+pub(crate) fn erase_counts(shared: &Shared) -> impl Iterator<Item = u32> + '_ {
+    (0..shared.layout.blocks)
+        .map(BlockId)
+        .filter(|&b| shared.media.health(b) == Health::Good)
+        .map(|b| shared.media.erase_count(b))
+}
+
+/// A mount has erased and retired blocks without telling the probes of each.
+pub(crate) fn tap_mount(shared: &mut Shared) {
+    let Some(mut observers) = shared.observers.take() else { return };
+    if let Some(probes) = &mut observers.probes {
+        probes.count_wear(erase_counts(shared));
     }
-
-    fn let_observers_go(&mut self) {
-        let none = |observers: &Observers| observers.probes.is_none() && observers.timeline.is_none();
-        if self.observers.as_deref().is_some_and(none) {
-            self.observers = None;
-        }
+    if let Some(timeline) = &mut observers.timeline {
+        timeline.power_fails(shared.now);
     }
+    shared.observers = Some(observers);
+}
 
-    /// Erase count of every good block: neither bad from the factory nor grown bad.
-    pub fn erase_counts(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.layout.blocks)
-            .map(BlockId)
-            .filter(|&b| self.media.health(b) == Health::Good)
-            .map(|b| self.media.erase_count(b))
+/// The clock goes on to `at`.
+#[inline]
+pub(crate) fn pass_to(shared: &mut Shared, at: SimTime) {
+    if shared.observers.is_some() {
+        tap_time(shared, at);
     }
+    shared.now = at;
+}
 
-    /// A mount has erased and retired blocks without telling the probes of each.
-    pub(crate) fn tap_mount(&mut self) {
-        let Some(mut observers) = self.observers.take() else { return };
+#[cold]
+fn tap_time(shared: &mut Shared, at: SimTime) {
+    if at <= shared.now {
+        return;
+    }
+    let (time, commands) = (at - shared.now, shared.works.in_use() as u32);
+    let (ways, channels) = shared.scheduler.active();
+    if let Some(Observers { probes: Some(probes), .. }) = shared.observers.as_deref_mut() {
+        probes.elapsed(time, ways, channels, commands);
+    }
+    tell_timeline(shared, Recorder::look);
+}
+
+/// Lets the timeline, if one is recorded, take something in.
+#[cold]
+fn tell_timeline(shared: &mut Shared, tell: impl FnOnce(&mut Recorder, &Shared)) {
+    let Some(mut observers) = shared.observers.take() else { return };
+    if let Some(timeline) = &mut observers.timeline {
+        tell(timeline, shared);
+    }
+    shared.observers = Some(observers);
+}
+
+/// Returns whether anything is noted of what the drive does.
+#[inline]
+pub(crate) fn is_observed(shared: &Shared) -> bool {
+    shared.observers.is_some()
+}
+
+/// A command has ended, and its completion is the last one.
+#[inline]
+pub(crate) fn tap_command(shared: &mut Shared, work: u32) {
+    if shared.observers.is_some() {
+        tap_completion(shared, work);
+    }
+}
+
+#[cold]
+fn tap_completion(shared: &mut Shared, work: u32) {
+    let Some(mut observers) = shared.observers.take() else { return };
+    if let Some(completion) = shared.completions.back() {
         if let Some(probes) = &mut observers.probes {
-            probes.count_wear(self.erase_counts());
+            probes.command(completion);
         }
         if let Some(timeline) = &mut observers.timeline {
-            timeline.power_fails(self.now);
-        }
-        self.observers = Some(observers);
-    }
-
-    /// The clock goes on to `at`.
-    #[inline]
-    pub(crate) fn pass_to(&mut self, at: SimTime) {
-        if self.observers.is_some() {
-            self.tap_time(at);
-        }
-        self.now = at;
-    }
-
-    #[cold]
-    fn tap_time(&mut self, at: SimTime) {
-        if at <= self.now {
-            return;
-        }
-        let (time, commands) = (at - self.now, self.works.in_use() as u32);
-        let (ways, channels) = self.scheduler.active();
-        if let Some(Observers { probes: Some(probes), .. }) = self.observers.as_deref_mut() {
-            probes.elapsed(time, ways, channels, commands);
-        }
-        self.tell_timeline(Recorder::look);
-    }
-
-    /// Lets the timeline, if one is recorded, take something in.
-    #[cold]
-    fn tell_timeline(&mut self, tell: impl FnOnce(&mut Recorder, &Shared)) {
-        let Some(mut observers) = self.observers.take() else { return };
-        if let Some(timeline) = &mut observers.timeline {
-            tell(timeline, self);
-        }
-        self.observers = Some(observers);
-    }
-
-    /// Returns whether anything is noted of what the drive does.
-    #[inline]
-    pub(crate) fn is_observed(&self) -> bool {
-        self.observers.is_some()
-    }
-
-    /// A command has ended, and its completion is the last one.
-    #[inline]
-    pub(crate) fn tap_command(&mut self, work: u32) {
-        if self.observers.is_some() {
-            self.tap_completion(work);
+            timeline.completed(shared, work, completion);
         }
     }
+    shared.observers = Some(observers);
+}
 
-    #[cold]
-    fn tap_completion(&mut self, work: u32) {
-        let Some(mut observers) = self.observers.take() else { return };
-        if let Some(completion) = self.completions.back() {
-            if let Some(probes) = &mut observers.probes {
-                probes.command(completion);
-            }
-            if let Some(timeline) = &mut observers.timeline {
-                timeline.completed(self, work, completion);
-            }
+/// A flash operation is over, and its stages are complete.
+#[inline]
+pub(crate) fn tap_operation(shared: &mut Shared, op: u32) {
+    if let Some(observers) = &mut shared.observers
+        && let Some(probes) = &mut observers.probes
+        && !shared.scheduler.ops[op].part
+    {
+        probes.operation(&shared.scheduler.ops[op]);
+    }
+}
+
+/// A flash operation has served these slices, and data that wait at `place`. The caller has asked whether the drive is observed.
+#[cold]
+pub(crate) fn tap_served(shared: &mut Shared, op: u32, slices: List, place: Option<Stored>) {
+    let mut works = Vec::new();
+    slices.for_each(&mut shared.slices, |slice| works.push(slice.work));
+    tell_timeline(shared, |timeline, shared| {
+        works.into_iter().for_each(|work| timeline.serves(shared, op, work));
+        if let Some(place) = place {
+            timeline.serves_stored(shared, op, place, true);
         }
-        self.observers = Some(observers);
-    }
+    });
+}
 
-    /// A flash operation is over, and its stages are complete.
-    #[inline]
-    pub(crate) fn tap_operation(&mut self, op: u32) {
-        if let Some(observers) = &mut self.observers
-            && let Some(probes) = &mut observers.probes
-            && !self.scheduler.ops[op].part
-        {
-            probes.operation(&self.scheduler.ops[op]);
-        }
-    }
+/// A flash operation serves a command. The caller has asked whether the drive is observed.
+#[cold]
+pub(crate) fn tap_serves(shared: &mut Shared, op: u32, work: u32) {
+    tell_timeline(shared, |timeline, shared| timeline.serves(shared, op, work));
+}
 
-    /// A flash operation has served these slices, and data that wait at `place`. The caller has asked whether the drive is observed.
-    #[cold]
-    pub(crate) fn tap_served(&mut self, op: u32, slices: List, place: Option<Stored>) {
-        let mut works = Vec::new();
-        slices.for_each(&mut self.slices, |slice| works.push(slice.work));
-        self.tell_timeline(|timeline, shared| {
-            works.into_iter().for_each(|work| timeline.serves(shared, op, work));
-            if let Some(place) = place {
-                timeline.serves_stored(shared, op, place, true);
-            }
-        });
-    }
+/// A flash operation programs the data that wait at `place`; `stay`: they wait for another one, too.
+#[cold]
+pub(crate) fn tap_programs(shared: &mut Shared, op: u32, place: Stored, stay: bool) {
+    tell_timeline(shared, |timeline, shared| timeline.serves_stored(shared, op, place, stay));
+}
 
-    /// A flash operation serves a command. The caller has asked whether the drive is observed.
-    #[cold]
-    pub(crate) fn tap_serves(&mut self, op: u32, work: u32) {
-        self.tell_timeline(|timeline, shared| timeline.serves(shared, op, work));
+/// `part` goes on with a part of what `op` has read.
+#[inline]
+pub(crate) fn tap_part(shared: &mut Shared, op: u32, part: u32) {
+    if shared.observers.is_some() {
+        tell_timeline(shared, |timeline, shared| timeline.parts(shared, op, part));
     }
+}
 
-    /// A flash operation programs the data that wait at `place`; `stay`: they wait for another one, too.
-    #[cold]
-    pub(crate) fn tap_programs(&mut self, op: u32, place: Stored, stay: bool) {
-        self.tell_timeline(|timeline, shared| timeline.serves_stored(shared, op, place, stay));
+/// The data of a command wait at `place` to be programmed.
+#[inline]
+pub(crate) fn tap_stored(shared: &mut Shared, place: Stored, work: u32) {
+    if shared.observers.is_some() {
+        tell_timeline(shared, |timeline, shared| timeline.stores(shared, place, work));
     }
+}
 
-    /// `part` goes on with a part of what `op` has read.
-    #[inline]
-    pub(crate) fn tap_part(&mut self, op: u32, part: u32) {
-        if self.observers.is_some() {
-            self.tell_timeline(|timeline, shared| timeline.parts(shared, op, part));
-        }
+/// The data that waited at `place` were trimmed.
+#[inline]
+pub(crate) fn tap_trimmed(shared: &mut Shared, place: Stored) {
+    if shared.observers.is_some() {
+        tell_timeline(shared, |timeline, _| timeline.forgets(place));
     }
+}
 
-    /// The data of a command wait at `place` to be programmed.
-    #[inline]
-    pub(crate) fn tap_stored(&mut self, place: Stored, work: u32) {
-        if self.observers.is_some() {
-            self.tell_timeline(|timeline, shared| timeline.stores(shared, place, work));
-        }
+/// The host DMA of a slice was booked last in its direction of the link.
+#[inline]
+pub(crate) fn tap_dma(shared: &mut Shared, slice: u32, direction: Direction) {
+    if shared.observers.is_some() {
+        let span = shared.host.last_transfer(direction);
+        tell_timeline(shared, |timeline, shared| timeline.host_dma(shared, slice, direction, span));
     }
+}
 
-    /// The data that waited at `place` were trimmed.
-    #[inline]
-    pub(crate) fn tap_trimmed(&mut self, place: Stored) {
-        if self.observers.is_some() {
-            self.tell_timeline(|timeline, _| timeline.forgets(place));
-        }
+/// An erase has ended well.
+#[inline]
+pub(crate) fn tap_erase(shared: &mut Shared, block: BlockId) {
+    if let Some(observers) = &mut shared.observers
+        && let Some(probes) = &mut observers.probes
+        && shared.media.health(block) == Health::Good
+    {
+        probes.erased(shared.media.erase_count(block));
     }
+}
 
-    /// The host DMA of a slice was booked last in its direction of the link.
-    #[inline]
-    pub(crate) fn tap_dma(&mut self, slice: u32, direction: Direction) {
-        if self.observers.is_some() {
-            let span = self.host.last_transfer(direction);
-            self.tell_timeline(|timeline, shared| timeline.host_dma(shared, slice, direction, span));
-        }
-    }
-
-    /// An erase has ended well.
-    #[inline]
-    pub(crate) fn tap_erase(&mut self, block: BlockId) {
-        if let Some(observers) = &mut self.observers
-            && let Some(probes) = &mut observers.probes
-            && self.media.health(block) == Health::Good
-        {
-            probes.erased(self.media.erase_count(block));
-        }
-    }
-
-    /// A block that was good is bad now.
-    #[inline]
-    pub(crate) fn tap_bad(&mut self, block: BlockId) {
-        if let Some(observers) = &mut self.observers
-            && let Some(probes) = &mut observers.probes
-        {
-            probes.leaves(self.media.erase_count(block));
-        }
+/// A block that was good is bad now.
+#[inline]
+pub(crate) fn tap_bad(shared: &mut Shared, block: BlockId) {
+    if let Some(observers) = &mut shared.observers
+        && let Some(probes) = &mut observers.probes
+    {
+        probes.leaves(shared.media.erase_count(block));
     }
 }

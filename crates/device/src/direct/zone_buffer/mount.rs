@@ -8,10 +8,10 @@
 //! a mount changes nothing.
 
 use super::{IDLE, Slot, ZoneFlush, ZoneNamespace};
+use crate::back::operations::erase_now;
 use crate::block::mount::Source;
 use crate::direct::zone_save::SaveArea;
 use crate::losses::Losses;
-use crate::namespaces::erase_now;
 use pellucid_flash::slab::{List, NIL, Slab};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa, ZoneState};
 use pellucid_ftl::{Mark, MountSource, SavedSuperpage, Staged, StagedIn, Verdict, ZoneConfig, Zones};
