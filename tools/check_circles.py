@@ -18,6 +18,7 @@ KNOWN = [
     ("device", "shared", 5, "probes and timeline watch commands and operations, which carry their marks"),
     ("device", "direct::chunks", 2, "the refresh of chunks is a part of their namespace"),
     ("device", "block::core", 19, PATHS),
+    ("device", "direct::zone_actions", 3, PATHS),
     ("film", "film", 2, "the recorder makes the film, which keeps its clock"),
     ("ftl", "translation", 2, "handles are streams of a translation"),
     ("ftl", "gc", 2, "GC asks for a victim, and the choice looks at what GC owns"),

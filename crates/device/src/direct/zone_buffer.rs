@@ -20,68 +20,50 @@
 //! nor a log program of it is under way; blocks of the log are erased in the order in which they were written.
 
 mod mount;
+mod stage;
+mod staging_log;
 
+use crate::back::scheduler::Token;
 use crate::direct::zone_save::SaveArea;
 use crate::losses::Losses;
-use pellucid_flash::slab::{List, NIL, Slab};
-use pellucid_flash::{BlockId, Layout, Lpn, Ppa, SimTime, Status, ZoneState};
+use pellucid_flash::slab::{List, NIL};
+use pellucid_flash::{BlockId, Layout, Lpn, Ppa, Status, ZoneState};
 use pellucid_ftl::{LOG, Mark, Zones};
 use pellucid_media::{Media, Outcome};
+pub(crate) use stage::{Slot, Stage};
+pub(crate) use staging_log::StagingLog;
 use std::collections::VecDeque;
 
-/// A superpage in the buffer.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Slot {
-    pub live: bool,
-    pub zone: u32,
-    pub superpage: u32,
-    /// Sectors that are here.
-    pub arrived: u32,
-    /// When the newest write of them was submitted.
-    pub written_at: SimTime,
-    /// Sectors that are on their way here.
-    pub coming: u32,
-    /// Number of the mount that it is of: an earlier one's only if it was full then, so that the superpages behind it still count.
-    pub epoch: u32,
-    /// Full, or to be padded: its program is planned.
-    pub programming: bool,
-    /// The operation under way was not begun.
-    pub skipped: bool,
-    /// Its zone is being finished with it.
-    pub finish: bool,
-    /// It stands for no superpage, but says that its zone was reset.
-    pub tombstone: bool,
-    /// It stands for no superpage, but says that its zone is read-only or offline.
-    pub verdict: Option<ZoneState>,
-    /// Its zone has no block for it: it stays here and in the log.
-    pub stranded: bool,
-    /// The log cannot be read where it has it.
-    pub lost: bool,
-    /// True while its zone is being reset; the slot is kept until the superpages in front of it are erased.
-    pub doomed: bool,
-    /// Sectors in the log program of the slot that is under way.
-    pub logging: Option<u32>,
-    /// It must be logged (again) when it can be.
-    pub wants_log: bool,
-    /// Sectors that the log has, and where.
-    pub logged: u32,
-    pub logged_in: BlockId,
-    /// Place in the save area, if it is there.
-    pub saved_in: Option<u32>,
-    /// Sectors that the save area has.
-    pub saved: u32,
-    /// Sectors that must be safe before the flush in progress goes on; 0: it does not wait.
-    pub flushing: u32,
-    /// Slices that are acknowledged when the superpage is on the media.
-    pub acknowledge: List,
-    /// Slices that are acknowledged when the log program under way ends.
-    pub with_log: List,
+/// Purpose of a flash operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::direct) enum Purpose {
+    /// This slice of a command: a read, or the erase of a block of a zone.
+    Slice(u32),
+    /// The superpage in this slot of the buffer, on its way to its zone.
+    Stage(u32),
+    /// The superpage in this slot of the buffer, on its way to the staging log.
+    Log(u32),
+    /// A block of the staging log that is erased.
+    LogErase,
 }
 
-impl Slot {
-    /// Returns whether the slot holds a superpage, whole or in part.
-    pub fn is_data(&self) -> bool {
-        !self.tombstone && self.verdict.is_none()
+impl Purpose {
+    pub(in crate::direct) fn of(token: Token) -> Purpose {
+        match token.parts() {
+            (0, slice) => Purpose::Slice(slice),
+            (1, slot) => Purpose::Stage(slot),
+            (2, slot) => Purpose::Log(slot),
+            _ => Purpose::LogErase,
+        }
+    }
+
+    pub(in crate::direct) fn token(self) -> Token {
+        match self {
+            Purpose::Slice(slice) => Token::new(0, slice),
+            Purpose::Stage(slot) => Token::new(1, slot),
+            Purpose::Log(slot) => Token::new(2, slot),
+            Purpose::LogErase => Token::new(3, 0),
+        }
     }
 }
 
@@ -134,19 +116,11 @@ pub(crate) struct ZoneNamespace {
     pub protected: bool,
     /// Save area that follows a protected buffer as it is filled, in a store that outlives the process.
     save: Option<SaveArea>,
-    pub slots: Slab<Slot>,
-    images: Vec<u8>,
-    stride: usize,
-    /// Slots that may still be taken; those of actions may go beyond.
-    pub vacancies: i64,
+    pub stage: Stage,
     /// Slices that wait for a slot, and those behind them.
     pub starved: List,
     pub runs: Vec<Run>,
-    /// Blocks of the staging log, the oldest first, with its number from 1.
-    pub log: VecDeque<BlockId>,
-    pub log_first: u64,
-    /// The erase of the log's oldest block is under way; until it has ended what the block held can come back.
-    pub log_erasing: bool,
+    pub log: StagingLog,
     pub flush: ZoneFlush,
     /// Zeros, with space for the mark.
     spare: Vec<u8>,
@@ -155,11 +129,56 @@ pub(crate) struct ZoneNamespace {
 /// Flushes, one after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct ZoneFlush {
-    pub waiting: VecDeque<u32>,
-    pub running: u32,
+    waiting: VecDeque<u32>,
+    /// The command of the flush in progress.
+    running: u32,
     /// Slots that it waits for.
-    pub left: u32,
-    pub losses: Losses,
+    left: u32,
+    losses: Losses,
+}
+
+impl ZoneFlush {
+    /// No flush.
+    fn new() -> ZoneFlush {
+        ZoneFlush { waiting: VecDeque::new(), running: NIL, left: 0, losses: Losses::default() }
+    }
+
+    /// A flush waits for its turn.
+    pub fn wait(&mut self, work: u32) {
+        self.waiting.push_back(work);
+    }
+
+    /// The next flush begins, if none is in progress. It is held until [`ZoneFlush::end_part`] says that every slot has been asked.
+    pub fn begin(&mut self) -> Option<u32> {
+        if self.running != NIL {
+            return None;
+        }
+        let work = self.waiting.pop_front()?;
+        (self.running, self.left) = (work, 1);
+        Some(work)
+    }
+
+    /// The flush in progress waits for another slot.
+    pub fn await_slot(&mut self) {
+        debug_assert!(self.running != NIL, "no flush is in progress");
+        self.left += 1;
+    }
+
+    /// Something that the flush in progress waited for has ended. Returns the flush if it was the last.
+    pub fn end_part(&mut self) -> Option<u32> {
+        self.left -= 1;
+        (self.left == 0).then(|| std::mem::replace(&mut self.running, NIL))
+    }
+
+    /// The command of the flush in progress.
+    pub fn running(&self) -> u32 {
+        self.running
+    }
+
+    /// Losses of acknowledged data, which flushes have to report.
+    pub fn losses(&mut self) -> &mut Losses {
+        &mut self.losses
+    }
 }
 
 impl ZoneNamespace {
@@ -171,12 +190,12 @@ impl ZoneNamespace {
     /// process cannot take them, so that neither they nor what comes behind them in the zone is promised.
     pub fn keep(&mut self, slot: u32, media: &mut Media) -> bool {
         let Some(area) = &mut self.save else { return true };
-        let Slot { zone, superpage, arrived, epoch, saved_in, .. } = self.slots[slot];
+        let Slot { zone, superpage, arrived, epoch, saved_in, .. } = self.stage[slot];
         let mark = Mark { zone, superpage, sectors: arrived, finished: false, verdict: None, epoch };
-        let images = &self.images[slot as usize * self.stride..][..self.stride];
+        let images = self.stage.images(slot);
         let place = saved_in.or_else(|| area.take());
         let ok = place.is_some_and(|place| area.save(place, mark, images, media));
-        let record = &mut self.slots[slot];
+        let record = &mut self.stage[slot];
         record.saved_in = place;
         if ok {
             record.saved = arrived;
@@ -189,39 +208,7 @@ impl ZoneNamespace {
 
     /// A slot for a superpage of which nothing is here yet.
     pub fn take(&mut self, zone: u32, superpage: u32) -> u32 {
-        self.vacancies -= 1;
-        let slot = self.slots.insert(Slot {
-            live: true,
-            zone,
-            superpage,
-            arrived: 0,
-            written_at: SimTime::ZERO,
-            coming: 0,
-            epoch: self.zones.epoch(),
-            programming: false,
-            skipped: false,
-            finish: false,
-            tombstone: false,
-            verdict: None,
-            stranded: false,
-            lost: false,
-            doomed: false,
-            logging: None,
-            wants_log: false,
-            logged: 0,
-            logged_in: BlockId(u32::MAX),
-            saved_in: None,
-            saved: 0,
-            flushing: 0,
-            acknowledge: List::default(),
-            with_log: List::default(),
-        });
-        let end = (slot as usize + 1) * self.stride;
-        if self.images.len() < end {
-            self.images.resize(end, 0);
-        }
-        self.images_mut(slot).fill(0);
-        slot
+        self.stage.take(zone, superpage, self.zones.epoch())
     }
 
     /// Returns the final status of a write to a superpage on the media: it will be found again unless a superpage in front of it is lost.
@@ -231,8 +218,8 @@ impl ZoneNamespace {
 
     /// A superpage has no place in its zone.
     pub fn strand(&mut self, slot: u32) {
-        if !std::mem::replace(&mut self.slots[slot].stranded, true) {
-            self.runs[self.slots[slot].zone as usize].stranded += 1;
+        if !std::mem::replace(&mut self.stage[slot].stranded, true) {
+            self.runs[self.stage[slot].zone as usize].stranded += 1;
         }
     }
 
@@ -245,21 +232,18 @@ impl ZoneNamespace {
 
     /// Returns whether the log holds the verdict on a zone.
     pub fn is_recorded(&self, zone: u32) -> bool {
-        self.known_verdict(zone).is_some_and(|slot| self.slots[slot].logged == self.slots[slot].arrived)
+        self.known_verdict(zone).is_some_and(|slot| self.stage[slot].logged == self.stage[slot].arrived)
     }
 
     fn known_verdict(&self, zone: u32) -> Option<u32> {
-        self.live().find(|&s| self.slots[s].zone == zone && self.slots[s].verdict.is_some())
+        self.stage.live().find(|&s| self.stage[s].zone == zone && self.stage[s].verdict.is_some())
     }
 
     /// Does as [`ZoneNamespace::pronounce`], however many slots the log keeps.
     fn verdict(&mut self, zone: u32, state: ZoneState) -> u32 {
-        let slot = self.known_verdict(zone).unwrap_or_else(|| {
-            // Not a slot that data wait for.
-            self.vacancies += 1;
-            self.take(zone, 0)
-        });
-        let record = &mut self.slots[slot];
+        let epoch = self.zones.epoch();
+        let slot = self.known_verdict(zone).unwrap_or_else(|| self.stage.take_beside(zone, epoch));
+        let record = &mut self.stage[slot];
         record.verdict = Some(state);
         // A version: what is logged of it is compared with this.
         record.arrived = if state == ZoneState::Offline { 2 } else { 1 };
@@ -268,7 +252,8 @@ impl ZoneNamespace {
 
     /// Returns whether another slot may stay in the log for good. Partly written superpages take up to half of a log block.
     pub fn log_may_keep_more(&self) -> bool {
-        let kept = self.live().filter(|&s| self.slots[s].stranded || self.slots[s].verdict.is_some()).count();
+        let kept =
+            self.stage.live().filter(|&s| self.stage[s].stranded || self.stage[s].verdict.is_some()).count();
         kept + 1 < self.zones.layout_superpages_per_block() as usize / 2
     }
 
@@ -278,26 +263,15 @@ impl ZoneNamespace {
         let superpage = self.zones.superpage_sectors();
         let leaves =
             |slot: &Slot| slot.programming || (slot.coming > 0 && slot.arrived + slot.coming == superpage);
-        self.vacancies <= 0 && self.live().any(|slot| leaves(&self.slots[slot]))
+        self.stage.is_full() && self.stage.live().any(|slot| leaves(&self.stage[slot]))
     }
 
     /// The slot is done with, and what was saved of it.
     pub fn vacate(&mut self, slot: u32, media: &mut Media) {
-        debug_assert_eq!(self.slots[slot].flushing, 0, "a flush waits for slot {slot}");
-        self.vacancies += 1;
-        self.slots[slot].live = false;
-        if let Some(place) = self.slots[slot].saved_in {
+        if let Some(place) = self.stage[slot].saved_in {
             self.forget_saved(place, media);
         }
-        self.slots.release(slot);
-    }
-
-    pub fn images(&self, slot: u32) -> &[u8] {
-        &self.images[slot as usize * self.stride..][..self.stride]
-    }
-
-    pub fn images_mut(&mut self, slot: u32) -> &mut [u8] {
-        &mut self.images[slot as usize * self.stride..][..self.stride]
+        self.stage.vacate(slot);
     }
 
     /// The slot that holds a superpage.
@@ -306,10 +280,8 @@ impl ZoneNamespace {
         if run.tail == NIL && run.programs == 0 && run.doomed == NIL && run.stranded == 0 {
             return None;
         }
-        let mut slots = self.slots.iter().zip(0..);
-        slots
-            .find(|(s, _)| s.live && s.is_data() && s.zone == zone && s.superpage == superpage)
-            .map(|(_, at)| at)
+        let holds = |slot: &Slot| slot.is_data() && slot.zone == zone && slot.superpage == superpage;
+        self.stage.live().find(|&slot| holds(&self.stage[slot]))
     }
 
     /// Returns the last slot in front of a superpage that is on its way to the media.
@@ -318,31 +290,26 @@ impl ZoneNamespace {
         if run.programs == 0 && run.stranded == 0 {
             return None;
         }
-        let before = self.live().filter(|&at| {
-            let slot = &self.slots[at];
+        let before = self.stage.live().filter(|&at| {
+            let slot = &self.stage[at];
             let to_log = slot.logging.is_some() || slot.wants_log;
             let coming = slot.programming || (slot.stranded && to_log && slot.logged < slot.arrived);
             slot.zone == zone && slot.superpage < superpage && coming
         });
-        before.max_by_key(|&at| self.slots[at].superpage)
-    }
-
-    /// Live slots.
-    pub fn live(&self) -> impl Iterator<Item = u32> + '_ {
-        self.slots.iter().zip(0..).filter(|(slot, _)| slot.live).map(|(_, at)| at)
+        before.max_by_key(|&at| self.stage[at].superpage)
     }
 
     /// Returns the spare-area mark of a slot that is programmed with this many sectors.
     pub fn mark(&self, slot: u32, sectors: u32) -> Mark {
-        let Slot { zone, superpage, finish, verdict, epoch, .. } = self.slots[slot];
+        let Slot { zone, superpage, finish, verdict, epoch, .. } = self.stage[slot];
         let sectors = if verdict.is_some() { 0 } else { sectors };
         Mark { zone, superpage, sectors, finished: finish, verdict, epoch }
     }
 
     /// Gives a begun superpage its content: that of a slot, with the mark in the first unit's spare area.
     pub fn put(&mut self, slot: u32, lpn: Lpn, mark: Mark, first: Ppa, media: &mut Media, layout: &Layout) {
-        let unit = self.stride / layout.units_per_superpage as usize;
-        for (i, images) in self.images(slot).chunks_exact(unit).enumerate() {
+        let unit = self.stage.stride() / layout.units_per_superpage as usize;
+        for (i, images) in self.stage.images(slot).chunks_exact(unit).enumerate() {
             media.put_unit(Ppa(first.0 + i as u32), lpn, images);
         }
         self.spare[..Mark::BYTES].copy_from_slice(&mark.encode());
@@ -351,11 +318,11 @@ impl ZoneNamespace {
 
     /// Logs a slot in no simulated time; `false`: there is no space.
     pub fn log_now(&mut self, slot: u32, media: &mut Media, layout: &Layout) -> bool {
-        let arrived = self.slots[slot].arrived;
+        let arrived = self.stage[slot].arrived;
         while let Some((first, fresh)) = self.zones.log_place(true) {
             let block = layout.block_of(first);
             if fresh {
-                self.log.push_back(block);
+                self.log.begin(block);
             }
             let sequence = self.zones.next_sequence();
             if self.write_now(slot, (LOG, sequence), self.mark(slot, arrived), first, media, layout) {
@@ -386,8 +353,8 @@ impl ZoneNamespace {
 
     /// The log has `sectors` of a slot, in `block`.
     pub fn note_logged(&mut self, slot: u32, sectors: u32, block: BlockId) {
-        let number = self.log.iter().position(|&b| b == block).map_or(0, |at| self.log_first + at as u64);
-        let record = &mut self.slots[slot];
+        let number = self.log.number_of(block);
+        let record = &mut self.stage[slot];
         (record.logged, record.logged_in) = (sectors, block);
         if record.verdict.is_none() {
             self.runs[record.zone as usize].logged_last = number;
@@ -396,34 +363,32 @@ impl ZoneNamespace {
 
     /// Returns whether the log could bring back data of a zone that is reset now, so that it needs a tombstone.
     pub fn needs_tombstone(&self, zone: u32) -> bool {
-        let logged = self.runs[zone as usize].logged_last;
-        logged != 0 && logged >= self.log_first - u64::from(self.log_erasing)
+        self.log.may_hold(self.runs[zone as usize].logged_last)
     }
 
     /// Power fails and the buffer is protected: everything that arrived goes to the log, if it is neither there nor saved.
     pub fn save(&mut self, media: &mut Media, layout: &Layout) {
         let is_needed = |slot: &Slot| !slot.tombstone && slot.logged.max(slot.saved) < slot.arrived;
-        let mut slots: Vec<u32> = self.live().filter(|&s| is_needed(&self.slots[s])).collect();
+        let slots = self.stage.in_order(is_needed);
         self.zones.reserve(0);
         // Programs may have been planned in the log's block that never began.
         self.zones.log_close();
-        slots.sort_by_key(|&s| (self.slots[s].zone, self.slots[s].superpage));
         for slot in slots {
             // A zone that is being finished is not finished yet.
-            self.slots[slot].finish = false;
+            self.stage[slot].finish = false;
             self.log_now(slot, media, layout);
         }
     }
 
     pub fn memory_bytes(&self) -> u64 {
         let runs = self.runs.len() * size_of::<Run>();
-        self.zones.memory_bytes() + (runs + self.images.len()) as u64 + self.slots.memory_bytes()
+        self.zones.memory_bytes() + runs as u64 + self.stage.memory_bytes()
     }
 
     pub fn check(&self) {
         self.zones.check();
-        for slot in self.live() {
-            let record = &self.slots[slot];
+        for slot in self.stage.live() {
+            let record = &self.stage[slot];
             assert!(record.arrived <= self.zones.superpage_sectors(), "slot {slot}: {record:?}");
             let filling = !(record.programming || record.finish || record.doomed || record.stranded);
             let filling = filling && record.is_data();

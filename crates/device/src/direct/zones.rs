@@ -9,51 +9,23 @@
 //!  reset    zone quiet ─► tombstone if the log knows it ─► erase what holds superpage 0 ─► erase the rest ─► empty
 //!  finish   zone quiet ─► rest of the superpage padded, marked as the last ─► full
 //! ```
-//! Writes are in `zone_write.rs`, reads and reports in `zone_read.rs`, actions in `zone_actions.rs`.
+//! Writes are in `zone_write.rs`, reads and reports in `zone_read.rs`, actions in `zone_actions.rs`, the staging log and flushes in
+//! `zone_log.rs`: paths over the objects of [`ZoneNamespace`].
 //!
 //! A zone is *quiet* when none of its data are between acceptance and the media, the superpage being filled apart.
 
+use super::zone_actions;
+use super::zone_log;
+use super::zone_read;
+use super::zone_write;
 use crate::back::operations;
-use crate::back::scheduler::{FlashOp, OpKind, Owner, Token};
+use crate::back::scheduler::{FlashOp, OpKind, Owner};
 use crate::direct;
-use crate::direct::zone_buffer::ZoneNamespace;
+use crate::direct::zone_buffer::{Purpose, ZoneNamespace};
 use crate::direct::{DirectPath, Taken};
 use crate::front::commands::{Route, Slice};
 use crate::shared::Shared;
 use pellucid_flash::{Command, Nanos, Opcode, Stage, Status, ZoneOp};
-
-/// Purpose of a flash operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// This slice of a command: a read, or the erase of a block of a zone.
-    Slice(u32),
-    /// The superpage in this slot of the buffer, on its way to its zone.
-    Stage(u32),
-    /// The superpage in this slot of the buffer, on its way to the staging log.
-    Log(u32),
-    /// A block of the staging log that is erased.
-    LogErase,
-}
-
-impl Purpose {
-    pub(super) fn of(token: Token) -> Purpose {
-        match token.parts() {
-            (0, slice) => Purpose::Slice(slice),
-            (1, slot) => Purpose::Stage(slot),
-            (2, slot) => Purpose::Log(slot),
-            _ => Purpose::LogErase,
-        }
-    }
-
-    pub(super) fn token(self) -> Token {
-        match self {
-            Purpose::Slice(slice) => Token::new(0, slice),
-            Purpose::Stage(slot) => Token::new(1, slot),
-            Purpose::Log(slot) => Token::new(2, slot),
-            Purpose::LogErase => Token::new(3, 0),
-        }
-    }
-}
 
 impl DirectPath for ZoneNamespace {
     /// The firmware has looked at a slice.
@@ -64,7 +36,7 @@ impl DirectPath for ZoneNamespace {
             Route::Read => direct::issue_direct(shared, owner, slice, OpKind::Read),
             Route::Erase => direct::issue_direct(shared, owner, slice, OpKind::Erase),
             Route::Tell => self.ask_dma(shared, slice),
-            Route::Stage => self.stage(shared, slice, false),
+            Route::Stage => zone_write::stage(self, shared, slice, false),
             Route::Page | Route::Program | Route::CopyRead | Route::CopyProgram => {
                 unreachable!("of another kind of namespace")
             }
@@ -74,7 +46,7 @@ impl DirectPath for ZoneNamespace {
     /// A slice's data have crossed the host link.
     fn dma_done(&mut self, shared: &mut Shared, slice: u32) {
         match shared.slices[slice].route {
-            Route::Stage => self.staged(shared, slice),
+            Route::Stage => zone_write::staged(self, shared, slice),
             _ => shared.slice_done(slice, Status::Success),
         }
     }
@@ -94,8 +66,8 @@ impl ZoneNamespace {
         let FlashOp { kind, ppa, owner, .. } = shared.scheduler.ops[op];
         match Purpose::of(owner.token) {
             _ if kind == OpKind::Read => operations::begin_read(shared, op),
-            Purpose::Stage(slot) => self.stage_begins(shared, slot, ppa),
-            Purpose::Log(slot) => self.log_begins(shared, slot, ppa),
+            Purpose::Stage(slot) => zone_write::stage_begins(self, shared, slot, ppa),
+            Purpose::Log(slot) => zone_write::log_begins(self, shared, slot, ppa),
             Purpose::Slice(_) | Purpose::LogErase => operations::begin_erase(shared, ppa),
         }
     }
@@ -103,16 +75,16 @@ impl ZoneNamespace {
     /// A program or an erase has ended.
     pub fn ended(&mut self, shared: &mut Shared, op: u32) {
         match Purpose::of(shared.scheduler.ops[op].owner.token) {
-            Purpose::Stage(slot) => self.stage_ended(shared, op, slot),
-            Purpose::Log(slot) => self.log_ended(shared, op, slot),
-            Purpose::LogErase => self.log_erased(shared, op),
+            Purpose::Stage(slot) => zone_write::stage_ended(self, shared, op, slot),
+            Purpose::Log(slot) => zone_log::log_ended(self, shared, op, slot),
+            Purpose::LogErase => zone_log::log_erased(self, shared, op),
             Purpose::Slice(slice) => {
                 let FlashOp { cause, ppa, .. } = shared.scheduler.ops[op];
                 let ok = operations::end_erase(shared, self.number, shared.layout.block_of(ppa), cause);
                 operations::let_go(shared, op);
                 let stages = shared.scheduler.ops[op].stages;
                 shared.slices[slice].add_stages(&stages, shared.now);
-                self.zone_block_erased(shared, slice, ppa, ok);
+                zone_actions::zone_block_erased(self, shared, slice, ppa, ok);
                 shared.slice_done(slice, Status::Success);
             }
         }
@@ -184,11 +156,11 @@ impl ZoneNamespace {
     /// A zoned command has been taken.
     pub(crate) fn start_zone(&mut self, shared: &mut Shared, work: u32) {
         match shared.works[work].command.opcode {
-            Opcode::Read => self.zone_read(shared, work),
-            Opcode::Write | Opcode::Zone(ZoneOp::Append) => self.zone_write(shared, work),
-            Opcode::Zone(ZoneOp::Change(action)) => self.zone_action(shared, work, action),
-            Opcode::Report => self.zone_report(shared, work),
-            Opcode::Flush => self.zone_flush(shared, work),
+            Opcode::Read => zone_read::zone_read(self, shared, work),
+            Opcode::Write | Opcode::Zone(ZoneOp::Append) => zone_write::zone_write(self, shared, work),
+            Opcode::Zone(ZoneOp::Change(action)) => zone_actions::zone_action(self, shared, work, action),
+            Opcode::Report => zone_read::zone_report(self, shared, work),
+            Opcode::Flush => zone_log::zone_flush(self, shared, work),
             _ => unreachable!("refused at submission"),
         }
     }

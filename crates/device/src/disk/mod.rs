@@ -18,7 +18,6 @@
 mod arm;
 mod commands;
 mod config;
-mod platters;
 mod read_buffer;
 mod shape;
 mod store;

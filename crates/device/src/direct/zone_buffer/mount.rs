@@ -7,16 +7,14 @@
 //! Invariant: what the log or the save area has is erased only when the media, or a newer block of the log, have it; so a power cut during
 //! a mount changes nothing.
 
-use super::{IDLE, Slot, ZoneFlush, ZoneNamespace};
+use super::{IDLE, Slot, Stage, StagingLog, ZoneFlush, ZoneNamespace};
 use crate::back::operations::erase_now;
 use crate::block::mount::Source;
 use crate::direct::zone_save::SaveArea;
-use crate::losses::Losses;
-use pellucid_flash::slab::{List, NIL, Slab};
+use pellucid_flash::slab::List;
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa, ZoneState};
 use pellucid_ftl::{Mark, MountSource, SavedSuperpage, Staged, StagedIn, Verdict, ZoneConfig, Zones};
 use pellucid_media::{Media, ReadResult};
-use std::collections::VecDeque;
 
 impl ZoneNamespace {
     /// Mounts the zones that the media hold. Data in the log are taken over and logged anew, in no simulated time; data for which no block
@@ -44,16 +42,11 @@ impl ZoneNamespace {
             zones,
             protected: config.protected,
             save,
-            slots: Slab::default(),
-            images: Vec::new(),
-            stride,
-            vacancies: config.stage_superpages.into(),
+            stage: Stage::new(config.stage_superpages, stride),
             starved: List::default(),
             runs,
-            log: found.log.iter().copied().collect(),
-            log_first: 1,
-            log_erasing: false,
-            flush: ZoneFlush { waiting: VecDeque::new(), running: NIL, left: 0, losses: Losses::default() },
+            log: StagingLog::of(&found.log),
+            flush: ZoneFlush::new(),
             spare: vec![0; layout.sectors_per_unit as usize * media.metadata_bytes()],
         };
         for &zone in &found.logged {
@@ -77,9 +70,9 @@ impl ZoneNamespace {
         namespace.restore_verdicts(found.verdicts, media, layout);
         namespace.shorten_log(found.log, media);
         // There may be space now.
-        let waiting: Vec<u32> = namespace.live().filter(|&s| namespace.slots[s].wants_log).collect();
+        let waiting: Vec<u32> = namespace.stage.live().filter(|&s| namespace.stage[s].wants_log).collect();
         for slot in waiting {
-            namespace.slots[slot].wants_log = !namespace.log_now(slot, media, layout);
+            namespace.stage[slot].wants_log = !namespace.log_now(slot, media, layout);
         }
         namespace.zones.reserve(config.reserve(layout.superpages_per_block));
         namespace
@@ -88,7 +81,7 @@ impl ZoneNamespace {
     /// Takes a superpage of the log or the save area into the buffer. A full one is programmed; the last of a zone is logged again.
     fn take_staged(&mut self, staged: Staged, media: &mut Media, layout: &Layout) {
         let slot = self.take(staged.zone, staged.superpage);
-        self.slots[slot].arrived = staged.sectors;
+        self.stage[slot].arrived = staged.sectors;
         let (readable, logged_in) = match staged.from {
             StagedIn::Log(first) => (self.read_log(slot, first, media, layout), Some(layout.block_of(first))),
             StagedIn::Save(place) => (self.read_saved(slot, place, media), None),
@@ -99,7 +92,7 @@ impl ZoneNamespace {
         }
         let whole = staged.sectors == self.zones.superpage_sectors();
         if whole {
-            self.slots[slot].epoch = staged.epoch;
+            self.stage[slot].epoch = staged.epoch;
             let sequence = staged.sequence.unwrap_or_else(|| self.zones.next_sequence());
             if self.program_now(slot, sequence, media, layout) {
                 self.vacate(slot, media);
@@ -136,7 +129,7 @@ impl ZoneNamespace {
             match logged_in {
                 _ if self.log_now(slot, media, layout) => {}
                 Some(block) => self.stays_logged(slot, block),
-                None => self.slots[slot].wants_log = true,
+                None => self.stage[slot].wants_log = true,
             }
         }
     }
@@ -144,21 +137,20 @@ impl ZoneNamespace {
     /// Erases the oldest blocks of the log that hold nothing any more that is nowhere else.
     fn shorten_log(&mut self, log: Vec<BlockId>, media: &mut Media) {
         for block in log {
-            let needed = |s| self.slots[s].logged > 0 && self.slots[s].logged_in == block;
-            if self.live().any(needed) {
+            let needed = |s| self.stage[s].logged > 0 && self.stage[s].logged_in == block;
+            if self.stage.live().any(needed) {
                 break;
             }
-            self.log.pop_front();
-            self.log_first += 1;
+            self.log.let_oldest_go();
             self.erase_now(block, media);
         }
     }
 
     /// Reads what the log has of a slot's superpage; `false`: it cannot be read.
     fn read_log(&mut self, slot: u32, first: Ppa, media: &mut Media, layout: &Layout) -> bool {
-        let unit = self.stride / layout.units_per_superpage as usize;
+        let unit = self.stage.stride() / layout.units_per_superpage as usize;
         let mut readable = true;
-        for (i, images) in self.images_mut(slot).chunks_exact_mut(unit).enumerate() {
+        for (i, images) in self.stage.images_mut(slot).chunks_exact_mut(unit).enumerate() {
             // Mounting has time for more retries than a host.
             let unit = Ppa(first.0 + i as u32);
             readable &=
@@ -170,9 +162,9 @@ impl ZoneNamespace {
     /// Reads what was saved of a slot's superpage, which stays saved; `false`: it is damaged.
     fn read_saved(&mut self, slot: u32, place: u32, media: &Media) -> bool {
         let area = self.save.take().expect("something was saved");
-        let whole = area.load(place, self.images_mut(slot), media);
+        let whole = area.load(place, self.stage.images_mut(slot), media);
         self.save = Some(area);
-        let record = &mut self.slots[slot];
+        let record = &mut self.stage[slot];
         (record.saved_in, record.saved) = (Some(place), record.arrived);
         whole
     }
@@ -190,8 +182,8 @@ impl ZoneNamespace {
     /// Marks a superpage as lost that cannot be read from the log or the save area: nothing may follow it, and no read is given anything
     /// else for it.
     fn lose_staged(&mut self, slot: u32, logged_in: Option<BlockId>) {
-        self.slots[slot].lost = true;
-        self.zones.fail(self.slots[slot].zone);
+        self.stage[slot].lost = true;
+        self.zones.fail(self.stage[slot].zone);
         self.strand(slot);
         if let Some(block) = logged_in {
             self.stays_logged(slot, block);
@@ -200,13 +192,13 @@ impl ZoneNamespace {
 
     /// There is no space to log a slot anew: what the log has of it, all that is here, stays in `block`.
     fn stays_logged(&mut self, slot: u32, block: BlockId) {
-        let record = &mut self.slots[slot];
+        let record = &mut self.stage[slot];
         (record.logged, record.logged_in) = (record.arrived, block);
     }
 
     /// Programs a slot in no simulated time, with the number that it has had; `false`: there is no space.
     fn program_now(&mut self, slot: u32, sequence: u64, media: &mut Media, layout: &Layout) -> bool {
-        let Slot { zone, superpage, arrived, .. } = self.slots[slot];
+        let Slot { zone, superpage, arrived, .. } = self.stage[slot];
         let mark = self.mark(slot, arrived);
         while let Some(first) = self.zones.place(zone, superpage) {
             let block = layout.block_of(first);
