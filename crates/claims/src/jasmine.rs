@@ -14,12 +14,16 @@
 //!   their pages, so that a partial write has to read what it does not bring.
 //! - Random reads have [`READERS`] outstanding.
 
-use super::bench::{Bench, ReproduceError, measure};
+use super::bench::{Bench, ReproduceError};
+use super::described::{File, add_words, execute, paper};
 use super::{Check, Figure, Outcome};
-use pellucid_host::{AnyLayer, BlockLayerCounters};
-use pellucid_lab::experiment::{execute_on_disk, jobs, parse_job, prepare, stack};
+use pellucid_lab::experiment::{execute_on_disk, jobs, parse_job};
 use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
 
+/// Table 2 and Fig. 3: the first row on an empty device.
+const WRITES: File = paper!("jasmine-table2.toml");
+/// Fig. 4.
+const READS: File = paper!("jasmine-fig4.toml");
 /// Section 3.1.1: "tests on an 8 GB partition"; a quarter of it here, as only shares of it count.
 const PARTITION_KIB: u32 = 2 << 20;
 /// Offset at which the disk writes the 100 MB/s of its sequential row, so that the partition lies about there.
@@ -77,22 +81,23 @@ static ROWS: [Row; 7] = [
 ];
 
 impl Row {
-    /// IO/s on a drive of flash, and what the block layer did.
-    fn measure(&self, bench: &Bench, preset: &str) -> Result<(f64, BlockLayerCounters), ReproduceError> {
+    /// IO/s on a drive of flash, and sectors of a request of the block layer.
+    fn measure(&self, bench: &Bench, preset: &str) -> Result<(f64, f64), ReproduceError> {
         let partition = PARTITION_KIB / bench.shorter();
         let fill = if self.first { 0.0 } else { f64::from(partition) / f64::from(CAPACITY_KIB) };
-        let (own, job) = self.recipe(partition);
-        let own = [&own[..], &[format!("precondition.fill={fill:?}")]].concat();
-        let spec = bench.preset(preset, &own)?;
-        let mut tower = stack(&spec, prepare(&spec, None)?)?;
-        let report = measure(&mut tower, &spec, &job)?;
-        let layer = tower.layers().find_map(AnyLayer::block_layer);
-        Ok((report.directions.write.iops, layer.map(pellucid_host::BlockLayer::counters).unwrap_or_default()))
+        let (own, words) = self.recipe(partition);
+        let drive = [format!("drive.preset={preset}"), format!("precondition.fill={fill:?}")];
+        let report = WRITES.run(bench, &[&own[..], &drive].concat(), &words)?;
+        let layer = report.parts.iter().find(|part| part.part == "block-layer");
+        let figure = |name| layer.and_then(|part| part.get(name)).unwrap_or(0) as f64;
+        let sectors = figure("block_layer_request_sectors") / figure("block_layer_requests");
+        Ok((report.directions.write.iops, sectors))
     }
 
     /// IO/s on the disk, by the same recipe.
     fn on_disk(&self, bench: &Bench) -> Result<f64, ReproduceError> {
-        let (own, job) = self.recipe(PARTITION_KIB / bench.shorter());
+        let (mut own, job) = self.recipe(PARTITION_KIB / bench.shorter());
+        own.extend(["host.layers=[\"block-layer\"]".into(), "host.block_layer.write_expire=1000s".into()]);
         let mut spec = pellucid_spec::load("wd1502faex", &own)?;
         spec.jobs = vec![parse_job(&format!("{job},offset={DISK_OFFSET}"), "the claim's job")];
         let report = execute_on_disk(&spec, &jobs(&spec)?, &|| 0.0, |_| {})?;
@@ -108,20 +113,14 @@ impl Row {
             false => (waiting * 6).max((200 << 10) / self.kib),
         };
         let own = vec![
-            "host.layers=[\"block-layer\"]".to_string(),
             format!("host.block_layer.requests={waiting}"),
             format!("host.block_layer.largest={}", self.largest),
             // What waits comes at once, so that requests are as large as they can be.
             format!("host.block_layer.plug={}", waiting + 1),
-            "host.block_layer.write_expire=1000s".into(),
         ];
         let Row { rw, kib, .. } = self;
         (own, format!("rw={rw},bs={kib}k,iodepth={waiting},size={partition}k,number_ios={requests}"))
     }
-}
-
-fn mean_sectors(counters: BlockLayerCounters) -> f64 {
-    counters.request_sectors as f64 / counters.requests as f64
 }
 
 /// J1: Table 2, as far as it is known.
@@ -132,9 +131,9 @@ pub(super) fn table(bench: &Bench) -> Result<Outcome, ReproduceError> {
     for (row, (iops, _)) in rows.iter().zip(&results) {
         checks.push(Check::within(format!("{}, IO/s", row.name), Unit::Plain, row.published, *iops, 0.10));
     }
-    for (row, (_, counters)) in rows.iter().zip(&results) {
+    for (row, (_, sectors)) in rows.iter().zip(&results) {
         let what = format!("{}, sectors of a request", row.name);
-        checks.push(Check::shown(what, Unit::Plain, Some(row.sectors), mean_sectors(*counters)));
+        checks.push(Check::shown(what, Unit::Plain, Some(row.sectors), *sectors));
     }
     let disk = bench.map(&rows, |row| row.on_disk(bench))?;
     for (row, iops) in rows.iter().zip(disk) {
@@ -193,24 +192,20 @@ fn chart(title: &str, baseline: Vec<f64>, new: Vec<f64>) -> BarChart {
 
 /// J3: Fig. 4, reads.
 pub(super) fn read_buffer(bench: &Bench) -> Result<Outcome, ReproduceError> {
-    let scattered = format!("rw=randread,bs=4k,iodepth={READERS}");
-    // What read-ahead makes of sequential reads: two windows of 128 KiB.
-    let ordered = "rw=read,bs=128k,iodepth=2".to_string();
-    let points = [
-        ("jasmine", &scattered, 6_000),
-        ("jasmine", &ordered, 1_500),
-        ("jasmine-optimized", &scattered, 6_000),
-        ("jasmine-optimized", &ordered, 1_500),
-    ];
-    let results = bench.map(&points, |(preset, job, requests)| {
+    let results = bench.map(&["jasmine", "jasmine-optimized"], |preset| {
         let partition = PARTITION_KIB / bench.shorter();
-        let own = [format!("precondition.fill={:?}", f64::from(partition) / f64::from(CAPACITY_KIB))];
-        let spec = bench.preset(preset, &own)?;
-        let mut device = prepare(&spec, None)?;
-        let job = bench.job(&format!("{job},size={partition}k"), *requests);
-        Ok(measure(&mut device, &spec, &job)?.directions.read.throughput_bytes_per_second)
+        let fill = f64::from(partition) / f64::from(CAPACITY_KIB);
+        let own = [format!("drive.preset={preset}"), format!("precondition.fill={fill:?}")];
+        let mut spec =
+            READS.with(bench, &own, &bench.job(&format!("size={partition}k,iodepth={READERS}"), 6_000))?;
+        add_words(&mut spec, 1, &bench.job(&format!("size={partition}k"), 1_500));
+        let report = execute(&spec)?;
+        let rate = |job: usize| report.jobs[job].requests.directions.read.throughput_bytes_per_second;
+        Ok([rate(0), rate(1)])
     })?;
-    let [random, sequential, new_random, new_sequential] = results[..] else { unreachable!("four points") };
+    let [[random, sequential], [new_random, new_sequential]] = results[..] else {
+        unreachable!("two drives")
+    };
     let (plain, ios) = (Unit::Plain, |rate: f64| rate / 4_096.0);
     let rate = Check::within("sequential, baseline", Unit::BytesPerSecond, 125e6, sequential, 0.10);
     let checks = vec![

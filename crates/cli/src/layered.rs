@@ -206,6 +206,11 @@ fn on_subject(called: &str, subject: Subject) -> Result<Opened, Failure> {
 /// Prefix that marks the name of a remote drive where a description may stand.
 const NVME: &str = "nvme+tcp://";
 
+/// Returns whether a remote drive is called so.
+pub fn is_remote(called: &str) -> bool {
+    called.starts_with(NVME)
+}
+
 /// Refuses keys for a drive that no description says anything of, but those that are `allowed`.
 pub fn refuse_sets(
     called: &str,

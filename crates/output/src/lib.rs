@@ -99,6 +99,8 @@ enum Problem {
     Dash,
     /// A file that we did not write.
     Foreign,
+    /// A program has it open and locked, as a drive has its file.
+    InUse,
     /// A pipe that nobody reads, so that opening it would wait.
     NoReader,
     Io(io::Error),
@@ -112,7 +114,7 @@ impl OutputError {
             ReadOnlyFilesystem,
         };
         match &self.problem {
-            Problem::Held => false,
+            Problem::Held | Problem::InUse => false,
             Problem::Io(error) => matches!(
                 error.kind(),
                 InvalidFilename
@@ -152,6 +154,9 @@ impl std::fmt::Display for OutputError {
                     f,
                     "{path}: another program is writing it; allowed: another name, or when that has ended"
                 )
+            }
+            Problem::InUse => {
+                write!(f, "{path}: in use, by a drive on it or another program; allowed: another name")
             }
             Problem::IsDirectory => write!(f, "{path}: a directory; allowed: a file, or a new name"),
             Problem::NotDirectory => write!(f, "{path}: a file; allowed: a directory, or a new name"),
@@ -310,7 +315,13 @@ impl OutputFile {
         // Asks for the right to write it, too.
         let old = there.as_ref().map(|there| open_there(path, there)).transpose()?;
         match (there, old) {
-            (Some(there), Some(file)) if !there.is_file() => {
+            (Some(there), Some(file)) if there.is_file() => {
+                if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+                    return Err(Problem::InUse);
+                }
+                check_parent(path)?;
+            }
+            (Some(_), Some(file)) => {
                 return Ok(OutputFile { path: path.into(), file, rename: None });
             }
             _ => check_parent(path)?,

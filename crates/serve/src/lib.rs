@@ -54,7 +54,7 @@ pub use logbook::Logbook;
 pub use record::FioTrace;
 pub use remote::{Remote, RemoteConfig, RemoteError};
 pub use serial::serial_number;
-pub use server::{Accept, CONNECTIONS_MAX, CONTROL, Log, Options, ServeError, Server, Stopper};
+pub use server::{Accept, Bound, CONNECTIONS_MAX, CONTROL, Log, Options, ServeError, Server, Stopper};
 pub use service::{Done, Operated};
 pub use socket::{Address, AddressError};
 pub use tls::{TlsConfig, TlsError};

@@ -85,6 +85,31 @@ pub type Accept<S = Core> = Box<
 /// Receives the events of a server.
 pub type Log = Box<dyn FnMut(&Event)>;
 
+/// A socket for a server that is still to come: it has the address, and refuses peers until the server listens. Dropped before, it gives the
+/// address back.
+pub struct Bound {
+    listener: Listener,
+    address: Address,
+}
+
+impl Bound {
+    /// Takes `address`.
+    ///
+    /// # Errors
+    /// Fails if the address cannot be listened on.
+    pub fn new(address: &Address) -> Result<Bound, ServeError> {
+        let refuse = |error| ServeError::Bind { address: address.clone(), error };
+        let listener = Listener::bind(address).map_err(refuse)?;
+        let address = listener.address().map_err(refuse)?;
+        Ok(Bound { listener, address })
+    }
+
+    /// The address, with the port in use.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+}
+
 /// Options of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -270,15 +295,27 @@ impl<S: Operated> Server<S> {
         what: &'static str,
         accept: Accept<S>,
     ) -> Result<Address, ServeError> {
+        self.listen_on(Bound::new(address)?, what, accept)
+    }
+
+    /// As [`Server::listen`], on a socket that has its address.
+    ///
+    /// # Errors
+    /// Fails if the system cannot poll it, or if another program has taken the address meanwhile.
+    pub fn listen_on(
+        &mut self,
+        bound: Bound,
+        what: &'static str,
+        accept: Accept<S>,
+    ) -> Result<Address, ServeError> {
+        let Bound { mut listener, address } = bound;
         let refuse = |error| ServeError::Bind { address: address.clone(), error };
-        let mut listener = Listener::bind(address).map_err(refuse)?;
         let token = Token(LISTENERS + self.listeners.len());
-        listener.register(self.poll.registry(), token).map_err(refuse)?;
-        let bound = listener.address().map_err(refuse)?;
+        listener.listen().and_then(|()| listener.register(self.poll.registry(), token)).map_err(refuse)?;
         let protocol = self.protocol(what);
         self.listeners.push(Listening { listener, accept, what, protocol, failing: None });
-        (self.log)(&Event::Listening { protocol: what, address: bound.to_string(), uri: None });
-        Ok(bound)
+        (self.log)(&Event::Listening { protocol: what, address: address.to_string(), uri: None });
+        Ok(address)
     }
 
     /// The service.

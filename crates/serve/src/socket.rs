@@ -3,14 +3,17 @@
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
 /// Silence of a peer after which TCP keep-alive probes it.
 const SILENCE: Duration = Duration::from_secs(60);
 /// Interval of keep-alive probes.
@@ -84,20 +87,31 @@ pub(crate) struct Ends {
 /// A socket that accepts connections. Dropping it removes the file of a Unix socket.
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    /// With its path, and the file that is there as long as nobody else takes the path.
+    Unix(UnixListener, PathBuf, Option<(u64, u64)>),
 }
 
 impl Listener {
+    /// Takes the address. Peers are refused until [`Listener::listen`].
     pub fn bind(address: &Address) -> io::Result<Listener> {
         match address {
-            Address::Tcp(address) => TcpListener::bind(*address).map(Listener::Tcp),
+            Address::Tcp(address) => {
+                let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+                let socket = stream_socket(family)?;
+                sockopt::set_socket_reuseaddr(&socket, true)?;
+                rustix::net::bind(&socket, address)?;
+                Ok(Listener::Tcp(TcpListener::from_std(socket.into())))
+            }
             Address::Unix(path) => {
                 remove_stale(path);
                 if std::fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
                     let message = "a file is there that is no socket; allowed: a path where nothing is, or a socket that a server left";
                     return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
                 }
-                let listener = Listener::Unix(UnixListener::bind(path)?, path.clone());
+                let socket = stream_socket(AddressFamily::UNIX)?;
+                rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+                let listener = UnixListener::from_std(socket.into());
+                let listener = Listener::Unix(listener, path.clone(), place_of(path));
                 // Accessible to its owner only: a client that can connect can write to the drive, or break
                 // it.
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
@@ -106,11 +120,27 @@ impl Listener {
         }
     }
 
+    /// Lets peers connect from now on.
+    pub fn listen(&self) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => rustix::net::listen(listener, BACKLOG)?,
+            Listener::Unix(listener, path, place) => {
+                // One that does not listen yet looks like one that a server left.
+                if place_of(path) != *place {
+                    let message = "another program has taken the path meanwhile";
+                    return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+                }
+                rustix::net::listen(listener, BACKLOG)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Actual address, with the port that the system chose.
     pub fn address(&self) -> io::Result<Address> {
         match self {
             Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
-            Listener::Unix(_, path) => Ok(Address::Unix(path.clone())),
+            Listener::Unix(_, path, _) => Ok(Address::Unix(path.clone())),
         }
     }
 
@@ -128,7 +158,7 @@ impl Listener {
                 let local = SocketAddr::new(local.ip().to_canonical(), local.port());
                 Ok((Stream::Tcp(stream), Ends { peer: peer.to_string(), local: Some(local) }))
             }
-            Listener::Unix(listener, path) => {
+            Listener::Unix(listener, path, _) => {
                 let (stream, _) = listener.accept()?;
                 sockopt::set_socket_send_buffer_size(&stream, UNIX_SEND_BYTES)?;
                 Ok((Stream::Unix(stream), Ends { peer: format!("unix:{}", path.display()), local: None }))
@@ -139,14 +169,27 @@ impl Listener {
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
             Listener::Tcp(listener) => listener.register(registry, token, Interest::READABLE),
-            Listener::Unix(listener, _) => listener.register(registry, token, Interest::READABLE),
+            Listener::Unix(listener, ..) => listener.register(registry, token, Interest::READABLE),
         }
     }
 }
 
+/// A socket that neither blocks nor outlives this program.
+fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+/// Device and inode of what is at a path.
+fn place_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
+        if let Listener::Unix(_, path, place) = self
+            && place_of(path) == *place
+        {
             let _ = std::fs::remove_file(path);
         }
     }

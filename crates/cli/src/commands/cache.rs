@@ -1,7 +1,7 @@
 //! `pellucid cache`: a flash cache in front of a slow device, and `pellucid detach`, which puts it out of use.
 
 use super::control::Control;
-use super::serving::Serving;
+use super::serving::{Beforehand, Serving};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{MadeFile, Opened, refuse_sets};
@@ -85,10 +85,15 @@ impl Cache {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let Cache { backing, drive, .. } = &self;
         let example = format!("pellucid cache --backing {backing} --drive {drive} --nbd 10809");
-        self.serving.check(&example, false)?;
-        let opened = self.open(global)?;
+        let file = backing_config(&self.backing)?;
+        let is_real = FileConfig::is_meant(drive);
+        let flash = if is_real { drive.parse().map_err(Failure::asked)? } else { FileConfig::new(drive) };
+        let files = [file.path.as_path(), flash.path.as_path()];
+        let known = Beforehand { example: &example, proves: false, is_real, files: &files };
+        let reserved = self.serving.reserve(&known, global)?;
+        let opened = self.open(&file, global)?;
         let asked = [self.backing.clone()];
-        self.serving.run(vec![opened], &asked, global)
+        self.serving.run(reserved, vec![opened], &asked, global)
     }
 
     fn mode(&self) -> CacheMode {
@@ -99,10 +104,8 @@ impl Cache {
     }
 
     /// The backing store behind its cache.
-    fn open(&self, global: &Global) -> Result<Opened, Failure> {
+    fn open(&self, file: &FileConfig, global: &Global) -> Result<Opened, Failure> {
         let refuse = |option: &str, why: String| Failure::asked(anyhow!("{option}: {why}"));
-        // Before anything else is opened or made.
-        let file = backing_config(&self.backing)?;
         if FileConfig::is_meant(&self.drive) {
             refuse_sets(&self.drive, global, |_| false, "options of the command, as --mode")?;
             let flash: FileConfig = self.drive.parse().map_err(Failure::asked)?;
@@ -114,7 +117,12 @@ impl Cache {
             }
         }
         let probed = FileConfig { sector_bytes: 512, direct: false, ..file.clone() };
-        drop(FileDrive::open(&probed).map_err(|error| refuse("--backing", error.to_string()))?);
+        let stand_in = FileDrive::open(&probed).map_err(|error| refuse("--backing", error.to_string()))?;
+        // Before anything is made or changed. A modelled drive meets its faults itself.
+        match FileConfig::is_meant(&self.drive) {
+            true => self.serving.rehearse(&file.drive_name(), stand_in)?,
+            false => drop(stand_in),
+        }
         let Flash { flash, number, sector_bytes, durable_commands, made } = self.open_flash(global)?;
         let backing = FileDrive::open(&FileConfig { sector_bytes, ..file.clone() });
         let backing = backing.map_err(|error| refuse("--backing", error.to_string()))?;

@@ -1,7 +1,7 @@
 //! `pellucid fire`: write clustering in front of a slow device (FlashFire), and the probe that finds what such a device likes.
 
 use super::control::Control;
-use super::serving::Serving;
+use super::serving::{Beforehand, Serving};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{MadeFile, Opened};
@@ -124,10 +124,14 @@ impl Fire {
             return run_probe(self.probe.as_deref().unwrap_or_default(), global);
         };
         let example = format!("pellucid fire --device {device} --nbd 10809");
-        self.serving.check(&example, false)?;
+        let file = file_config(device)?;
+        let known = Beforehand { example: &example, proves: false, is_real: true, files: &[&file.path] };
+        let reserved = self.serving.reserve(&known, global)?;
+        let stand_in = FileDrive::open(&file).map_err(Failure::asked)?;
+        self.serving.rehearse(&file.drive_name(), stand_in)?;
         let opened = self.open(device, global)?;
         let asked = [device.clone()];
-        self.serving.run(vec![opened], &asked, global)
+        self.serving.run(reserved, vec![opened], &asked, global)
     }
 
     /// The device under its buffer.

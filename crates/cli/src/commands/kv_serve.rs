@@ -1,6 +1,6 @@
 //! `pellucid kv DRIVE`: the server of a key-value cache.
 
-use super::serving::{parse_connections, parse_time};
+use super::serving::{listen_control, parse_connections, parse_time};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::log_line::LogFormat;
@@ -13,8 +13,7 @@ use anyhow::anyhow;
 use pellucid_kv::KvConfig;
 use pellucid_serve::event::Event;
 use pellucid_serve::kv::{Cache, DriveCache, KvService, session};
-use pellucid_serve::{Address, CONTROL, Options, Server, Time, TlsConfig};
-use pellucid_target::control::ControlSession;
+use pellucid_serve::{Address, Bound, FileConfig, Options, Server, Time, TlsConfig};
 use pellucid_text::format::binary_bytes;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -103,12 +102,20 @@ impl KvServe {
         add_set(&mut global.sets, "--memory", "kv.memory", self.memory.as_deref())?;
         let tls = self.tls.as_ref().map(|directory| TlsConfig::load(directory, self.tls_verify_peer));
         let tls = tls.transpose().map_err(Failure::asked)?;
-        let (opened, config) = layered::open_cache(drive, &global)?;
-        if self.time.is_some() && opened.drive.device().is_none() {
+        // A refusal must come before the drive is opened: a cache that has begun is no warm one any more.
+        let is_real = FileConfig::is_meant(drive) || layered::is_remote(drive);
+        if self.time.is_some() && is_real {
             let message =
                 "files and remote drives take the time that they take; allowed: with a modelled drive";
             return Err(Failure::asked(anyhow!("--time: {message}")));
         }
+        let sockets: Result<Vec<Bound>, _> = addresses.iter().map(Bound::new).collect();
+        let sockets = sockets.map_err(Failure::asked)?;
+        let control = self.control.clone().map(|path| Bound::new(&Address::Unix(path)));
+        let control = control.transpose().map_err(Failure::asked)?;
+        let mut shown_at = None;
+        let board = self.monitor.start(|address| shown_at = Some(address))?;
+        let (opened, config) = layered::open_cache(drive, &global)?;
         let (name, made) = (opened.name, opened.made);
         let cache = DriveCache::new(opened.drive, &config);
         let cache = cache.map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
@@ -128,21 +135,18 @@ impl KvServe {
         let stopper = server.stopper();
         interrupt::instead(move || stopper.stop_because("signal"));
         let mut facts = Vec::new();
-        for address in &addresses {
+        for socket in sockets {
             let tls = tls.clone();
             let accept = Box::new(move |_, _| session(tls.as_ref()));
-            let bound = server.listen(address, PROTOCOL, accept).map_err(Failure::asked)?;
+            let bound = server.listen_on(socket, PROTOCOL, accept).map_err(Failure::asked)?;
             facts.push(served_log::memcached(&name, &bound));
         }
-        if let Some(path) = &self.control {
-            let stopper = server.stopper();
-            let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.for_control())) as _));
-            server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
+        if let Some(control) = control {
+            listen_control(&mut server, control)?;
         }
-        if let Some(board) = self.monitor.start(|address| {
+        if let Some((board, address)) = board.zip(shown_at) {
             let uri = Some(format!("http://{address}/"));
             log(&Event::Listening { protocol: "monitor", address: address.to_string(), uri });
-        })? {
             server.show_on(&board);
         }
         facts.iter().for_each(log);

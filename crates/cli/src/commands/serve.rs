@@ -1,6 +1,6 @@
 //! `pellucid serve`: drives that real hosts attach.
 
-use super::serving::Serving;
+use super::serving::{Beforehand, Serving};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{self, Opened, RemoteDrive, RemoteHost};
@@ -64,9 +64,18 @@ impl Serve {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let drive = self.drives.first().map_or("DRIVE", String::as_str);
         let example = format!("pellucid serve {drive} --set media.store=ram --nvme-tcp 4420");
-        self.serving.check(&example, self.remote_dhchap.is_some())?;
+        let named = self.drives.iter().filter(|drive| FileConfig::is_meant(drive));
+        let files: Result<Vec<FileConfig>, _> = named.map(|drive| drive.parse()).collect();
+        let files = files.map_err(Failure::asked)?;
+        let known = Beforehand {
+            example: &example,
+            proves: self.remote_dhchap.is_some(),
+            is_real: self.remote.is_some() || files.len() == self.drives.len(),
+            files: &files.iter().map(|file| file.path.as_path()).collect::<Vec<_>>(),
+        };
+        let reserved = self.serving.reserve(&known, global)?;
         let drives = self.open_drives(global)?;
-        self.serving.run(drives, &self.drives, global)
+        self.serving.run(reserved, drives, &self.drives, global)
     }
 
     fn open_drives(&self, global: &Global) -> Result<Vec<Opened>, Failure> {

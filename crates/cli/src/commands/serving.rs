@@ -11,12 +11,13 @@ use crate::{exposure, interrupt, output};
 use anyhow::anyhow;
 use pellucid_flash::Interface;
 use pellucid_lab::image::is_image;
+use pellucid_monitor::Board;
 use pellucid_output::{OutputFile, begins_with, refuse_foreign};
 use pellucid_serve::event::Event;
 use pellucid_serve::nvme_tls::{SecuredConnection, TlsOffer};
 use pellucid_serve::{
-    Address, Arrival, BlockDevice, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options,
-    Refusal, Server, Time, TlsConfig, UblkError, secret, serial_number,
+    Address, Arrival, BlockDevice, Bound, CONNECTIONS_MAX, CONTROL, Core, FileDrive, FioTrace, Lead,
+    Observer, Operated, Options, Refusal, Served, Server, Time, TlsConfig, UblkError, secret, serial_number,
 };
 use pellucid_target::Drives;
 use pellucid_target::control::ControlSession;
@@ -24,10 +25,12 @@ use pellucid_target::nbd::NbdSession;
 use pellucid_target::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, TlsKey, TlsKeys};
 use pellucid_target::operation::{NQN_PREFIX, Namespace};
 use pellucid_target::request::PlannedFault;
+use pellucid_target::session::Session;
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Cost of the loopback and of a client that polls, measured on one machine (docs/explanation/serving.md): with this lead
@@ -118,6 +121,32 @@ pub struct Oversight {
     control: Option<PathBuf>,
 }
 
+/// Everything that a service needs beside its drives. It is taken before a drive is opened, so that a command that is refused has changed no
+/// drive, and has thrown no warm state away.
+pub struct Reserved {
+    nbd: Vec<Bound>,
+    nvme_tcp: Vec<Bound>,
+    control: Option<Bound>,
+    tls: Option<TlsConfig>,
+    offer: Option<TlsOffer>,
+    secrets: BTreeMap<String, HostSecrets>,
+    recording: Option<Recording>,
+    /// Board of the monitor, and where it listens.
+    board: Option<(Board, SocketAddr)>,
+}
+
+/// Facts about the drives of a command that are known before they are opened.
+pub struct Beforehand<'a> {
+    /// A command that serves.
+    pub example: &'a str,
+    /// A remote drive is given a secret.
+    pub proves: bool,
+    /// No drive is a modelled one.
+    pub is_real: bool,
+    /// Files that the command will open for its drives.
+    pub files: &'a [&'a Path],
+}
+
 impl Oversight {
     /// Returns whether any of these options was given.
     pub fn is_wanted(&self) -> bool {
@@ -146,10 +175,20 @@ impl Oversight {
     /// Takes commands on the control socket.
     pub fn listen(&self, server: &mut Server) -> Result<(), Failure> {
         let Some(path) = &self.control else { return Ok(()) };
-        let stopper = server.stopper();
-        let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.for_control())) as _));
-        server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
-        Ok(())
+        listen_control(server, Bound::new(&Address::Unix(path.clone())).map_err(Failure::asked)?)
+    }
+
+    /// Takes the address of the control socket, if one is asked for.
+    fn take_control(&self) -> Result<Option<Bound>, Failure> {
+        let bind = |path: &PathBuf| Bound::new(&Address::Unix(path.clone())).map_err(Failure::asked);
+        self.control.as_ref().map(bind).transpose()
+    }
+
+    /// Starts the monitor, if one is asked for; returns its board, and where it listens.
+    fn start_monitor(&self) -> Result<Option<(Board, SocketAddr)>, Failure> {
+        let mut listens = None;
+        let board = self.monitor.start(|address| listens = Some(address))?;
+        Ok(board.zip(listens))
     }
 
     /// Shows the figures.
@@ -237,25 +276,77 @@ fn parse_lead(text: &str) -> Result<Lead, String> {
 }
 
 impl Serving {
-    /// Refuses options that do nothing here or expose what they should not; from then on the command is a server. `example`: a command that
-    /// serves; `proves`: a remote drive is given a secret.
-    pub fn check(&self, example: &str, proves: bool) -> Result<(), Failure> {
+    /// Refuses options that do nothing here or expose what they should not; from then on the command is a server. Takes what it needs beside
+    /// its drives.
+    pub fn reserve(&self, known: &Beforehand<'_>, global: &Global) -> Result<Reserved, Failure> {
+        let example = known.example;
         if self.nbd.is_empty() && self.nvme_tcp.is_empty() && !self.ublk {
             return Err(Failure::asked(anyhow!(
                 "no way to reach the drive; allowed: --nvme-tcp ADDR, --nbd ADDR, --ublk; for one: {example}"
             )));
         }
         self.check_addresses()?;
-        self.check_ignored(proves)?;
-        self.log_format.never_wait()
+        self.check_ignored(known.proves)?;
+        self.check_time(known.is_real)?;
+        self.log_format.never_wait()?;
+        let secrets = self.secrets()?;
+        let tls = self.tls.as_ref().map(|directory| TlsConfig::load(directory, self.tls_verify_peer));
+        let tls = tls.transpose().map_err(Failure::asked)?;
+        let offer = self.tls_offer()?;
+        if let Some(path) = self.nvme_tcp.iter().find(|address| !matches!(address, Address::Tcp(_))) {
+            return Err(Failure::asked(anyhow!("--nvme-tcp {path}: allowed: HOST:PORT, PORT")));
+        }
+        if self.ublk {
+            BlockDevice::check().map_err(no_ublk)?;
+        }
+        let recording = self.recording(known.files, global)?;
+        let bind = |addresses: &[Address]| -> Result<Vec<Bound>, Failure> {
+            addresses.iter().map(|address| Bound::new(address).map_err(Failure::asked)).collect()
+        };
+        let (nbd, nvme_tcp) = (bind(&self.nbd)?, bind(&self.nvme_tcp)?);
+        let (control, board) = (self.oversight.take_control()?, self.oversight.start_monitor()?);
+        Ok(Reserved { nbd, nvme_tcp, control, tls, offer, secrets, recording, board })
+    }
+
+    /// Plans the faults on a stand-in for a drive of this name, to find out whether they are refused; nothing happens to its file.
+    pub fn rehearse(&self, name: &str, stand_in: FileDrive) -> Result<(), Failure> {
+        let refuse = |why: String| Failure::asked(anyhow!("{name}: {why}"));
+        let drive = Served::on_file(stand_in, &[]).map_err(refuse)?;
+        let mut core =
+            Core::new(vec![(name.into(), drive)], Time::Instant).map_err(|why| refuse(why.to_string()))?;
+        self.oversight.plan(&mut core)
+    }
+
+    /// Begins the recording, if one is asked for, onto none of these files.
+    fn recording(&self, files: &[&Path], global: &Global) -> Result<Option<Recording>, Failure> {
+        let Some(path) = &self.record else { return Ok(None) };
+        if files.iter().any(|file| is_one_file(file, path)) {
+            let allowed = "allowed: another file";
+            return Err(Failure::asked(anyhow!("--record {}: a drive is on it; {allowed}", path.display())));
+        }
+        let is_ours = |file: &File| begins_with(file, &[b"fio version "]);
+        refuse_foreign(path, global.force, is_ours)?;
+        // It tells what hosts did, so it is for its owner only.
+        let mut recording = Recording(FioTrace::new(OutputFile::create_private(path)?));
+        match recording.failed() {
+            Some(why) => Err(Failure::asked(anyhow!("--record {}: {why}", path.display()))),
+            None => Ok(Some(recording)),
+        }
     }
 
     /// Serves these drives, which were `asked` for so, until it is stopped.
-    pub fn run(self, drives: Vec<Opened>, asked: &[String], global: &Global) -> Result<(), Failure> {
+    pub fn run(
+        self,
+        reserved: Reserved,
+        drives: Vec<Opened>,
+        asked: &[String],
+        global: &Global,
+    ) -> Result<(), Failure> {
+        let Reserved { nbd, nvme_tcp, control, tls, offer, secrets, recording, board } = reserved;
         let names: Vec<String> = drives.iter().map(|opened| opened.name.clone()).collect();
         let unprepared = drives.iter().filter(|opened| opened.unprepared).map(|opened| opened.name.clone());
         let unprepared: Vec<String> = unprepared.collect();
-        self.check_modelled(&drives)?;
+        self.check_time(drives.iter().all(|opened| opened.drive.device().is_none()))?;
         let (mut registries, mut origins, mut made) = (Vec::new(), Vec::new(), Vec::new());
         let drives = drives.into_iter().map(|opened| {
             registries.push(opened.registry);
@@ -281,15 +372,7 @@ impl Serving {
             Failure::asked(anyhow!("{refusal}{instead}"))
         })?;
         let lead = self.lead_us.unwrap_or(Lead::Fixed(LEAD));
-        if self.lead_us.is_some_and(|lead| lead != Lead::Fixed(Duration::ZERO))
-            && self.time() == Time::Instant
-        {
-            return Err(Failure::asked(anyhow!(
-                "--lead-us: with --time instant nothing has a time; allowed: paced, xF"
-            )));
-        }
         core.lead(lead);
-        let secrets = self.secrets()?;
         let subsystem = |(drive, name): (usize, &String)| SubsystemConfig {
             secrets: secrets.clone(),
             ..self.subsystem(drive, name, &core)
@@ -298,13 +381,11 @@ impl Serving {
         for (name, registry) in names.iter().zip(registries) {
             registry.map_or(Ok(()), |registry| registry.put_on(name, &mut core))?;
         }
-        if let Some(path) = &self.record {
-            let is_ours = |file: &File| begins_with(file, &[b"fio version "]);
-            refuse_foreign(path, global.force, is_ours)?;
-            // It tells what hosts did, so it is for its owner only.
-            let mut recording = Recording(FioTrace::new(OutputFile::create_private(path)?));
-            if let Some(why) = recording.failed() {
-                return Err(Failure::asked(anyhow!("--record {}: {why}", path.display())));
+        if let Some(recording) = recording {
+            if self.record.as_deref().is_some_and(is_in_use) {
+                return Err(Failure::asked(anyhow!(
+                    "--record: a drive here is on this file; allowed: another file"
+                )));
             }
             core.observe(Box::new(recording));
         }
@@ -345,9 +426,7 @@ impl Serving {
         // Whoever finds the server listening may already ask it to stop.
         let stopper = server.stopper();
         interrupt::instead(move || stopper.stop_because("signal"));
-        let tls = self.tls.as_ref().map(|directory| TlsConfig::load(directory, self.tls_verify_peer));
-        let tls = tls.transpose().map_err(Failure::asked)?;
-        for address in &self.nbd {
+        for bound in nbd {
             let tls = tls.clone();
             let simple = self.nbd_simple_replies;
             let session = move || {
@@ -356,18 +435,24 @@ impl Serving {
                 if simple { session.with_simple_replies() } else { session }
             };
             let accept = Box::new(move |_, _| Ok(Box::new(session()) as _));
-            let bound = server.listen(address, "nbd", accept).map_err(Failure::asked)?;
+            let bound = server.listen_on(bound, "nbd", accept).map_err(Failure::asked)?;
             facts.extend(served_log::nbd(&offered, &bound, self.tls.is_some()));
         }
-        if !self.nvme_tcp.is_empty() {
-            facts.extend(self.listen_nvme(&mut server, subsystems, &offered)?);
+        if !nvme_tcp.is_empty() {
+            facts.extend(listen_nvme(&mut server, nvme_tcp, offer.as_ref(), subsystems, &offered)?);
         }
         if self.ublk {
             self.attach(&mut server, &blocks)?;
         }
-        self.oversight.listen(&mut server)?;
+        if let Some(control) = control {
+            listen_control(&mut server, control)?;
+        }
         unprepared.into_iter().for_each(|drive| log(&Event::NotPreconditioned { drive }));
-        self.oversight.show(&mut server, log)?;
+        if let Some((board, address)) = board {
+            let uri = Some(format!("http://{address}/"));
+            log(&Event::Listening { protocol: "monitor", address: address.to_string(), uri });
+            server.show_on(&board);
+        }
         facts.iter().for_each(log);
         made.into_iter().for_each(MadeFile::keep);
         let core = server.run().map_err(Failure::work)?;
@@ -393,18 +478,22 @@ impl Serving {
         self.oversight.check()
     }
 
-    /// Refuses options of simulated time where no drive has one.
-    fn check_modelled(&self, drives: &[Opened]) -> Result<(), Failure> {
+    /// Refuses options of simulated time where no drive has one, or where nothing takes any.
+    fn check_time(&self, is_real: bool) -> Result<(), Failure> {
         let given = [("--time", self.time.is_some()), ("--lead-us", self.lead_us.is_some())];
-        let option = given.iter().find(|(_, given)| *given);
-        match option.filter(|_| drives.iter().all(|opened| opened.drive.device().is_none())) {
-            None => Ok(()),
-            Some((option, _)) => {
-                let message =
-                    "files and remote drives take the time that they take; allowed: with a modelled drive";
-                Err(Failure::asked(anyhow!("{option}: {message}")))
-            }
+        if let Some((option, _)) = given.iter().find(|(_, given)| *given && is_real) {
+            let message =
+                "files and remote drives take the time that they take; allowed: with a modelled drive";
+            return Err(Failure::asked(anyhow!("{option}: {message}")));
         }
+        if self.lead_us.is_some_and(|lead| lead != Lead::Fixed(Duration::ZERO))
+            && self.time() == Time::Instant
+        {
+            return Err(Failure::asked(anyhow!(
+                "--lead-us: with --time instant nothing has a time; allowed: paced, xF"
+            )));
+        }
+        Ok(())
     }
 
     /// Refuses options that would do nothing here.
@@ -460,9 +549,7 @@ impl Serving {
             return Err(Failure::asked(anyhow!("--ublk: no drive here has a block namespace")));
         }
         for &namespace in blocks {
-            let instead = "a block device comes also with --nvme-tcp PORT and `nvme connect`, or with --nbd PORT and `nbd-client`";
-            let refuse = |error: UblkError| Failure::work(anyhow!("--ublk: {error}. {instead}"));
-            let device = BlockDevice::new(namespace, server.service()).map_err(refuse)?;
+            let device = BlockDevice::new(namespace, server.service()).map_err(no_ublk)?;
             server.attach(Box::new(device)).map_err(Failure::work)?;
         }
         Ok(())
@@ -513,32 +600,59 @@ impl Serving {
         let offer = TlsOffer::new(keys).map_err(|why| Failure::asked(anyhow!("--tls-psk: {why}")))?;
         Ok(Some(offer))
     }
+}
 
-    fn listen_nvme(
-        &self,
-        server: &mut Server,
-        subsystems: Vec<SubsystemConfig>,
-        offered: &[Offered],
-    ) -> Result<Vec<Event>, Failure> {
-        let mut facts = Vec::new();
-        let target = Target::new(subsystems).map_err(Failure::asked)?;
-        let offer = self.tls_offer()?;
-        for address in &self.nvme_tcp {
-            let Address::Tcp(asked) = *address else {
-                return Err(Failure::asked(anyhow!("--nvme-tcp {address}: allowed: HOST:PORT, PORT")));
-            };
-            let (target, offer) = (target.clone(), offer.clone());
-            let accept = Box::new(move |_, local: Option<SocketAddr>| {
-                // The discovery log names it.
-                let local = local.unwrap_or(asked);
-                match &offer {
-                    None => Ok(Box::new(Connection::new(&target, local)) as _),
-                    Some(offer) => Ok(Box::new(SecuredConnection::new(&target, local, offer)?) as _),
-                }
-            });
-            let bound = server.listen(address, "nvme-tcp", accept).map_err(Failure::asked)?;
-            facts.extend(served_log::nvme(offered, &bound));
-        }
-        Ok(facts)
+/// Accepts NVMe hosts on these sockets.
+fn listen_nvme(
+    server: &mut Server,
+    sockets: Vec<Bound>,
+    offer: Option<&TlsOffer>,
+    subsystems: Vec<SubsystemConfig>,
+    offered: &[Offered],
+) -> Result<Vec<Event>, Failure> {
+    let mut facts = Vec::new();
+    let target = Target::new(subsystems).map_err(Failure::asked)?;
+    for socket in sockets {
+        let Address::Tcp(asked) = *socket.address() else { unreachable!("refused before it was bound") };
+        let (target, offer) = (target.clone(), offer.cloned());
+        let accept = Box::new(move |_, local: Option<SocketAddr>| {
+            // The discovery log names it.
+            let local = local.unwrap_or(asked);
+            match &offer {
+                None => Ok(Box::new(Connection::new(&target, local)) as _),
+                Some(offer) => Ok(Box::new(SecuredConnection::new(&target, local, offer)?) as _),
+            }
+        });
+        let bound = server.listen_on(socket, "nvme-tcp", accept).map_err(Failure::asked)?;
+        facts.extend(served_log::nvme(offered, &bound));
     }
+    Ok(facts)
+}
+
+/// Accepts commands on this socket.
+pub(super) fn listen_control<S: Operated>(server: &mut Server<S>, control: Bound) -> Result<(), Failure>
+where
+    ControlSession: Session<<S as Operated>::Face>,
+{
+    let stopper = server.stopper();
+    let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.for_control())) as _));
+    server.listen_on(control, CONTROL, accept).map(drop).map_err(Failure::asked)
+}
+
+fn no_ublk(error: UblkError) -> Failure {
+    let instead = "a block device comes also with --nvme-tcp PORT and `nvme connect`, or with --nbd PORT and `nbd-client`";
+    Failure::work(anyhow!("--ublk: {error}. {instead}"))
+}
+
+/// Returns whether two names are of one file that is there.
+fn is_one_file(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    place(one).is_some_and(|found| Some(found) == place(other))
+}
+
+/// Returns whether a program, this one perhaps, has the file locked, as a drive has its own.
+fn is_in_use(path: &Path) -> bool {
+    let regular = std::fs::metadata(path).is_ok_and(|found| found.is_file());
+    let file = if regular { File::open(path).ok() } else { None };
+    file.is_some_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }

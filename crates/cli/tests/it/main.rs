@@ -23,6 +23,7 @@ mod preconditioning;
 mod promises;
 mod provenance;
 mod reference;
+mod refused;
 mod reproduce;
 mod seeds;
 mod serving;

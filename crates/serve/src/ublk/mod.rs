@@ -116,6 +116,14 @@ pub struct BlockDevice {
 }
 
 impl BlockDevice {
+    /// Checks that this kernel can be asked for block devices at all.
+    ///
+    /// # Errors
+    /// The driver is missing, or may not be used.
+    pub fn check() -> Result<(), UblkError> {
+        ring::open_control().map(drop)
+    }
+
     /// Creates a block device for a namespace; the log reports when it can be opened. The server must run on
     /// the thread that calls this.
     ///

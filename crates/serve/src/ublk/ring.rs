@@ -99,13 +99,7 @@ pub(super) struct Queue {
 impl Queue {
     /// Adds a device and begins to start it, with a waiting fetch for each tag.
     pub fn new(depth: u16, parameters: &abi::Parameters) -> Result<Queue, UblkError> {
-        let control = match OpenOptions::new().read(true).write(true).open(CONTROL_DEVICE) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(UblkError::NoDriver { release: release() });
-            }
-            Err(error) => return Err(UblkError::Step { what: CONTROL_DEVICE, error }),
-        };
+        let control = open_control()?;
         // Space for a fetch of each tag and for control commands.
         let entries = (u32::from(depth) + 8).next_power_of_two();
         let ring =
@@ -308,6 +302,14 @@ fn outcome(result: i32) -> io::Result<()> {
 
 fn step(what: &'static str) -> impl FnOnce(io::Error) -> UblkError {
     move |error| UblkError::Step { what, error }
+}
+
+/// Opens the device that makes block devices.
+pub fn open_control() -> Result<File, UblkError> {
+    OpenOptions::new().read(true).write(true).open(CONTROL_DEVICE).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => UblkError::NoDriver { release: release() },
+        _ => UblkError::Step { what: CONTROL_DEVICE, error },
+    })
 }
 
 fn release() -> String {

@@ -10,7 +10,9 @@ use crate::session::Port;
 use pellucid_device::Feedback;
 use pellucid_flash::{ChunkNotice, FNV_BASIS, Notice, fnv1a};
 use pellucid_wire::nvme::{DISCOVERY_NQN, nqn};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 
 /// Configuration of one subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +81,22 @@ pub(super) fn check(subsystems: &[SubsystemConfig]) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Commands that hosts completed. Every queue of a subsystem counts here, so that a log page has what was answered before it was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    reads: Cell<u64>,
+    writes: Cell<u64>,
+}
+
+impl Traffic {
+    /// Counts a command: as a read, including compare and verify, and as a write.
+    #[inline]
+    pub fn count(&self, reads: bool, writes: bool) {
+        self.reads.set(self.reads.get() + u64::from(reads));
+        self.writes.set(self.writes.get() + u64::from(writes));
+    }
+}
+
 /// A subsystem in service.
 #[derive(Debug)]
 pub(super) struct Subsystem {
@@ -89,10 +107,7 @@ pub(super) struct Subsystem {
     pub gone: bool,
     /// History for the persistent event log.
     pub history: History,
-    /// Read commands that hosts completed, including compare and verify.
-    host_reads: u64,
-    /// Write commands that hosts completed.
-    host_writes: u64,
+    traffic: Rc<Traffic>,
     /// Commands of all controllers that ended with an error.
     errors: u64,
     /// Most recent chunk notices, each with the identifier of its namespace.
@@ -120,8 +135,7 @@ impl Subsystem {
             target: None,
             gone,
             history: History::default(),
-            host_reads: 0,
-            host_writes: 0,
+            traffic: Rc::default(),
             errors: 0,
             notices: VecDeque::new(),
             notices_seen: 0,
@@ -133,10 +147,9 @@ impl Subsystem {
         }
     }
 
-    /// Counts reads and writes that hosts completed.
-    pub fn count(&mut self, (reads, writes): (u64, u64)) {
-        self.host_reads += reads;
-        self.host_writes += writes;
+    /// Count of the commands that hosts completed, for a queue of the subsystem.
+    pub fn traffic(&self) -> Rc<Traffic> {
+        Rc::clone(&self.traffic)
     }
 
     /// Counts a command that ended with an error.
@@ -146,7 +159,7 @@ impl Subsystem {
 
     /// Returns the reads and the writes that hosts completed, and the commands that ended with an error.
     pub fn counts(&self) -> (u64, u64, u64) {
-        (self.host_reads, self.host_writes, self.errors)
+        (self.traffic.reads.get(), self.traffic.writes.get(), self.errors)
     }
 
     pub fn admits(&self, host_nqn: &str) -> bool {

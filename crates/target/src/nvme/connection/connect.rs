@@ -95,7 +95,7 @@ fn connect(
         let secrets = config.secrets.get(host_nqn);
         let authentication =
             secrets.map(|secrets| Box::new(Authentication::new(secrets.clone(), host_nqn, &config.nqn)));
-        core.member.enter(subsystem, volumes, authentication);
+        core.member.enter(volumes, authentication, target.subsystems[subsystem].traffic());
     }
     Ok(id)
 }

@@ -107,12 +107,9 @@ fn abort(core: &mut Core, cid: u16, port: &mut Port<'_>) -> bool {
 pub(super) fn tick(core: &mut Core, id: u16, queue: u16, now_ns: u64, port: &mut Port<'_>) {
     let shared = Rc::clone(&core.target);
     let mut target = shared.borrow_mut();
-    let Some((controller, subsystem)) = target.get(id) else { return };
+    let Some((controller, _)) = target.get(id) else { return };
     if core.member.take_active() {
         controller.heard(now_ns);
-    }
-    if let Some(subsystem) = subsystem {
-        subsystem.count(core.member.take_counts());
     }
     controller.decide_aborts(queue, |admin, cid| {
         let aborted = abort(core, cid, port);
@@ -125,7 +122,6 @@ pub(super) fn tick(core: &mut Core, id: u16, queue: u16, now_ns: u64, port: &mut
 pub(super) fn close(core: &mut Core, id: u16, queue: u16, port: &mut Port<'_>) {
     let mut target = core.target.borrow_mut();
     // The controller may be gone before its queue.
-    target.subsystems[core.member.subsystem()].count(core.member.take_counts());
     let Some((controller, _)) = target.get(id) else { return };
     if controller.end_queue(queue, port.connection()) {
         controller.give_up_aborts(queue, |admin| port.nudge(admin));

@@ -9,6 +9,7 @@
 use crate::nvme::controller::Gate;
 use crate::nvme::dhchap::Authentication;
 use crate::nvme::io::Volume;
+use crate::nvme::subsystem::Traffic;
 use crate::nvme::tls_key::Peer;
 use crate::nvme::{AUTHENTICATION_TIMEOUT_NS, CONNECT_TIMEOUT_NS};
 use std::cell::OnceCell;
@@ -30,8 +31,6 @@ pub(super) struct Member {
     peer: Option<Rc<OnceCell<Peer>>>,
     role: Role,
     volumes: Vec<Volume>,
-    /// Index of their subsystem.
-    subsystem: usize,
     gate: Rc<Gate>,
     /// Authentication state; `None`: the host need not authenticate.
     authentication: Option<Box<Authentication>>,
@@ -39,8 +38,7 @@ pub(super) struct Member {
     opened_ns: u64,
     /// Commands arrived since the last tick.
     active: bool,
-    reads: u64,
-    writes: u64,
+    traffic: Rc<Traffic>,
 }
 
 impl Member {
@@ -50,13 +48,11 @@ impl Member {
             peer,
             role: Role::Unconnected,
             volumes: Vec::new(),
-            subsystem: 0,
             gate: Rc::default(),
             authentication: None,
             opened_ns: 0,
             active: false,
-            reads: 0,
-            writes: 0,
+            traffic: Rc::default(),
         }
     }
 
@@ -101,19 +97,15 @@ impl Member {
     /// Enters a subsystem, whose host may have to authenticate.
     pub fn enter(
         &mut self,
-        subsystem: usize,
         volumes: Vec<Volume>,
         authentication: Option<Box<Authentication>>,
+        traffic: Rc<Traffic>,
     ) {
         assert!(self.role != Role::Unconnected, "a connection enters a subsystem as a queue");
-        (self.subsystem, self.volumes, self.authentication) = (subsystem, volumes, authentication);
+        (self.volumes, self.authentication, self.traffic) = (volumes, authentication, traffic);
         if self.authentication.is_some() {
             self.gate = Rc::default();
         }
-    }
-
-    pub fn subsystem(&self) -> usize {
-        self.subsystem
     }
 
     #[inline]
@@ -190,13 +182,7 @@ impl Member {
 
     /// Counts host reads and writes.
     #[inline]
-    pub fn count(&mut self, reads: bool, writes: bool) {
-        self.reads += u64::from(reads);
-        self.writes += u64::from(writes);
-    }
-
-    /// Returns the host reads and writes since the last call.
-    pub fn take_counts(&mut self) -> (u64, u64) {
-        (std::mem::take(&mut self.reads), std::mem::take(&mut self.writes))
+    pub fn count(&self, reads: bool, writes: bool) {
+        self.traffic.count(reads, writes);
     }
 }
