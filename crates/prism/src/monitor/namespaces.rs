@@ -28,7 +28,7 @@ impl Namespace {
         self.view.set(block, chunk);
     }
 
-    /// What was counted since it was opened.
+    /// Counts since it was opened.
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }

@@ -7,11 +7,13 @@
 //! way at most; a chunk is erased when nothing reads it, and after all older ones of its block, so that a crash in between never lets an
 //! older piece take the place of a newer one.
 
-use super::gc::RESERVE;
 use crate::Space;
 use pellucid_flash::{BlockId, DieId, Status};
 use pellucid_ftl::Pool;
 use std::ops::Range;
+
+/// Free chunks that writes of the application leave alone.
+pub(super) const RESERVE: u32 = 2;
 
 /// Use of a chunk.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,7 @@
 //! Core of a block-mapped range: the objects that its paths use.
 
 use super::blocks::Blocks;
-use super::chunks::Chunks;
-use super::gc::RESERVE;
+use super::chunks::{Chunks, RESERVE};
 use super::health::Health;
 use super::link::Link;
 use super::requests::Requests;

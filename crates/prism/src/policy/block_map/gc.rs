@@ -14,9 +14,6 @@ use super::write;
 use crate::policy::Gc;
 use pellucid_flash::{ChunkOp, Command, Opcode, SimTime, Status};
 
-/// Free chunks that writes of the application leave alone.
-pub(super) const RESERVE: u32 = 2;
-
 /// Makes a block wait for a free chunk.
 pub(super) fn starve(core: &mut Core, logical: u32) {
     core.blocks.starve(logical);

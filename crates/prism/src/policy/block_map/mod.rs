@@ -25,7 +25,7 @@
 //! | [`Start`](start::Start) | what was found on the flash, requests that came meanwhile | gone when all is known |
 //!
 //! Each object alone writes its fields. All but the start make the [`Core`]. Paths are functions without state: commands of the
-//! application (`requests`, `read`), the writer of each block (`write`), choice of the block that is merged and erases (`gc`).
+//! application (`commands`, `read`), the writer of each block (`write`), choice of the block that is merged and erases (`gc`).
 //!
 //! **Durability.** A write is acknowledged when all of it is on the flash, except the last sectors that do not fill a write (`ws_min`). A flush
 //! writes these, padded with the data below. Writes that end in mid-page and flushes between them cost a copy of the block each.
@@ -39,10 +39,12 @@
 mod blocks;
 mod buffer;
 mod chunks;
+mod commands;
 mod core;
 mod gc;
 mod health;
 mod link;
+mod oob;
 mod pieces;
 mod read;
 mod requests;
@@ -111,7 +113,7 @@ impl BlockMap {
 /// Logical blocks that this many chunks can hold.
 pub(super) fn most_blocks(chunks: u64, over_provisioning: f64) -> u64 {
     let by_share = (chunks as f64 / (1.0 + over_provisioning)) as u64;
-    by_share.min(chunks.saturating_sub(u64::from(gc::RESERVE) + 2))
+    by_share.min(chunks.saturating_sub(u64::from(chunks::RESERVE) + 2))
 }
 
 impl Machine for BlockMap {
@@ -125,13 +127,13 @@ impl Machine for BlockMap {
     fn submit(&mut self, now: SimTime, command: Command) {
         let core = &mut self.core;
         core.now = now;
-        if let Some(status) = requests::refuse(core, &command) {
+        if let Some(status) = commands::refuse(core, &command) {
             return core.requests.refuse(now, command, status);
         }
         let request = core.requests.take(now, command);
         match &mut self.start {
             Some(start) => start.keep(request),
-            None => requests::begin(core, request),
+            None => commands::begin(core, request),
         }
         gc::give_up_if_stuck(core);
     }

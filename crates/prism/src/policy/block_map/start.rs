@@ -5,13 +5,12 @@
 //!               └─ none of them can be read: those before, until one can ─┘
 //!   all known ─► pieces of each block, the newest first; what they cover, and what has no owner, is erased ─► ready
 //! ```
-//! Out-of-band data, little endian: 0 logical block u32, 4 signature of the range u32, 8 number of the piece u64.
 
 use super::core::Core;
 use super::link::Purpose;
 use super::pieces::Piece;
 use super::read::READ_RETRIES;
-use super::{gc, requests};
+use super::{commands, gc, oob};
 use pellucid_flash::{ChunkInfo, ChunkState, Command, Completion, Lba, Opcode, Status, Vector};
 use std::collections::VecDeque;
 
@@ -40,24 +39,6 @@ pub(super) struct Start {
     found: Vec<(u32, Piece)>,
     /// Requests that came meanwhile.
     early: VecDeque<u32>,
-}
-
-fn signature(id: u32) -> u32 {
-    id.wrapping_mul(0x9e37_79b9) ^ 0x424c_4f4b
-}
-
-pub(super) fn encode(logical: u32, id: u32, sequence: u64) -> [u8; Vector::METADATA_BYTES] {
-    let mut oob = [0; Vector::METADATA_BYTES];
-    oob[..4].copy_from_slice(&logical.to_le_bytes());
-    oob[4..8].copy_from_slice(&signature(id).to_le_bytes());
-    oob[8..].copy_from_slice(&sequence.to_le_bytes());
-    oob
-}
-
-fn decode(oob: &[u8; Vector::METADATA_BYTES], id: u32) -> Option<(u32, u64)> {
-    let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| oob[at + i]));
-    let sequence = u64::from_le_bytes(std::array::from_fn(|i| oob[8 + i]));
-    (word(4) == signature(id)).then_some((word(0), sequence))
 }
 
 impl Start {
@@ -155,9 +136,9 @@ impl Start {
             probe.tries += 1;
             return self.waiting.push(probe);
         }
-        let oob = vector.metadata.as_chunks::<{ Vector::METADATA_BYTES }>().0;
-        let good = (0..oob.len()).rev().find(|&i| read(i));
-        let owner = good.and_then(|i| decode(&oob[i], core.shape.id));
+        let data = vector.metadata.as_chunks::<{ Vector::METADATA_BYTES }>().0;
+        let good = (0..data.len()).rev().find(|&i| read(i));
+        let owner = good.and_then(|i| oob::decode(&data[i], core.shape.id));
         let known = owner.filter(|&(logical, _)| logical < core.blocks.count());
         match (good, known) {
             // Those before may be readable.
@@ -186,7 +167,7 @@ impl Start {
             gc::discard(core, logical, covered, false);
         }
         for request in self.early {
-            requests::begin(core, request);
+            commands::begin(core, request);
         }
         gc::erase_garbage(core);
     }

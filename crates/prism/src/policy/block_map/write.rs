@@ -9,8 +9,8 @@
 use super::core::Core;
 use super::gc;
 use super::link::{Fetch, Purpose};
+use super::oob;
 use super::requests::Part;
-use super::start;
 use pellucid_flash::{Command, Completion, Opcode, Status, Vector};
 
 /// Sectors of the longest copy, and of the longest write.
@@ -69,7 +69,7 @@ fn write_buffer(core: &mut Core, logical: u32, drain: bool) -> Look {
         return if block.is_busy() || block.is_starved() { Look::Waits } else { Look::Again };
     }
     let end = core.blocks[logical].buffer.end(image);
-    if held < unit || (drain && end % unit > 0 && held < WRITE_MAX) {
+    if held < unit || (drain && !end.is_multiple_of(unit) && held < WRITE_MAX) {
         return pad(core, logical, end);
     }
     let sectors = held.min(WRITE_MAX) / unit * unit;
@@ -184,7 +184,7 @@ fn fetch(core: &mut Core, logical: u32, chunk: u32, sector: u32, sectors: u32, w
     core.link.send(Purpose::Fetch { logical, chunk, what }, command);
 }
 
-/// What the writer of a block reads has come, or not.
+/// Data that the writer of a block reads have come, or not.
 pub(super) fn fetched(core: &mut Core, logical: u32, chunk: u32, what: Fetch, completion: &mut Completion) {
     core.chunks.end_read(chunk);
     core.blocks[logical].end_command();
@@ -213,7 +213,7 @@ fn store(core: &mut Core, logical: u32, data: Vec<u8>, sectors: u32, copy: bool)
     block.begin_command();
     let top = block.pieces.top().expect("a write has its piece");
     core.chunks.begin_write(top.chunk);
-    let oob = start::encode(logical, core.shape.id, top.sequence);
+    let oob = oob::encode(logical, core.shape.id, top.sequence);
     let mut vector = core.link.vector();
     vector.metadata.reserve(sectors as usize * Vector::METADATA_BYTES);
     (0..sectors).for_each(|_| vector.metadata.extend_from_slice(&oob));
