@@ -1,4 +1,4 @@
-//! What is left: names that can be given, and pages that can be written.
+//! Space that is left: names that can be given, and pages that can be written.
 //!
 //! Invariants: names that live and names on their way are no more than the capacity; pages left are those of free blocks and the rest of
 //! the open ones.

@@ -12,7 +12,7 @@ use super::write::Writes;
 use crate::{Nameless, NamelessConfig};
 use pellucid_flash::{NamelessGeometry, SimTime};
 
-/// Whether writes are taken, and whether the machine works at all.
+/// Health of the machine: it may refuse writes, or not work at all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Health {
     read_only: bool,
@@ -41,7 +41,7 @@ impl Health {
     }
 }
 
-/// Whether something happened since all paths were gone through.
+/// Progress since all paths were gone through.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
     made: bool,

@@ -2,9 +2,8 @@
 
 use super::BlockChunksConfig;
 use super::chunk::Chunk;
-use super::link::{Link, Purpose};
+use super::link::{Link, Purpose, Want};
 use super::ops::Ops;
-use super::read::Want;
 use super::shape::ChunkShape;
 use super::tables::Tables;
 use pellucid_flash::{Command, SimTime, Status};

@@ -2,7 +2,6 @@
 //!
 //! Invariant: a command to the drive has a record, under its tag, until it has ended.
 
-use super::read::Want;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{Command, Lba, Opcode};
 use std::collections::VecDeque;
@@ -29,6 +28,15 @@ pub(super) enum Purpose {
     ResetTrim,
     /// A read of the head, or of tables from this sector on, during the start.
     Start(u64),
+}
+
+/// Sector of the drive that a read needs, and its destination in the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Want {
+    pub lba: u64,
+    /// The read needs the sector's out-of-band data, from a table, instead of the sector.
+    pub oob: bool,
+    pub at: u32,
 }
 
 /// Command to the drive.
@@ -77,7 +85,7 @@ impl Link {
         let part = self.parts.take();
         self.parts[part].wants.clear();
         self.parts[part].wants.extend_from_slice(wants);
-        let (first, last) = (wants[0].lba(), wants[wants.len() - 1].lba());
+        let (first, last) = (wants[0].lba, wants[wants.len() - 1].lba);
         let sectors = (last - first + 1) as u32;
         let mut buffer = self.buffer();
         buffer.resize(sectors as usize * image_bytes, 0);

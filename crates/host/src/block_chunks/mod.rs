@@ -24,7 +24,7 @@
 //! | [`Tables`](tables::Tables) | epoch, out-of-band data that the drive cannot keep | one epoch for all chunks |
 //! | [`Ops`](ops::Ops) | commands from above, completions | a command ends once |
 //! | [`Link`](link::Link) | commands to the drive, spare buffers | a command has one record, under its tag |
-//! | [`Start`] | tables that were found, commands that came meanwhile | none waits once it has ended |
+//! | [`ChunkStart`] | tables that were found, commands that came meanwhile | none waits once it has ended |
 //!
 //! Each object alone writes its fields. All but the start make the [`Core`]. Paths are functions without state: `commands`, `read`, `write`,
 //! `reset`. [`BlockChunks`] wires them.
@@ -50,7 +50,7 @@ use link::Purpose;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Completion, Figure, Interface, SimTime, Status};
 use shape::ChunkShape;
-use start::Start;
+use start::ChunkStart;
 
 /// Chunk layer. Clone it together with the drive below to fork the simulation.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub struct BlockChunks {
     core: Core,
     /// Sectors of the drive.
     sectors: u64,
-    start: Start,
+    start: ChunkStart,
 }
 
 impl BlockChunks {
@@ -73,7 +73,7 @@ impl BlockChunks {
         };
         let shape = ChunkShape::new(config, sectors, image_bytes)?;
         let mut core = Core::new(config, shape, image_bytes);
-        let start = Start::new(&mut core);
+        let start = ChunkStart::new(&mut core);
         Ok(BlockChunks { core, sectors, start })
     }
 

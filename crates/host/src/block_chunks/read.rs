@@ -1,28 +1,12 @@
 //! Reads of chunks: the runs of drive sectors to read, and the destination of each sector.
 
 use super::core::Core;
-use super::link::Purpose;
+use super::link::{Purpose, Want};
 use super::table::{self, HEADER_BYTES, Sector};
 use pellucid_flash::{Command, Completion, Lba, Opcode, Status, Vector};
 
 /// Maximum sectors of a run.
 const RUN_SECTORS: u64 = 256;
-
-/// Sector of the drive that a read needs, and its destination in the command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Want {
-    lba: u64,
-    /// The read needs the sector's out-of-band data, from a table, instead of the sector.
-    oob: bool,
-    at: u32,
-}
-
-impl Want {
-    /// Sector of the drive.
-    pub fn lba(&self) -> u64 {
-        self.lba
-    }
-}
 
 /// Returns the address of the `i`-th sector of a command.
 fn address(command: &Command, i: u32) -> Lba {

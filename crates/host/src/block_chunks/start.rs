@@ -31,7 +31,7 @@ enum Stage {
 
 /// Start state, with the tables found so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Start {
+pub(super) struct ChunkStart {
     stage: Stage,
     /// The head is missing: new chunks are made.
     fresh: bool,
@@ -47,15 +47,15 @@ pub(super) struct Start {
     waiting: VecDeque<u32>,
 }
 
-impl Start {
+impl ChunkStart {
     /// Begins to read the head. A drive that keeps stamps instead of data has none.
-    pub fn new(core: &mut Core) -> Start {
+    pub fn new(core: &mut Core) -> ChunkStart {
         if !core.tables.keep_content() {
-            return Start { stage: Stage::Ready, ..Start::default() };
+            return ChunkStart { stage: Stage::Ready, ..ChunkStart::default() };
         }
         let data = vec![0; HEAD_SECTORS as usize * core.image_bytes];
         core.link.send(NIL, Purpose::Start(0), Command::new(0, Opcode::Read, Lba(0), HEAD_SECTORS, data));
-        Start::default()
+        ChunkStart::default()
     }
 
     /// Keeps a command until the start has ended.
@@ -187,7 +187,7 @@ impl Start {
             return core.link.send(NIL, Purpose::Start(0), Command { fua: true, ..write });
         }
         for (number, tables) in found.chunks_exact(core.shape.table_sectors as usize).enumerate() {
-            core.chunks[number] = Start::chunk_of(core, tables);
+            core.chunks[number] = ChunkStart::chunk_of(core, tables);
             self.lost += u64::from(core.chunks[number].state() == ChunkState::Offline);
             let writes = core.chunks[number].written() / core.shape.chunks.write_min_sectors;
             if !writes.is_multiple_of(core.shape.per_sector) {
