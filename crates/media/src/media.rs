@@ -24,6 +24,7 @@
 
 mod age;
 mod array;
+mod damage;
 mod failures;
 mod lists;
 mod read;
@@ -44,6 +45,7 @@ use crate::store::{Extent, Remains, Store, StoreNotice, StoreShape};
 use crate::times::{self, Times};
 use age::Age;
 use array::{Array, Content};
+use damage::Damage;
 use failures::Failures;
 use lists::{GivenUp, TranslationPages};
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa, SimTime};
@@ -118,14 +120,6 @@ pub struct Media {
     made: u64,
     lost: GivenUp,
     translation_pages: TranslationPages,
-}
-
-/// Reads that found damaged data in the store.
-#[derive(Clone, Copy, Debug, Default)]
-struct Damage {
-    reads: u64,
-    /// The last read did.
-    last: bool,
 }
 
 impl Media {
@@ -529,12 +523,12 @@ impl Media {
 
     /// Reads that found damaged data in the store.
     pub fn damaged_reads(&self) -> u64 {
-        self.damage.reads
+        self.damage.reads()
     }
 
     /// Returns whether the last read failed because the store lost the data: the flash itself is as good as before.
     pub fn was_damaged(&self) -> bool {
-        self.damage.last
+        self.damage.is_of_last_read()
     }
 
     /// Returns whether [`Media::forget`] saves memory.

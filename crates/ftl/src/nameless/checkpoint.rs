@@ -166,7 +166,7 @@ fn take(state: &mut Nameless, reader: &mut Reader<'_>, found: &[FoundChunk]) -> 
             FoundChunk::Written(units) => units,
             FoundChunk::Offline => per_block,
         };
-        state.counters.lost += live.iter().filter(|&&index| index >= written).count() as u64;
+        state.tally.lost(live.iter().filter(|&&index| index >= written).count());
         live.retain(|&index| index < written);
         blocks.push(KnownBlock { state: kind, erases, live, of_map });
     }

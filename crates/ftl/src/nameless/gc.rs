@@ -16,7 +16,7 @@ pub(super) fn next_victim(state: &mut Nameless) -> Option<(BlockId, Vec<Ppa>)> {
     let block = failed_block(state).or_else(|| victim_for_space(state))?;
     state.damage.forget(block);
     state.blocks.choose(block);
-    state.counters.victims += 1;
+    state.tally.victim();
     state.victim = Some(Victim::new(block, owners(state, block)));
     Some((block, state.units.of(block).collect()))
 }
@@ -114,7 +114,7 @@ pub(super) fn erased(state: &mut Nameless, block: BlockId, ok: bool) {
     if let Some(victim) = state.victim.as_mut().filter(|victim| victim.block() == block) {
         victim.erased(ok);
     } else if ok {
-        state.counters.erases += 1;
+        state.tally.erased();
         state.damage.read_again();
         state.blocks.erased(block);
         state.pages.gain_block();

@@ -27,6 +27,8 @@
 //! | [`Moves`] | moves that are not acknowledged or not told | counts by block are those of the moves |
 //! | [`Victim`] | units that are being moved | one victim at a time |
 //! | [`EmptyBlocks`] | blocks that wait for a checkpoint, or their erase | the first ones are covered |
+//! | [`Programs`] | the die whose turn it is, number of programs | numbers rise |
+//! | [`Tally`] | counts | they only grow |
 //! | [`Damage`] | blocks with a failed program, or unread units | none is empty or a victim |
 //!
 //! Each object alone writes its fields. Paths are functions without state: programs (`program`), units that begin and end to live (`units`),
@@ -41,6 +43,7 @@ mod live;
 mod moves;
 mod names;
 mod program;
+mod tally;
 mod units;
 mod victim;
 mod virtuals;
@@ -55,7 +58,9 @@ use live::LiveUnits;
 use moves::Moves;
 use pellucid_flash::{BlockId, BlockView, DieId, Layout, Lba, Lpn, Migration, Nanos, Ppa};
 use pellucid_setting::Settings;
+use program::Programs;
 use std::collections::BTreeMap;
+use tally::Tally;
 use victim::{Taken, Victim};
 use virtuals::Virtuals;
 
@@ -170,10 +175,8 @@ pub struct Nameless {
     empty: EmptyBlocks,
     damage: Damage,
     pages: PagesLeft,
-    next_die: u32,
-    /// Number of programs that have ended.
-    sequence: u64,
-    counters: NamelessCounters,
+    programs: Programs,
+    tally: Tally,
 }
 
 impl Nameless {
@@ -202,9 +205,8 @@ impl Nameless {
             empty: EmptyBlocks::default(),
             damage: Damage::default(),
             pages: PagesLeft::new(layout.blocks, layout.superpages_per_block),
-            next_die: 0,
-            sequence: 0,
-            counters: NamelessCounters::default(),
+            programs: Programs::default(),
+            tally: Tally::default(),
             config: config.on(layout),
             layout: layout.clone(),
         })
@@ -240,7 +242,7 @@ impl Nameless {
 
     /// Event counts so far.
     pub fn counters(&self) -> NamelessCounters {
-        self.counters
+        self.tally.counts()
     }
 
     /// The block as an observer sees it.

@@ -6,6 +6,31 @@ use super::{Content, Nameless, Taker};
 use crate::block_manager::{BlockKind, BlockState};
 use pellucid_flash::{BlockId, BlockStream, DieId, Migration, Ppa};
 
+/// Order of programs. Invariant: each that ends has the next number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Programs {
+    /// The die whose turn it is.
+    next_die: u32,
+    /// Programs that have ended.
+    ended: u64,
+}
+
+impl Programs {
+    /// The first of `dies` dies in turn that is able; the turn goes on behind it.
+    fn next_able(&mut self, dies: u32, able: impl Fn(DieId) -> bool) -> Option<DieId> {
+        let mut in_turn = (0..dies).map(|at| DieId((self.next_die + at) % dies));
+        let die = in_turn.find(|&die| able(die))?;
+        self.next_die = (die.0 + 1) % dies;
+        Some(die)
+    }
+
+    /// Number of a program that has ended.
+    fn end(&mut self) -> u64 {
+        self.ended += 1;
+        self.ended
+    }
+}
+
 /// Takes the next page of a die that is not `busy`, and returns its first unit. `None`: there is none now.
 pub(super) fn place(state: &mut Nameless, taker: Taker, busy: impl Fn(DieId) -> bool) -> Option<Ppa> {
     if !state.pages.has(taker) {
@@ -13,8 +38,7 @@ pub(super) fn place(state: &mut Nameless, taker: Taker, busy: impl Fn(DieId) -> 
     }
     let (dies, blocks) = (state.layout.dies, &mut state.blocks);
     let able = |die: DieId| !busy(die) && (blocks.open_block(die, 0).is_some() || blocks.free_count(die) > 0);
-    let die = (0..dies).map(|i| DieId((state.next_die + i) % dies)).find(|&die| able(die))?;
-    state.next_die = (die.0 + 1) % dies;
+    let die = state.programs.next_able(dies, able)?;
     let superpages = state.layout.superpages_per_block;
     let kind =
         || BlockKind { cache: false, most_worn: false, meta: false, owner: 0, stream: BlockStream::Host };
@@ -24,28 +48,28 @@ pub(super) fn place(state: &mut Nameless, taker: Taker, busy: impl Fn(DieId) -> 
 
 /// Ends the program of the page at `page`. If it succeeded, its units now live; otherwise they have to be placed again.
 pub(super) fn ended(state: &mut Nameless, page: Ppa, contents: &[Content], ok: bool) {
-    state.sequence += 1;
+    let sequence = state.programs.end();
     let block = state.layout.block_of(page);
     if ok {
         for (ppa, &content) in (page.0..).map(Ppa).zip(contents) {
             written(state, ppa, content);
         }
     }
-    state.blocks.settled(block, !ok, state.sequence);
+    state.blocks.settled(block, !ok, sequence);
     if !ok {
-        close_failed(state, block);
+        close_failed(state, block, sequence);
     }
     if state.blocks.state(block) == BlockState::Closed {
         note_if_empty(state, block);
     }
 }
 
-fn close_failed(state: &mut Nameless, block: BlockId) {
+fn close_failed(state: &mut Nameless, block: BlockId, sequence: u64) {
     let die = state.layout.die_of_block(block);
     if let Some(open) = state.blocks.open_block(die, 0).filter(|open| open.block == block) {
         state.pages.close(open.superpage);
     }
-    state.blocks.close_failed(block, state.sequence);
+    state.blocks.close_failed(block, sequence);
     state.damage.fail(block);
 }
 
@@ -63,7 +87,7 @@ fn written(state: &mut Nameless, ppa: Ppa, content: Content) {
 
 /// Records that a copy is on the media; it counts if the unit is still wanted.
 fn copied(state: &mut Nameless, old: Ppa, new: Ppa) {
-    state.counters.copied += 1;
+    state.tally.copied();
     let taken = state.victim.as_mut().and_then(|victim| victim.written(old));
     match taken {
         Some(Taken { wanted: false, .. }) => {}
@@ -92,6 +116,6 @@ fn copied(state: &mut Nameless, old: Ppa, new: Ppa) {
 }
 
 fn tell(state: &mut Nameless, old: Ppa, new: Ppa) {
-    state.counters.moves += 1;
+    state.tally.moved();
     state.moves.tell(old, new);
 }

@@ -10,7 +10,7 @@ use super::saver::Saver;
 use super::shape::Shape;
 use super::write::Writes;
 use crate::{Nameless, NamelessConfig};
-use pellucid_flash::{NamelessGeometry, SimTime};
+use pellucid_flash::{NamelessGeometry, Nanos, SimTime};
 
 /// Health of the machine: it may refuse writes, or not work at all.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +64,40 @@ impl Progress {
     }
 }
 
+/// Counts of the machine. Invariant: they only grow.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    counts: NamelessFtlCounters,
+}
+
+impl Tally {
+    /// Counts so far, without those of the engine and of checkpoints.
+    pub fn counts(&self) -> NamelessFtlCounters {
+        self.counts
+    }
+
+    /// A page with so many sectors of the application gets its place.
+    pub fn page(&mut self, sectors: usize) {
+        self.counts.pages += 1;
+        self.counts.page_sectors += sectors as u64;
+    }
+
+    /// A page of copies is made.
+    pub fn copy_page(&mut self) {
+        self.counts.copy_pages += 1;
+    }
+
+    /// A write has failed.
+    pub fn write_failure(&mut self) {
+        self.counts.write_failures += 1;
+    }
+
+    /// A victim has ended, so long after it was chosen.
+    pub fn pause(&mut self, time: Nanos) {
+        self.counts.pauses.record(time);
+    }
+}
+
 /// Objects that the paths use. Each has private fields and keeps its own invariants.
 #[derive(Clone, Debug)]
 pub(super) struct Core {
@@ -84,7 +118,7 @@ pub(super) struct Core {
     pub progress: Progress,
     /// No more commands follow.
     pub stopping: bool,
-    pub counters: NamelessFtlCounters,
+    pub tally: Tally,
 }
 
 impl Core {
@@ -113,7 +147,7 @@ impl Core {
             health: Health::default(),
             progress: Progress::default(),
             stopping: false,
-            counters: NamelessFtlCounters::default(),
+            tally: Tally::default(),
             shape,
         })
     }

@@ -25,6 +25,7 @@
 //! | [`Flushes`](checkpoint::Flushes) | requests that wait for a checkpoint | a checkpoint covers those that came before it |
 //! | [`Saver`](saver::Saver) | chunks for checkpoints, the one under way | the newest complete one is never erased |
 //! | [`Link`](link::Link) | commands with the drive, spare buffers | counts balance |
+//! | [`Tally`](core::Tally) | counts | they only grow |
 //! | [`Start`] | what was found, requests that came meanwhile | gone when it has ended |
 //!
 //! Each object alone writes its fields. All but the start make the [`Core`]. Paths are functions without state: `commands`, `write`, `read`,
@@ -109,7 +110,7 @@ impl NamelessMachine {
             engine: self.core.engine.counters(),
             checkpoint_pages,
             checkpoints,
-            ..self.core.counters
+            ..self.core.tally.counts()
         }
     }
 

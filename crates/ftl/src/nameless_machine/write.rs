@@ -132,8 +132,7 @@ pub(super) fn fill(core: &mut Core) {
         let taker = core.writes.programs[program].taker.expect("a request's write");
         let Some(page) = page(core, taker) else { return };
         core.writes.waiting.remove(at);
-        core.counters.pages += 1;
-        core.counters.page_sectors += core.writes.programs[program].contents.len() as u64;
+        core.tally.page(core.writes.programs[program].contents.len());
         send_program(core, program, page);
     }
 }
@@ -169,7 +168,7 @@ fn next_copies(core: &mut Core) -> u32 {
     program.contents.clear();
     program.data.clear();
     collect::take_copies(core, &mut program.contents, &mut program.data);
-    core.counters.copy_pages += 1;
+    core.tally.copy_page();
     core.writes.programs[at] = program;
     at
 }
@@ -204,7 +203,7 @@ pub(super) fn written(core: &mut Core, die: u32, completion: &mut Completion) {
         core.writes.programs[at] = program;
         core.writes.programs.release(at);
     } else {
-        core.counters.write_failures += 1;
+        core.tally.write_failure();
         program.data.truncate(program.contents.len() * core.image_bytes);
         core.writes.programs[at] = program;
         match owner {

@@ -6,7 +6,7 @@
 //! ```
 
 use super::array::{Content, Place, unit_place};
-use super::{Damage, Media, ReadResult};
+use super::{Media, ReadResult};
 use crate::bit_errors::{PageState, Pattern, of_word_line};
 use crate::config::Cell;
 use crate::data_path::{DataPath, Found as DrawnBits, Segment, UnitPlace, UnitShape};
@@ -65,7 +65,7 @@ impl Media {
     /// Reads a unit whose superpage is programmed.
     #[inline]
     fn read_programmed(&mut self, at: Place, start: usize, out: &mut [u8], attempt: u32) -> ReadResult {
-        self.damage.last = false;
+        self.damage.begin_read();
         let by_fault = self.failures.read_fails(at.block, at.superpage, attempt);
         let ppa = self.array.address(at);
         let is_dead = || self.failures.has_injected() && self.is_dead(self.array.die_of(at.block));
@@ -109,7 +109,7 @@ impl Media {
     /// The store has lost the data.
     #[cold]
     fn damaged(&mut self, out: &mut [u8]) -> ReadResult {
-        self.damage = Damage { reads: self.damage.reads + 1, last: true };
+        self.damage.found();
         out.fill(0);
         ReadResult::Uncorrectable
     }

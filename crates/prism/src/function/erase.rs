@@ -15,7 +15,7 @@ pub(super) fn give_back(function: &mut Function, block: u32) {
     io::break_off(function, block, Status::ChunkWriteInvalid);
     match function.blocks.give_back(block) {
         GivenBack::Queued => erase_waiting(function, function.blocks.lun_of(block)),
-        GivenBack::Retired => function.counters.retired += 1,
+        GivenBack::Retired => function.tally.retired(),
         GivenBack::Waits | GivenBack::Free => {}
     }
 }
@@ -61,7 +61,7 @@ pub(super) fn erased(function: &mut Function, block: u32, status: Status) -> boo
     let ok = matches!(status, Status::Success | Status::ChunkInvalidReset);
     if ok {
         function.blocks[block].erased();
-        function.counters.erases += 1;
+        function.tally.erase();
         function.blocks.set_erases(block, function.blocks.erases(block) + 1);
     }
     ok
@@ -69,6 +69,6 @@ pub(super) fn erased(function: &mut Function, block: u32, status: Status) -> boo
 
 /// Takes a block out of use.
 pub(super) fn retire(function: &mut Function, block: u32) {
-    function.counters.retired += 1;
+    function.tally.retired();
     function.blocks.retire(block);
 }

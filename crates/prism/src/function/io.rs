@@ -103,12 +103,12 @@ pub(super) fn write_ended(function: &mut Function, op: &Op, completion: &mut Com
     function.blocks.end_on(block);
     if completion.status == Status::Success {
         function.blocks[block].end_write(sectors);
-        function.counters.written_sectors += u64::from(sectors);
+        function.tally.written(sectors);
         function.answer(op.tag(), FunctionOutcome::Done, data);
         write_next(function, block);
     } else {
         function.blocks[block].end_write(0);
-        function.counters.write_failures += 1;
+        function.tally.write_failure();
         function.answer(op.tag(), FunctionOutcome::Failed(completion.status), data);
         break_off(function, block, completion.status);
     }
@@ -133,7 +133,7 @@ pub(super) fn read_ended(function: &mut Function, op: &Op, completion: &mut Comp
     let data = std::mem::take(&mut completion.data);
     let outcome = match completion.status {
         Status::Success | Status::HighEcc => {
-            function.counters.read_sectors += (data.len() / function.space.image_bytes.max(1)) as u64;
+            function.tally.read((data.len() / function.space.image_bytes.max(1)) as u64);
             FunctionOutcome::Done
         }
         status => FunctionOutcome::Failed(status),

@@ -35,6 +35,7 @@
 //! | [`EraseQueue`](erase_queue::EraseQueue), of a LUN | blocks that wait for their erase | one erase at a time |
 //! | [`Link`] | commands with the drive, writes that wait | a command has one record, under its tag |
 //! | [`Wear`] | the swap under way, asks that wait for it | one swap at a time |
+//! | [`Tally`] | counts | they only grow |
 //! | [`Start`] | what was found, asks that came meanwhile | none is kept when all is known |
 //!
 //! Each object alone writes its fields. Paths are functions without state: reads and writes (`io`), erases (`erase`), the leveller's steps
@@ -48,6 +49,7 @@ mod io;
 mod link;
 mod mark;
 mod start;
+mod tally;
 mod wear;
 
 pub use ask::{
@@ -63,6 +65,7 @@ use pellucid_flash::{ChunkAddress, Command, Completion, Figure, Interface, Lba, 
 use pellucid_host::Machine;
 use start::Start;
 use std::collections::VecDeque;
+use tally::Tally;
 use wear::Wear;
 
 /// The function level on one application's flash. Clone it, with the drive below, to fork its future.
@@ -77,7 +80,7 @@ pub struct Function {
     start: Start,
     wear: Wear,
     up: VecDeque<FunctionAnswer>,
-    counters: FunctionCounters,
+    tally: Tally,
 }
 
 impl Function {
@@ -99,7 +102,7 @@ impl Function {
             start: Start::default(),
             wear: Wear::default(),
             up: VecDeque::new(),
-            counters: FunctionCounters::default(),
+            tally: Tally::default(),
         };
         start::ask_for_chunks(&mut function);
         function
@@ -184,7 +187,7 @@ impl Function {
 
     /// Returns the counters so far.
     pub fn counters(&self) -> FunctionCounters {
-        self.counters
+        self.tally.counts()
     }
 
     /// Bytes of memory held.
@@ -354,7 +357,7 @@ impl Machine for Function {
     /// Every block that holds data is found anew; see [`Function::recover`].
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
         let mut fresh = Function::on(self.space);
-        (fresh.now, fresh.counters) = (now, self.counters);
+        (fresh.now, fresh.tally) = (now, self.tally);
         fresh.blocks.set_ops(self.blocks.ops());
         fresh.up = std::mem::take(&mut self.up);
         for tag in self.start.asked().chain(self.link.asked()).chain(self.wear.asked()) {
@@ -373,7 +376,7 @@ impl Machine for Function {
             retired,
             levelled_sectors,
             swaps,
-        } = self.counters;
+        } = self.tally.counts();
         let bytes = |sectors: u64| sectors * u64::from(self.space.chunks.sector_bytes);
         vec![
             Figure::bytes("read_bytes", "Bytes that the application read.", bytes(read_sectors)),

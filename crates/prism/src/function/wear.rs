@@ -262,10 +262,10 @@ fn copy_written(function: &mut Function, to: u32, ok: bool, completion: &mut Com
     let sectors = function.link.sectors_of(completion);
     function.blocks[to].end_write(if ok { sectors } else { 0 });
     if !ok {
-        function.counters.write_failures += 1;
+        function.tally.write_failure();
         return swap_fails(function, false);
     }
-    function.counters.levelled_sectors += u64::from(sectors);
+    function.tally.levelled(sectors);
     let swap = function.wear.current();
     swap.at += sectors;
     let (from, at) = (swap.copies().expect("it copies").0, swap.at);
@@ -285,7 +285,7 @@ fn next_step(function: &mut Function) {
         Step::Cold | Step::Done => Step::Done,
     };
     if swap.step == Step::Done {
-        function.counters.swaps += 1;
+        function.tally.swap();
         return swap_ends(function);
     }
     begin_copy(function);

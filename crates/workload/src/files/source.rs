@@ -100,8 +100,6 @@ pub struct Files {
     rng: Rng,
     now: SimTime,
     start: Option<SimTime>,
-    /// Number of the last page that was written in memory.
-    version: u32,
     /// Memory of lists that operations make anew.
     scratch: Vec<Extent>,
     meter: Meter,
@@ -176,7 +174,6 @@ impl Files {
             rng,
             now: SimTime::ZERO,
             start: None,
-            version: 0,
             scratch: Vec::new(),
             meter: Meter::new(),
             pause_at: u64::MAX,

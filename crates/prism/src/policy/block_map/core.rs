@@ -5,9 +5,10 @@ use super::chunks::{Chunks, RESERVE};
 use super::health::Health;
 use super::link::Link;
 use super::requests::Requests;
+use super::tally::Tally;
 use crate::Space;
 use crate::policy::Gc;
-use pellucid_flash::{ChunkAddress, Lba, Pauses, SimTime};
+use pellucid_flash::{ChunkAddress, Lba, SimTime};
 use std::ops::Range;
 
 /// The range, its rows and its policy. It never changes.
@@ -75,18 +76,6 @@ impl Shape {
     }
 }
 
-/// Counts of the writer, of reads that failed, and of merges; sectors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counters {
-    pub programmed: u64,
-    pub copied: u64,
-    pub erases: u64,
-    pub merges: u64,
-    pub pauses: Pauses,
-    pub write_failures: u64,
-    pub lost_reads: u64,
-}
-
 /// Objects that the paths use. Each has private fields and keeps its own invariants.
 #[derive(Clone, Debug)]
 pub(super) struct Core {
@@ -97,7 +86,7 @@ pub(super) struct Core {
     pub requests: Requests,
     pub link: Link,
     pub health: Health,
-    pub counters: Counters,
+    pub tally: Tally,
 }
 
 impl Core {
@@ -111,7 +100,7 @@ impl Core {
             requests: Requests::default(),
             link: Link::new(shape.space.namespace),
             health: Health::default(),
-            counters: Counters::default(),
+            tally: Tally::default(),
             shape,
         })
     }

@@ -27,7 +27,7 @@ fn make_space(core: &mut Core) {
     }
     let Some(victim) = victim(core) else { return };
     core.blocks.begin_merge(victim, core.now);
-    core.counters.merges += 1;
+    core.tally.merge();
     write::go_on(core, victim);
 }
 
@@ -59,7 +59,7 @@ fn victim(core: &Core) -> Option<u32> {
 /// The merge of a block has ended, for good or for bad.
 pub(super) fn merged(core: &mut Core) {
     if let Some(since) = core.blocks.end_merge() {
-        core.counters.pauses.record(core.now.since(since));
+        core.tally.pause(core.now.since(since));
     }
     erase_garbage(core);
     if core.blocks.any_starved() {
@@ -85,7 +85,7 @@ pub(super) fn erase_garbage(core: &mut Core) {
 
 /// An erase has ended.
 pub(super) fn erased(core: &mut Core, garbage: Garbage, status: Status) {
-    core.counters.erases += 1;
+    core.tally.erase();
     for request in core.chunks.erased(garbage, status) {
         core.requests.part_done(core.now, request, None);
     }

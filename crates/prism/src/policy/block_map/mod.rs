@@ -22,6 +22,7 @@
 //! | [`Requests`](requests::Requests) | commands of the application, completions | a request ends with its last part, and the first error |
 //! | [`Link`](link::Link) | commands with the drive, spare buffers | a command has one record, under its tag |
 //! | [`Health`](health::Health) | failures in a row | too many of them refuse writes |
+//! | [`Tally`](tally::Tally) | counts | they only grow |
 //! | [`Start`](start::Start) | what was found on the flash, requests that came meanwhile | gone when all is known |
 //!
 //! Each object alone writes its fields. All but the start make the [`Core`]. Paths are functions without state: commands of the
@@ -49,9 +50,10 @@ mod pieces;
 mod read;
 mod requests;
 mod start;
+mod tally;
 mod write;
 
-use self::core::{Core, Counters, Shape};
+use self::core::{Core, Shape};
 use super::Gc;
 use crate::Space;
 use blocks::Place;
@@ -60,6 +62,7 @@ use pellucid_flash::{Command, Completion, Figure, Held, Interface, Lba, SimTime}
 use pellucid_host::{Layer, Machine};
 use start::Start;
 use std::ops::Range;
+use tally::Counters;
 
 /// A block-mapped range. Its commands have tags below 2^32.
 #[derive(Clone, Debug)]
@@ -185,7 +188,7 @@ impl Machine for BlockMap {
 
     fn figures(&self) -> Vec<Figure> {
         let Counters { programmed, copied, erases, merges, pauses, write_failures, lost_reads } =
-            self.core.counters;
+            self.core.tally.counts();
         let (read, written) = self.core.requests.sectors();
         let bytes = |sectors: u64| sectors * u64::from(self.core.shape.space.chunks.sector_bytes);
         let mut figures = vec![

@@ -47,9 +47,9 @@ fn read_chunk(core: &mut Core, request: u32, chunk: u32, sector: u32, at: u32, s
 pub(super) fn ended(core: &mut Core, request: u32, chunk: u32, at: u32, completion: &mut Completion) {
     core.chunks.end_read(chunk);
     let ok = matches!(completion.status, Status::Success | Status::HighEcc);
-    core.counters.lost_reads += u64::from(!ok);
-    if ok {
-        core.requests.give(request, core.shape.images(at), &completion.data);
+    match ok {
+        true => core.requests.give(request, core.shape.images(at), &completion.data),
+        false => core.tally.lost_read(),
     }
     core.requests.set_stages(request, completion.stages);
     core.requests.part_done(core.now, request, (!ok).then_some(Status::UnrecoveredRead));

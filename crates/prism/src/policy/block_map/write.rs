@@ -191,7 +191,7 @@ pub(super) fn fetched(core: &mut Core, logical: u32, chunk: u32, what: Fetch, co
     let image = core.shape.image();
     let buffer = &mut core.blocks[logical].buffer;
     if !matches!(completion.status, Status::Success | Status::HighEcc) {
-        core.counters.lost_reads += 1;
+        core.tally.lost_read();
         copy_fails(core, logical);
     } else {
         match what {
@@ -233,12 +233,11 @@ pub(super) fn stored(core: &mut Core, logical: u32, copy: bool, completion: &mut
         if !copy {
             block.buffer.written(sectors, image);
         }
-        core.counters.programmed += u64::from(sectors);
-        core.counters.copied += if copy { u64::from(sectors) } else { 0 };
+        core.tally.programmed(sectors, copy);
         core.health.written();
         gc::discard(core, logical, covered, false);
     } else {
-        core.counters.write_failures += 1;
+        core.tally.write_failure();
         block.pieces.close_top();
         if core.health.write_failed() {
             block.stick();

@@ -23,6 +23,8 @@ pub(super) struct WriteBack {
     metadata_listed: bool,
     /// Writes with the drive.
     writes: u32,
+    /// Number of the last page that was written in memory.
+    version: u32,
 }
 
 impl WriteBack {
@@ -35,6 +37,7 @@ impl WriteBack {
             metadata: BTreeSet::new(),
             metadata_listed: false,
             writes: 0,
+            version: 0,
         }
     }
 
@@ -63,6 +66,12 @@ impl WriteBack {
         self.aged.extend(blocks);
     }
 
+    /// Number of a page that is written in memory.
+    fn next_version(&mut self) -> u32 {
+        self.version += 1;
+        self.version
+    }
+
     /// A write of a run of blocks begins.
     fn begin_write(&mut self, run: Extent) {
         for block in run.block..run.block + run.count {
@@ -89,10 +98,10 @@ impl WriteBack {
 
 /// Writes a page in memory.
 pub(super) fn write_page(files: &mut Files, block: u32) {
-    files.version += 1;
-    files.cache.write(block, files.version, files.now);
+    let version = files.write_back.next_version();
+    files.cache.write(block, version, files.now);
     #[cfg(test)]
-    files.newest.insert(block, files.version);
+    files.newest.insert(block, version);
 }
 
 /// Writes dirty pages while too much memory is dirty, and those that are old.
