@@ -129,34 +129,7 @@ impl Files {
         let mut layout = Layout::new(blocks, all, personality.directory_width()).map_err(directories)?;
         let sizes = personality.sizes(config.file_bytes);
         let mut set = FileSet::new((0..all).map(|_| sizes.draw(&mut rng)));
-        let mut extents = Vec::new();
-        let mut exists: Vec<u32> =
-            (0..config.files).filter(|_| rng.below(100) < personality.existing_percent().into()).collect();
-        exists.push(config.files);
-        // Allocated in random order, as filebench populates a set.
-        for at in (1..exists.len()).rev() {
-            exists.swap(at, rng.below(at as u64 + 1) as usize);
-        }
-        let needed: u64 = exists.iter().map(|&file| set.get(file).wanted_bytes().div_ceil(BLOCK_BYTES)).sum();
-        let free = layout.free_blocks();
-        let full = |_: LayoutError| {
-            let mib = |blocks: u64| blocks / ((1 << 20) / BLOCK_BYTES);
-            format!(
-                "{} files of {} KiB need about {} MiB; allowed: fewer or smaller files, or a drive with more room for them than {} MiB",
-                config.files,
-                config.file_bytes >> 10,
-                mib(needed).max(mib(free) + 1),
-                mib(free)
-            )
-        };
-        if needed > free {
-            return Err(full(LayoutError));
-        }
-        for &file in &exists {
-            set.fill(file);
-            let count = set.get(file).bytes().div_ceil(BLOCK_BYTES) as u32;
-            layout.grow(file, count, &mut extents).map_err(full)?;
-        }
+        populate(config, &mut set, &mut layout, &mut rng)?;
         set.open(config.files);
         let thread = |_| Thread::new(rng.below(config.files.into()) as u32);
         let threads = (0..config.threads).map(thread).collect();
@@ -348,4 +321,42 @@ impl Files {
         self.layout.check();
         self.cache.check();
     }
+}
+
+/// Makes files exist, and gives them their blocks, in random order. The error is a sentence.
+fn populate(
+    config: &FilesConfig,
+    set: &mut FileSet,
+    layout: &mut Layout,
+    rng: &mut Rng,
+) -> Result<(), String> {
+    let mut extents = Vec::new();
+    let mut exists: Vec<u32> =
+        (0..config.files).filter(|_| rng.below(100) < config.personality.existing_percent().into()).collect();
+    exists.push(config.files);
+    // Allocated in random order, as filebench populates a set.
+    for at in (1..exists.len()).rev() {
+        exists.swap(at, rng.below(at as u64 + 1) as usize);
+    }
+    let needed: u64 = exists.iter().map(|&file| set.get(file).wanted_bytes().div_ceil(BLOCK_BYTES)).sum();
+    let free = layout.free_blocks();
+    let full = |_: LayoutError| {
+        let mib = |blocks: u64| blocks / ((1 << 20) / BLOCK_BYTES);
+        format!(
+            "{} files of {} KiB need about {} MiB; allowed: fewer or smaller files, or a drive with more room for them than {} MiB",
+            config.files,
+            config.file_bytes >> 10,
+            mib(needed).max(mib(free) + 1),
+            mib(free)
+        )
+    };
+    if needed > free {
+        return Err(full(LayoutError));
+    }
+    for &file in &exists {
+        set.fill(file);
+        let count = set.get(file).bytes().div_ceil(BLOCK_BYTES) as u32;
+        layout.grow(file, count, &mut extents).map_err(full)?;
+    }
+    Ok(())
 }
