@@ -149,6 +149,7 @@ quick: prerequisites $(NEXTEST)
 	cargo fmt --all --check
 	python3 tools/check_dependencies.py
 	python3 tools/check_circles.py
+	python3 tools/check_types.py
 	$(RUN_NEXTEST) $(TLS)
 
 build-tests: prerequisites $(NEXTEST)
@@ -182,6 +183,7 @@ check: prerequisites
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	python3 tools/check_dependencies.py
 	python3 tools/check_circles.py
+	python3 tools/check_types.py
 	python3 tools/check_packages.py
 	python3 tools/check_words.py
 

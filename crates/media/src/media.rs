@@ -7,26 +7,49 @@
 //! - A refused operation changes nothing and draws no random number.
 //!
 //! The media do not queue: the scheduler decides which operation may run when.
+//!
+//! # Objects
+//!
+//! | object | owns | invariant |
+//! |---|---|---|
+//! | [`Array`] | states, spare areas and data of all cells | superpages are begun in order |
+//! | [`Times`] | array times, speed of each die | drawn from the seed of the media |
+//! | [`Failures`] | planned and injected faults, endurance | one fault does not move the others |
+//! | [`DataPath`], [`Retries`] | code, scrambler, bit errors; retries that reads need | see their heads |
+//! | [`Age`] | how long the media have existed | it never goes back |
+//! | [`GivenUp`], [`TranslationPages`] | units by address | none is of an erased block |
+//! | [`Damage`] | reads that found damaged data in the store | the last one is told |
+//!
+//! Each object alone writes its fields. [`Media`] is the interface: this file has what asks and keeps, `read.rs` and `write.rs` what flash does.
 
+mod age;
+mod array;
+mod damage;
+mod failures;
+mod lists;
 mod read;
 mod snapshot;
-mod stored;
 mod write;
 
 pub use snapshot::SnapshotError;
 
 use crate::MediaConfig;
-use crate::data_path::{DataPath, UnitPlace};
+use crate::data_path::DataPath;
 use crate::error::{MediaError, StoreError};
-use crate::faults::{self, FaultPlan};
-use crate::injected::{self, Fault, Injected};
+use crate::faults;
+use crate::injected::{self, Fault};
 use crate::integrity;
 use crate::retry::Retries;
 use crate::state::{BlockState, Flag};
-use crate::store::{Store, StoreShape, UNREADABLE};
+use crate::store::{Extent, Remains, Store, StoreNotice, StoreShape};
 use crate::times::{self, Times};
-use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa, SimTime, Split};
-use std::collections::{BTreeMap, BTreeSet};
+use age::Age;
+use array::{Array, Content};
+use damage::Damage;
+use failures::Failures;
+use lists::{GivenUp, TranslationPages};
+use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa, SimTime};
+use std::io::{Read, Write};
 
 /// Content of the spare area of one mapping unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,55 +104,22 @@ pub enum Outcome {
 /// The media of one drive.
 #[derive(Debug)]
 pub struct Media {
-    layout: Layout,
+    array: Array,
     times: Times,
-    faults: FaultPlan,
-    /// Faults injected while the drive worked; `None`: none.
-    injected: Option<Box<Injected>>,
+    failures: Failures,
     /// Code, scrambler and bit errors; `None`: data are stored as they are and nothing is ever wrong.
     data_path: Option<Box<DataPath>>,
     /// Retries that reads need; `None`: none.
     retries: Option<Retries>,
     /// The error rate depends on the stored data themselves.
     sees_patterns: bool,
-    /// Seconds that the media had existed when the drive was switched on.
-    age_s: u64,
-    /// Time since then, as far as the bit errors depend on it.
-    now: SimTime,
-    endurance: Option<u32>,
+    age: Age,
     recovered: bool,
-    /// Blocks that went bad.
-    retired: u64,
-    /// Reads that found damaged data in the store; `damaged`: the last one did.
-    damaged_reads: u64,
-    damaged: bool,
+    damage: Damage,
     /// Seed of the properties fixed when the media were made: factory-bad blocks, speed of each die.
     made: u64,
-    shape: StoreShape,
-    store: Store,
-    /// Units that are given up, by address, until their block is erased.
-    lost: BTreeSet<u32>,
-    /// Translation pages, by address, where the store keeps only stamps.
-    segments: BTreeMap<u32, Box<[u8]>>,
-}
-
-/// Location of a mapping unit.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    block: u32,
-    /// Unit of the block.
-    index: u32,
-    superpage: u32,
-    /// Unit of the superpage.
-    unit: u32,
-}
-
-/// Content of a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Content {
-    Programmed,
-    Unreadable,
-    Erased,
+    lost: GivenUp,
+    translation_pages: TranslationPages,
 }
 
 impl Media {
@@ -147,31 +137,24 @@ impl Media {
         let opened = Store::open(config, shape)?;
         let mut media = Media {
             times: Times::new(config, &layout, opened.made),
-            faults: FaultPlan::new(config, &layout),
-            injected: None,
+            failures: Failures::new(config, &layout),
             sees_patterns: data_path.as_ref().is_some_and(|path| path.sees_patterns(&config.store)),
             data_path,
             retries: Retries::new(config, &layout),
-            age_s: opened.age_s,
-            now: SimTime::ZERO,
-            endurance: config.endurance,
+            age: Age::new(opened.age_s),
             recovered: opened.recovered,
-            retired: 0,
-            damaged_reads: 0,
-            damaged: false,
+            damage: Damage::default(),
             made: opened.made,
-            shape,
-            store: opened.store,
-            lost: BTreeSet::new(),
-            segments: BTreeMap::new(),
-            layout,
+            lost: GivenUp::default(),
+            translation_pages: TranslationPages::default(),
+            array: Array { layout, shape, store: opened.store },
         };
         if opened.created {
-            for block in faults::factory_bad(&config.faults, &media.layout, opened.made) {
-                media.store.set_state(block, BlockState::default().with(Flag::FactoryBad));
+            for block in faults::factory_bad(&config.faults, &media.array.layout, opened.made) {
+                media.array.store.set_state(block, BlockState::default().with(Flag::FactoryBad));
             }
             media.wear_in(config.integrity.cycles);
-            media.store.finish_creation()?;
+            media.array.store.finish_creation()?;
         } else {
             media.power_cut();
         }
@@ -180,10 +163,10 @@ impl Media {
 
     /// Ages new media: good blocks have been through `cycles` cycles.
     fn wear_in(&mut self, cycles: u32) {
-        for block in 0..self.layout.blocks {
-            let state = self.store.state(block);
+        for block in 0..self.array.layout.blocks {
+            let state = self.array.store.state(block);
             if cycles > 0 && state.health() == Health::Good {
-                self.store.set_state(block, state.with_erase_count(cycles));
+                self.array.store.set_state(block, state.with_erase_count(cycles));
             }
         }
     }
@@ -191,18 +174,13 @@ impl Media {
     /// Sets the drive's time, which never goes back. It determines the age of stored data.
     #[inline]
     pub fn set_now(&mut self, now: SimTime) {
-        self.now = now;
+        self.age.set_now(now);
     }
 
     /// Lets time pass at once, as on a shelf: stored data become older by `seconds`.
     pub fn elapse(&mut self, seconds: u64) {
-        self.age_s = self.age_s.saturating_add(seconds);
-        self.store.set_age(self.age());
-    }
-
-    /// Seconds that the media have existed.
-    fn age(&self) -> u64 {
-        self.age_s.saturating_add(self.now.0 / 1_000_000_000)
+        self.age.elapse(seconds);
+        self.array.store.set_age(self.age.seconds());
     }
 
     /// Chunks with more wrong bits than the code corrects that its decoder took for other data. They are uncorrectable all the same (see
@@ -213,12 +191,12 @@ impl Media {
 
     /// Blocks that went bad, of those that were good when the media were made, opened or last asked to [count anew](Media::reset_counts).
     pub fn retired_blocks(&self) -> u64 {
-        self.retired
+        self.failures.retired()
     }
 
     /// Resets the counts to zero.
     pub fn reset_counts(&mut self) {
-        self.retired = 0;
+        self.failures.reset_counts();
         if let Some(path) = &mut self.data_path {
             path.miscorrected = 0;
             path.chunks_by_wrong_bits.fill(0);
@@ -233,47 +211,44 @@ impl Media {
 
     /// Replaces the present faults by those of `config`, with random streams that start anew. The rest of `config` is ignored.
     pub fn set_faults(&mut self, config: &MediaConfig) -> Result<(), MediaError> {
-        faults::check(&config.faults, &self.layout)?;
-        self.faults = FaultPlan::new(config, &self.layout);
-        Ok(())
+        self.failures.plan_anew(config, &self.array.layout)
     }
 
     /// Checks that [`Media::inject`] would accept this fault, without injecting it.
     pub fn check_fault(&self, fault: Fault) -> Result<(), MediaError> {
         let errs = self.data_path.as_ref().is_some_and(|path| path.errs());
-        injected::check(fault, &self.layout, errs)
+        injected::check(fault, &self.array.layout, errs)
     }
 
     /// Injects a fault into the running media.
     pub fn inject(&mut self, fault: Fault) -> Result<(), MediaError> {
-        self.check_fault(fault)?;
-        self.injected.get_or_insert_with(|| Box::new(Injected::new(&self.layout))).add(fault);
-        Ok(())
+        let errs = self.data_path.as_ref().is_some_and(|path| path.errs());
+        self.failures.inject(fault, &self.array.layout, errs)
     }
 
     /// Returns whether [`Fault::KillDie`] was injected for `die`.
     pub fn is_dead(&self, die: DieId) -> bool {
-        self.injected.as_ref().is_some_and(|injected| injected.dead[die.0 as usize])
+        self.failures.is_dead(die)
     }
 
     /// Returns whether [`Fault::WearOut`] was injected.
     pub fn spent(&self) -> bool {
-        self.injected.as_ref().is_some_and(|injected| injected.worn_out)
+        self.failures.spent()
     }
 
     /// The shape.
     pub fn layout(&self) -> &Layout {
-        &self.layout
+        &self.array.layout
     }
 
     /// Bytes of the spare area that belong to the host, for each sector.
     pub fn metadata_bytes(&self) -> usize {
-        self.shape.metadata_bytes
+        self.array.shape.metadata_bytes
     }
 
     /// Bytes kept per sector: 4 (a stamp) for [`crate::StoreKind::None`], `sector_bytes` otherwise.
     pub fn image_bytes(&self) -> usize {
-        self.shape.image_bytes
+        self.array.shape.image_bytes
     }
 
     /// Returns whether the media were opened from an image file that its last user had not closed.
@@ -283,27 +258,19 @@ impl Media {
 
     /// Copies the media: same contents, same future, nothing shared. Refused for a file store.
     pub fn fork(&self) -> Result<Media, StoreError> {
-        let store = self.store.fork()?;
         Ok(Media {
-            layout: self.layout.clone(),
+            array: self.array.fork()?,
             times: self.times.clone(),
-            faults: self.faults.clone(),
-            injected: self.injected.clone(),
+            failures: self.failures.clone(),
             data_path: self.data_path.clone(),
             retries: self.retries,
             sees_patterns: self.sees_patterns,
-            age_s: self.age_s,
-            now: self.now,
-            endurance: self.endurance,
+            age: self.age,
             recovered: self.recovered,
-            retired: self.retired,
-            damaged_reads: self.damaged_reads,
-            damaged: self.damaged,
+            damage: self.damage,
             made: self.made,
-            shape: self.shape,
-            store,
             lost: self.lost.clone(),
-            segments: self.segments.clone(),
+            translation_pages: self.translation_pages.clone(),
         })
     }
 
@@ -311,39 +278,39 @@ impl Media {
     /// call draws anew.
     #[inline]
     pub fn read_ns(&mut self, ppa: Ppa) -> Nanos {
-        let at = self.place(ppa);
-        let (die, block) = self.layout.split.blocks_per_die.div_rem(at.block);
+        let at = self.array.place(ppa);
+        let (die, block) = self.array.layout.split.blocks_per_die.div_rem(at.block);
         let time = match self.times.slc_read_ns(die, block) {
             Some(time) => time,
             None => self.times.read_ns((die, at.block), at.superpage, at.unit),
         };
-        self.slowed(die, time)
+        self.failures.slowed(die, time)
     }
 
     /// Program time of the superpage that starts at `first`.
     #[inline]
     pub fn program_ns(&mut self, first: Ppa) -> Nanos {
-        self.program_of_units_ns(first, self.layout.units_per_superpage)
+        self.program_of_units_ns(first, self.array.layout.units_per_superpage)
     }
 
     /// As [`Media::program_ns`], where only the first `units` of the superpage hold data: a block in SLC mode is programmed page by page.
     #[inline]
     pub fn program_of_units_ns(&mut self, first: Ppa, units: u32) -> Nanos {
-        let at = self.place(first);
-        let (die, block) = self.layout.split.blocks_per_die.div_rem(at.block);
+        let at = self.array.place(first);
+        let (die, block) = self.array.layout.split.blocks_per_die.div_rem(at.block);
         let time = match self.times.slc_program_ns(die, block, units) {
             Some(time) => time,
             None => self.times.program_ns((die, at.block), at.superpage),
         };
-        self.slowed(die, time)
+        self.failures.slowed(die, time)
     }
 
     /// Erase time of `block`.
     #[inline]
     pub fn erase_ns(&mut self, block: BlockId) -> Nanos {
-        let die = self.layout.split.blocks_per_die.quotient(block.0);
+        let die = self.array.layout.split.blocks_per_die.quotient(block.0);
         let time = self.times.erase_ns(die, block.0);
-        self.slowed(die, time)
+        self.failures.slowed(die, time)
     }
 
     /// The host's metadata of whole sectors of one unit, from `first_sector` on, into `out`. They lie in the spare area, so they
@@ -354,57 +321,57 @@ impl Media {
     /// When the sectors reach beyond the unit.
     #[inline]
     pub fn metadata(&self, ppa: Ppa, first_sector: u32, out: &mut [u8]) -> bool {
-        let at = self.place(ppa);
-        let start = first_sector as usize * self.shape.metadata_bytes;
-        assert!(start + out.len() <= self.shape.unit_metadata_bytes, "sectors beyond the unit");
-        if self.content(at) != Content::Programmed {
+        let at = self.array.place(ppa);
+        let start = first_sector as usize * self.array.shape.metadata_bytes;
+        assert!(start + out.len() <= self.array.shape.unit_metadata_bytes, "sectors beyond the unit");
+        if self.array.content(at) != Content::Programmed {
             out.fill(0);
             return true;
         }
-        self.store.metadata(at.block, at.index, start, out)
+        self.array.store.metadata(at.block, at.index, start, out)
     }
 
     /// Reads the content that [`Media::put_translation_page`] stored; `None` when it cannot be read.
     pub fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>> {
-        let at = self.place(ppa);
-        if self.content(at) != Content::Programmed {
+        let at = self.array.place(ppa);
+        if self.array.content(at) != Content::Programmed {
             return None;
         }
-        if self.shape.image_bytes == self.layout.sector_bytes as usize {
-            let stored = self.store.raw(at.block, at.index);
-            let good = self.store.is_what_was_stored(at.block, at.index, &stored);
+        if self.array.shape.image_bytes == self.array.layout.sector_bytes as usize {
+            let stored = self.array.store.raw(at.block, at.index);
+            let good = self.array.store.is_what_was_stored(at.block, at.index, &stored);
             return good.then(|| {
-                let mut bytes = vec![0; self.shape.unit_image_bytes];
+                let mut bytes = vec![0; self.array.shape.unit_image_bytes];
                 self.reveal(at, 0, &stored, &mut bytes);
                 bytes
             });
         }
-        self.segments.get(&ppa.0).map(|bytes| bytes.to_vec())
+        self.translation_pages.get(ppa.0).map(<[u8]>::to_vec)
     }
 
     /// Gives up a unit that could not be read: reads find it uncorrectable until its block is erased, even in a later process.
     pub fn mark_lost(&mut self, ppa: Ppa) {
-        let at = self.place(ppa);
-        if self.lost.insert(ppa.0) && self.content(at) == Content::Programmed {
-            self.store.give_up(at.block, at.index);
+        let at = self.array.place(ppa);
+        if self.lost.add(ppa.0) && self.array.content(at) == Content::Programmed {
+            self.array.store.give_up(at.block, at.index);
         }
     }
 
     /// Returns whether [`Media::mark_lost`] gave up this unit.
     #[inline]
     pub fn is_lost(&self, ppa: Ppa) -> bool {
-        !self.lost.is_empty() && self.lost.contains(&ppa.0)
+        self.lost.has(ppa.0)
     }
 
     /// Reads the spare area of a unit; `None` when the unit is erased, torn, failed or in operation. Read faults do not apply: callers
     /// that need to know whether the data are readable call [`Media::read`].
     #[inline]
     pub fn spare(&self, ppa: Ppa) -> Option<Spare> {
-        let at = self.place(ppa);
-        if self.content(at) != Content::Programmed {
+        let at = self.array.place(ppa);
+        if self.array.content(at) != Content::Programmed {
             return None;
         }
-        let (shape, meta) = (&self.shape.meta, self.store.meta(at.block));
+        let (shape, meta) = (&self.array.shape.meta, self.array.store.meta(at.block));
         let sequence = shape.first_sequence(meta) + u64::from(shape.offset(meta, at.superpage));
         Some(Spare { lpn: shape.lpn(meta, at.index), sequence })
     }
@@ -412,117 +379,190 @@ impl Media {
     /// Returns whether a unit is programmed: [`Media::spare`] would return its spare area.
     #[inline]
     pub fn is_programmed(&self, ppa: Ppa) -> bool {
-        self.content(self.place(ppa)) == Content::Programmed
+        self.array.content(self.array.place(ppa)) == Content::Programmed
     }
 
     /// The logical page that the spare area of a unit names; as [`Media::spare`] without the rest.
     #[inline]
     pub fn page(&self, ppa: Ppa) -> Option<Lpn> {
-        let at = self.place(ppa);
-        (self.content(at) == Content::Programmed)
-            .then(|| self.shape.meta.lpn(self.store.meta(at.block), at.index))
+        let at = self.array.place(ppa);
+        (self.array.content(at) == Content::Programmed)
+            .then(|| self.array.shape.meta.lpn(self.array.store.meta(at.block), at.index))
     }
 
     /// As [`Media::page`], for callers that go through a block unit by unit: prefetches what comes next.
     #[inline]
     pub fn page_in_turn(&self, ppa: Ppa) -> Option<Lpn> {
-        let at = self.place(ppa);
-        if self.content(at) != Content::Programmed {
+        let at = self.array.place(ppa);
+        if self.array.content(at) != Content::Programmed {
             return None;
         }
-        let (meta, ahead) = (self.store.meta(at.block), at.index + UNITS_AHEAD);
-        prefetch_index::prefetch_index(meta, self.shape.meta.lpn_place(ahead));
-        if self.shape.unit_stored_bytes <= STAMPS_BYTES_MAX {
-            self.store.prefetch(at.block, ahead, 0..1);
+        let (meta, ahead) = (self.array.store.meta(at.block), at.index + UNITS_AHEAD);
+        prefetch_index::prefetch_index(meta, self.array.shape.meta.lpn_place(ahead));
+        if self.array.shape.unit_stored_bytes <= STAMPS_BYTES_MAX {
+            self.array.store.prefetch(at.block, ahead, 0..1);
         }
-        Some(self.shape.meta.lpn(meta, at.index))
+        Some(self.array.shape.meta.lpn(meta, at.index))
     }
 
     /// Superpages programmed, torn or failed since the last erase. All of them for a block in erase or half erased.
     #[inline]
     pub fn next_superpage(&self, block: BlockId) -> u32 {
-        self.store.state(block.0).next_superpage()
+        self.array.store.state(block.0).next_superpage()
     }
 
     /// The sequence number given when the block's first superpage was begun, whatever became of it. The rules of
     /// [`Media::program_begin`] count from it. Meaningless for a block without a begun superpage.
     pub fn begun_with(&self, block: BlockId) -> u64 {
-        self.shape.meta.first_sequence(self.store.meta(block.0))
+        self.array.shape.meta.first_sequence(self.array.store.meta(block.0))
     }
 
     /// Complete erases.
     #[inline]
     pub fn erase_count(&self, block: BlockId) -> u32 {
-        self.store.state(block.0).erase_count()
+        self.array.store.state(block.0).erase_count()
     }
 
     /// Returns the health of the block: whether it may be used.
     #[inline]
     pub fn health(&self, block: BlockId) -> Health {
-        self.store.state(block.0).health()
+        self.array.store.state(block.0).health()
     }
 
     /// Marks `block` grown bad, for ever. What it holds stays readable. A factory-bad block stays factory bad.
     pub fn retire(&mut self, block: BlockId) {
-        let state = self.store.state(block.0);
+        let state = self.array.store.state(block.0);
         if state.health() == Health::Good {
-            self.store.set_state(block.0, state.with(Flag::GrownBad));
-            self.retired += 1;
+            self.array.store.set_state(block.0, state.with(Flag::GrownBad));
+            self.failures.count_retired();
         }
     }
 
     /// Bytes of memory allocated for states, spare areas and data. A file store keeps the data in its file.
     pub fn memory_bytes(&self) -> u64 {
-        self.store.memory_bytes()
+        self.array.store.memory_bytes()
     }
 
-    /// An array time, scaled for a die that was made slower.
+    // ---- what the store adds to flash: an image of one drive, a save area, limits of memory and disk, and their notices
+
+    /// Binds the media to a drive: numbers, with their names, that must not change while the media are kept, because the stored data mean
+    /// something else to a drive with other numbers. 0: not given.
+    ///
+    /// # Errors
+    /// When the image in a file store belongs to a drive with other numbers, or when they cannot be written. The image is unchanged.
+    pub fn claim(&mut self, words: [(&'static str, u64); 3]) -> Result<(), StoreError> {
+        self.array.store.claim(words)
+    }
+
+    /// Removes a file that was just made for media that cannot be used; a file that existed before stays.
+    pub fn discard(&mut self) {
+        self.array.store.discard();
+    }
+
+    /// Length of the save area: bytes that a drive keeps beside its flash, as a drive with capacitors keeps its buffer. They are
+    /// initially zero. With a file store they survive the end of the process, however it ends; copies of media have their own.
+    pub fn save_bytes(&self) -> usize {
+        self.array.shape.save_bytes
+    }
+
+    /// Bytes of the save area from `at` on.
+    ///
+    /// # Panics
+    /// When they reach beyond it.
+    pub fn save_read(&self, at: usize, out: &mut [u8]) {
+        self.array.store.save_read(at, out);
+    }
+
+    /// Writes bytes to the save area. After this returns, they survive a kill of the process.
+    ///
+    /// # Errors
+    /// When the file cannot take them, as with a full disk; the bytes at this place are then undefined.
+    ///
+    /// # Panics
+    /// When they reach beyond the area.
+    pub fn save_write(&mut self, at: usize, bytes: &[u8]) -> Result<(), StoreError> {
+        self.array.store.save_write(at, bytes)
+    }
+
+    /// Returns whether the store takes more data: its file accepts writes, or its memory has not reached its bound. Otherwise hosts
+    /// should be refused writes; those under way are still completed.
     #[inline]
-    fn slowed(&self, die: u32, time: Nanos) -> Nanos {
-        match &self.injected {
-            None => time,
-            Some(injected) => Nanos((time.0 as f64 * injected.time_factor[die as usize]).round() as u64),
+    pub fn has_room(&self) -> bool {
+        self.array.store.has_room()
+    }
+
+    /// Returns whether the file fails to take written data. Its content is then as a power cut at that moment would have left it, and no
+    /// later change may be promised to a host.
+    #[inline]
+    pub fn holds_back(&self) -> bool {
+        self.array.store.holds_back()
+    }
+
+    /// Retries writes that the file refused.
+    pub fn try_again(&mut self) {
+        self.array.store.try_again();
+    }
+
+    /// Fulfils a flush; with [`crate::SyncTo::Machine`] waits for the disk.
+    ///
+    /// # Errors
+    /// When the file does not take the written data.
+    pub fn promise(&mut self) -> Result<(), StoreError> {
+        self.array.store.flushed()
+    }
+
+    /// Takes the next notice of the store.
+    pub fn store_notice(&mut self) -> Option<StoreNotice> {
+        self.array.store.notice()
+    }
+
+    /// Memory and disk space that the store may come to use.
+    pub fn extent(&self) -> Extent {
+        self.array.store.extent()
+    }
+
+    /// Reads that found damaged data in the store.
+    pub fn damaged_reads(&self) -> u64 {
+        self.damage.reads()
+    }
+
+    /// Returns whether the last read failed because the store lost the data: the flash itself is as good as before.
+    pub fn was_damaged(&self) -> bool {
+        self.damage.is_of_last_read()
+    }
+
+    /// Returns whether [`Media::forget`] saves memory.
+    pub fn forgets(&self) -> bool {
+        self.array.store.forgets() && !self.sees_patterns
+    }
+
+    /// Discards the data of a unit that are no longer needed, although its block is not erased yet: `remains` says why, and what a read
+    /// finds from then on. The spare area stays.
+    #[inline]
+    pub fn forget(&mut self, ppa: Ppa, remains: Remains) {
+        let at = self.array.place(ppa);
+        if self.array.content(at) == Content::Programmed && self.forgets() {
+            self.array.store.forget(at.block, at.index, remains);
         }
     }
 
-    #[inline]
-    fn place(&self, ppa: Ppa) -> Place {
-        let (block, index) = self.layout.split.units_per_block.div_rem(ppa.0);
-        let (superpage, unit) = self.layout.split.units_per_superpage.div_rem(index);
-        Place { block, index, superpage, unit }
+    /// With a file store, writes everything to the disk.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        self.array.store.sync()
     }
 
-    #[inline]
-    fn content(&self, at: Place) -> Content {
-        let state = self.store.state(at.block);
-        let next = state.next_superpage();
-        if state.all_unreadable() {
-            Content::Unreadable
-        } else if at.superpage >= next {
-            let under_way = state.is(Flag::Programming) && at.superpage == next;
-            if under_way { Content::Unreadable } else { Content::Erased }
-        } else if state.is(Flag::HasUnreadable)
-            && self.shape.meta.offset(self.store.meta(at.block), at.superpage) == UNREADABLE
-        {
-            Content::Unreadable
-        } else {
-            Content::Programmed
-        }
+    // ---- snapshots
+
+    /// Writes the state of media in memory to `out`. `config` is what they were made from.
+    pub fn export(&self, config: &MediaConfig, out: &mut impl Write) -> Result<(), SnapshotError> {
+        snapshot::export(self, config, out)
     }
 
-    fn die_of(&self, block: u32) -> DieId {
-        DieId(self.layout.split.blocks_per_die.quotient(block))
+    /// Makes media from `config` in the state that [`Media::export`] wrote, with the same content and wear, and the same speed of each
+    /// die. Shape and kind of store must agree; times, faults and endurance may differ.
+    pub fn import(config: &MediaConfig, input: &mut impl Read) -> Result<Media, SnapshotError> {
+        snapshot::import(config, input)
     }
-
-    /// Die, and block of the die.
-    fn name(&self, block: u32) -> (u32, u32) {
-        self.layout.split.blocks_per_die.div_rem(block)
-    }
-}
-
-fn unit_place(split: &Split, at: Place) -> UnitPlace {
-    let (_, block) = split.blocks_per_die.div_rem(at.block);
-    UnitPlace { block, superpage: at.superpage, unit: at.unit }
 }
 
 impl Clone for Media {

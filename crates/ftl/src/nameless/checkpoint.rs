@@ -10,10 +10,11 @@
 //! ```
 //! Numbers are little endian.
 
-use super::{Nameless, NamelessConfig};
+use super::Nameless;
+use super::moves::Moves;
+use super::units::note_if_empty;
 use crate::block_manager::BlockState;
-use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
-use std::collections::BTreeSet;
+use pellucid_flash::{BlockId, Lpn, Ppa};
 
 /// State of a chunk at start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,178 +88,147 @@ fn put_units(out: &mut Vec<u8>, units: &[u32], per_block: u32) {
 }
 
 /// Recovered state of one block.
-struct Block {
+struct KnownBlock {
     state: u8,
     erases: u32,
     live: Vec<u32>,
     of_map: Vec<u32>,
 }
 
-impl Nameless {
-    /// Begins a checkpoint of the current state. Blocks that are not needed now may be erased when it is
-    /// [saved](Nameless::checkpoint_saved).
-    pub fn checkpoint(&mut self) -> Vec<u8> {
-        self.covering = self.emptied.len();
-        let mut out = Vec::new();
-        put(&mut out, self.virtual_units);
-        put(&mut out, self.layout.blocks);
-        for block in (0..self.layout.blocks).map(BlockId) {
-            out.push(match self.blocks.state(block) {
-                BlockState::Bad => BAD,
-                BlockState::Free => FREE,
-                _ if self.blocks.failed(block) => FAILED,
-                _ => USED,
-            });
-            put(&mut out, self.blocks.erases(block));
-            let units: Vec<Ppa> = self.units.of(block).collect();
-            let index = |ppa: &Ppa| self.layout.index_in_block(*ppa);
-            let live: Vec<u32> = units.iter().map(index).collect();
-            let of_map: Vec<u32> =
-                units.iter().filter(|&&ppa| self.units.is_virtual(ppa)).map(index).collect();
-            put_units(&mut out, &live, self.layout.units_per_block);
-            put_units(&mut out, &of_map, self.layout.units_per_block);
-        }
-        put(&mut out, self.virtuals.iter().count() as u32);
-        for (lpn, ppa) in self.virtuals.iter() {
-            put(&mut out, lpn.0);
-            put(&mut out, ppa.0);
-        }
-        put(&mut out, self.moved.len() as u32);
-        for (&old, &new) in &self.moved {
-            put(&mut out, old);
-            put(&mut out, new);
-        }
-        out
+/// Encodes the current state.
+pub(super) fn encode(state: &Nameless) -> Vec<u8> {
+    let layout = &state.layout;
+    let mut out = Vec::new();
+    put(&mut out, state.virtual_units);
+    put(&mut out, layout.blocks);
+    for block in (0..layout.blocks).map(BlockId) {
+        out.push(match state.blocks.state(block) {
+            BlockState::Bad => BAD,
+            BlockState::Free => FREE,
+            _ if state.blocks.failed(block) => FAILED,
+            _ => USED,
+        });
+        put(&mut out, state.blocks.erases(block));
+        let units: Vec<Ppa> = state.units.of(block).collect();
+        let index = |ppa: &Ppa| layout.index_in_block(*ppa);
+        let live: Vec<u32> = units.iter().map(index).collect();
+        let of_map: Vec<u32> = units.iter().filter(|&&ppa| state.units.is_virtual(ppa)).map(index).collect();
+        put_units(&mut out, &live, layout.units_per_block);
+        put_units(&mut out, &of_map, layout.units_per_block);
     }
+    put(&mut out, state.virtuals.iter().count() as u32);
+    for (lpn, ppa) in state.virtuals.iter() {
+        put(&mut out, lpn.0);
+        put(&mut out, ppa.0);
+    }
+    put(&mut out, state.moves.count() as u32);
+    for (old, new) in state.moves.iter() {
+        put(&mut out, old.0);
+        put(&mut out, new.0);
+    }
+    out
+}
 
-    /// Records that the checkpoint is on the media.
-    pub fn checkpoint_saved(&mut self) {
-        let covering = std::mem::take(&mut self.covering);
-        self.covered.extend(self.emptied.drain(..covering));
-    }
+/// Largest size of a checkpoint, in bytes.
+pub(super) fn largest(state: &Nameless) -> u64 {
+    let mask = u64::from(state.layout.units_per_block.div_ceil(8)) + 1;
+    let pairs = u64::from(state.virtual_units) + Moves::most(&state.layout);
+    16 + u64::from(state.layout.blocks) * (5 + 2 * mask) + 8 * pairs
+}
 
-    /// Records that the checkpoint could not be written.
-    pub fn checkpoint_failed(&mut self) {
-        self.covering = 0;
+/// Decodes a checkpoint into the state of empty media, as they were found. The error is a sentence.
+pub(super) fn decode(mut state: Nameless, bytes: &[u8], found: &[FoundChunk]) -> Result<Nameless, String> {
+    let mut reader = Reader(bytes);
+    let shape = (reader.word(), reader.word());
+    if shape != (Some(state.virtual_units), Some(state.layout.blocks)) {
+        return Err(format!(
+            "the checkpoint is of {} blocks and {} virtual sectors, not {} and {}; allowed: the settings that it was made with",
+            shape.1.unwrap_or(0),
+            shape.0.unwrap_or(0),
+            state.layout.blocks,
+            state.virtual_units
+        ));
     }
+    take(&mut state, &mut reader, found)
+        .ok_or("the checkpoint cannot be read, though its checksums are right")?;
+    Ok(state)
+}
 
-    /// Largest size of a checkpoint, in bytes.
-    pub fn checkpoint_bytes(&self) -> u64 {
-        let mask = u64::from(self.layout.units_per_block.div_ceil(8)) + 1;
-        let pairs = u64::from(self.virtual_units) + self.moves_max();
-        16 + u64::from(self.layout.blocks) * (5 + 2 * mask) + 8 * pairs
+fn take(state: &mut Nameless, reader: &mut Reader<'_>, found: &[FoundChunk]) -> Option<()> {
+    let per_block = state.layout.units_per_block;
+    let mut blocks = Vec::new();
+    for &chunk in found {
+        let (kind, erases) = (reader.byte()?, reader.word()?);
+        let (mut live, of_map) = (reader.units(per_block)?, reader.units(per_block)?);
+        // The data that the checkpoint needs are there, unless blocks are erased without one.
+        let written = match chunk {
+            FoundChunk::Free => 0,
+            FoundChunk::Written(units) => units,
+            FoundChunk::Offline => per_block,
+        };
+        state.tally.lost(live.iter().filter(|&&index| index >= written).count());
+        live.retain(|&index| index < written);
+        blocks.push(KnownBlock { state: kind, erases, live, of_map });
     }
+    for _ in 0..reader.word()? {
+        let (lpn, ppa) = (Lpn(reader.word()?), Ppa(reader.word()?));
+        if lpn.0 >= state.virtual_units {
+            return None;
+        }
+        state.virtuals.set(lpn, ppa);
+    }
+    for _ in 0..reader.word()? {
+        let (old, new) = (Ppa(reader.word()?), Ppa(reader.word()?));
+        state.moves.begin(&state.layout, old, new);
+        state.moves.tell(old, new);
+    }
+    for (block, (known, &chunk)) in (0..state.layout.blocks).map(BlockId).zip(blocks.iter().zip(found)) {
+        restore_block(state, block, known, chunk);
+    }
+    tie(state);
+    Some(())
+}
 
-    /// Restores the state of a checkpoint on media as they were found. The error is a sentence.
-    pub fn restore(
-        config: &NamelessConfig,
-        layout: &Layout,
-        bytes: &[u8],
-        found: &[FoundChunk],
-    ) -> Result<Nameless, String> {
-        let mut state = Nameless::new(config, layout)?;
-        let mut reader = Reader(bytes);
-        let shape = (reader.word(), reader.word());
-        if shape != (Some(state.virtual_units), Some(layout.blocks)) {
-            return Err(format!(
-                "the checkpoint is of {} blocks and {} virtual sectors, not {} and {}; allowed: the settings that it was made with",
-                shape.1.unwrap_or(0),
-                shape.0.unwrap_or(0),
-                layout.blocks,
-                state.virtual_units
-            ));
+fn restore_block(state: &mut Nameless, block: BlockId, known: &KnownBlock, chunk: FoundChunk) {
+    state.blocks.set_erases(block, known.erases);
+    for &index in &known.live {
+        let is_virtual = known.of_map.binary_search(&index).is_ok();
+        state.units.set(state.layout.ppa(block, index), is_virtual);
+        if !is_virtual {
+            state.names.found();
         }
-        state
-            .take_checkpoint(&mut reader, found)
-            .ok_or("the checkpoint cannot be read, though its checksums are right")?;
-        Ok(state)
     }
+    let needed = !known.live.is_empty() || state.moves.is_held(block);
+    let gone = known.state == BAD || chunk == FoundChunk::Offline;
+    if !needed && (gone || (known.state != FREE && known.state != USED && chunk == FoundChunk::Free)) {
+        state.pages.lose_block();
+        state.blocks.retire(block);
+    } else if needed || chunk != FoundChunk::Free {
+        state.pages.lose_block();
+        state.blocks.restore(block, known.live.len() as u32, false, 0);
+        if known.state == FAILED || gone {
+            state.blocks.mark_failed(block);
+            state.damage.fail(block);
+        }
+    }
+}
 
-    fn take_checkpoint(&mut self, reader: &mut Reader<'_>, found: &[FoundChunk]) -> Option<()> {
-        let per_block = self.layout.units_per_block;
-        let mut blocks = Vec::new();
-        for &chunk in found {
-            let (state, erases) = (reader.byte()?, reader.word()?);
-            let (live, of_map) = (reader.units(per_block)?, reader.units(per_block)?);
-            blocks.push(Block { state, erases, live, of_map });
-            // The data that the checkpoint needs are there, unless blocks are erased without one.
-            let written = match chunk {
-                FoundChunk::Free => 0,
-                FoundChunk::Written(units) => units,
-                FoundChunk::Offline => per_block,
-            };
-            let block = blocks.last_mut()?;
-            self.counters.lost += block.live.iter().filter(|&&index| index >= written).count() as u64;
-            block.live.retain(|&index| index < written);
-        }
-        for _ in 0..reader.word()? {
-            let (lpn, ppa) = (Lpn(reader.word()?), Ppa(reader.word()?));
-            if lpn.0 >= self.virtual_units {
-                return None;
-            }
-            self.virtuals.set(lpn, ppa);
-        }
-        let mut held = BTreeSet::new();
-        for _ in 0..reader.word()? {
-            let (old, new) = (reader.word()?, reader.word()?);
-            held.insert(self.layout.block_of(Ppa(old)).0);
-            self.moved.insert(old, new);
-            self.notices.push_back((Ppa(old), Ppa(new)));
-        }
-        for (block, (known, &chunk)) in (0..self.layout.blocks).map(BlockId).zip(blocks.iter().zip(found)) {
-            self.restore_block(block, known, chunk, held.contains(&block.0));
-        }
-        self.tie();
-        Some(())
+/// Completes the state: the map agrees with the live units, and everything else is erased.
+fn tie(state: &mut Nameless) {
+    let lost = |&(_, ppa): &(Lpn, Ppa)| ppa.is_some() && !is_of_map(state, ppa);
+    let gone: Vec<Lpn> = state.virtuals.iter().filter(lost).map(|(lpn, _)| lpn).collect();
+    for lpn in gone {
+        state.virtuals.set(lpn, Ppa::LOST);
     }
+    for block in (0..state.layout.blocks).map(BlockId) {
+        if state.blocks.state(block) == BlockState::Closed {
+            note_if_empty(state, block);
+        }
+    }
+    // The checkpoint that was read covers them.
+    state.empty.release_all();
+}
 
-    fn restore_block(&mut self, block: BlockId, known: &Block, chunk: FoundChunk, held: bool) {
-        self.blocks.set_erases(block, known.erases);
-        for &index in &known.live {
-            let is_virtual = known.of_map.binary_search(&index).is_ok();
-            self.units.set(self.layout.ppa(block, index), is_virtual);
-            self.named += u32::from(!is_virtual);
-        }
-        let needed = !known.live.is_empty() || held;
-        let gone = known.state == BAD || chunk == FoundChunk::Offline;
-        if !needed && (gone || (known.state != FREE && known.state != USED && chunk == FoundChunk::Free)) {
-            self.pages -= self.layout.superpages_per_block;
-            self.blocks.retire(block);
-        } else if needed || chunk != FoundChunk::Free {
-            self.pages -= self.layout.superpages_per_block;
-            self.blocks.restore(block, known.live.len() as u32, false, 0);
-            if known.state == FAILED || gone {
-                self.blocks.mark_failed(block);
-                self.failed.push(block);
-            }
-        }
-    }
-
-    /// Completes the state: the map and the moves agree with the live units, and everything else is erased.
-    fn tie(&mut self) {
-        let gone: Vec<Lpn> = self
-            .virtuals
-            .iter()
-            .filter(|&(_, ppa)| ppa.is_some() && !self.is_of_map(ppa))
-            .map(|(lpn, _)| lpn)
-            .collect();
-        for lpn in gone {
-            self.virtuals.set(lpn, Ppa::LOST);
-        }
-        for (&old, &new) in &self.moved {
-            *self.held.entry(self.layout.block_of(Ppa(old)).0).or_default() += 1;
-            *self.fresh.entry(self.layout.block_of(Ppa(new)).0).or_default() += 1;
-        }
-        for block in (0..self.layout.blocks).map(BlockId) {
-            if self.blocks.state(block) == BlockState::Closed {
-                self.note_if_empty(block);
-            }
-        }
-        // The checkpoint that was read covers them.
-        self.covered.append(&mut self.emptied);
-    }
-
-    fn is_of_map(&self, ppa: Ppa) -> bool {
-        ppa.0 < self.layout.units && self.units.lives(ppa) && self.units.is_virtual(ppa)
-    }
+fn is_of_map(state: &Nameless, ppa: Ppa) -> bool {
+    ppa.0 < state.layout.units && state.units.lives(ppa) && state.units.is_virtual(ppa)
 }

@@ -14,20 +14,54 @@
 //! Invariants: a block's valid count is the number of its live units; a virtual unit lives if and only if the map points to it; the
 //! new place of every move that is not acknowledged lives, and is moved no further; a block is erased only when no checkpoint that
 //! may be found needs it. With [`Migration::Prototype`] the last one does not hold, as in the paper's prototype.
+//!
+//! # Objects
+//!
+//! | object | owns | invariant |
+//! |---|---|---|
+//! | [`BlockManager`] | states, wear and valid counts of blocks | see its head |
+//! | [`LiveUnits`] | live units of each block, and which are virtual | see its head |
+//! | [`Virtuals`] | places of virtual units | see its head |
+//! | [`NameCount`] | names that live, and those on their way | no more than the capacity |
+//! | [`PagesLeft`] | pages that can be written | those of free blocks, and the rest of open ones |
+//! | [`Moves`] | moves that are not acknowledged or not told | counts by block are those of the moves |
+//! | [`Victim`] | units that are being moved | one victim at a time |
+//! | [`EmptyBlocks`] | blocks that wait for a checkpoint, or their erase | the first ones are covered |
+//! | [`Programs`] | the die whose turn it is, number of programs | numbers rise |
+//! | [`Tally`] | counts | they only grow |
+//! | [`Damage`] | blocks with a failed program, or unread units | none is empty or a victim |
+//!
+//! Each object alone writes its fields. Paths are functions without state: programs (`program`), units that begin and end to live (`units`),
+//! names (`names`), victims and erases (`gc`), checkpoints (`checkpoint`). [`Nameless`] wires them.
 
+mod budget;
 mod checkpoint;
+mod damage;
+mod empty;
 mod gc;
+mod live;
+mod moves;
 mod names;
+mod program;
+mod tally;
 mod units;
+mod victim;
 mod virtuals;
 
 pub use checkpoint::FoundChunk;
 
-use crate::block_manager::{BlockKind, BlockManager, BlockState};
-use pellucid_flash::{BlockId, BlockStream, BlockView, DieId, Layout, Lba, Lpn, Migration, Nanos, Ppa};
+use crate::block_manager::{BlockManager, BlockState};
+use budget::{NameCount, PagesLeft};
+use damage::Damage;
+use empty::EmptyBlocks;
+use live::LiveUnits;
+use moves::Moves;
+use pellucid_flash::{BlockId, BlockView, DieId, Layout, Lba, Lpn, Migration, Nanos, Ppa};
 use pellucid_setting::Settings;
-use std::collections::{BTreeMap, VecDeque};
-use units::Units;
+use program::Programs;
+use std::collections::BTreeMap;
+use tally::Tally;
+use victim::{Taken, Victim};
 use virtuals::Virtuals;
 
 /// Settings.
@@ -111,19 +145,6 @@ pub enum Name {
     Leaving,
 }
 
-/// A victim whose units are being moved.
-#[derive(Clone, Debug)]
-struct Victim {
-    block: BlockId,
-    /// Virtual addresses of its units, found by one scan of the map, so that no table has to hold them.
-    owners: BTreeMap<u32, Lpn>,
-    /// Units taken off the media before they were written again, by place; whether they are still wanted, and their virtual address.
-    taken: BTreeMap<u32, (bool, Option<Lpn>)>,
-    /// The victim's erase has ended, well or not. The block is reused only when the victim is done, so that no name is reused before its
-    /// move is reported.
-    erased: Option<bool>,
-}
-
 /// Event counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamelessCounters {
@@ -145,36 +166,17 @@ pub struct Nameless {
     config: NamelessConfig,
     layout: Layout,
     blocks: BlockManager,
-    units: Units,
+    units: LiveUnits,
     virtuals: Virtuals,
     virtual_units: u32,
-    /// Most nameless units that may live.
-    capacity: u32,
-    /// Nameless units that live, and those on their way.
-    named: u32,
-    promised: u32,
-    /// Moves that are not acknowledged: old place, new place.
-    moved: BTreeMap<u32, u32>,
-    /// Units of unacknowledged moves, by block: old copies here, new ones in `fresh`.
-    held: BTreeMap<u32, u32>,
-    fresh: BTreeMap<u32, u32>,
+    names: NameCount,
+    moves: Moves,
     victim: Option<Victim>,
-    /// Blocks that may be erased with a checkpoint: first those that the checkpoint under way covers.
-    emptied: VecDeque<BlockId>,
-    covering: usize,
-    covered: VecDeque<BlockId>,
-    /// Closed blocks with a failed program.
-    failed: Vec<BlockId>,
-    /// Closed blocks with units that could not be read when the block was a victim; the value of `round` at that time.
-    unread: BTreeMap<BlockId, u64>,
-    /// Rises with every occasion to read such units once more.
-    round: u64,
-    /// Pages that can still be written: in open blocks, and in free ones.
-    pages: u32,
-    next_die: u32,
-    sequence: u64,
-    notices: VecDeque<(Ppa, Ppa)>,
-    counters: NamelessCounters,
+    empty: EmptyBlocks,
+    damage: Damage,
+    pages: PagesLeft,
+    programs: Programs,
+    tally: Tally,
 }
 
 impl Nameless {
@@ -194,27 +196,17 @@ impl Nameless {
         }
         Ok(Nameless {
             blocks: BlockManager::new(layout, 0, false, true, 1, 0),
-            units: Units::new(layout),
+            units: LiveUnits::new(layout),
             virtuals: Virtuals::new(virtual_units),
             virtual_units,
-            capacity: living - virtual_units,
-            named: 0,
-            promised: 0,
-            moved: BTreeMap::new(),
-            held: BTreeMap::new(),
-            fresh: BTreeMap::new(),
+            names: NameCount::new(living - virtual_units),
+            moves: Moves::default(),
             victim: None,
-            emptied: VecDeque::new(),
-            covering: 0,
-            covered: VecDeque::new(),
-            failed: Vec::new(),
-            unread: BTreeMap::new(),
-            round: 0,
-            pages: layout.blocks * layout.superpages_per_block,
-            next_die: 0,
-            sequence: 0,
-            notices: VecDeque::new(),
-            counters: NamelessCounters::default(),
+            empty: EmptyBlocks::default(),
+            damage: Damage::default(),
+            pages: PagesLeft::new(layout.blocks, layout.superpages_per_block),
+            programs: Programs::default(),
+            tally: Tally::default(),
             config: config.on(layout),
             layout: layout.clone(),
         })
@@ -224,7 +216,7 @@ impl Nameless {
     pub fn retire(&mut self, found: &[FoundChunk]) {
         for (block, _) in (0..).map(BlockId).zip(found).filter(|(_, chunk)| **chunk == FoundChunk::Offline) {
             self.blocks.retire(block);
-            self.pages -= self.layout.superpages_per_block;
+            self.pages.lose_block();
         }
     }
 
@@ -235,7 +227,7 @@ impl Nameless {
 
     /// Units that can have names.
     pub fn capacity(&self) -> u32 {
-        self.capacity
+        self.names.capacity()
     }
 
     /// Units of the virtual address space.
@@ -245,12 +237,12 @@ impl Nameless {
 
     /// Units that have names.
     pub fn named(&self) -> u32 {
-        self.named
+        self.names.named()
     }
 
     /// Event counts so far.
     pub fn counters(&self) -> NamelessCounters {
-        self.counters
+        self.tally.counts()
     }
 
     /// The block as an observer sees it.
@@ -265,148 +257,188 @@ impl Nameless {
 
     /// Moves that the host has not acknowledged.
     pub fn unacknowledged(&self) -> usize {
-        self.moved.len()
+        self.moves.count()
     }
 
     /// Unacknowledged moves: old place and new one.
     pub fn moves(&self) -> impl Iterator<Item = (Lba, Lba)> + '_ {
-        self.moved.iter().map(|(&old, &new)| (Lba(old.into()), Lba(new.into())))
+        self.moves.iter().map(|(old, new)| (Lba(old.0.into()), Lba(new.0.into())))
     }
 
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> u64 {
-        let pairs = self.moved.len() + self.held.len() + self.fresh.len();
-        let lists = self.emptied.len() + self.covered.len() + self.failed.len() + 3 * self.unread.len();
+        let lists = self.empty.count() + self.damage.words();
         self.blocks.memory_bytes()
             + self.units.memory_bytes()
             + self.virtuals.memory_bytes()
-            + (pairs * 8 + lists * 4 + self.notices.len() * 8) as u64
+            + self.moves.memory_bytes()
+            + (lists * 4) as u64
     }
-}
 
-/// Programs.
-impl Nameless {
+    // ---- programs
+
     /// Takes the next page of a die that is not `busy`, and returns its first unit. `None`: there is none now.
     pub fn place(&mut self, taker: Taker, busy: impl Fn(DieId) -> bool) -> Option<Ppa> {
-        if !self.has_page(taker) {
-            return None;
-        }
-        let dies = self.layout.dies;
-        let able = |die: DieId| {
-            !busy(die) && (self.blocks.open_block(die, 0).is_some() || self.blocks.free_count(die) > 0)
-        };
-        let die = (0..dies).map(|i| DieId((self.next_die + i) % dies)).find(|&die| able(die))?;
-        self.next_die = (die.0 + 1) % dies;
-        let superpages = self.layout.superpages_per_block;
-        let kind =
-            || BlockKind { cache: false, most_worn: false, meta: false, owner: 0, stream: BlockStream::Host };
-        self.pages -= 1;
-        Some(self.blocks.take_superpage(die, 0, (superpages, false), kind).0)
+        program::place(self, taker, busy)
     }
 
     /// Returns whether there are pages for `taker`: a block's worth is kept for the copies of a victim, another for virtual writes.
     pub fn has_page(&self, taker: Taker) -> bool {
-        let kept = match taker {
-            Taker::Gc => 0,
-            Taker::Virtual => 1,
-            Taker::Nameless => 2,
-        };
-        self.pages > kept * self.layout.superpages_per_block
+        self.pages.has(taker)
     }
 
     /// Ends the program of the page at `page`. If it succeeded, its units now live; otherwise they have to be placed again.
     pub fn ended(&mut self, page: Ppa, contents: &[Content], ok: bool) {
-        self.sequence += 1;
-        let block = self.layout.block_of(page);
-        if ok {
-            for (ppa, &content) in (page.0..).map(Ppa).zip(contents) {
-                self.written(ppa, content);
-            }
-        }
-        self.blocks.settled(block, !ok, self.sequence);
-        if !ok {
-            self.close_failed(block);
-        }
-        if self.blocks.state(block) == BlockState::Closed {
-            self.note_if_empty(block);
-        }
+        program::ended(self, page, contents, ok);
     }
 
-    fn close_failed(&mut self, block: BlockId) {
-        let die = self.layout.die_of_block(block);
-        if let Some(open) = self.blocks.open_block(die, 0).filter(|open| open.block == block) {
-            self.pages -= self.layout.superpages_per_block - open.superpage;
-        }
-        self.blocks.close_failed(block, self.sequence);
-        if !self.failed.contains(&block) {
-            self.failed.push(block);
-        }
+    // ---- names and virtual addresses
+
+    /// Reserves space for `units` more nameless units, which are then on their way; `false`: there is none.
+    pub fn promise(&mut self, units: u32) -> bool {
+        self.names.promise(units)
     }
 
-    fn written(&mut self, ppa: Ppa, content: Content) {
-        match content {
-            Content::Padding => {}
-            Content::Nameless => {
-                self.promised -= 1;
-                self.named += 1;
-                self.begin(ppa, false);
-            }
-            Content::Virtual(lpn) => self.replace(lpn, ppa),
-            Content::Copy(old) => self.copied(old, ppa),
-        }
+    /// Releases space of nameless units that will not be written.
+    pub fn break_promise(&mut self, units: u32) {
+        self.names.break_promise(units);
     }
 
-    fn begin(&mut self, ppa: Ppa, is_virtual: bool) {
-        self.units.set(ppa, is_virtual);
-        self.blocks.add_valid(self.layout.block_of(ppa), 1);
+    /// Location of a virtual unit; it may be [taken](Nameless::is_taken).
+    pub fn lookup(&self, lpn: Lpn) -> Ppa {
+        self.virtuals.get(lpn)
     }
 
-    fn replace(&mut self, lpn: Lpn, ppa: Ppa) {
-        self.begin(ppa, true);
-        let old = self.virtuals.set(lpn, ppa);
-        self.kill_virtual(old);
+    /// Returns whether the unit at `ppa` is off the media, and the caller has it in memory.
+    pub fn is_taken(&self, ppa: Ppa) -> bool {
+        self.victim.as_ref().is_some_and(|victim| victim.taken(ppa).is_some())
     }
 
-    /// Records that a copy is on the media; it counts if the unit is still wanted.
-    fn copied(&mut self, old: Ppa, new: Ppa) {
-        self.counters.copied += 1;
-        let taken = self.victim.as_mut().and_then(|victim| victim.taken.remove(&old.0));
-        match taken {
-            Some((false, _)) => {}
-            Some((true, Some(lpn))) => {
-                self.begin(new, true);
-                self.virtuals.set(lpn, new);
-            }
-            Some((true, None)) => {
-                self.begin(new, false);
-                self.tell(old, new);
-            }
-            None if !self.units.lives(old) => {}
-            None if self.units.is_virtual(old) => {
-                let victim = self.victim.as_ref().expect("copies have a victim");
-                let lpn = victim.owners[&old.0];
-                self.replace(lpn, new);
-            }
-            None => {
-                self.begin(new, false);
-                if self.config.migration == Migration::Acknowledged {
-                    self.moved.insert(old.0, new.0);
-                    *self.held.entry(self.layout.block_of(old).0).or_default() += 1;
-                    *self.fresh.entry(self.layout.block_of(new).0).or_default() += 1;
-                }
-                self.kill(old);
-                self.tell(old, new);
-            }
-        }
+    /// Units that are off the media.
+    pub fn taken(&self) -> impl Iterator<Item = Ppa> + '_ {
+        self.victim.iter().flat_map(|victim| victim.all_taken().map(|(ppa, _)| ppa))
     }
 
-    fn tell(&mut self, old: Ppa, new: Ppa) {
-        self.counters.moves += 1;
-        self.notices.push_back((old, new));
+    /// Target of a name.
+    pub fn name(&self, name: Ppa) -> Name {
+        names::name(self, name)
     }
-}
 
-impl Nameless {
+    /// Frees a name; freeing the old name of a move frees the new one too. `false`: there is no such name.
+    pub fn free(&mut self, name: Ppa) -> bool {
+        names::free(self, name)
+    }
+
+    /// Discards a virtual unit.
+    pub fn trim(&mut self, lpn: Lpn) {
+        let old = self.virtuals.set(lpn, Ppa::NONE);
+        units::kill_virtual(self, old);
+    }
+
+    /// Acknowledges a move: the host knows the new name of the data at `old`. `false`: there is no such move.
+    pub fn acknowledge(&mut self, old: Ppa) -> bool {
+        names::acknowledge(self, old)
+    }
+
+    /// Takes the next move to be reported: old name and new one.
+    pub fn next_move(&mut self) -> Option<(Ppa, Ppa)> {
+        self.moves.next_notice()
+    }
+
+    /// Returns whether there are moves that the host has not been told of.
+    pub fn has_moves(&self) -> bool {
+        self.moves.has_notices()
+    }
+
+    // ---- garbage collection
+
+    /// Chooses the next victim, with its live units, when few blocks are free.
+    pub fn next_victim(&mut self) -> Option<(BlockId, Vec<Ppa>)> {
+        gc::next_victim(self)
+    }
+
+    /// Takes every live unit of the victim off the media: the caller has them in memory, erases the block and writes them again.
+    pub fn take_out(&mut self) {
+        gc::take_out(self);
+    }
+
+    /// Returns whether a unit of the victim is still wanted, so that it has to be copied.
+    pub fn is_wanted(&self, old: Ppa) -> bool {
+        let taken = self.victim.as_ref().and_then(|victim| victim.taken(old));
+        taken.map_or_else(|| self.units.lives(old), |taken| taken.wanted)
+    }
+
+    /// Ends a victim: every copy has ended, or could not be read and stays where it is. Then the block is a closed one as before, and a
+    /// victim again after the next occasion ([`Nameless::read_again`]): a read may fail once and succeed later.
+    pub fn victim_done(&mut self) {
+        gc::victim_done(self);
+    }
+
+    /// Allows units that could not be read to be tried once more: an erase has ended, or a host wants space. So units that can never be read
+    /// do not keep GC busy for good.
+    pub fn read_again(&mut self) {
+        self.damage.read_again();
+    }
+
+    /// Returns whether a checkpoint would let blocks be erased that have to wait now.
+    pub fn waits_for_checkpoint(&self) -> bool {
+        self.empty.waits_for_checkpoint()
+    }
+
+    /// Returns whether free blocks are running short, so that a checkpoint should be written to release some.
+    pub fn is_short(&self) -> bool {
+        gc::is_short(self)
+    }
+
+    /// The next block to be erased; `false`: it is to be retired, and that is done.
+    pub fn next_erase(&mut self) -> Option<(BlockId, bool)> {
+        gc::next_erase(self)
+    }
+
+    /// Postpones the erase that [`Nameless::next_erase`] returned, because it waits for reads.
+    pub fn erase_later(&mut self, block: BlockId) {
+        self.empty.erase_later(block);
+    }
+
+    /// Records that the erase of `block` has ended.
+    pub fn erased(&mut self, block: BlockId, ok: bool) {
+        gc::erased(self, block, ok);
+    }
+
+    // ---- checkpoints
+
+    /// Begins a checkpoint of the current state. Blocks that are not needed now may be erased when it is
+    /// [saved](Nameless::checkpoint_saved).
+    pub fn checkpoint(&mut self) -> Vec<u8> {
+        self.empty.cover();
+        checkpoint::encode(self)
+    }
+
+    /// Records that the checkpoint is on the media.
+    pub fn checkpoint_saved(&mut self) {
+        self.empty.saved();
+    }
+
+    /// Records that the checkpoint could not be written.
+    pub fn checkpoint_failed(&mut self) {
+        self.empty.not_saved();
+    }
+
+    /// Largest size of a checkpoint, in bytes.
+    pub fn checkpoint_bytes(&self) -> u64 {
+        checkpoint::largest(self)
+    }
+
+    /// Restores the state of a checkpoint on media as they were found. The error is a sentence.
+    pub fn restore(
+        config: &NamelessConfig,
+        layout: &Layout,
+        bytes: &[u8],
+        found: &[FoundChunk],
+    ) -> Result<Nameless, String> {
+        checkpoint::decode(Nameless::new(config, layout)?, bytes, found)
+    }
+
     /// Walks every invariant and panics where one is broken.
     pub fn check(&self) {
         self.blocks.check();
@@ -430,30 +462,22 @@ impl Nameless {
             };
         }
         let open = self.blocks.all_open().map(|(_, open)| self.layout.superpages_per_block - open.superpage);
-        assert_eq!(pages + open.sum::<u32>(), self.pages, "pages that can be written");
-        let taken = self.victim.iter().flat_map(|victim| victim.taken.values());
-        named += taken.filter(|taken| **taken == (true, None)).count();
-        assert_eq!(named as u32, self.named, "nameless units");
-        let (mut held, mut fresh) = (BTreeMap::new(), BTreeMap::new());
-        for (&old, &new) in &self.moved {
-            assert!(
-                self.units.lives(Ppa(new)) && !self.units.is_virtual(Ppa(new)),
-                "the new place {new} lives"
-            );
-            assert!(!self.units.lives(Ppa(old)), "the old place {old} does not");
-            *held.entry(self.layout.block_of(Ppa(old)).0).or_insert(0) += 1;
-            *fresh.entry(self.layout.block_of(Ppa(new)).0).or_insert(0) += 1;
+        assert_eq!(pages + open.sum::<u32>(), self.pages.left(), "pages that can be written");
+        let taken = self.victim.iter().flat_map(|victim| victim.all_taken());
+        named += taken.filter(|(_, taken)| *taken == Taken { wanted: true, lpn: None }).count();
+        assert_eq!(named as u32, self.names.named(), "nameless units");
+        for (old, new) in self.moves.iter() {
+            let lives = self.units.lives(new) && !self.units.is_virtual(new);
+            assert!(lives, "the new place {} lives", new.0);
+            assert!(!self.units.lives(old), "the old place {} does not", old.0);
         }
-        assert_eq!((&held, &fresh), (&self.held, &self.fresh), "moves by block");
-        for &block in self.unread.keys() {
+        self.moves.check(&self.layout);
+        for block in self.damage.unread() {
             assert_eq!(self.blocks.state(block), BlockState::Closed, "block {} waits to be read", block.0);
         }
-        for block in self.emptied.iter().chain(&self.covered) {
-            assert!(
-                self.blocks.valid(*block) == 0 && !held.contains_key(&block.0),
-                "block {} is needed",
-                block.0
-            );
+        for block in self.empty.iter() {
+            let needed = self.blocks.valid(block) > 0 || self.moves.is_held(block);
+            assert!(!needed, "block {} is needed", block.0);
         }
     }
 }

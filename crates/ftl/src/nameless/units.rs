@@ -1,149 +1,47 @@
-//! Live units of each block, and which of these are virtual.
-//!
-//! A block that was filled in order and lost nothing needs only a number; any other has a mask. So memory follows irregularity: at most
-//! one bit for each unit, two where data and virtual units share a block.
+//! Units that begin to live, and end: the live units, the valid counts of blocks and the map change together.
 
-use pellucid_flash::{BlockId, Layout, Ppa};
+use super::Nameless;
+use crate::block_manager::BlockState;
+use pellucid_flash::{BlockId, Lpn, Ppa};
 
-const NIL: u32 = u32::MAX;
-/// Flag of [`Units::live`]: the rest is the number of a mask, not a count of live units from the first on.
-const MASK: u32 = 1 << 31;
-
-/// The units of all blocks.
-#[derive(Clone, Debug)]
-pub(super) struct Units {
-    layout: Layout,
-    /// Live units of each block: a count from the first on, or the number of a mask.
-    live: Vec<u32>,
-    /// Number of the mask of virtual units of each block that has some.
-    kind: Vec<u32>,
-    masks: Vec<u64>,
-    vacant: Vec<u32>,
-    words: usize,
+/// A unit lives.
+pub(super) fn begin(state: &mut Nameless, ppa: Ppa, is_virtual: bool) {
+    state.units.set(ppa, is_virtual);
+    state.blocks.add_valid(state.layout.block_of(ppa), 1);
 }
 
-impl Units {
-    pub fn new(layout: &Layout) -> Units {
-        Units {
-            live: vec![0; layout.blocks as usize],
-            kind: vec![NIL; layout.blocks as usize],
-            masks: Vec::new(),
-            vacant: Vec::new(),
-            words: layout.units_per_block.div_ceil(64) as usize,
-            layout: layout.clone(),
-        }
-    }
+/// A virtual unit has a new place.
+pub(super) fn replace(state: &mut Nameless, lpn: Lpn, ppa: Ppa) {
+    begin(state, ppa, true);
+    let old = state.virtuals.set(lpn, ppa);
+    kill_virtual(state, old);
+}
 
-    fn take_mask(&mut self) -> u32 {
-        match self.vacant.pop() {
-            Some(at) => {
-                self.words_of(at).fill(0);
-                at
-            }
-            None => {
-                self.masks.resize(self.masks.len() + self.words, 0);
-                (self.masks.len() / self.words) as u32 - 1
-            }
-        }
-    }
+/// A unit lives no more.
+pub(super) fn kill(state: &mut Nameless, ppa: Ppa) {
+    let block = state.layout.block_of(ppa);
+    state.units.clear(ppa);
+    state.blocks.remove_valid(block);
+    note_if_empty(state, block);
+}
 
-    fn words_of(&mut self, mask: u32) -> &mut [u64] {
-        &mut self.masks[mask as usize * self.words..][..self.words]
+/// Invalidates the copy of a virtual unit at `old`, which is not the newest any more.
+pub(super) fn kill_virtual(state: &mut Nameless, old: Ppa) {
+    if old.is_some() && !state.victim.as_mut().is_some_and(|victim| victim.discard(old)) {
+        kill(state, old);
     }
+}
 
-    fn bit(&self, mask: u32, index: u32) -> bool {
-        self.masks[mask as usize * self.words + index as usize / 64] >> (index % 64) & 1 == 1
+/// Queues an empty block, which then waits for a checkpoint.
+pub(super) fn note_if_empty(state: &mut Nameless, block: BlockId) {
+    let kind = state.blocks.state(block);
+    let settled = matches!(kind, BlockState::Closed | BlockState::Victim);
+    if !settled || state.blocks.valid(block) > 0 || state.moves.is_held(block) {
+        return;
     }
-
-    fn put(&mut self, mask: u32, index: u32, value: bool) {
-        let word = &mut self.words_of(mask)[index as usize / 64];
-        *word = *word & !(1 << (index % 64)) | u64::from(value) << (index % 64);
+    if kind == BlockState::Closed {
+        state.blocks.choose(block);
     }
-
-    /// Mask of the live units of `block`, created if needed.
-    fn live_mask(&mut self, block: usize) -> u32 {
-        let live = self.live[block];
-        if live & MASK != 0 {
-            return live & !MASK;
-        }
-        let mask = self.take_mask();
-        (0..live).for_each(|index| self.put(mask, index, true));
-        self.live[block] = mask | MASK;
-        mask
-    }
-
-    /// Returns whether the unit at `ppa` lives.
-    pub fn lives(&self, ppa: Ppa) -> bool {
-        let (block, index) = self.split(ppa);
-        let live = self.live[block];
-        if live & MASK == 0 { index < live } else { self.bit(live & !MASK, index) }
-    }
-
-    /// Returns whether the live unit at `ppa` is a virtual one.
-    pub fn is_virtual(&self, ppa: Ppa) -> bool {
-        let (block, index) = self.split(ppa);
-        self.kind[block] != NIL && self.bit(self.kind[block], index)
-    }
-
-    /// Returns whether `block` holds virtual units.
-    pub fn has_virtual(&self, block: BlockId) -> bool {
-        self.kind[block.0 as usize] != NIL
-    }
-
-    fn split(&self, ppa: Ppa) -> (usize, u32) {
-        let block = self.layout.block_of(ppa);
-        (block.0 as usize, self.layout.index_in_block(ppa))
-    }
-
-    /// Marks the unit at `ppa` as live.
-    pub fn set(&mut self, ppa: Ppa, is_virtual: bool) {
-        let (block, index) = self.split(ppa);
-        debug_assert!(!self.lives(ppa), "unit {} lives", ppa.0);
-        if self.live[block] == index {
-            self.live[block] += 1;
-        } else {
-            let mask = self.live_mask(block);
-            self.put(mask, index, true);
-        }
-        if is_virtual {
-            if self.kind[block] == NIL {
-                self.kind[block] = self.take_mask();
-            }
-            self.put(self.kind[block], index, true);
-        }
-    }
-
-    /// Marks the unit at `ppa` as no longer live.
-    pub fn clear(&mut self, ppa: Ppa) {
-        let (block, index) = self.split(ppa);
-        debug_assert!(self.lives(ppa), "unit {} does not live", ppa.0);
-        if self.live[block] == index + 1 {
-            self.live[block] = index;
-        } else {
-            let mask = self.live_mask(block);
-            self.put(mask, index, false);
-            if self.words_of(mask).iter().all(|&word| word == 0) {
-                self.vacant.push(mask);
-                self.live[block] = 0;
-            }
-        }
-        if self.kind[block] != NIL {
-            let mask = self.kind[block];
-            self.put(mask, index, false);
-            if self.words_of(mask).iter().all(|&word| word == 0) {
-                self.vacant.push(mask);
-                self.kind[block] = NIL;
-            }
-        }
-    }
-
-    /// Live units of `block`, in order.
-    pub fn of(&self, block: BlockId) -> impl Iterator<Item = Ppa> + '_ {
-        let units = (0..self.layout.units_per_block).map(move |index| self.layout.ppa(block, index));
-        units.filter(|&ppa| self.lives(ppa))
-    }
-
-    pub fn memory_bytes(&self) -> u64 {
-        (self.live.len() * 4 + self.kind.len() * 4 + self.masks.len() * 8 + self.vacant.len() * 4) as u64
-    }
+    state.damage.forget(block);
+    state.empty.push(block);
 }

@@ -1,10 +1,12 @@
 //! Occasions for checkpoints: a flush, blocks that wait to be erased, and a stop.
 
+use super::core::Core;
+use super::ends;
+use super::link::TAG_SAVE;
 use super::saver::End;
-use super::{NamelessMachine, TAG_SAVE};
 use pellucid_flash::{Completion, Migration, Status};
 
-/// Requests that wait for a checkpoint.
+/// Requests that wait for a checkpoint. Invariant: a request waits for the checkpoint under way, or for the one after it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flushes {
     waiting: Vec<u32>,
@@ -24,72 +26,91 @@ impl Flushes {
     pub fn changed(&mut self) {
         self.dirty = true;
     }
+
+    fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// A checkpoint of everything so far begins.
+    fn begin(&mut self) {
+        assert!(self.covered.is_empty(), "one checkpoint at a time");
+        self.dirty = false;
+        self.covered = std::mem::take(&mut self.waiting);
+    }
+
+    fn take_covered(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.covered)
+    }
+
+    fn take_waiting(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.waiting)
+    }
 }
 
-impl NamelessMachine {
-    /// Returns whether everything is in the newest checkpoint.
-    pub(super) fn is_saved(&self) -> bool {
-        !self.flushes.dirty && !self.saver.is_running() && self.outstanding == 0
-    }
+/// Returns whether everything is in the newest checkpoint.
+pub(super) fn is_saved(core: &Core) -> bool {
+    !core.flushes.dirty && !core.saver.is_running() && core.link.is_idle()
+}
 
-    pub(super) fn continue_checkpoint(&mut self) {
-        if !self.saver.is_running() {
-            self.begin_checkpoint();
-        }
-        while let Some((at, mut command)) = self.saver.next_command() {
-            command.tag = TAG_SAVE | u64::from(at);
-            self.send(command);
-        }
+/// Begins a checkpoint if there is an occasion, and goes on with the one under way.
+pub(super) fn continue_checkpoint(core: &mut Core) {
+    if !core.saver.is_running() {
+        begin_checkpoint(core);
     }
-
-    fn begin_checkpoint(&mut self) {
-        if !self.flushes.dirty || self.read_only {
-            let done = std::mem::take(&mut self.flushes.waiting);
-            self.end_flushes(done, self.flushes.dirty.then_some(Status::WriteFault));
-        }
-        let for_space = self.config.migration == Migration::Acknowledged
-            && self.engine.waits_for_checkpoint()
-            && (self.engine.is_short() || self.writes.is_waiting());
-        let for_stop = self.stopping && self.flushes.dirty && self.outstanding == 0;
-        if self.read_only || !(for_space || for_stop || !self.flushes.waiting.is_empty()) {
-            return;
-        }
-        let bytes = self.engine.checkpoint();
-        self.flushes.dirty = false;
-        self.flushes.covered = std::mem::take(&mut self.flushes.waiting);
-        if !self.saver.begin(bytes) {
-            self.checkpoint_failed();
-        }
+    while let Some((at, mut command)) = core.saver.next_command() {
+        command.tag = TAG_SAVE | u64::from(at);
+        core.link.send(command);
     }
+}
 
-    pub(super) fn save_ended(&mut self, at: u32, completion: &Completion) {
-        match self.saver.ended(at, completion) {
-            Some(End::Saved) => {
-                self.engine.checkpoint_saved();
-                let done = std::mem::take(&mut self.flushes.covered);
-                self.end_flushes(done, None);
-            }
-            Some(End::Failed) => self.checkpoint_failed(),
-            None => {}
-        }
-        self.moved = true;
+fn begin_checkpoint(core: &mut Core) {
+    let (dirty, refuses) = (core.flushes.dirty, core.health.refuses_writes());
+    if !dirty || refuses {
+        let done = core.flushes.take_waiting();
+        end_flushes(core, done, dirty.then_some(Status::WriteFault));
     }
-
-    /// Refuses writes from now on and fails all waiting requests: nothing can be promised any more.
-    fn checkpoint_failed(&mut self) {
-        self.engine.checkpoint_failed();
-        self.read_only = true;
-        (self.flushes.dirty, self.moved) = (true, true);
-        let covered = std::mem::take(&mut self.flushes.covered);
-        let waiting = std::mem::take(&mut self.flushes.waiting);
-        self.end_flushes(covered, Some(Status::WriteFault));
-        self.end_flushes(waiting, Some(Status::WriteFault));
+    let for_space = core.config.migration == Migration::Acknowledged
+        && core.engine.waits_for_checkpoint()
+        && (core.engine.is_short() || core.writes.is_waiting());
+    let for_stop = core.stopping && core.flushes.dirty && core.link.is_idle();
+    if refuses || !(for_space || for_stop || core.flushes.is_waited_for()) {
+        return;
     }
+    let bytes = core.engine.checkpoint();
+    core.flushes.begin();
+    if !core.saver.begin(bytes) {
+        checkpoint_failed(core);
+    }
+}
 
-    fn end_flushes(&mut self, requests: Vec<u32>, status: Option<Status>) {
-        for request in requests {
-            self.requests[request].status = status;
-            self.finish(request);
+/// A command of the checkpoint has ended.
+pub(super) fn save_ended(core: &mut Core, at: u32, completion: &Completion) {
+    match core.saver.ended(at, completion) {
+        Some(End::Saved) => {
+            core.engine.checkpoint_saved();
+            let done = core.flushes.take_covered();
+            end_flushes(core, done, None);
         }
+        Some(End::Failed) => checkpoint_failed(core),
+        None => {}
+    }
+    core.progress.note();
+}
+
+/// Refuses writes from now on and fails all waiting requests: nothing can be promised any more.
+fn checkpoint_failed(core: &mut Core) {
+    core.engine.checkpoint_failed();
+    core.health.refuse_writes();
+    core.flushes.changed();
+    core.progress.note();
+    let covered = core.flushes.take_covered();
+    let waiting = core.flushes.take_waiting();
+    end_flushes(core, covered, Some(Status::WriteFault));
+    end_flushes(core, waiting, Some(Status::WriteFault));
+}
+
+fn end_flushes(core: &mut Core, requests: Vec<u32>, status: Option<Status>) {
+    for request in requests {
+        ends::finish_with(core, request, status);
     }
 }

@@ -6,7 +6,9 @@
 //! ```
 //! Sectors that cannot be read stay in place, and so does their block.
 
-use super::{NamelessMachine, TAG_RESET};
+use super::core::Core;
+use super::link::TAG_RESET;
+use super::read;
 use crate::Content;
 use pellucid_flash::{
     BlockId, ChunkOp, Command, Completion, Migration, Opcode, Ppa, SimTime, Status, Vector,
@@ -25,8 +27,8 @@ enum Phase {
 
 /// A victim that is being moved.
 #[derive(Clone, Debug)]
-pub(super) struct Gc {
-    victim: BlockId,
+pub(super) struct Victim {
+    block: BlockId,
     phase: Phase,
     units: Vec<Ppa>,
     images: Vec<u8>,
@@ -38,135 +40,135 @@ pub(super) struct Gc {
     since: SimTime,
 }
 
-impl NamelessMachine {
-    pub(super) fn continue_gc(&mut self) {
-        if self.gc.is_none() {
-            let Some((victim, units)) = self.engine.next_victim() else { return };
-            let images = vec![0; units.len() * self.image_bytes];
-            let unread = vec![false; units.len()];
-            let (phase, since) = (Phase::Read, self.now);
-            self.gc = Some(Gc { victim, phase, units, images, unread, next: 0, under_way: 0, since });
-        }
-        let Some(mut gc) = self.gc.take() else { return };
-        if gc.phase == Phase::Read {
-            self.read_victim(&mut gc);
-            if gc.under_way == 0 {
-                gc.next = 0;
-                let all = !gc.unread.contains(&true);
-                let erase_first = all && self.config.migration == Migration::Prototype;
-                gc.phase = if erase_first { Phase::Erase } else { Phase::Write };
-                if erase_first {
-                    self.flushes.changed();
-                    self.engine.take_out();
-                }
-                self.moved = true;
+pub(super) fn continue_gc(core: &mut Core) {
+    if core.victim.is_none() {
+        let Some((block, units)) = core.engine.next_victim() else { return };
+        let images = vec![0; units.len() * core.image_bytes];
+        let unread = vec![false; units.len()];
+        let (phase, since) = (Phase::Read, core.now);
+        core.victim = Some(Victim { block, phase, units, images, unread, next: 0, under_way: 0, since });
+    }
+    let Some(mut victim) = core.victim.take() else { return };
+    if victim.phase == Phase::Read {
+        read_victim(core, &mut victim);
+        if victim.under_way == 0 {
+            victim.next = 0;
+            let all = !victim.unread.contains(&true);
+            let erase_first = all && core.config.migration == Migration::Prototype;
+            victim.phase = if erase_first { Phase::Erase } else { Phase::Write };
+            if erase_first {
+                core.flushes.changed();
+                core.engine.take_out();
             }
-        }
-        if gc.phase == Phase::Write && gc.under_way == 0 && gc.next == gc.units.len() {
-            self.engine.victim_done();
-            self.counters.pauses.record(self.now.since(gc.since));
-            self.moved = true;
-            return;
-        }
-        self.gc = Some(gc);
-    }
-
-    fn read_victim(&mut self, gc: &mut Gc) {
-        while gc.next < gc.units.len() && gc.under_way < READS {
-            let read = self.begin_read(None);
-            let end = gc.units.len().min(gc.next + Vector::ADDRESSES_MAX);
-            for at in gc.next..end {
-                self.add_to_read(read, gc.units[at], at as u32);
-            }
-            (gc.next, gc.under_way) = (end, gc.under_way + 1);
-            self.send_read(read, true);
+            core.progress.note();
         }
     }
+    if victim.phase == Phase::Write && victim.under_way == 0 && victim.next == victim.units.len() {
+        core.engine.victim_done();
+        core.tally.pause(core.now.since(victim.since));
+        core.progress.note();
+        return;
+    }
+    core.victim = Some(victim);
+}
 
-    /// Records the read of a unit of the victim; `None`: it could not be read.
-    pub(super) fn victim_read(&mut self, unit: u32, data: Option<&[u8]>) {
-        let gc = self.gc.as_mut().expect("a victim is being read");
-        match data {
-            Some(data) => gc.images[unit as usize * self.image_bytes..][..data.len()].copy_from_slice(data),
-            None => gc.unread[unit as usize] = true,
+fn read_victim(core: &mut Core, victim: &mut Victim) {
+    while victim.next < victim.units.len() && victim.under_way < READS {
+        let read = core.reads.begin(None);
+        let end = victim.units.len().min(victim.next + Vector::ADDRESSES_MAX);
+        for at in victim.next..end {
+            core.reads.add(read, victim.units[at], at as u32);
+        }
+        (victim.next, victim.under_way) = (end, victim.under_way + 1);
+        read::send_read(core, read, true);
+    }
+}
+
+/// Records the read of a unit of the victim; `None`: it could not be read.
+pub(super) fn victim_read(core: &mut Core, unit: u32, data: Option<&[u8]>) {
+    let victim = core.victim.as_mut().expect("a victim is being read");
+    match data {
+        Some(data) => victim.images[unit as usize * core.image_bytes..][..data.len()].copy_from_slice(data),
+        None => victim.unread[unit as usize] = true,
+    }
+}
+
+pub(super) fn victim_read_ended(core: &mut Core) {
+    core.victim.as_mut().expect("a victim is being read").under_way -= 1;
+}
+
+/// Returns whether units of the victim wait to be written; skips those that are no longer wanted.
+pub(super) fn has_copies(core: &mut Core) -> bool {
+    let Some(victim) = core.victim.as_mut().filter(|victim| victim.phase == Phase::Write) else {
+        return false;
+    };
+    while let Some(&unit) = victim.units.get(victim.next) {
+        if !victim.unread[victim.next] && core.engine.is_wanted(unit) {
+            return true;
+        }
+        victim.next += 1;
+        core.progress.note();
+    }
+    false
+}
+
+/// The next units of the victim, as many as fit into a page.
+pub(super) fn take_copies(core: &mut Core, contents: &mut Vec<Content>, data: &mut Vec<u8>) {
+    while contents.len() < core.shape.layout.units_per_superpage as usize && has_copies(core) {
+        let victim = core.victim.as_mut().expect("it has copies");
+        contents.push(Content::Copy(victim.units[victim.next]));
+        data.extend_from_slice(&victim.images[victim.next * core.image_bytes..][..core.image_bytes]);
+        victim.next += 1;
+    }
+    core.victim.as_mut().expect("it has copies").under_way += 1;
+}
+
+/// Records that a page of copies is on the media.
+pub(super) fn copies_ended(core: &mut Core) {
+    core.victim.as_mut().expect("copies have a victim").under_way -= 1;
+}
+
+/// The image of a sector that is off the media while its block is erased.
+pub(super) fn taken(core: &Core, ppa: Ppa) -> &[u8] {
+    let victim = core.victim.as_ref().expect("what is taken has a victim");
+    let at = victim.units.binary_search(&ppa).expect("it is the victim's");
+    &victim.images[at * core.image_bytes..][..core.image_bytes]
+}
+
+/// Erases blocks that may be erased, unless they are being read.
+pub(super) fn erase(core: &mut Core) {
+    let mut later = Vec::new();
+    while let Some((block, is_good)) = core.engine.next_erase() {
+        if !is_good {
+            victim_erased(core, block);
+        } else if core.reads.is_read(&core.shape.layout, block) {
+            later.push(block);
+        } else {
+            let lba = core.shape.sector(core.shape.layout.ppa(block, 0));
+            core.link.send(Command::new(
+                TAG_RESET | u64::from(block.0),
+                Opcode::Chunk(ChunkOp::Reset),
+                lba,
+                0,
+                Vec::new(),
+            ));
         }
     }
+    later.into_iter().for_each(|block| core.engine.erase_later(block));
+}
 
-    pub(super) fn victim_read_ended(&mut self) {
-        self.gc.as_mut().expect("a victim is being read").under_way -= 1;
-    }
+pub(super) fn reset_ended(core: &mut Core, block: u32, completion: &Completion) {
+    core.flushes.changed();
+    core.engine.erased(BlockId(block), completion.status == Status::Success);
+    victim_erased(core, BlockId(block));
+}
 
-    /// Returns whether units of the victim wait to be written; skips those that are no longer wanted.
-    pub(super) fn has_copies(&mut self) -> bool {
-        let Some(gc) = self.gc.as_mut().filter(|c| c.phase == Phase::Write) else {
-            return false;
-        };
-        while let Some(&unit) = gc.units.get(gc.next) {
-            if !gc.unread[gc.next] && self.engine.is_wanted(unit) {
-                return true;
-            }
-            gc.next += 1;
-            self.moved = true;
-        }
-        false
-    }
-
-    /// The next units of the victim, as many as fit into a page.
-    pub(super) fn take_copies(&mut self, contents: &mut Vec<Content>, data: &mut Vec<u8>) {
-        while contents.len() < self.shape.layout.units_per_superpage as usize && self.has_copies() {
-            let gc = self.gc.as_mut().expect("it has copies");
-            contents.push(Content::Copy(gc.units[gc.next]));
-            data.extend_from_slice(&gc.images[gc.next * self.image_bytes..][..self.image_bytes]);
-            gc.next += 1;
-        }
-        self.gc.as_mut().expect("it has copies").under_way += 1;
-    }
-
-    /// Records that a page of copies is on the media.
-    pub(super) fn copies_ended(&mut self) {
-        self.gc.as_mut().expect("copies have a victim").under_way -= 1;
-    }
-
-    /// The image of a sector that is off the media while its block is erased.
-    pub(super) fn taken(&self, ppa: Ppa) -> &[u8] {
-        let gc = self.gc.as_ref().expect("what is taken has a victim");
-        let at = gc.units.binary_search(&ppa).expect("it is the victim's");
-        &gc.images[at * self.image_bytes..][..self.image_bytes]
-    }
-
-    /// Erases blocks that may be erased, unless they are being read.
-    pub(super) fn erase(&mut self) {
-        let mut later = Vec::new();
-        while let Some((block, is_good)) = self.engine.next_erase() {
-            if !is_good {
-                self.victim_erased(block);
-            } else if self.is_read(block) {
-                later.push(block);
-            } else {
-                let lba = self.shape.sector(self.shape.layout.ppa(block, 0));
-                self.send(Command::new(
-                    TAG_RESET | u64::from(block.0),
-                    Opcode::Chunk(ChunkOp::Reset),
-                    lba,
-                    0,
-                    Vec::new(),
-                ));
-            }
-        }
-        later.into_iter().for_each(|block| self.engine.erase_later(block));
-    }
-
-    pub(super) fn reset_ended(&mut self, block: u32, completion: &Completion) {
-        self.flushes.changed();
-        self.engine.erased(BlockId(block), completion.status == Status::Success);
-        self.victim_erased(BlockId(block));
-    }
-
-    /// Records that a block is free or retired: if it is the victim, its units can be written now.
-    fn victim_erased(&mut self, block: BlockId) {
-        self.moved = true;
-        if let Some(gc) = self.gc.as_mut().filter(|c| c.victim == block && c.phase == Phase::Erase) {
-            gc.phase = Phase::Write;
-        }
+/// Records that a block is free or retired: if it is the victim, its units can be written now.
+fn victim_erased(core: &mut Core, block: BlockId) {
+    core.progress.note();
+    if let Some(victim) =
+        core.victim.as_mut().filter(|victim| victim.block == block && victim.phase == Phase::Erase)
+    {
+        victim.phase = Phase::Write;
     }
 }

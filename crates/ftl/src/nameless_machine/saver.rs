@@ -85,8 +85,8 @@ pub(super) struct Saver {
     kept: Option<Vec<u8>>,
     found: BTreeMap<u64, Found>,
     /// Pages written since the beginning.
-    pub pages_written: u64,
-    pub saved: u64,
+    pages_written: u64,
+    saved: u64,
 }
 
 impl Saver {
@@ -127,6 +127,11 @@ impl Saver {
 
     pub fn keep(&mut self, kept: Option<Vec<u8>>) {
         self.kept = kept;
+    }
+
+    /// Pages and checkpoints written since the beginning.
+    pub fn written(&self) -> (u64, u64) {
+        (self.pages_written, self.saved)
     }
 
     pub fn is_running(&self) -> bool {

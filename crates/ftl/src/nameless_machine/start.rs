@@ -2,9 +2,13 @@
 //!
 //! Media without a checkpoint are accepted only if no data chunk was written: a first checkpoint is then written before anything else.
 
-use super::{NamelessMachine, TAG_NUMBER, TAG_START};
+use super::checkpoint;
+use super::core::Core;
+use super::link::{TAG_NUMBER, TAG_START};
+use super::{commands, ends};
 use crate::{FoundChunk, Nameless};
 use pellucid_flash::{ChunkInfo, Command, Completion, Lba, Opcode, Status};
+use std::collections::VecDeque;
 
 /// Most reads under way at once.
 const READS: u32 = 32;
@@ -28,102 +32,105 @@ pub(super) struct Start {
     pages: Vec<(usize, Lba)>,
     next: usize,
     under_way: u32,
+    /// Requests that came meanwhile.
+    early: VecDeque<u32>,
 }
 
 impl Start {
+    /// Returns whether nothing has been asked.
     pub fn is_new(&self) -> bool {
         self.phase == Phase::New
     }
-}
 
-impl NamelessMachine {
-    pub(super) fn continue_start(&mut self) {
-        let Some(mut start) = self.starting.take() else { return };
-        if self.failure.is_some() {
-            return self.give_up_start();
+    /// Keeps a request until the start has ended.
+    pub fn keep(&mut self, request: u32) {
+        self.early.push_back(request);
+    }
+
+    /// Does the next step. Returns whether the start has ended, for good or for bad; [`Start::end`] follows.
+    pub fn go_on(&mut self, core: &mut Core) -> bool {
+        if core.health.failure().is_some() {
+            return true;
         }
-        match start.phase {
+        match self.phase {
             Phase::New => {
-                (start.phase, start.under_way) = (Phase::Report, 1);
-                let chunks = self.shape.geometry.parallel_units() * self.shape.geometry.chunks;
-                self.send(Command::new(TAG_START | TAG_NUMBER, Opcode::Report, Lba(0), chunks, Vec::new()));
+                (self.phase, self.under_way) = (Phase::Report, 1);
+                let chunks = core.shape.geometry.parallel_units() * core.shape.geometry.chunks;
+                let tag = TAG_START | TAG_NUMBER;
+                core.link.send(Command::new(tag, Opcode::Report, Lba(0), chunks, Vec::new()));
             }
-            Phase::Report if start.under_way > 0 => {}
+            Phase::Report if self.under_way > 0 => {}
             Phase::Report => {
-                start.phase = Phase::Read;
-                let report = |lba| self.shape.of_chunk(&start.report, lba);
-                self.saver.found_chunks(report);
-                start.pages = if self.saver.keeps_data() { self.saver.written_pages() } else { Vec::new() };
-                self.moved = true;
+                self.phase = Phase::Read;
+                core.saver.found_chunks(|lba| core.shape.of_chunk(&self.report, lba));
+                if core.saver.keeps_data() {
+                    self.pages = core.saver.written_pages();
+                }
+                core.progress.note();
             }
             Phase::Read => {
-                self.read_pages(&mut start);
-                if start.under_way == 0 {
-                    self.moved = true;
-                    if self.take_newest(&mut start) {
-                        return self.ready();
-                    }
+                self.read_pages(core);
+                if self.under_way == 0 {
+                    core.progress.note();
+                    return self.take_newest(core);
                 }
             }
             Phase::First => {
-                self.continue_checkpoint();
-                if !self.saver.is_running() && self.outstanding == 0 {
-                    return self.ready();
-                }
+                checkpoint::continue_checkpoint(core);
+                return !core.saver.is_running() && core.link.is_idle();
             }
         }
-        self.starting = Some(start);
+        false
     }
 
-    fn read_pages(&mut self, start: &mut Start) {
-        let sectors = self.shape.layout.units_per_superpage;
-        while start.next < start.pages.len() && start.under_way < READS {
-            let data = vec![0; sectors as usize * self.image_bytes];
-            let tag = TAG_START | start.next as u64;
-            self.send(Command::new(tag, Opcode::Read, start.pages[start.next].1, sectors, data));
-            (start.next, start.under_way) = (start.next + 1, start.under_way + 1);
+    fn read_pages(&mut self, core: &mut Core) {
+        let sectors = core.shape.layout.units_per_superpage;
+        while self.next < self.pages.len() && self.under_way < READS {
+            let data = vec![0; sectors as usize * core.image_bytes];
+            let tag = TAG_START | self.next as u64;
+            core.link.send(Command::new(tag, Opcode::Read, self.pages[self.next].1, sectors, data));
+            (self.next, self.under_way) = (self.next + 1, self.under_way + 1);
         }
     }
 
-    pub(super) fn start_ended(&mut self, number: u32, completion: &Completion) {
-        let Some(start) = self.starting.as_mut() else { return };
-        start.under_way -= 1;
+    /// A command of the start has ended.
+    pub fn ended(&mut self, core: &mut Core, number: u32, completion: &Completion) {
+        self.under_way -= 1;
         if completion.opcode == Opcode::Report {
             let infos =
                 completion.data.as_chunks::<{ ChunkInfo::BYTES }>().0.iter().map_while(ChunkInfo::decode);
-            start.report = infos.collect();
-            let chunks = self.shape.geometry.parallel_units() * self.shape.geometry.chunks;
-            if completion.status != Status::Success || start.report.len() != chunks as usize {
-                self.failure =
-                    Some(format!("the drive does not list its chunks: {}", completion.status.name()));
+            self.report = infos.collect();
+            let chunks = core.shape.geometry.parallel_units() * core.shape.geometry.chunks;
+            if completion.status != Status::Success || self.report.len() != chunks as usize {
+                core.health.fail(format!("the drive does not list its chunks: {}", completion.status.name()));
             }
         } else if matches!(completion.status, Status::Success | Status::HighEcc) {
-            let place = start.pages[number as usize].0;
-            self.saver.found_page(place, &completion.data);
+            let place = self.pages[number as usize].0;
+            core.saver.found_page(place, &completion.data);
         }
     }
 
     /// Takes the newest checkpoint that was found, or begins the first one. `true`: the start is complete.
-    fn take_newest(&mut self, start: &mut Start) -> bool {
-        let found = self.shape.found(&start.report);
-        let layout = &self.shape.layout;
-        let newest = self.saver.newest();
+    fn take_newest(&mut self, core: &mut Core) -> bool {
+        let found = core.shape.found(&self.report);
+        let layout = &core.shape.layout;
+        let newest = core.saver.newest();
         let restored = newest.and_then(|newest| {
-            newest.map(|bytes| Nameless::restore(&self.config, layout, &bytes, &found)).transpose()
+            newest.map(|bytes| Nameless::restore(&core.config, layout, &bytes, &found)).transpose()
         });
         match restored {
             Ok(Some(engine)) => {
-                self.engine = engine;
+                core.engine = engine;
                 return true;
             }
             Ok(None) => {}
             Err(sentence) => {
-                self.failure = Some(sentence);
+                core.health.fail(sentence);
                 return false;
             }
         }
         if found.iter().any(|chunk| matches!(chunk, FoundChunk::Written(_))) {
-            let sentence = match self.saver.keeps_data() {
+            core.health.fail(match core.saver.keeps_data() {
                 true => {
                     "nameless writes: the drive has data and no checkpoint; allowed: a drive that is empty, or was used so"
                 }
@@ -131,34 +138,31 @@ impl NamelessMachine {
                     "nameless writes: the drive keeps stamps instead of data (store = \"none\"), so that its checkpoint is gone; \
                      allowed: an empty drive, or store \"ram\" or \"file\""
                 }
-            };
-            self.failure = Some(sentence.into());
+            });
             return false;
         }
-        self.engine.retire(&found);
-        start.phase = Phase::First;
-        let bytes = self.engine.checkpoint();
-        if !self.saver.begin(bytes) {
-            self.failure = Some("nameless writes: the drive has no good chunks for checkpoints".into());
+        core.engine.retire(&found);
+        self.phase = Phase::First;
+        let bytes = core.engine.checkpoint();
+        if !core.saver.begin(bytes) {
+            core.health.fail("nameless writes: the drive has no good chunks for checkpoints");
         }
         false
     }
 
-    fn ready(&mut self) {
-        if self.read_only {
-            self.failure = Some("nameless writes: the first checkpoint could not be written".into());
-            return self.give_up_start();
+    /// Begins the requests that came meanwhile, or refuses them.
+    pub fn end(self, core: &mut Core) {
+        if core.health.failure().is_none() && core.health.refuses_writes() {
+            core.health.fail("nameless writes: the first checkpoint could not be written");
         }
-        self.moved = true;
-        while let Some(request) = self.early.pop_front() {
-            self.arrived(request);
+        if core.health.failure().is_none() {
+            core.progress.note();
         }
-    }
-
-    fn give_up_start(&mut self) {
-        while let Some(request) = self.early.pop_front() {
-            self.requests[request].status = Some(Status::ReadOnly);
-            self.finish(request);
+        for request in self.early {
+            match core.health.failure() {
+                None => commands::begin(core, request),
+                Some(_) => ends::finish_with(core, request, Some(Status::ReadOnly)),
+            }
         }
     }
 }

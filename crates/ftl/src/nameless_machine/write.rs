@@ -1,9 +1,13 @@
 //! Writes: each command gets flash pages of its own, the parallel units in turn; one write at a time in each.
 
-use super::{NamelessMachine, TAG_WRITE};
+use super::core::Core;
+use super::link::TAG_WRITE;
+use super::{collect, ends};
 use crate::{Content, Taker};
 use pellucid_flash::slab::{NIL, Slab};
-use pellucid_flash::{Command, Completion, Lpn, NamelessGeometry, NamelessOp, Opcode, Ppa, Status};
+use pellucid_flash::{
+    Command, Completion, Lpn, NamelessGeometry, NamelessOp, Opcode, Ppa, StageTimes, Status,
+};
 use std::collections::VecDeque;
 
 /// Owner of a page.
@@ -28,7 +32,7 @@ struct Program {
     page: Option<Ppa>,
 }
 
-/// Programs that wait or are under way.
+/// Programs that wait or are under way. Invariant: a die has one program under way at most, and that one does not wait.
 #[derive(Clone, Debug)]
 pub(super) struct Writes {
     programs: Slab<Program>,
@@ -72,191 +76,186 @@ impl Writes {
     }
 }
 
-impl NamelessMachine {
-    /// Starts a write: cuts it into pages, which wait.
-    pub(super) fn start_write(&mut self, request: u32) {
-        let mut command = self.requests[request].command.take().expect("a request has its command");
-        let sectors = command.sectors;
-        self.engine.read_again();
-        if command.opcode == Opcode::Nameless(NamelessOp::Write)
-            && let Some(vector) = &mut command.vector
-            && vector.addresses.is_empty()
-        {
-            vector.addresses.resize(sectors as usize, NamelessGeometry::NAMELESS);
-        }
-        let nameless = (0..sectors).filter(|&i| content(&command, i) == Content::Nameless).count() as u32;
-        let promised = self.engine.promise(nameless);
-        let pages = sectors.div_ceil(self.shape.layout.units_per_superpage);
-        if promised {
-            let taker = if nameless > 0 { Taker::Nameless } else { Taker::Virtual };
-            self.cut(request, &command, taker, nameless == sectors);
-        }
-        let record = &mut self.requests[request];
-        (record.command, record.left) = (Some(command), pages);
-        if !promised {
-            record.status = Some(Status::CapacityExceeded);
-            self.finish(request);
-        }
+/// Starts a write: cuts it into pages, which wait.
+pub(super) fn start_write(core: &mut Core, request: u32) {
+    let mut command = core.requests.take_command(request);
+    let sectors = command.sectors;
+    core.engine.read_again();
+    if command.opcode == Opcode::Nameless(NamelessOp::Write)
+        && let Some(vector) = &mut command.vector
+        && vector.addresses.is_empty()
+    {
+        vector.addresses.resize(sectors as usize, NamelessGeometry::NAMELESS);
     }
-
-    fn cut(&mut self, request: u32, command: &Command, taker: Taker, pure: bool) {
-        let most = self.shape.layout.units_per_superpage;
-        let mut first = 0;
-        while first < command.sectors {
-            let end = command.sectors.min(first + most);
-            let at = self.writes.programs.take();
-            let program = &mut self.writes.programs[at];
-            (program.owner, program.page) = (Owner::Request(request, first), None);
-            (program.taker, program.pure) = (Some(taker), pure);
-            program.contents.clear();
-            program.contents.extend((first..end).map(|i| content(command, i)));
-            program.data.clear();
-            let bytes = |sector: u32| sector as usize * self.image_bytes;
-            program.data.extend_from_slice(&command.data[bytes(first)..bytes(end)]);
-            self.writes.waiting.push_back(at);
-            first = end;
-        }
+    let nameless = (0..sectors).filter(|&i| content(&command, i) == Content::Nameless).count() as u32;
+    let promised = core.engine.promise(nameless);
+    let pages = sectors.div_ceil(core.shape.layout.units_per_superpage);
+    if promised {
+        let taker = if nameless > 0 { Taker::Nameless } else { Taker::Virtual };
+        cut(core, request, &command, taker, nameless == sectors);
     }
-
-    /// Assigns pages to waiting programs: copies first, then writes in their order; virtual ones may pass nameless ones for which there
-    /// is no space.
-    pub(super) fn fill(&mut self) {
-        while let Some(page) = self.wants_copies().then(|| self.page(Taker::Gc)).flatten() {
-            let program = self.next_copies();
-            self.program(program, page);
-        }
-        while let Some(at) = self.next_write() {
-            let program = self.writes.waiting[at];
-            let taker = self.writes.programs[program].taker.expect("a request's write");
-            let Some(page) = self.page(taker) else { return };
-            self.writes.waiting.remove(at);
-            self.counters.pages += 1;
-            self.counters.page_sectors += self.writes.programs[program].contents.len() as u64;
-            self.program(program, page);
-        }
+    core.requests.put_command(request, command);
+    core.requests.awaits(request, pages);
+    if !promised {
+        ends::finish_with(core, request, Some(Status::CapacityExceeded));
     }
+}
 
-    fn next_write(&self) -> Option<usize> {
-        let fits = |&program: &u32| {
-            self.writes.programs[program].taker.is_some_and(|taker| self.engine.has_page(taker))
-        };
-        self.writes.waiting.iter().position(fits)
-    }
-
-    fn page(&mut self, taker: Taker) -> Option<Ppa> {
-        let under_way = &self.writes.under_way;
-        self.engine.place(taker, |die| under_way[die.0 as usize] != NIL)
-    }
-
-    /// Returns whether the write under way in `die` is one of copies.
-    pub(super) fn writes_copies(&self, die: u32) -> bool {
-        self.writes.programs[self.writes.under_way[die as usize]].owner == Owner::Gc
-    }
-
-    fn wants_copies(&mut self) -> bool {
-        !self.writes.again.is_empty() || self.has_copies()
-    }
-
-    /// Creates a program of copies: a failed one, or the next ones of the victim.
-    fn next_copies(&mut self) -> u32 {
-        if let Some(program) = self.writes.again.pop_front() {
-            return program;
-        }
-        let at = self.writes.programs.take();
-        let mut program = std::mem::take(&mut self.writes.programs[at]);
-        program.owner = Owner::Gc;
+fn cut(core: &mut Core, request: u32, command: &Command, taker: Taker, pure: bool) {
+    let most = core.shape.layout.units_per_superpage;
+    let mut first = 0;
+    while first < command.sectors {
+        let end = command.sectors.min(first + most);
+        let at = core.writes.programs.take();
+        let program = &mut core.writes.programs[at];
+        (program.owner, program.page) = (Owner::Request(request, first), None);
+        (program.taker, program.pure) = (Some(taker), pure);
         program.contents.clear();
+        program.contents.extend((first..end).map(|i| content(command, i)));
         program.data.clear();
-        self.take_copies(&mut program.contents, &mut program.data);
-        self.counters.copy_pages += 1;
-        self.writes.programs[at] = program;
-        at
+        let bytes = |sector: u32| sector as usize * core.image_bytes;
+        program.data.extend_from_slice(&command.data[bytes(first)..bytes(end)]);
+        core.writes.waiting.push_back(at);
+        first = end;
     }
+}
 
-    /// Sends a program to its page; the rest of the page is padding.
-    fn program(&mut self, at: u32, page: Ppa) {
-        let layout = &self.shape.layout;
-        let (die, sectors) = (layout.die_of(page), layout.units_per_superpage);
-        let program = &mut self.writes.programs[at];
-        program.page = Some(page);
-        let mut data = std::mem::take(&mut program.data);
-        data.resize(sectors as usize * self.image_bytes, 0);
-        self.writes.under_way[die.0 as usize] = at;
-        let command =
-            Command::new(TAG_WRITE | u64::from(die.0), Opcode::Write, self.shape.sector(page), sectors, data);
-        self.send(command);
+/// Assigns pages to waiting programs: copies first, then writes in their order; virtual ones may pass nameless ones for which there
+/// is no space.
+pub(super) fn fill(core: &mut Core) {
+    while let Some(page) = wants_copies(core).then(|| page(core, Taker::Gc)).flatten() {
+        let program = next_copies(core);
+        send_program(core, program, page);
     }
+    while let Some(at) = next_write(core) {
+        let program = core.writes.waiting[at];
+        let taker = core.writes.programs[program].taker.expect("a request's write");
+        let Some(page) = page(core, taker) else { return };
+        core.writes.waiting.remove(at);
+        core.tally.page(core.writes.programs[program].contents.len());
+        send_program(core, program, page);
+    }
+}
 
-    /// Ends a write of the drive.
-    pub(super) fn written(&mut self, die: u32, completion: &mut Completion) {
-        let at = std::mem::replace(&mut self.writes.under_way[die as usize], NIL);
-        let mut program = std::mem::take(&mut self.writes.programs[at]);
-        let page = program.page.take().expect("a program under way has its page");
-        let ok = completion.status == Status::Success;
-        self.flushes.changed();
-        self.engine.ended(page, &program.contents, ok);
-        self.take_moves();
-        program.data = std::mem::take(&mut completion.data);
-        let owner = program.owner;
-        if ok {
-            self.name(owner, page, &program.contents);
-            self.writes.programs[at] = program;
-            self.writes.programs.release(at);
-        } else {
-            self.counters.write_failures += 1;
-            program.data.truncate(program.contents.len() * self.image_bytes);
-            self.writes.programs[at] = program;
-            match owner {
-                Owner::Request(..) => self.writes.waiting.push_front(at),
-                Owner::Gc => self.writes.again.push_back(at),
-            }
-            return;
-        }
+fn next_write(core: &Core) -> Option<usize> {
+    let fits =
+        |&program: &u32| core.writes.programs[program].taker.is_some_and(|taker| core.engine.has_page(taker));
+    core.writes.waiting.iter().position(fits)
+}
+
+fn page(core: &mut Core, taker: Taker) -> Option<Ppa> {
+    let under_way = &core.writes.under_way;
+    core.engine.place(taker, |die| under_way[die.0 as usize] != NIL)
+}
+
+/// Returns whether the write under way in `die` is one of copies.
+pub(super) fn writes_copies(core: &Core, die: u32) -> bool {
+    core.writes.programs[core.writes.under_way[die as usize]].owner == Owner::Gc
+}
+
+fn wants_copies(core: &mut Core) -> bool {
+    !core.writes.again.is_empty() || collect::has_copies(core)
+}
+
+/// Creates a program of copies: a failed one, or the next ones of the victim.
+fn next_copies(core: &mut Core) -> u32 {
+    if let Some(program) = core.writes.again.pop_front() {
+        return program;
+    }
+    let at = core.writes.programs.take();
+    let mut program = std::mem::take(&mut core.writes.programs[at]);
+    program.owner = Owner::Gc;
+    program.contents.clear();
+    program.data.clear();
+    collect::take_copies(core, &mut program.contents, &mut program.data);
+    core.tally.copy_page();
+    core.writes.programs[at] = program;
+    at
+}
+
+/// Sends a program to its page; the rest of the page is padding.
+fn send_program(core: &mut Core, at: u32, page: Ppa) {
+    let layout = &core.shape.layout;
+    let (die, sectors) = (layout.die_of(page), layout.units_per_superpage);
+    let program = &mut core.writes.programs[at];
+    program.page = Some(page);
+    let mut data = std::mem::take(&mut program.data);
+    data.resize(sectors as usize * core.image_bytes, 0);
+    core.writes.under_way[die.0 as usize] = at;
+    let command =
+        Command::new(TAG_WRITE | u64::from(die.0), Opcode::Write, core.shape.sector(page), sectors, data);
+    core.link.send(command);
+}
+
+/// Ends a write of the drive.
+pub(super) fn written(core: &mut Core, die: u32, completion: &mut Completion) {
+    let at = std::mem::replace(&mut core.writes.under_way[die as usize], NIL);
+    let mut program = std::mem::take(&mut core.writes.programs[at]);
+    let page = program.page.take().expect("a program under way has its page");
+    let ok = completion.status == Status::Success;
+    core.flushes.changed();
+    core.engine.ended(page, &program.contents, ok);
+    ends::take_moves(core);
+    program.data = std::mem::take(&mut completion.data);
+    let owner = program.owner;
+    if ok {
+        name(core, owner, page, &program.contents);
+        core.writes.programs[at] = program;
+        core.writes.programs.release(at);
+    } else {
+        core.tally.write_failure();
+        program.data.truncate(program.contents.len() * core.image_bytes);
+        core.writes.programs[at] = program;
         match owner {
-            Owner::Request(request, _) => self.part_ended(request, Status::Success, &completion.stages),
-            Owner::Gc => self.copies_ended(),
+            Owner::Request(..) => core.writes.waiting.push_front(at),
+            Owner::Gc => core.writes.again.push_back(at),
         }
+        return;
     }
+    match owner {
+        Owner::Request(request, _) => ends::part_ended(core, request, Status::Success, &completion.stages),
+        Owner::Gc => collect::copies_ended(core),
+    }
+}
 
-    /// Records for a request the names of the written sectors.
-    fn name(&mut self, owner: Owner, page: Ppa, contents: &[Content]) {
-        let Owner::Request(request, first) = owner else { return };
-        let names = (page.0..).map(Ppa).zip(first..).zip(contents);
-        let nameless = names.filter(|(_, content)| **content == Content::Nameless);
-        self.requests[request].names.extend(nameless.map(|((name, sector), _)| (sector, name)));
-    }
+/// Records for a request the names of the written sectors.
+fn name(core: &mut Core, owner: Owner, page: Ppa, contents: &[Content]) {
+    let Owner::Request(request, first) = owner else { return };
+    let names = (page.0..).map(Ppa).zip(first..).zip(contents);
+    let nameless = names.filter(|(_, content)| **content == Content::Nameless);
+    core.requests.name(request, nameless.map(|((name, sector), _)| (sector, name)));
+}
 
-    /// Gives up writes that wait while nothing is under way: there is no space, and none comes unless the host acknowledges moves or
-    /// frees names. Nameless writes keep waiting for that; a write that a host may need before it can do so is ended. So are all when writes
-    /// are refused, as acknowledgements are then.
-    pub(super) fn give_up(&mut self) {
-        let waits = self.engine.unacknowledged() > 0 && !self.read_only;
-        let hopeless =
-            |writes: &Writes| writes.waiting.iter().position(|&at| !waits || !writes.programs[at].pure);
-        while let Some(at) = hopeless(&self.writes) {
-            let program = self.writes.waiting.remove(at).expect("it waits");
-            self.drop_write(program);
-            self.moved = true;
-        }
+/// Gives up writes that wait while nothing is under way: there is no space, and none comes unless the host acknowledges moves or
+/// frees names. Nameless writes keep waiting for that; a write that a host may need before it can do so is ended. So are all when writes
+/// are refused, as acknowledgements are then.
+pub(super) fn give_up(core: &mut Core) {
+    let waits = core.engine.unacknowledged() > 0 && !core.health.refuses_writes();
+    let hopeless =
+        |writes: &Writes| writes.waiting.iter().position(|&at| !waits || !writes.programs[at].pure);
+    while let Some(at) = hopeless(&core.writes) {
+        let program = core.writes.waiting.remove(at).expect("it waits");
+        drop_write(core, program);
+        core.progress.note();
     }
+}
 
-    /// Drops all waiting writes.
-    pub(super) fn drop_waiting(&mut self) {
-        while let Some(program) = self.writes.waiting.pop_front() {
-            self.drop_write(program);
-            self.moved = true;
-        }
+/// Drops all waiting writes.
+pub(super) fn drop_waiting(core: &mut Core) {
+    while let Some(program) = core.writes.waiting.pop_front() {
+        drop_write(core, program);
+        core.progress.note();
     }
+}
 
-    fn drop_write(&mut self, at: u32) {
-        let program = &self.writes.programs[at];
-        let Owner::Request(request, _) = program.owner else { return };
-        let nameless = program.contents.iter().filter(|&&content| content == Content::Nameless).count();
-        self.engine.break_promise(nameless as u32);
-        self.writes.programs.release(at);
-        let status = if self.read_only { Status::ReadOnly } else { Status::CapacityExceeded };
-        self.part_ended(request, status, &pellucid_flash::StageTimes::default());
-    }
+fn drop_write(core: &mut Core, at: u32) {
+    let program = &core.writes.programs[at];
+    let Owner::Request(request, _) = program.owner else { return };
+    let nameless = program.contents.iter().filter(|&&content| content == Content::Nameless).count();
+    core.engine.break_promise(nameless as u32);
+    core.writes.programs.release(at);
+    let status = if core.health.refuses_writes() { Status::ReadOnly } else { Status::CapacityExceeded };
+    ends::part_ended(core, request, status, &StageTimes::default());
 }
 
 /// Content of sector `i` of a write.

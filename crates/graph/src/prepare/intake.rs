@@ -4,7 +4,7 @@ use super::chunk::Chunk;
 use super::plan::RESIDENT_KEYS;
 use super::runs::{PAIR_BYTES, Runs};
 use super::sort::Buffers;
-use super::{Asked, Phase, PrepareError, Preparing, Shape, edge_bytes};
+use super::{Asked, Phase, PrepareError, Preparing, Shape, edge_bytes, plan};
 use crate::edges::Key;
 use crate::grid::Plan;
 use crate::store::{Store, Work};
@@ -112,8 +112,15 @@ impl Intake {
             (false, true) => Phase::Relabel { run: 0, at: 0, of: self.runs.count() },
             (false, false) => Phase::Sort { interval: 0 },
         };
+        let mut plan = self.whole();
+        match phase {
+            Phase::Resident if labels.is_none() => plan::cut_evenly(&mut plan),
+            Phase::Sort { .. } => plan::cut_runs(&mut plan, &self.asked, &self.runs)?,
+            // Intervals follow the new numbers.
+            _ => {}
+        }
         let mut preparing = Preparing {
-            plan: self.whole(),
+            plan,
             asked: self.asked,
             runs: self.runs,
             phase,
@@ -121,9 +128,6 @@ impl Intake {
             labels,
             buffers: Buffers::default(),
         };
-        if !relabels {
-            preparing.plan()?;
-        }
         preparing.keep_degrees(store)?;
         Ok(preparing)
     }

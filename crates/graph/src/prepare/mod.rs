@@ -70,6 +70,13 @@ pub struct Asked {
     pub origin: u64,
 }
 
+impl Asked {
+    /// Edges that are sorted at a time.
+    fn fit(&self) -> usize {
+        (self.memory_bytes / 4 / edge_bytes(self.weighted)).max(1 << 8) as usize
+    }
+}
+
 /// Why a graph was not prepared.
 #[derive(Debug, Error)]
 pub enum PrepareError {
@@ -143,13 +150,22 @@ impl Preparing {
         match self.phase {
             Phase::Resident | Phase::Done => Ok(None),
             Phase::Relabel { run, at, of } => {
-                self.phase = match self.relabel(store, at)? {
+                let labels = self.labels.as_deref().expect("a simple graph has labels");
+                let next = sort::relabel(
+                    &mut self.runs,
+                    &self.asked,
+                    labels,
+                    &mut self.buffers,
+                    store,
+                    (run, of, at),
+                )?;
+                self.phase = match next {
                     Some(at) => Phase::Relabel { run, at, of },
                     None if run + 1 < of => Phase::Relabel { run: run + 1, at: 0, of },
                     None => {
                         self.runs.spill(store)?;
                         self.labels = None;
-                        self.plan()?;
+                        plan::cut_runs(&mut self.plan, &self.asked, &self.runs)?;
                         Phase::Sort { interval: 0 }
                     }
                 };
@@ -157,7 +173,13 @@ impl Preparing {
                 Ok(Some(Share { done: run as u64, of: 2 * of as u64 }))
             }
             Phase::Sort { interval } => {
-                self.sort_interval(store, interval)?;
+                sort::sort_interval(
+                    (&self.asked, &mut self.plan),
+                    &self.runs,
+                    &mut self.buffers,
+                    store,
+                    interval,
+                )?;
                 let (next, of) = (interval + 1, self.plan.interval_count());
                 self.phase = Phase::Sort { interval: next };
                 if next == of {
@@ -175,7 +197,13 @@ impl Preparing {
     /// When steps are left.
     pub fn finish<S: Store>(mut self, store: &mut S, workers: &impl Workers) -> Grid {
         let resident = match self.phase {
-            Phase::Resident => Some(self.sort_resident(store, workers)),
+            Phase::Resident => Some(resident::sort_resident(
+                (&self.asked, &mut self.plan),
+                &mut self.runs,
+                self.labels.as_deref(),
+                store,
+                workers,
+            )),
             Phase::Done => None,
             _ => panic!("there are steps left"),
         };

@@ -1,74 +1,68 @@
 //! Cuts a graph so that each part fits into memory.
 
-use super::{Phase, PrepareError, Preparing, edge_bytes};
+use super::runs::Runs;
+use super::{Asked, PrepareError};
+use crate::grid::Plan;
 use std::ops::Range;
 
 /// Keys of an interval of a graph in memory.
 pub(super) const RESIDENT_KEYS: u32 = 1 << 17;
 
-impl Preparing {
-    /// Edges that are sorted at a time.
-    pub(super) fn fit(&self) -> usize {
-        (self.asked.memory_bytes / 4 / edge_bytes(self.asked.weighted)).max(1 << 8) as usize
-    }
+/// Intervals of a graph that stays in memory.
+pub(super) fn cut_evenly(plan: &mut Plan) {
+    plan.intervals = even(plan.vertices, u64::from(plan.vertices.div_ceil(RESIDENT_KEYS)));
+}
 
-    pub(super) fn plan(&mut self) -> Result<(), PrepareError> {
-        let (asked, vertices) = (&self.asked, self.plan.vertices);
-        let memory = asked.memory_bytes;
-        if matches!(self.phase, Phase::Resident) {
-            if self.labels.is_none() {
-                self.plan.intervals = even(vertices, u64::from(vertices.div_ceil(RESIDENT_KEYS)));
-            }
-            return Ok(());
-        }
-        if asked.mapped {
-            return Ok(());
-        }
-        let state = u64::from(vertices) * asked.vertex_bytes;
-        let whole_state = state <= memory / 2;
-        if !whole_state && !asked.chunked {
-            let what = "the values of all vertices";
-            return Err(PrepareError::Memory { what, needed: 2 * state, allowed: memory });
-        }
-        let width = u32::try_from(memory / 8 / 20).unwrap_or(u32::MAX).max(1);
-        self.plan.intervals = self.cut(0..vertices, self.fit() as u64, width);
-        if !whole_state {
-            self.plan.chunks = join(&self.plan.intervals, (memory / 4 / 8).max(1));
-        }
-        let windows = self.plan.interval_count() * self.plan.chunk_count();
-        if windows > 1 << 16 {
-            let needed = memory * (windows as u64 / (1 << 15));
-            return Err(PrepareError::Memory { what: "windows of a useful size", needed, allowed: memory });
-        }
-        Ok(())
+/// Intervals and chunks of a graph whose edges are in runs.
+pub(super) fn cut_runs(plan: &mut Plan, asked: &Asked, runs: &Runs) -> Result<(), PrepareError> {
+    let (vertices, memory) = (plan.vertices, asked.memory_bytes);
+    if asked.mapped {
+        return Ok(());
     }
+    let state = u64::from(vertices) * asked.vertex_bytes;
+    let whole_state = state <= memory / 2;
+    if !whole_state && !asked.chunked {
+        let what = "the values of all vertices";
+        return Err(PrepareError::Memory { what, needed: 2 * state, allowed: memory });
+    }
+    let width = u32::try_from(memory / 8 / 20).unwrap_or(u32::MAX).max(1);
+    plan.intervals = cut(runs, 0..vertices, asked.fit() as u64, width);
+    if !whole_state {
+        plan.chunks = join(&plan.intervals, (memory / 4 / 8).max(1));
+    }
+    let windows = plan.interval_count() * plan.chunk_count();
+    if windows > 1 << 16 {
+        let needed = memory * (windows as u64 / (1 << 15));
+        return Err(PrepareError::Memory { what: "windows of a useful size", needed, allowed: memory });
+    }
+    Ok(())
+}
 
-    /// Cuts `keys` into intervals with at most about `edges_max` edges and at most `width` vertices each. Returns where they begin, and
-    /// the end of `keys` last. An interval never is narrower than a range, however many edges that has.
-    pub(super) fn cut(&self, keys: Range<u32>, edges_max: u64, width: u32) -> Vec<u32> {
-        let (counts, shift) = self.runs.histogram();
-        let range_keys = 1_u64 << shift;
-        let width = u64::from(width).max(range_keys);
-        let mut begins = vec![keys.start];
-        let (mut edges, mut from) = (0, u64::from(keys.start));
-        let mut range = (keys.start >> shift) as usize;
-        loop {
-            let begin = range as u64 * range_keys;
-            if begin >= u64::from(keys.end) {
-                break;
-            }
-            let count = counts.get(range).copied().unwrap_or(0);
-            if begin > from && (edges + count > edges_max || begin + range_keys - from > width) {
-                begins.push(begin as u32);
-                (edges, from) = (0, begin);
-            }
-            edges += count;
-            // Behind the last key with edges, nothing is to be counted.
-            range += if range < counts.len() { 1 } else { (width / range_keys) as usize };
+/// Cuts `keys` into intervals with at most about `edges_max` edges and at most `width` vertices each. Returns where they begin, and
+/// the end of `keys` last. An interval never is narrower than a range, however many edges that has.
+pub(super) fn cut(runs: &Runs, keys: Range<u32>, edges_max: u64, width: u32) -> Vec<u32> {
+    let (counts, shift) = runs.histogram();
+    let range_keys = 1_u64 << shift;
+    let width = u64::from(width).max(range_keys);
+    let mut begins = vec![keys.start];
+    let (mut edges, mut from) = (0, u64::from(keys.start));
+    let mut range = (keys.start >> shift) as usize;
+    loop {
+        let begin = range as u64 * range_keys;
+        if begin >= u64::from(keys.end) {
+            break;
         }
-        begins.push(keys.end);
-        begins
+        let count = counts.get(range).copied().unwrap_or(0);
+        if begin > from && (edges + count > edges_max || begin + range_keys - from > width) {
+            begins.push(begin as u32);
+            (edges, from) = (0, begin);
+        }
+        edges += count;
+        // Behind the last key with edges, nothing is to be counted.
+        range += if range < counts.len() { 1 } else { (width / range_keys) as usize };
     }
+    begins.push(keys.end);
+    begins
 }
 
 fn even(vertices: u32, count: u64) -> Vec<u32> {

@@ -1,9 +1,11 @@
 //! The one window of a graph that stays in memory: chunks are sorted part by part, which workers share.
 
 use super::chunk::Chunk;
+use super::plan::cut;
+use super::runs::Runs;
 use super::sort::{keep_once, shift_back, sums};
-use super::{Preparing, Shape};
-use crate::grid::Window;
+use super::{Asked, Shape};
+use crate::grid::{Plan, Window};
 use crate::store::{Store, Work};
 use crate::workers::Workers;
 use std::ops::Range;
@@ -22,50 +24,55 @@ struct Part<'a> {
     kept: &'a mut u32,
 }
 
-impl Preparing {
-    pub(super) fn sort_resident<S: Store>(&mut self, store: &mut S, workers: &impl Workers) -> Window {
-        if let Some(labels) = &self.labels {
-            workers.each(self.runs.chunks().iter_mut().collect(), |chunk: &mut Chunk| {
-                *chunk = Chunk::relabelled(&chunk.pairs, labels);
-            });
-        }
-        let begins = self.cut(0..self.plan.vertices, PART_EDGES, u32::MAX);
-        let chunks = std::mem::take(self.runs.chunks());
-        let edges: usize = chunks.iter().map(Chunk::len).sum();
-        let weighted = self.asked.weighted;
-        let mut window = Window {
-            offsets: vec![0; self.plan.vertices as usize + 1],
-            others: vec![0; edges],
-            weights: vec![0.0; if weighted { edges } else { 0 }],
-        };
-        let mut kept = vec![0; begins.len() - 1];
-        let mut parts = Vec::with_capacity(kept.len());
-        let Window { offsets, others, weights } = &mut window;
-        let (mut offsets, mut others, mut weights) = (&mut offsets[..], &mut others[..], &mut weights[..]);
-        let mut base = 0;
-        for (pair, kept) in begins.windows(2).zip(&mut kept) {
-            let keys = pair[0]..pair[1];
-            let count: usize = chunks.iter().map(|chunk| chunk.index.slice(&keys).len()).sum();
-            let (own_offsets, own_others, own_weights);
-            (own_offsets, offsets) = offsets.split_at_mut(keys.len());
-            (own_others, others) = others.split_at_mut(count);
-            (own_weights, weights) = weights.split_at_mut(if weighted { count } else { 0 });
-            let (offsets, others, weights) = (own_offsets, own_others, own_weights);
-            parts.push(Part { keys, base, offsets, others, weights, kept });
-            base += count as u32;
-        }
-        let simple = self.asked.shape == Shape::Simple;
-        let bounds: Vec<(u32, usize)> = parts.iter().map(|part| (part.base, part.keys.len())).collect();
-        workers.each(parts, |part| sort_part(&chunks, part, simple));
-        drop(chunks);
-        window.offsets[self.plan.vertices as usize] = base;
-        if simple {
-            close_gaps(&mut window, &bounds, &kept);
-        }
-        store.spend(Work::Sort(edges as u64));
-        self.plan.edges = window.others.len() as u64;
-        window
+/// Makes the window of all chunks. `labels`: new numbers of the vertices, if they get some.
+pub(super) fn sort_resident<S: Store>(
+    (asked, plan): (&Asked, &mut Plan),
+    runs: &mut Runs,
+    labels: Option<&[u32]>,
+    store: &mut S,
+    workers: &impl Workers,
+) -> Window {
+    if let Some(labels) = labels {
+        workers.each(runs.chunks().iter_mut().collect(), |chunk: &mut Chunk| {
+            *chunk = Chunk::relabelled(&chunk.pairs, labels);
+        });
     }
+    let begins = cut(runs, 0..plan.vertices, PART_EDGES, u32::MAX);
+    let chunks = std::mem::take(runs.chunks());
+    let edges: usize = chunks.iter().map(Chunk::len).sum();
+    let weighted = asked.weighted;
+    let mut window = Window {
+        offsets: vec![0; plan.vertices as usize + 1],
+        others: vec![0; edges],
+        weights: vec![0.0; if weighted { edges } else { 0 }],
+    };
+    let mut kept = vec![0; begins.len() - 1];
+    let mut parts = Vec::with_capacity(kept.len());
+    let Window { offsets, others, weights } = &mut window;
+    let (mut offsets, mut others, mut weights) = (&mut offsets[..], &mut others[..], &mut weights[..]);
+    let mut base = 0;
+    for (pair, kept) in begins.windows(2).zip(&mut kept) {
+        let keys = pair[0]..pair[1];
+        let count: usize = chunks.iter().map(|chunk| chunk.index.slice(&keys).len()).sum();
+        let (own_offsets, own_others, own_weights);
+        (own_offsets, offsets) = offsets.split_at_mut(keys.len());
+        (own_others, others) = others.split_at_mut(count);
+        (own_weights, weights) = weights.split_at_mut(if weighted { count } else { 0 });
+        let (offsets, others, weights) = (own_offsets, own_others, own_weights);
+        parts.push(Part { keys, base, offsets, others, weights, kept });
+        base += count as u32;
+    }
+    let simple = asked.shape == Shape::Simple;
+    let bounds: Vec<(u32, usize)> = parts.iter().map(|part| (part.base, part.keys.len())).collect();
+    workers.each(parts, |part| sort_part(&chunks, part, simple));
+    drop(chunks);
+    window.offsets[plan.vertices as usize] = base;
+    if simple {
+        close_gaps(&mut window, &bounds, &kept);
+    }
+    store.spend(Work::Sort(edges as u64));
+    plan.edges = window.others.len() as u64;
+    window
 }
 
 fn sort_part(chunks: &[Chunk], part: Part<'_>, simple: bool) {

@@ -6,8 +6,10 @@
 //! A part that does not fit is one range of keys; its edges are read anew for as many keys as fit at a time.
 
 use super::chunk::Chunk;
+use super::plan::cut;
 use super::runs::Runs;
-use super::{Phase, PrepareError, Preparing, Shape};
+use super::{Asked, PrepareError, Shape};
+use crate::grid::Plan;
 use crate::store::{Segment, Store, StoreError, Work};
 use std::ops::Range;
 
@@ -200,93 +202,94 @@ impl Target {
     }
 }
 
-impl Preparing {
-    /// Gives edges of a run the new numbers of their ends, from edge `at` on. Returns where to go on.
-    pub(super) fn relabel<S: Store>(
-        &mut self,
-        store: &mut S,
-        at: usize,
-    ) -> Result<Option<usize>, StoreError> {
-        let Phase::Relabel { run, of, .. } = self.phase else { unreachable!("it relabels") };
-        let labels = self.labels.as_deref().expect("a simple graph has labels");
-        let edges = self.runs.edges_of(run);
-        let end = edges.min(at + self.fit() / 4 + 1);
-        let Buffers { pairs, weights, .. } = &mut self.buffers;
-        pairs.clear();
-        self.runs.read(store, self.runs.name(run), at..end, pairs, weights)?;
-        let chunk = Chunk::relabelled(pairs, labels);
-        store.spend(Work::Sort(chunk.len() as u64));
-        let room = self.asked.memory_bytes.saturating_sub(4 * labels.len() as u64) / 4;
-        if self.runs.chunk_bytes() + chunk.bytes() > room {
-            self.runs.spill(store)?;
-        }
-        self.runs.push(chunk);
-        if end < edges {
-            return Ok(Some(end));
-        }
-        if run + 1 == of {
-            self.runs.spill(store)?;
-            self.runs.remove(store, of)?;
-        }
-        Ok(None)
+/// Gives edges of run `run` of `of` the new numbers of their ends, from edge `at` on. Returns where to go on.
+pub(super) fn relabel<S: Store>(
+    runs: &mut Runs,
+    asked: &Asked,
+    labels: &[u32],
+    buffers: &mut Buffers,
+    store: &mut S,
+    (run, of, at): (usize, usize, usize),
+) -> Result<Option<usize>, StoreError> {
+    let edges = runs.edges_of(run);
+    let end = edges.min(at + asked.fit() / 4 + 1);
+    let Buffers { pairs, weights, .. } = buffers;
+    pairs.clear();
+    runs.read(store, runs.name(run), at..end, pairs, weights)?;
+    let chunk = Chunk::relabelled(pairs, labels);
+    store.spend(Work::Sort(chunk.len() as u64));
+    let room = asked.memory_bytes.saturating_sub(4 * labels.len() as u64) / 4;
+    if runs.chunk_bytes() + chunk.bytes() > room {
+        runs.spill(store)?;
     }
+    runs.push(chunk);
+    if end < edges {
+        return Ok(Some(end));
+    }
+    if run + 1 == of {
+        runs.spill(store)?;
+        runs.remove(store, of)?;
+    }
+    Ok(None)
+}
 
-    /// The edges of an interval will be read soon.
-    fn will_sort<S: Store>(&self, store: &mut S, interval: usize) {
-        if interval < self.plan.interval_count() {
-            for (run, edges) in self.runs.pieces(&self.plan.interval(interval)) {
-                self.runs.will_read(store, run, edges);
-            }
+/// The edges of an interval will be read soon.
+fn will_sort<S: Store>(runs: &Runs, plan: &Plan, store: &mut S, interval: usize) {
+    if interval < plan.interval_count() {
+        for (run, edges) in runs.pieces(&plan.interval(interval)) {
+            runs.will_read(store, run, edges);
         }
     }
+}
 
-    /// Makes the windows of an interval.
-    pub(super) fn sort_interval<S: Store>(
-        &mut self,
-        store: &mut S,
-        interval: usize,
-    ) -> Result<(), PrepareError> {
-        let (i, weighted, fit) = (interval as u32, self.asked.weighted, self.fit());
-        let target = |j: u32| Target {
-            offsets: Segment::Offsets(i, j),
-            others: Segment::Others(i, j),
-            weights: Segment::Weights(i, j),
-            ends: self.plan.chunk(j as usize),
-            simple: self.asked.shape == Shape::Simple,
-            weighted,
-            edges: 0,
-        };
-        let mut targets: Vec<Target> = (0..self.plan.chunk_count() as u32).map(target).collect();
-        for segment in targets.iter().flat_map(Target::segments) {
-            store.create(segment)?;
-        }
-        if interval == 0 {
-            self.will_sort(store, 0);
-        }
-        // The next interval is read while this one is sorted.
-        self.will_sort(store, interval + 1);
-        let begins = self.cut(self.plan.interval(interval), fit as u64, u32::MAX);
-        for keys in begins.windows(2).map(|pair| pair[0]..pair[1]) {
-            let pieces = self.runs.pieces(&keys);
-            let total = pieces.iter().map(|(_, edges)| edges.len()).sum();
-            let pieces = Pieces { runs: &self.runs, keys, pieces, total, fit };
-            self.buffers.pairs.clear();
-            self.buffers.weights.clear();
-            for target in &mut targets {
-                target.sort(store, &pieces, &mut self.buffers)?;
-            }
-            store.spend(Work::Sort(total as u64));
-        }
-        for target in &targets {
-            store.append(target.offsets, bytemuck::bytes_of(&(target.edges as u32)))?;
-            target.segments().try_for_each(|segment| store.seal(segment))?;
-        }
-        if interval == 0 {
-            self.plan.edges = 0;
-        }
-        self.plan.edges += targets.iter().map(|target| target.edges).sum::<u64>();
-        Ok(())
+/// Makes the windows of an interval.
+pub(super) fn sort_interval<S: Store>(
+    (asked, plan): (&Asked, &mut Plan),
+    runs: &Runs,
+    buffers: &mut Buffers,
+    store: &mut S,
+    interval: usize,
+) -> Result<(), PrepareError> {
+    let (i, weighted, fit) = (interval as u32, asked.weighted, asked.fit());
+    let target = |j: u32| Target {
+        offsets: Segment::Offsets(i, j),
+        others: Segment::Others(i, j),
+        weights: Segment::Weights(i, j),
+        ends: plan.chunk(j as usize),
+        simple: asked.shape == Shape::Simple,
+        weighted,
+        edges: 0,
+    };
+    let mut targets: Vec<Target> = (0..plan.chunk_count() as u32).map(target).collect();
+    for segment in targets.iter().flat_map(Target::segments) {
+        store.create(segment)?;
     }
+    if interval == 0 {
+        will_sort(runs, plan, store, 0);
+    }
+    // The next interval is read while this one is sorted.
+    will_sort(runs, plan, store, interval + 1);
+    let begins = cut(runs, plan.interval(interval), fit as u64, u32::MAX);
+    for keys in begins.windows(2).map(|pair| pair[0]..pair[1]) {
+        let pieces = runs.pieces(&keys);
+        let total = pieces.iter().map(|(_, edges)| edges.len()).sum();
+        let pieces = Pieces { runs, keys, pieces, total, fit };
+        buffers.pairs.clear();
+        buffers.weights.clear();
+        for target in &mut targets {
+            target.sort(store, &pieces, buffers)?;
+        }
+        store.spend(Work::Sort(total as u64));
+    }
+    for target in &targets {
+        store.append(target.offsets, bytemuck::bytes_of(&(target.edges as u32)))?;
+        target.segments().try_for_each(|segment| store.seal(segment))?;
+    }
+    if interval == 0 {
+        plan.edges = 0;
+    }
+    plan.edges += targets.iter().map(|target| target.edges).sum::<u64>();
+    Ok(())
 }
 
 /// Counts become the sums of `base` and what is before them; returns the last sum.

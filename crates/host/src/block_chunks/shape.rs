@@ -5,7 +5,7 @@
 //! ```
 
 use super::table;
-use pellucid_flash::{ChunkAddress, ChunkGeometry, Lba, Nanos, Vector};
+use pellucid_flash::{ChunkAddress, ChunkGeometry, ChunkState, Lba, Nanos, Vector};
 
 /// Sectors of the head.
 pub(super) const HEAD_SECTORS: u32 = 8;
@@ -68,7 +68,7 @@ pub enum BlockChunksError {
 
 /// Layout of chunks on a block drive.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct ChunkShape {
     pub chunks: ChunkGeometry,
     /// Sectors of a chunk's table.
     pub table_sectors: u32,
@@ -76,12 +76,12 @@ pub(super) struct Shape {
     pub per_sector: u32,
 }
 
-impl Shape {
+impl ChunkShape {
     pub fn new(
         config: &BlockChunksConfig,
         sectors: u64,
         image_bytes: usize,
-    ) -> Result<Shape, BlockChunksError> {
+    ) -> Result<ChunkShape, BlockChunksError> {
         let refuse = |key, value: u32, allowed: String| {
             Err(BlockChunksError::Setting { key, value: value.into(), allowed })
         };
@@ -124,7 +124,16 @@ impl Shape {
             write_ns: [Nanos::ZERO; 2],
             reset_ns: [Nanos::ZERO; 2],
         };
-        Ok(Shape { chunks, table_sectors, per_sector })
+        Ok(ChunkShape { chunks, table_sectors, per_sector })
+    }
+
+    /// Returns the state of a chunk of which `written` sectors count.
+    pub fn state(&self, written: u32) -> ChunkState {
+        match written {
+            0 => ChunkState::Free,
+            all if all == self.chunks.chunk_sectors => ChunkState::Closed,
+            _ => ChunkState::Open,
+        }
     }
 
     /// Returns the number of chunks.

@@ -1,255 +1,139 @@
-//! Writes and resets of chunks.
+//! Writes of chunks, and the tables that count them.
 
+use super::core::Core;
+use super::link::Purpose;
 use super::table::{self, HEADER_BYTES, Header};
-use super::{BlockChunks, Chunk, Pending, Purpose, Shape};
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{ChunkState, Command, Completion, Opcode, Status, Vector};
+use pellucid_flash::{Command, Completion, Opcode, Status, Vector};
 
-impl Shape {
-    /// Returns the state of a chunk of which `written` sectors count.
-    pub(super) fn state(&self, written: u32) -> ChunkState {
-        match written {
-            0 => ChunkState::Free,
-            all if all == self.chunks.chunk_sectors => ChunkState::Closed,
-            _ => ChunkState::Open,
-        }
+/// Begins a write.
+pub(super) fn start_write(core: &mut Core, op: u32) {
+    let command = core.ops.command(op);
+    let (sectors, fua) = (command.sectors, command.fua || core.config.force_writes);
+    let Some((number, first)) = core.shape.place(command.lba) else {
+        return core.finish(op, Status::LbaOutOfRange);
+    };
+    let chunk = &mut core.chunks[number as usize];
+    if let Err(status) = chunk.begin_write(&core.shape, op, first, sectors) {
+        return core.finish(op, status);
+    }
+    let data = std::mem::take(&mut core.ops.command_mut(op).data);
+    let write = Command::new(0, Opcode::Write, core.shape.data(number, first), sectors, data);
+    core.send(op, Purpose::Data, Command { fua, ..write });
+}
+
+/// Handles the end of a data write.
+pub(super) fn data_ended(core: &mut Core, op: u32, completion: Completion) {
+    let command = core.ops.command_mut(op);
+    command.data = completion.data;
+    let (number, first) = core.shape.place(command.lba).expect("checked when it began");
+    let ok = completion.status == Status::Success;
+    if !core.chunk_mut(number).data_ended(op, ok) {
+        return core.finish(op, Status::ChunkWriteFailed);
+    }
+    if !ok {
+        close(core, number, first);
+    }
+    save(core, number);
+}
+
+/// Closes a chunk after a failed write that begins at `first`.
+fn close(core: &mut Core, number: u32, first: u32) {
+    for op in core.chunk_mut(number).close(first) {
+        core.finish(op, Status::ChunkClosedEarly);
     }
 }
 
-impl BlockChunks {
-    pub(super) fn start_write(&mut self, op: u32) {
-        let command = self.command(op);
-        let (sectors, fua) = (command.sectors, command.fua || self.config.force_writes);
-        let Some((number, first)) = self.shape.place(command.lba) else {
-            return self.finish(op, Status::LbaOutOfRange);
-        };
-        let chunk = &self.chunks[number as usize];
-        let fits = u64::from(first) + u64::from(sectors) <= self.shape.chunks.chunk_sectors.into();
-        let status = match chunk.state {
-            ChunkState::Closed | ChunkState::Offline => Some(Status::ChunkWriteInvalid),
-            _ if chunk.resetting || !fits => Some(Status::ChunkWriteInvalid),
-            _ if first != chunk.reserved || !sectors.is_multiple_of(self.shape.chunks.write_min_sectors) => {
-                Some(Status::ChunkOutOfOrder)
-            }
-            _ => None,
-        };
-        if let Some(status) = status {
-            return self.finish(op, status);
-        }
-        let end = first + sectors;
-        let chunk = &mut self.chunks[number as usize];
-        chunk.reserved = end;
-        chunk.state = ChunkState::Open;
-        chunk.pending.push_back(Pending { op, end, data: None });
-        let command = self.ops[op].command.as_mut().expect("a command under way");
-        let data = std::mem::take(&mut command.data);
-        let write = Command::new(0, Opcode::Write, self.shape.data(number, first), sectors, data);
-        self.send_new(op, Purpose::Data, Command { fua, ..write });
+/// Counts the writes in the table whose data and whose predecessors' data are on the drive. It writes one
+/// table sector at a time, because a later sector must not be on the media before an earlier one.
+fn save(core: &mut Core, number: u32) {
+    if !core.chunk(number).can_save() {
+        return;
     }
-
-    /// Handles the end of a data write.
-    pub(super) fn data_ended(&mut self, op: u32, completion: Completion) {
-        let command = self.ops[op].command.as_mut().expect("a command under way");
-        command.data = completion.data;
-        let (number, first) = self.shape.place(command.lba).expect("checked when it began");
-        let chunk = &mut self.chunks[number as usize];
-        let ok = completion.status == Status::Success;
-        match chunk.pending.iter_mut().find(|pending| pending.op == op) {
-            // An earlier write has failed.
-            None => return self.finish(op, Status::ChunkWriteFailed),
-            Some(pending) => pending.data = Some(ok),
-        }
-        if !ok {
-            self.close(number, first);
-        }
-        self.save(number);
+    let first = core.chunk(number).written() / core.shape.chunks.write_min_sectors;
+    let mut table = core.chunk_mut(number).take_table();
+    let (write, fua) = fill_table(core, number, first, &mut table);
+    let per_sector = core.shape.per_sector;
+    let writes = write - first / per_sector * per_sector;
+    let (epoch, generation) = (core.tables.epoch(), core.chunk(number).generation());
+    let header = Header { epoch, generation, chunk: number, writes };
+    table::seal(&mut table, header, core.shape.chunks.sector_bytes as usize);
+    let saving = write * core.shape.chunks.write_min_sectors;
+    let mut image = core.link.buffer();
+    image.clear();
+    if core.tables.keep_content() {
+        image.extend_from_slice(&table);
+    } else {
+        keep_stamps(core, number, saving);
     }
-
-    /// Closes a chunk after a failed write that begins at `first`: no sector from there on counts, and the
-    /// chunk takes no more writes.
-    fn close(&mut self, number: u32, first: u32) {
-        let chunk = &mut self.chunks[number as usize];
-        (chunk.state, chunk.reserved) = (ChunkState::Closed, first);
-        while let Some(last) = self.chunks[number as usize].pending.pop_back() {
-            if last.end <= first {
-                return self.chunks[number as usize].pending.push_back(last);
-            }
-            // The other writes end with their own data.
-            if last.data.is_some() {
-                self.finish(last.op, Status::ChunkClosedEarly);
-            }
-        }
+    image.resize(core.image_bytes, 0);
+    if writes == per_sector {
+        table.clear();
     }
+    core.chunk_mut(number).begin_save(table, saving);
+    core.tables.count_write();
+    let at = core.shape.table(core.shape.table_of(number, first));
+    let save = Command::new(0, Opcode::Write, at, 1, image);
+    core.link.send(NIL, Purpose::Table(number), Command { fua, ..save });
+}
 
-    /// Counts the writes in the table whose data and whose predecessors' data are on the drive. It writes one
-    /// table sector at a time, because a later sector must not be on the media before an earlier one.
-    fn save(&mut self, number: u32) {
-        let Chunk { written, generation, saving, ref pending, .. } = self.chunks[number as usize];
-        if saving > 0 || pending.front().is_none_or(|first| first.data != Some(true)) {
-            return;
-        }
-        let write_sectors = self.shape.chunks.write_min_sectors;
-        let entry = write_sectors as usize * Vector::METADATA_BYTES;
-        let first = written / write_sectors;
-        let full = (first / self.shape.per_sector + 1) * self.shape.per_sector;
-        let mut table = std::mem::take(&mut self.chunks[number as usize].table);
-        table.truncate(HEADER_BYTES + (first % self.shape.per_sector) as usize * entry);
-        table.resize(HEADER_BYTES + (first % self.shape.per_sector) as usize * entry, 0);
-        let (mut fua, mut write) = (self.config.force_writes, first);
-        for pending in &self.chunks[number as usize].pending {
-            if pending.data != Some(true) || write == full {
-                break;
-            }
-            let command = self.ops[pending.op].command.as_ref().expect("a command under way");
-            fua |= command.fua;
-            let begin = (pending.end - command.sectors) / write_sectors;
-            let oob = command.vector.as_ref().map_or(&[][..], |vector| &vector.metadata);
-            // A write that crosses a full table sector continues in the next one.
-            while write < full && write < pending.end / write_sectors {
-                let at = (write - begin) as usize * entry;
-                match oob.get(at..at + entry) {
-                    Some(oob) => table.extend_from_slice(oob),
-                    None => table.resize(table.len() + entry, 0),
-                }
-                write += 1;
-            }
-        }
-        let writes = write - first / self.shape.per_sector * self.shape.per_sector;
-        table::seal(
-            &mut table,
-            Header { epoch: self.epoch, generation, chunk: number, writes },
-            self.shape.chunks.sector_bytes as usize,
-        );
-        let mut image = self.buffers.pop().unwrap_or_default();
-        image.clear();
-        if self.keeps_content() {
-            image.extend_from_slice(&table);
-        } else {
-            self.keep_stamps(number, write * write_sectors);
-        }
-        image.resize(self.image_bytes, 0);
+/// Adds the out-of-band data of the writes that can be counted, from write `first` on, to a table sector. Returns the write behind the last of
+/// them, and whether one forces unit access.
+fn fill_table(core: &Core, number: u32, first: u32, table: &mut Vec<u8>) -> (u32, bool) {
+    let (write_sectors, per_sector) = (core.shape.chunks.write_min_sectors, core.shape.per_sector);
+    let entry = write_sectors as usize * Vector::METADATA_BYTES;
+    let full = (first / per_sector + 1) * per_sector;
+    let begins = HEADER_BYTES + (first % per_sector) as usize * entry;
+    table.truncate(begins);
+    table.resize(begins, 0);
+    let (mut fua, mut write) = (core.config.force_writes, first);
+    for (op, end) in core.chunk(number).on_drive() {
         if write == full {
-            table.clear();
+            break;
         }
-        let chunk = &mut self.chunks[number as usize];
-        (chunk.table, chunk.saving) = (table, write * write_sectors);
-        self.table_sectors += 1;
-        let at = self.shape.table(self.shape.table_of(number, first));
-        let save = Command::new(0, Opcode::Write, at, 1, image);
-        self.send_new(NIL, Purpose::Table(number), Command { fua, ..save });
-    }
-
-    /// Keeps the out-of-band data of counted writes up to sector `saving`, if the drive keeps stamps.
-    fn keep_stamps(&mut self, number: u32, saving: u32) {
-        let stamps = &mut self.stamps[number as usize];
-        stamps.resize(self.shape.chunks.chunk_sectors as usize * Vector::METADATA_BYTES, 0);
-        for pending in
-            self.chunks[number as usize].pending.iter().take_while(|pending| pending.data == Some(true))
-        {
-            let command = self.ops[pending.op].command.as_ref().expect("a command under way");
-            let first = pending.end - command.sectors;
-            if first >= saving {
-                break;
+        let command = core.ops.command(op);
+        fua |= command.fua;
+        let begin = (end - command.sectors) / write_sectors;
+        let oob = command.vector.as_ref().map_or(&[][..], |vector| &vector.metadata);
+        // A write that crosses a full table sector continues in the next one.
+        while write < full && write < end / write_sectors {
+            let at = (write - begin) as usize * entry;
+            match oob.get(at..at + entry) {
+                Some(oob) => table.extend_from_slice(oob),
+                None => table.resize(table.len() + entry, 0),
             }
-            let place = &mut stamps[first as usize * Vector::METADATA_BYTES..]
-                [..command.sectors as usize * Vector::METADATA_BYTES];
-            match &command.vector {
-                Some(vector) if !vector.metadata.is_empty() => place.copy_from_slice(&vector.metadata),
-                _ => place.fill(0),
-            }
+            write += 1;
         }
     }
+    (write, fua)
+}
 
-    pub(super) fn table_ended(&mut self, number: u32, completion: Completion) {
-        self.give_back(completion.data);
-        let chunk = &mut self.chunks[number as usize];
-        let saved = std::mem::take(&mut chunk.saving);
-        if completion.status != Status::Success {
-            let first = chunk.written;
-            self.close(number, first);
-            return;
+/// Keeps the out-of-band data of counted writes up to sector `saving`, if the drive keeps stamps.
+fn keep_stamps(core: &mut Core, number: u32, saving: u32) {
+    let all = core.shape.chunks.chunk_sectors;
+    for (op, end) in core.chunks[number as usize].on_drive() {
+        let command = core.ops.command(op);
+        let (first, sectors) = (end - command.sectors, command.sectors);
+        if first >= saving {
+            break;
         }
-        chunk.written = saved;
-        if chunk.state == ChunkState::Open {
-            chunk.state = self.shape.state(saved);
-        }
-        while let Some(first) =
-            self.chunks[number as usize].pending.front().filter(|first| first.end <= saved)
-        {
-            let op = first.op;
-            self.chunks[number as usize].pending.pop_front();
-            self.finish(op, Status::Success);
-        }
-        self.save(number);
+        let oob = command.vector.as_ref().map(|vector| &vector.metadata[..]);
+        core.tables.keep_stamps(number, all, first, sectors, oob.filter(|oob| !oob.is_empty()));
     }
+}
 
-    // ---- resets
-
-    pub(super) fn start_reset(&mut self, op: u32) {
-        let (number, _) = self.shape.place(self.command(op).lba).expect("checked at submission");
-        let chunk = &mut self.chunks[number as usize];
-        let status = match chunk.state {
-            ChunkState::Offline => Status::ChunkOffline,
-            ChunkState::Free => Status::ChunkInvalidReset,
-            _ if chunk.resetting || !chunk.pending.is_empty() || chunk.saving > 0 => {
-                Status::ChunkInvalidReset
-            }
-            _ => {
-                chunk.resetting = true;
-                if self.config.force_writes {
-                    return self.reset_goes_on(op, Purpose::ResetFlush, Status::Success);
-                }
-                // Copies of the data elsewhere must be on the media before the originals go.
-                let flush = Command::new(0, Opcode::Flush, pellucid_flash::Lba(0), 0, Vec::new());
-                return self.send_new(op, Purpose::ResetFlush, flush);
-            }
-        };
-        self.finish(op, status);
+/// The write of a table has ended.
+pub(super) fn table_ended(core: &mut Core, number: u32, completion: Completion) {
+    core.link.give_back(completion.data);
+    let ok = completion.status == Status::Success;
+    let chunk = &mut core.chunks[number as usize];
+    chunk.end_save(&core.shape, ok);
+    if !ok {
+        let first = chunk.written();
+        return close(core, number, first);
     }
-
-    pub(super) fn reset_goes_on(&mut self, op: u32, done: Purpose, status: Status) {
-        let (number, _) = self.shape.place(self.command(op).lba).expect("checked at submission");
-        let chunk = &mut self.chunks[number as usize];
-        match (done, status) {
-            (Purpose::ResetFlush, Status::Success) => {
-                chunk.generation += 1;
-                chunk.table.clear();
-                let header =
-                    Header { epoch: self.epoch, generation: chunk.generation, chunk: number, writes: 0 };
-                let mut image = Vec::new();
-                table::seal(&mut image, header, self.shape.chunks.sector_bytes as usize);
-                image.resize(self.image_bytes, 0);
-                self.table_sectors += 1;
-                let at = self.shape.table(self.shape.table_of(number, 0));
-                let save = Command::new(0, Opcode::Write, at, 1, image);
-                self.send_new(op, Purpose::ResetTable, Command { fua: true, ..save });
-            }
-            (Purpose::ResetFlush, _) => {
-                chunk.resetting = false;
-                self.finish(op, Status::ChunkInvalidReset);
-            }
-            (Purpose::ResetTable, Status::Success) => {
-                let trim = Command::new(
-                    0,
-                    Opcode::Trim,
-                    self.shape.data(number, 0),
-                    self.shape.chunks.chunk_sectors,
-                    Vec::new(),
-                );
-                self.send_new(op, Purpose::ResetTrim, trim);
-            }
-            (Purpose::ResetTable, status) => {
-                // The chunk keeps its state and may be reset again: a temporarily full drive costs no chunk.
-                chunk.resetting = false;
-                chunk.generation -= 1;
-                self.finish(op, status);
-            }
-            // The trim is a hint: the chunk is free even if it fails.
-            _ => {
-                (chunk.state, chunk.written, chunk.reserved) = (ChunkState::Free, 0, 0);
-                chunk.resetting = false;
-                self.finish(op, Status::Success);
-            }
-        }
+    while let Some(op) = core.chunk_mut(number).next_counted() {
+        core.finish(op, Status::Success);
     }
+    save(core, number);
 }

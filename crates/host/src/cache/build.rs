@@ -1,7 +1,7 @@
 //! Shape of a cache for two drives, with the errors of its configuration.
 
 use super::blocks::Layout;
-use super::shape::{Backend, Shape};
+use super::shape::{Backend, CacheShape};
 use super::{CacheConfig, CacheError};
 use pellucid_flash::Interface;
 
@@ -12,7 +12,7 @@ pub(super) fn shape(
     flash: Option<Interface>,
     backing: Option<Interface>,
     image_bytes: usize,
-) -> Result<Shape, CacheError> {
+) -> Result<CacheShape, CacheError> {
     let Some(Interface::Block { sectors, .. }) = backing else {
         return Err(CacheError::Backing(config.backing));
     };
@@ -60,7 +60,7 @@ pub(super) fn shape(
         }
         _ => return Err(CacheError::Flash(config.flash)),
     };
-    Ok(Shape {
+    Ok(CacheShape {
         backend,
         image_bytes,
         flash_sectors: flash.as_ref().map_or(0, Interface::capacity_sectors),

@@ -4,7 +4,7 @@
 use super::blocks::Blocks;
 use super::ends::Ends;
 use super::requests::Requests;
-use super::shape::Shape;
+use super::shape::CacheShape;
 use std::collections::VecDeque;
 
 /// Effect of a path on the cleaner or the commits.
@@ -36,7 +36,7 @@ pub(super) enum Next {
 /// Objects that the paths use. Each has private fields and keeps its own invariants.
 #[derive(Clone, Debug)]
 pub(super) struct Core {
-    pub shape: Shape,
+    pub shape: CacheShape,
     pub requests: Requests,
     pub blocks: Blocks,
     pub ends: Ends,
@@ -45,7 +45,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub fn new(shape: Shape) -> Core {
+    pub fn new(shape: CacheShape) -> Core {
         Core {
             requests: Requests::new(&shape.config, shape.image_bytes),
             blocks: Blocks::new(&shape),

@@ -13,14 +13,14 @@
 //!
 //! | object | owns | invariant |
 //! |---|---|---|
-//! | [`Shape`](shape::Shape) | configuration, sizes of the drives | never changes |
+//! | [`CacheShape`](shape::CacheShape) | configuration, sizes of the drives | never changes |
 //! | [`Requests`](requests::Requests) | operations, locks on blocks, commands under way, buffers, counters | an operation is closed once all its parts have ended |
 //! | [`Blocks`](blocks::Blocks) | slots, and the dirty, doubtful and unflushed blocks | a block is dirty if and only if its slot is; a doubtful block is dirty |
 //! | [`Ends`](ends::Ends) | stop, detach, degraded, read only | the head is written once all records are |
 //! | [`Cleaner`] | choice of blocks to clean, runs under way, pauses | the blocks of its runs add up |
 //! | [`Commits`] | the flush under way, and the operations that wait for it | one commit at a time |
 //! | [`Records`] | record sectors to write, and who waits for them | a sector is written for all that wait for it |
-//! | [`Start`] | the head, what the flash holds, commands that wait | the cache runs once the start has ended its commands |
+//! | [`CacheStart`] | the head, what the flash holds, commands that wait | the cache runs once the start has ended its commands |
 //!
 //! Each object alone writes its fields; those of the shape are constants, which all may read. The first four objects make the
 //! [`Core`], which the paths of requests use (`read.rs`, `write.rs`, `fill.rs`, `trim.rs`). Paths are functions without state: they change
@@ -105,8 +105,8 @@ use commit::Commits;
 use core::Core;
 use pellucid_flash::{Command, Completion, Figure, Interface, Lba, SimTime, Status};
 use records::Records;
-use shape::Shape;
-use start::Start;
+use shape::CacheShape;
+use start::CacheStart;
 
 /// Cache layer. Clone it together with the drives below to fork the simulation.
 #[derive(Clone, Debug)]
@@ -115,7 +115,7 @@ pub struct CacheManager {
     cleaner: Cleaner,
     commits: Commits,
     records: Records,
-    start: Start,
+    start: CacheStart,
 }
 
 impl CacheManager {
@@ -130,10 +130,10 @@ impl CacheManager {
     }
 
     /// Begins to use the drives. `again`: an earlier life of the manager has seen all writes to the backing store.
-    fn begin_life(shape: Shape, again: bool) -> CacheManager {
+    fn begin_life(shape: CacheShape, again: bool) -> CacheManager {
         let cleaner = Cleaner::new(shape.capacity_blocks(), shape.config.dirty_percent);
         let mut core = Core::new(shape);
-        let start = Start::begin(&mut core, again);
+        let start = CacheStart::begin(&mut core, again);
         CacheManager { core, cleaner, commits: Commits::default(), records: Records::default(), start }
     }
 

@@ -7,7 +7,7 @@ use super::ends::{Activity, EndStep};
 use super::head::Life;
 use super::op::{Kind, Part, Purpose};
 use super::records::COMMIT;
-use super::{CacheConfig, CacheManager, Shape, clean, fill, read, trim, write};
+use super::{CacheConfig, CacheManager, CacheShape, clean, fill, read, trim, write};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Completion, Status};
 
@@ -268,7 +268,7 @@ impl CacheManager {
         }
         let before = &self.core.shape;
         let config = CacheConfig { format: false, ..before.config.clone() };
-        let mut fresh = CacheManager::begin_life(Shape { config, ..before.clone() }, true);
+        let mut fresh = CacheManager::begin_life(CacheShape { config, ..before.clone() }, true);
         fresh.core.requests.inherit(&mut self.core.requests);
         fresh.core.blocks.inherit(&mut self.core.blocks);
         *self = fresh;

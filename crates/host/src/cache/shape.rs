@@ -19,7 +19,7 @@ pub(super) enum Backend {
 
 /// Constants of a cache; they are read everywhere, and written nowhere.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct CacheShape {
     pub config: CacheConfig,
     pub backend: Backend,
     /// Bytes of a sector as the drives keep it: all of them, or those of a stamp.
@@ -33,7 +33,7 @@ pub(super) struct Shape {
     pub blocks: u64,
 }
 
-impl Shape {
+impl CacheShape {
     #[inline]
     pub fn is_ssc(&self) -> bool {
         matches!(self.backend, Backend::Ssc(_))

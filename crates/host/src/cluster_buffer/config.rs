@@ -170,7 +170,7 @@ pub(super) fn joined(
 
 /// Division of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct BufferShape {
     /// Sectors in the namespace.
     pub sectors: u64,
     /// Sectors in a cluster.
@@ -188,13 +188,13 @@ pub(super) struct Shape {
 /// Divisor of the memory: second-level tables take at most this share of it.
 const TABLE_SHARE: u64 = 16;
 
-impl Shape {
+impl BufferShape {
     /// Divides the memory: first-level table, a buffer for each eviction, second-level tables, and the rest
     /// for sectors.
     pub(super) fn new(
         config: &ClusterBufferConfig,
         interface: Option<Interface>,
-    ) -> Result<Shape, ClusterBufferError> {
+    ) -> Result<BufferShape, ClusterBufferError> {
         let Some(Interface::Block { mut sectors, .. }) = interface else {
             return Err(ClusterBufferError::NotBlock(config.namespace));
         };
@@ -230,7 +230,7 @@ impl Shape {
         let rest = config.size_bytes - fixed;
         let slots = (rest / TABLE_SHARE / table).max(2).min(clusters.max(2)).min(u64::from(u32::MAX >> 2));
         let buffers = ((rest - slots * table) / buffer).min(u64::from(u32::MAX >> 2));
-        Ok(Shape {
+        Ok(BufferShape {
             sectors,
             cluster_sectors,
             clusters,

@@ -9,7 +9,7 @@
 //! Invariants: a request is answered once; waiting ones go on in the order of their arrival; a read is under way from its first command to the
 //! drive to its answer.
 
-use super::config::Shape;
+use super::config::BufferShape;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{Command, Completion, SimTime, Stage, StageTimes, Status};
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ struct Op {
 /// Commands from above.
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
-    shape: Shape,
+    shape: BufferShape,
     ops: Slab<Op>,
     /// Writes that wait for space, and commands that wait for evictions or bypasses, in order.
     waiting: VecDeque<u32>,
@@ -49,7 +49,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    pub fn new(shape: Shape) -> Requests {
+    pub fn new(shape: BufferShape) -> Requests {
         Requests {
             shape,
             ops: Slab::default(),

@@ -1,6 +1,6 @@
 //! Setup of a cluster buffer: configuration, sizes, and the ranges whose writes bypass it. It never changes, so all may read it.
 
-use super::config::{ClusterBufferConfig, ClusterBufferError, FlushPolicy, Shape, joined};
+use super::config::{BufferShape, ClusterBufferConfig, ClusterBufferError, FlushPolicy, joined};
 use pellucid_flash::{Command, Interface, Opcode, Status};
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub config: ClusterBufferConfig,
-    pub shape: Shape,
+    pub shape: BufferShape,
     pub image_bytes: usize,
     /// Sectors whose writes bypass the buffer: in order, and apart.
     passes: Vec<Range<u64>>,
@@ -20,7 +20,7 @@ impl Setup {
         interface: Option<Interface>,
         image_bytes: usize,
     ) -> Result<Setup, ClusterBufferError> {
-        let shape = Shape::new(config, interface)?;
+        let shape = BufferShape::new(config, interface)?;
         let passes = joined(&config.bypass, (shape.sectors, config.sector_bytes))?;
         Ok(Setup { config: config.clone(), shape, image_bytes, passes })
     }

@@ -11,7 +11,7 @@
 //! belongs to one cluster, which holds at least one sector unless it is being evicted; `SENT` sectors are in
 //! clusters that are being evicted.
 
-use super::config::Shape;
+use super::config::BufferShape;
 use pellucid_flash::{SimTime, copy_images};
 
 /// Marker for no slot and for no buffer.
@@ -68,7 +68,7 @@ fn is_unjournalled(entry: u32) -> bool {
 /// Tables and buffers.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    shape: Shape,
+    shape: BufferShape,
     image_bytes: usize,
     first: Vec<u32>,
     second: Vec<u32>,
@@ -81,7 +81,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(shape: Shape, image_bytes: usize) -> Table {
+    pub(super) fn new(shape: BufferShape, image_bytes: usize) -> Table {
         let (slots, buffers) = (shape.slots as usize, shape.buffers as usize);
         Table {
             shape,

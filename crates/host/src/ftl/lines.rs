@@ -13,7 +13,7 @@
 //! one list of spares.
 
 use super::line::Line;
-use super::shape::Shape;
+use super::shape::FtlShape;
 use pellucid_flash::{BlockId, Lba, Lpn, Ppa};
 
 /// Marker for a missing chunk; a line without all its chunks is unusable.
@@ -22,7 +22,7 @@ const NONE: u64 = u64::MAX;
 /// All lines of a target.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
-    shape: Shape,
+    shape: FtlShape,
     /// First sector of each chunk, line by line.
     chunks: Vec<u64>,
     spares: Vec<Vec<u64>>,
@@ -46,7 +46,7 @@ impl std::ops::IndexMut<BlockId> for Lines {
 
 impl Lines {
     /// Creates the lines of a target, without chunks.
-    pub fn new(shape: Shape) -> Lines {
+    pub fn new(shape: FtlShape) -> Lines {
         let lines = shape.lines();
         Lines {
             chunks: vec![NONE; (lines * shape.units) as usize],
@@ -58,7 +58,7 @@ impl Lines {
 
     /// Returns the shape of the target.
     #[inline]
-    pub fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &FtlShape {
         &self.shape
     }
 

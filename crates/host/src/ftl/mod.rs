@@ -13,7 +13,7 @@
 //!
 //! | object | owns | invariant |
 //! |---|---|---|
-//! | [`Shape`](shape::Shape) | configuration, geometry, the parts of a line | never changes |
+//! | [`FtlShape`](shape::FtlShape) | configuration, geometry, the parts of a line | never changes |
 //! | [`Lines`](lines::Lines), of [`Line`](line::Line) | chunks and spares; what each line is at, and what holds it | every good chunk has one place; a line is reset only when nothing holds it |
 //! | `PageMap`, the engine | map, valid sectors, translation pages | as in a drive |
 //! | [`Ring`](ring::Ring) | the write buffer, its pointers and index | `map <= kept <= sync <= submit, safe <= mem` |
@@ -26,7 +26,7 @@
 //! | [`Port`](port::Port) | clock, processor, commands on their way, buffers | a command that was sent is outstanding until its end was handled |
 //! | [`Stop`](stop::Stop) | how far a stop is, the index | it goes forward, or is cancelled |
 //! | [`Work`](core::Work), [`Health`](core::Health), [`HostCounters`] | whether there is more to do; failure and wear; counters | |
-//! | [`Start`] | phase, needs and facts of a start | each need is sent once |
+//! | [`FtlStart`] | phase, needs and facts of a start | each need is sent once |
 //!
 //! Each object alone writes its fields; those of the shape are constants, which all may read. All but the start make the [`Core`].
 //! *Paths* (`paths/`, and those of the start in `start/`) are functions over it without state. The [`HostFtl`] only routes: tasks of the processor and
@@ -70,14 +70,14 @@ use pellucid_flash::{
     Command, Completion, Figure, Held, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Status,
 };
 use pellucid_ftl::{Durability, Located, PageMap, Separation, Soon};
-use shape::Shape;
-use start::Start;
+use shape::FtlShape;
+use start::FtlStart;
 
 /// Host FTL layer. Clone it together with the drive below to fork the simulation.
 #[derive(Clone, Debug)]
 pub struct HostFtl {
     core: Core,
-    start: Option<Box<Start>>,
+    start: Option<Box<FtlStart>>,
     mount: MountCost,
 }
 
@@ -92,11 +92,11 @@ impl HostFtl {
         let Some(Interface::OpenChannel(geometry)) = interface else {
             return Err(HostFtlError::NotOpenChannel(config.namespace));
         };
-        HostFtl::over(Shape::new(config, &geometry, image_bytes)?)
+        HostFtl::over(FtlShape::new(config, &geometry, image_bytes)?)
     }
 
     /// Creates the layer for a target.
-    fn over(shape: Shape) -> Result<HostFtl, HostFtlError> {
+    fn over(shape: FtlShape) -> Result<HostFtl, HostFtlError> {
         let engine = sizes::engine_config(&shape);
         let ftl = PageMap::new(&engine, &shape.layout, &[]).map_err(HostFtlError::Room)?;
         let buffer = sizes::buffer_sectors(&shape)?;

@@ -17,7 +17,7 @@ pub(crate) fn open_chunks(separation: Separation) -> u32 {
 
 /// Sizes and rules of a target.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct FtlShape {
     pub config: HostFtlConfig,
     /// Bytes that the drive keeps of a sector: all, or a stamp.
     pub image_bytes: usize,
@@ -161,13 +161,13 @@ fn layout_of(lines: u32, data: u32, superpage: u32, sector_bytes: u32) -> Layout
     }
 }
 
-impl Shape {
+impl FtlShape {
     /// Cuts a target out of a drive.
     pub fn new(
         config: &HostFtlConfig,
         geometry: &ChunkGeometry,
         image_bytes: usize,
-    ) -> Result<Shape, HostFtlError> {
+    ) -> Result<FtlShape, HostFtlError> {
         let units = unit_count(config, geometry)?;
         let superpage = superpage_size(config, geometry)?;
         let open_max = open_limit(config, geometry, units)?;
@@ -185,7 +185,7 @@ impl Shape {
             let allowed = "a range whose lines hold data, below 2^32 sectors in all".into();
             return refuse("host.ftl.units", units, allowed);
         }
-        Ok(Shape {
+        Ok(FtlShape {
             config: config.clone(),
             image_bytes,
             geometry: *geometry,

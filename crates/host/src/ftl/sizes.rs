@@ -9,13 +9,13 @@
 
 use super::HostFtlError;
 use super::rate::RateLimiter;
-use super::shape::Shape;
+use super::shape::FtlShape;
 use pellucid_ftl::{
     Durability, FtlConfig, Isolation, Map, PageMap, Placement, Separation, SetupError, WearLevelling,
 };
 
 /// Returns the engine's settings: one die, whose blocks are the lines.
-pub(super) fn engine_config(shape: &Shape) -> FtlConfig {
+pub(super) fn engine_config(shape: &FtlShape) -> FtlConfig {
     let config = &shape.config;
     FtlConfig {
         map: Map::Page,
@@ -41,13 +41,13 @@ pub(super) fn engine_config(shape: &Shape) -> FtlConfig {
 }
 
 /// Returns the number of free lines from which on the application gets the whole buffer.
-fn high_mark(shape: &Shape) -> u32 {
+fn high_mark(shape: &FtlShape) -> u32 {
     let share = (f64::from(shape.lines()) * shape.config.gc_share) as u32;
     share.max(reserve(shape, wanted_sectors(shape).next_power_of_two()) + 2)
 }
 
 /// Returns the sectors of the ring that the configuration asks for.
-fn wanted_sectors(shape: &Shape) -> u32 {
+fn wanted_sectors(shape: &FtlShape) -> u32 {
     match shape.config.buffer_sectors {
         0 => (2 + shape.held_rows) * shape.units * shape.superpage_sectors,
         sectors => sectors,
@@ -55,7 +55,7 @@ fn wanted_sectors(shape: &Shape) -> u32 {
 }
 
 /// Returns the sectors of the ring, before rounding up.
-pub(super) fn buffer_sectors(shape: &Shape) -> Result<u32, HostFtlError> {
+pub(super) fn buffer_sectors(shape: &FtlShape) -> Result<u32, HostFtlError> {
     let (buffer, superpage) = (wanted_sectors(shape), shape.superpage_sectors);
     // The ring must hold the sectors that the drive holds back in every chunk, and the writes that make
     // them readable.
@@ -72,7 +72,7 @@ pub(super) fn buffer_sectors(shape: &Shape) -> Result<u32, HostFtlError> {
 
 /// Returns the number of free lines that the application must leave: one as the destination of GC, enough for
 /// the content of the ring, one for translation pages, and one more if GC copies have their own open line.
-fn reserve(shape: &Shape, buffer: u32) -> u32 {
+fn reserve(shape: &FtlShape, buffer: u32) -> u32 {
     1 + buffer.div_ceil(shape.layout.units_per_block)
         + u32::from(shape.config.durability != Durability::Volatile)
         + u32::from(shape.config.separation != Separation::Off)
@@ -84,7 +84,7 @@ fn reserve(shape: &Shape, buffer: u32) -> u32 {
 /// The data of a line are copied in whole superpages, so GC gains space only from a line with at least a
 /// superpage of stale sectors. Each translation page takes a superpage, so a line of them pays only if it has
 /// fewer valid pages than superpages. With few superpages in a line, this overhead is large.
-fn most_user_units(shape: &Shape, ftl: &PageMap, reserve: u32) -> u64 {
+fn most_user_units(shape: &FtlShape, ftl: &PageMap, reserve: u32) -> u64 {
     let (layout, config) = (&shape.layout, &shape.config);
     let journal = u32::from(config.durability != Durability::Volatile);
     let open = 1 + journal + u32::from(config.separation != Separation::Off);
@@ -98,7 +98,11 @@ fn most_user_units(shape: &Shape, ftl: &PageMap, reserve: u32) -> u64 {
 ///
 /// # Errors
 /// The error says that the target has too few lines.
-pub(super) fn rate_limiter(shape: &Shape, ftl: &PageMap, buffer: u32) -> Result<RateLimiter, HostFtlError> {
+pub(super) fn rate_limiter(
+    shape: &FtlShape,
+    ftl: &PageMap,
+    buffer: u32,
+) -> Result<RateLimiter, HostFtlError> {
     let reserve = reserve(shape, buffer);
     // The target needs, besides the reserve, an open line of data, one of translation pages, and one that GC
     // empties; GC copies may need their own open line.

@@ -34,7 +34,7 @@ use pellucid_flash::{
     StageTimes, Status, Vector, ZoneAction, ZoneInfo, ZoneOp,
 };
 use read::Want;
-use shape::Shape;
+use shape::ZoneShape;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Command from above.
@@ -102,7 +102,7 @@ pub struct ZoneChunksCounters {
 #[derive(Clone, Debug)]
 pub struct ZoneChunks {
     config: ZoneChunksConfig,
-    shape: Shape,
+    shape: ZoneShape,
     image_bytes: usize,
     now: SimTime,
     steps: Steps<Step>,
@@ -132,7 +132,7 @@ impl ZoneChunks {
         let Some(Interface::Zoned(zones)) = interface else {
             return Err(ZoneChunksError::NotZoned(config.namespace));
         };
-        let shape = Shape::new(config, &zones)?;
+        let shape = ZoneShape::new(config, &zones)?;
         let stamps = if image_bytes == zones.sector_bytes as usize { 0 } else { zones.zones as usize };
         Ok(ZoneChunks {
             config: config.clone(),

@@ -74,7 +74,7 @@ pub(super) struct Place {
 
 /// Layout of chunks on zones.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct ZoneShape {
     pub zones: ZoneGeometry,
     pub chunks: ChunkGeometry,
     /// Sectors in a batch.
@@ -83,8 +83,8 @@ pub(super) struct Shape {
     pub data: u32,
 }
 
-impl Shape {
-    pub fn new(config: &ZoneChunksConfig, zones: &ZoneGeometry) -> Result<Shape, ZoneChunksError> {
+impl ZoneShape {
+    pub fn new(config: &ZoneChunksConfig, zones: &ZoneGeometry) -> Result<ZoneShape, ZoneChunksError> {
         let refuse =
             |key, value: u32, allowed| Err(ZoneChunksError::Setting { key, value: value.into(), allowed });
         let most = match zones.active_max {
@@ -143,7 +143,7 @@ impl Shape {
             write_ns: [Nanos::ZERO; 2],
             reset_ns: [Nanos::ZERO; 2],
         };
-        Ok(Shape { zones: *zones, chunks, batch, data: batch - 1 })
+        Ok(ZoneShape { zones: *zones, chunks, batch, data: batch - 1 })
     }
 
     /// Returns the zone of a chunk.

@@ -5,7 +5,8 @@
 //!             └─ programmed ─► data path: wrong bits of this attempt, corrected or not ─► data, or zeros and the reason
 //! ```
 
-use super::{Content, Media, Place, ReadResult, unit_place};
+use super::array::{Content, Place, unit_place};
+use super::{Media, ReadResult};
 use crate::bit_errors::{PageState, Pattern, of_word_line};
 use crate::config::Cell;
 use crate::data_path::{DataPath, Found as DrawnBits, Segment, UnitPlace, UnitShape};
@@ -26,10 +27,10 @@ impl Media {
     /// When the sectors reach beyond the unit.
     #[inline]
     pub fn read(&mut self, ppa: Ppa, first_sector: u32, out: &mut [u8], attempt: u32) -> ReadResult {
-        let at = self.place(ppa);
-        let start = first_sector as usize * self.shape.image_bytes;
-        assert!(start + out.len() <= self.shape.unit_image_bytes, "sectors beyond the unit");
-        match self.content(at) {
+        let at = self.array.place(ppa);
+        let start = first_sector as usize * self.array.shape.image_bytes;
+        assert!(start + out.len() <= self.array.shape.unit_image_bytes, "sectors beyond the unit");
+        match self.array.content(at) {
             Content::Programmed => {}
             Content::Erased => {
                 out.fill(0);
@@ -50,13 +51,13 @@ impl Media {
     /// When `out` is longer than a unit's images.
     #[inline]
     pub fn read_named(&mut self, ppa: Ppa, out: &mut [u8], retries: u32) -> (bool, Option<Lpn>) {
-        let at = self.place(ppa);
-        assert!(out.len() <= self.shape.unit_image_bytes, "sectors beyond the unit");
-        if self.content(at) != Content::Programmed {
+        let at = self.array.place(ppa);
+        assert!(out.len() <= self.array.shape.unit_image_bytes, "sectors beyond the unit");
+        if self.array.content(at) != Content::Programmed {
             out.fill(0);
             return (false, None);
         }
-        let lpn = self.shape.meta.lpn(self.store.meta(at.block), at.index);
+        let lpn = self.array.shape.meta.lpn(self.array.store.meta(at.block), at.index);
         let good = |attempt| matches!(self.read_programmed(at, 0, out, attempt), ReadResult::Ok { .. });
         ((0..=retries).any(good), Some(lpn))
     }
@@ -64,10 +65,11 @@ impl Media {
     /// Reads a unit whose superpage is programmed.
     #[inline]
     fn read_programmed(&mut self, at: Place, start: usize, out: &mut [u8], attempt: u32) -> ReadResult {
-        self.damaged = false;
-        let by_fault = self.faults.read_fails(at.block, at.superpage, attempt);
-        let ppa = Ppa(at.block * self.layout.units_per_block + at.index);
-        if by_fault || self.is_lost(ppa) || (self.injected.is_some() && self.is_dead(self.die_of(at.block))) {
+        self.damage.begin_read();
+        let by_fault = self.failures.read_fails(at.block, at.superpage, attempt);
+        let ppa = self.array.address(at);
+        let is_dead = || self.failures.has_injected() && self.is_dead(self.array.die_of(at.block));
+        if by_fault || self.is_lost(ppa) || is_dead() {
             out.fill(0);
             return ReadResult::Uncorrectable;
         }
@@ -78,7 +80,7 @@ impl Media {
         if self.data_path.is_some() {
             return self.read_guarded(at, start, out, attempt);
         }
-        match self.store.read(at.block, at.index, start, out) {
+        match self.array.store.read(at.block, at.index, start, out) {
             Found::Good | Found::Zeros => ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 },
             Found::Damaged => self.damaged(out),
         }
@@ -89,17 +91,17 @@ impl Media {
     #[inline]
     fn needs_more(&mut self, at: Place, attempt: u32) -> bool {
         let Some(retries) = &self.retries else { return false };
-        let split = &self.layout.split;
+        let split = &self.array.layout.split;
         if self.times.is_slc(split.blocks_per_die.remainder(at.block)) {
             return false;
         }
-        let (age_s, cycles) = (self.age(), self.store.state(at.block).erase_count());
-        let (born_s, reads) = self.shape.meta.history(self.store.meta(at.block));
+        let (age_s, cycles) = (self.age.seconds(), self.array.store.state(at.block).erase_count());
+        let (born_s, reads) = self.array.shape.meta.history(self.array.store.meta(at.block));
         let page = retries.page(at.block, at.superpage, at.unit);
         let more = attempt < retries.steps(page, cycles, age_s.saturating_sub(born_s), reads);
         if more || !self.data_path.as_ref().is_some_and(|path| path.errs()) {
-            self.store.set_age(age_s);
-            self.store.count_read(at.block, (born_s, reads.saturating_add(1)));
+            self.array.store.set_age(age_s);
+            self.array.store.count_read(at.block, (born_s, reads.saturating_add(1)));
         }
         more
     }
@@ -107,8 +109,7 @@ impl Media {
     /// The store has lost the data.
     #[cold]
     fn damaged(&mut self, out: &mut [u8]) -> ReadResult {
-        self.damaged_reads += 1;
-        self.damaged = true;
+        self.damage.found();
         out.fill(0);
         ReadResult::Uncorrectable
     }
@@ -116,22 +117,22 @@ impl Media {
     /// Prefetches the memory of a unit that [`Media::read`] will read: much of its time is waiting for memory.
     #[inline]
     pub fn prefetch(&self, ppa: Ppa) {
-        let bytes = self.shape.unit_stored_bytes;
+        let bytes = self.array.shape.unit_stored_bytes;
         if bytes >= PREFETCH_BYTES_MIN {
-            let at = self.place(ppa);
-            self.store.prefetch(at.block, at.index, 0..bytes.min(PREFETCH_BYTES_MAX));
+            let at = self.array.place(ppa);
+            self.array.store.prefetch(at.block, at.index, 0..bytes.min(PREFETCH_BYTES_MAX));
         }
     }
 
     /// Prefetches, as [`Media::prefetch`], `sectors` sectors of a unit, from `first` on.
     #[inline]
     pub fn prefetch_sectors(&self, ppa: Ppa, first: u32, sectors: u32) {
-        if self.shape.unit_stored_bytes >= PREFETCH_BYTES_MIN {
-            let at = self.place(ppa);
-            let from = first as usize * self.shape.image_bytes;
-            let end = (from + (sectors as usize * self.shape.image_bytes).min(PREFETCH_BYTES_MAX))
-                .min(self.shape.unit_stored_bytes);
-            self.store.prefetch(at.block, at.index, from..end);
+        if self.array.shape.unit_stored_bytes >= PREFETCH_BYTES_MIN {
+            let at = self.array.place(ppa);
+            let from = first as usize * self.array.shape.image_bytes;
+            let end = (from + (sectors as usize * self.array.shape.image_bytes).min(PREFETCH_BYTES_MAX))
+                .min(self.array.shape.unit_stored_bytes);
+            self.array.store.prefetch(at.block, at.index, from..end);
         }
     }
 
@@ -139,10 +140,10 @@ impl Media {
     /// the processor resolves several at once only if nothing else is between.
     #[inline]
     pub fn touch(&self, ppa: Ppa) {
-        let bytes = self.shape.unit_stored_bytes;
+        let bytes = self.array.shape.unit_stored_bytes;
         if bytes >= PREFETCH_BYTES_MIN {
-            let at = self.place(ppa);
-            self.store.prefetch(at.block, at.index, 0..1);
+            let at = self.array.place(ppa);
+            self.array.store.prefetch(at.block, at.index, 0..1);
         }
     }
 
@@ -153,14 +154,14 @@ impl Media {
     /// When the sectors reach beyond the unit, or the unit is not programmed.
     #[inline]
     pub fn read_more(&mut self, ppa: Ppa, first_sector: u32, out: &mut [u8]) -> bool {
-        let at = self.place(ppa);
-        let start = first_sector as usize * self.shape.image_bytes;
-        assert!(start + out.len() <= self.shape.unit_image_bytes, "sectors beyond the unit");
-        assert!(self.content(at) == Content::Programmed, "unit {} is not programmed", ppa.0);
+        let at = self.array.place(ppa);
+        let start = first_sector as usize * self.array.shape.image_bytes;
+        assert!(start + out.len() <= self.array.shape.unit_image_bytes, "sectors beyond the unit");
+        assert!(self.array.content(at) == Content::Programmed, "unit {} is not programmed", ppa.0);
         if out.is_empty() {
             return true;
         }
-        match self.store.read(at.block, at.index, start, out) {
+        match self.array.store.read(at.block, at.index, start, out) {
             Found::Good => {}
             Found::Zeros => return true,
             Found::Damaged => {
@@ -169,7 +170,7 @@ impl Media {
             }
         }
         if let Some(path) = &self.data_path {
-            path.unscramble(unit_place(&self.layout.split, at), start, out);
+            path.unscramble(unit_place(&self.array.layout.split, at), start, out);
         }
         true
     }
@@ -177,19 +178,16 @@ impl Media {
     /// Reads a unit through code, scrambler and bit errors, for [`Media::read`].
     fn read_guarded(&mut self, at: Place, start: usize, out: &mut [u8], attempt: u32) -> ReadResult {
         let mut path = self.data_path.take().expect("asked before");
-        let place = unit_place(&self.layout.split, at);
+        let place = unit_place(&self.array.layout.split, at);
         let mut found = DrawnBits::default();
         if path.errs() {
             let state = self.page_state(at.block);
-            let factor = match &self.injected {
-                Some(injected) => injected.error_factor[self.die_of(at.block).0 as usize],
-                None => 1.0,
-            };
-            let (shape, address) = (path.shape, at.block * self.layout.units_per_block + at.index);
+            let factor = self.failures.error_factor(|| self.array.die_of(at.block));
+            let (shape, address) = (path.shape, self.array.address(at).0);
             let pattern = |segment| self.pattern(at, shape, segment);
             found = path.draw((place, address), state, attempt, factor, pattern);
         }
-        let stored = self.store.read(at.block, at.index, start, out);
+        let stored = self.array.store.read(at.block, at.index, start, out);
         if stored == Found::Zeros {
             self.data_path = Some(path);
             return ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 };
@@ -223,16 +221,16 @@ impl Media {
         (start, out): (usize, &mut [u8]),
         good: bool,
     ) -> DrawnBits {
-        let stored = self.store.raw(at.block, at.index);
+        let stored = self.array.store.raw(at.block, at.index);
         if good {
             return path.decode(place, drawn, start, &stored, out);
         }
-        let mut whole = vec![0; self.shape.unit_image_bytes];
+        let mut whole = vec![0; self.array.shape.unit_image_bytes];
         path.reveal(place, 0, &stored, &mut whole);
         let found = path.decode(place, drawn, 0, &stored, &mut whole);
         let mut again = vec![0; stored.len()];
         path.store(place, &whole, &mut again);
-        let corrected = !found.lost && self.store.is_what_was_stored(at.block, at.index, &again);
+        let corrected = !found.lost && self.array.store.is_what_was_stored(at.block, at.index, &again);
         if corrected {
             out.copy_from_slice(&whole[start..start + out.len()]);
         }
@@ -242,10 +240,10 @@ impl Media {
     /// State that determines the error rate of a block's pages, except for the page itself. Counts the read, and has a file record the
     /// time: otherwise data that are only read would be younger each time the file is opened.
     fn page_state(&mut self, block: u32) -> PageState {
-        let (age_s, pe_cycles) = (self.age(), self.store.state(block).erase_count());
-        self.store.set_age(age_s);
-        let (born_s, reads) = self.shape.meta.history(self.store.meta(block));
-        self.store.count_read(block, (born_s, reads.saturating_add(1)));
+        let (age_s, pe_cycles) = (self.age.seconds(), self.array.store.state(block).erase_count());
+        self.array.store.set_age(age_s);
+        let (born_s, reads) = self.array.shape.meta.history(self.array.store.meta(block));
+        self.array.store.count_read(block, (born_s, reads.saturating_add(1)));
         let retention_s = age_s.saturating_sub(born_s) as f64;
         let (cell, pattern) = (Cell::Slc, Pattern::Random);
         PageState { cell, page_type: 0, pe_cycles, retention_s, reads, pattern }
@@ -258,15 +256,15 @@ impl Media {
             return Pattern::Random;
         }
         let (superpage, unit, start) = shape.partner(segment);
-        if superpage >= self.store.state(at.block).next_superpage() {
+        if superpage >= self.array.store.state(at.block).next_superpage() {
             return Pattern::Random;
         }
         let part = |index: u32, start: u32| {
-            let stored = self.store.raw(at.block, index);
+            let stored = self.array.store.raw(at.block, index);
             (stored, start as usize..start as usize + shape.segment_bytes as usize)
         };
         let (own, own_range) = part(at.index, segment.start);
-        let (other, other_range) = part(superpage * self.layout.units_per_superpage + unit, start);
+        let (other, other_range) = part(superpage * self.array.layout.units_per_superpage + unit, start);
         let (own, other) = (&own[own_range], &other[other_range]);
         if segment.page.is_multiple_of(2) { of_word_line(own, other) } else { of_word_line(other, own) }
     }
@@ -278,7 +276,7 @@ impl Media {
         }
         match &self.data_path {
             Some(path) if path.stores_code_words() => {
-                path.reveal(unit_place(&self.layout.split, at), start, stored, out);
+                path.reveal(unit_place(&self.array.layout.split, at), start, stored, out);
             }
             _ => out.copy_from_slice(&stored[start..start + out.len()]),
         }

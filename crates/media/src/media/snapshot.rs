@@ -24,9 +24,10 @@
 //! description's seed, and operations under way are torn when the snapshot is read.
 
 use super::Media;
+use super::array::Array;
+use super::failures::Failures;
 use crate::config::{MediaConfig, StoreKind};
 use crate::error::MediaError;
-use crate::faults::FaultPlan;
 use crate::state::BlockState;
 use crate::store::StoreShape;
 use crate::times::Times;
@@ -99,119 +100,112 @@ fn shape(config: &MediaConfig, kept: &StoreShape) -> [(&'static str, u32); 16] {
     ]
 }
 
-impl Media {
-    /// Writes the state of media in memory to `out`. `config` is what they were made from.
-    pub fn export(&self, config: &MediaConfig, out: &mut impl Write) -> Result<(), SnapshotError> {
-        if matches!(config.store, StoreKind::File(_)) {
-            return Err(SnapshotError::FileStore);
-        }
-        for (_, value) in shape(config, &self.shape) {
-            out.write_all(&value.to_le_bytes())?;
-        }
-        out.write_all(&self.made.to_le_bytes())?;
-        out.write_all(&self.age().to_le_bytes())?;
-        for block in 0..self.layout.blocks {
-            self.export_block(block, out)?;
-        }
-        out.write_all(&(self.segments.len() as u32).to_le_bytes())?;
-        for (ppa, bytes) in &self.segments {
-            out.write_all(&ppa.to_le_bytes())?;
-            out.write_all(bytes)?;
-        }
-        let mut saved = vec![0; self.save_bytes()];
-        self.save_read(0, &mut saved);
-        out.write_all(&saved)?;
-        Ok(())
+/// Writes the state of media in memory to `out`. `config` is what they were made from.
+pub(super) fn export(media: &Media, config: &MediaConfig, out: &mut impl Write) -> Result<(), SnapshotError> {
+    if matches!(config.store, StoreKind::File(_)) {
+        return Err(SnapshotError::FileStore);
     }
+    for (_, value) in shape(config, &media.array.shape) {
+        out.write_all(&value.to_le_bytes())?;
+    }
+    out.write_all(&media.made.to_le_bytes())?;
+    out.write_all(&media.age.seconds().to_le_bytes())?;
+    for block in 0..media.array.layout.blocks {
+        export_block(&media.array, block, out)?;
+    }
+    out.write_all(&(media.translation_pages.count()).to_le_bytes())?;
+    for (ppa, bytes) in media.translation_pages.iter() {
+        out.write_all(&ppa.to_le_bytes())?;
+        out.write_all(bytes)?;
+    }
+    let mut saved = vec![0; media.save_bytes()];
+    media.save_read(0, &mut saved);
+    out.write_all(&saved)?;
+    Ok(())
+}
 
-    fn export_block(&self, block: u32, out: &mut impl Write) -> Result<(), SnapshotError> {
-        let state = self.store.state(block);
-        out.write_all(&state.to_checked().to_le_bytes())?;
-        let superpages = kept_superpages(state);
-        if superpages == 0 {
-            return Ok(());
-        }
-        let units = superpages * self.layout.units_per_superpage as usize;
-        let meta = self.store.meta(block);
-        out.write_all(&self.shape.meta.first_sequence(meta).to_le_bytes())?;
-        let (born_s, reads) = self.shape.meta.history(meta);
-        out.write_all(&born_s.to_le_bytes())?;
-        out.write_all(&reads.to_le_bytes())?;
-        out.write_all(self.shape.meta.offsets(meta, superpages))?;
-        out.write_all(self.shape.meta.lpns(meta, units))?;
-        for index in 0..units as u32 {
-            out.write_all(&self.store.raw(block, index))?;
-        }
-        for index in 0..units as u32 {
-            out.write_all(self.store.held_metadata(block, index))?;
-        }
-        Ok(())
+fn export_block(array: &Array, block: u32, out: &mut impl Write) -> Result<(), SnapshotError> {
+    let state = array.store.state(block);
+    out.write_all(&state.to_checked().to_le_bytes())?;
+    let superpages = kept_superpages(state);
+    if superpages == 0 {
+        return Ok(());
     }
+    let units = superpages * array.layout.units_per_superpage as usize;
+    let meta = array.store.meta(block);
+    out.write_all(&array.shape.meta.first_sequence(meta).to_le_bytes())?;
+    let (born_s, reads) = array.shape.meta.history(meta);
+    out.write_all(&born_s.to_le_bytes())?;
+    out.write_all(&reads.to_le_bytes())?;
+    out.write_all(array.shape.meta.offsets(meta, superpages))?;
+    out.write_all(array.shape.meta.lpns(meta, units))?;
+    for index in 0..units as u32 {
+        out.write_all(&array.store.raw(block, index))?;
+    }
+    for index in 0..units as u32 {
+        out.write_all(array.store.held_metadata(block, index))?;
+    }
+    Ok(())
+}
 
-    /// Makes media from `config` in the state that [`Media::export`] wrote, with the same content and wear, and the same speed of each
-    /// die. Shape and kind of store must agree; times, faults and endurance may differ.
-    pub fn import(config: &MediaConfig, input: &mut impl Read) -> Result<Media, SnapshotError> {
-        if matches!(config.store, StoreKind::File(_)) {
-            return Err(SnapshotError::FileStore);
-        }
-        let mut media = Media::new(config).map_err(SnapshotError::Media)?;
-        for (key, described) in shape(config, &media.shape) {
-            let found = read_u32(input)?;
-            if found != described {
-                return Err(SnapshotError::Mismatch {
-                    key,
-                    described: described.into(),
-                    found: found.into(),
-                });
-            }
-        }
-        media.made = read_u64(input)?;
-        media.age_s = read_u64(input)?;
-        media.times = Times::new(config, &media.layout, media.made);
-        media.faults = FaultPlan::new(config, &media.layout);
-        for block in 0..media.layout.blocks {
-            media.import_block(block, input)?;
-        }
-        for _ in 0..read_u32(input)? {
-            let ppa = read_u32(input)?;
-            if ppa >= media.layout.units {
-                return Err(SnapshotError::Damaged { what: "translation page at unit", number: ppa });
-            }
-            let mut bytes = vec![0; media.layout.unit_bytes as usize].into_boxed_slice();
-            input.read_exact(&mut bytes)?;
-            media.segments.insert(ppa, bytes);
-        }
-        let mut saved = vec![0; media.save_bytes()];
-        input.read_exact(&mut saved)?;
-        media.store.save_write(0, &saved).expect("memory takes it");
-        media.power_cut();
-        Ok(media)
+/// Makes media from `config` in the state that [`Media::export`] wrote.
+pub(super) fn import(config: &MediaConfig, input: &mut impl Read) -> Result<Media, SnapshotError> {
+    if matches!(config.store, StoreKind::File(_)) {
+        return Err(SnapshotError::FileStore);
     }
+    let mut media = Media::new(config).map_err(SnapshotError::Media)?;
+    for (key, described) in shape(config, &media.array.shape) {
+        let found = read_u32(input)?;
+        if found != described {
+            return Err(SnapshotError::Mismatch { key, described: described.into(), found: found.into() });
+        }
+    }
+    media.made = read_u64(input)?;
+    media.age.set_made(read_u64(input)?);
+    media.times = Times::new(config, &media.array.layout, media.made);
+    media.failures = Failures::new(config, &media.array.layout);
+    for block in 0..media.array.layout.blocks {
+        import_block(&mut media.array, block, input)?;
+    }
+    for _ in 0..read_u32(input)? {
+        let ppa = read_u32(input)?;
+        if ppa >= media.array.layout.units {
+            return Err(SnapshotError::Damaged { what: "translation page at unit", number: ppa });
+        }
+        let mut bytes = vec![0; media.array.layout.unit_bytes as usize].into_boxed_slice();
+        input.read_exact(&mut bytes)?;
+        media.translation_pages.put(ppa, bytes);
+    }
+    let mut saved = vec![0; media.save_bytes()];
+    input.read_exact(&mut saved)?;
+    media.array.store.save_write(0, &saved).expect("memory takes it");
+    media.power_cut();
+    Ok(media)
+}
 
-    fn import_block(&mut self, block: u32, input: &mut impl Read) -> Result<(), SnapshotError> {
-        let state = BlockState::from_checked(read_u64(input)?, self.layout.superpages_per_block)
-            .ok_or(SnapshotError::Damaged { what: "state of block", number: block })?;
-        self.store.set_state(block, state);
-        let superpages = kept_superpages(state);
-        if superpages == 0 {
-            return Ok(());
-        }
-        let units = superpages * self.layout.units_per_superpage as usize;
-        let first_sequence = read_u64(input)?;
-        let history = (read_u64(input)?, read_u64(input)?);
-        let meta = self.store.meta_mut(block);
-        self.shape.meta.set_first_sequence(meta, first_sequence);
-        self.shape.meta.set_history(meta, history);
-        input.read_exact(self.shape.meta.offsets_mut(meta, superpages))?;
-        input.read_exact(self.shape.meta.lpns_mut(meta, units))?;
-        for index in 0..units as u32 {
-            input.read_exact(self.store.unit_mut(block, index, 0).1)?;
-        }
-        for index in 0..units as u32 {
-            input.read_exact(self.store.held_metadata_mut(block, index))?;
-        }
-        Ok(())
+fn import_block(array: &mut Array, block: u32, input: &mut impl Read) -> Result<(), SnapshotError> {
+    let state = BlockState::from_checked(read_u64(input)?, array.layout.superpages_per_block)
+        .ok_or(SnapshotError::Damaged { what: "state of block", number: block })?;
+    array.store.set_state(block, state);
+    let superpages = kept_superpages(state);
+    if superpages == 0 {
+        return Ok(());
     }
+    let units = superpages * array.layout.units_per_superpage as usize;
+    let first_sequence = read_u64(input)?;
+    let history = (read_u64(input)?, read_u64(input)?);
+    let meta = array.store.meta_mut(block);
+    array.shape.meta.set_first_sequence(meta, first_sequence);
+    array.shape.meta.set_history(meta, history);
+    input.read_exact(array.shape.meta.offsets_mut(meta, superpages))?;
+    input.read_exact(array.shape.meta.lpns_mut(meta, units))?;
+    for index in 0..units as u32 {
+        input.read_exact(array.store.unit_mut(block, index, 0).1)?;
+    }
+    for index in 0..units as u32 {
+        input.read_exact(array.store.held_metadata_mut(block, index))?;
+    }
+    Ok(())
 }
 
 /// Superpages that may still be readable in part.

@@ -7,15 +7,18 @@
 //!     │ start: holds data      │  │ recover            └─► Mapped, written to    └──► Bad
 //!     └─────────────► Found ───┘  └── Held: wear levelling copies to it              when it is erased
 //! ```
+//! A block's data have a *content* number from their first write until they are trimmed, see `mark.rs`.
+//!
 //! Invariants: the pool lists exactly the blocks in state `Free`; a block waits in its LUN's erase queue, or is the one being erased
 //! there, if and only if it is `Trimmed` or `Erasing`, or was mapped before its erase (`cleaning`); the counts of a channel are those of
 //! its blocks.
 
+use super::erase_queue::EraseQueue;
+use super::link::Op;
 use crate::SsdGeometry;
-use pellucid_flash::slab::List;
+use pellucid_flash::slab::{List, Slab};
 use pellucid_flash::{BlockId, DieId};
 use pellucid_ftl::Pool;
-use std::collections::VecDeque;
 
 /// Where a block stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,42 +45,176 @@ pub(super) enum State {
 /// A block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
-    pub state: State,
+    state: State,
     /// Sectors on the flash.
-    pub written: u32,
+    written: u32,
     /// Sectors on the flash and on their way to it: where the next write begins.
-    pub taken: u32,
+    taken: u32,
     /// Writes that wait for the one under way, or for the erase.
-    pub waiting: List,
-    pub writing: bool,
+    waiting: List,
+    writing: bool,
     /// Reads under way.
-    pub readers: u32,
+    readers: u32,
     /// Something was sent to it since its last erase.
-    pub dirty: bool,
+    dirty: bool,
     /// True if the block was mapped while it waited for its erase.
-    pub cleaning: bool,
+    cleaning: bool,
     /// A write has failed; it takes no more.
-    pub broken: bool,
+    broken: bool,
     /// Its erase has failed after it was mapped: it goes out of use when it is given back.
-    pub lost: bool,
+    lost: bool,
     /// Data that are seldom written were put here, so that it rests.
-    pub rested: bool,
-    pub content: u32,
-    pub copy: u8,
+    rested: bool,
+    content: u32,
+    copy: u8,
+}
+
+impl Block {
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Sectors on the flash.
+    pub fn written(&self) -> u32 {
+        self.written
+    }
+
+    /// Sectors on the flash and on their way to it: where the next write begins.
+    pub fn taken(&self) -> u32 {
+        self.taken
+    }
+
+    /// Returns whether a write has failed, so that it takes no more.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Returns whether the block was mapped, and waits for its erase still.
+    pub fn is_cleaning(&self) -> bool {
+        self.cleaning
+    }
+
+    /// Returns whether wear levelling passes it over.
+    pub fn is_rested(&self) -> bool {
+        self.rested
+    }
+
+    /// Number of its content, and of the copy.
+    pub fn content(&self) -> (u32, u8) {
+        (self.content, self.copy)
+    }
+
+    /// Gives its content a number.
+    pub fn set_content(&mut self, content: u32, copy: u8) {
+        (self.content, self.copy) = (content, copy);
+    }
+
+    /// Lets it rest.
+    pub fn rest(&mut self) {
+        self.rested = true;
+    }
+
+    /// Says what was found in it: sectors, and whether it takes no more.
+    pub fn found(&mut self, sectors: u32, broken: bool) {
+        (self.written, self.taken) = (sectors, sectors);
+        (self.dirty, self.broken) = (true, broken);
+    }
+
+    /// Nothing reads it.
+    pub fn is_unread(&self) -> bool {
+        self.readers == 0
+    }
+
+    /// A read begins.
+    pub fn begin_read(&mut self) {
+        self.readers += 1;
+    }
+
+    /// A read has ended.
+    pub fn end_read(&mut self) {
+        self.readers -= 1;
+    }
+
+    /// Takes the next sectors for a write: returns the first.
+    pub fn take(&mut self, sectors: u32) -> u32 {
+        let first = self.taken;
+        self.taken += sectors;
+        first
+    }
+
+    /// Makes a write wait.
+    pub fn push_write(&mut self, ops: &mut Slab<Op>, op: u32) {
+        self.waiting.push_back(ops, op);
+    }
+
+    /// The write that may go now, if one waits: it begins.
+    pub fn next_write(&mut self, ops: &mut Slab<Op>) -> Option<u32> {
+        if self.writing || self.cleaning {
+            return None;
+        }
+        let op = self.waiting.pop(ops)?;
+        self.begin_write();
+        Some(op)
+    }
+
+    /// A write begins.
+    pub fn begin_write(&mut self) {
+        assert!(!self.writing, "a block has one write at a time");
+        (self.writing, self.dirty) = (true, true);
+    }
+
+    /// A write has ended: so many sectors are on the flash; 0: it has failed.
+    pub fn end_write(&mut self, sectors: u32) {
+        self.writing = false;
+        self.written += sectors;
+    }
+
+    /// Takes no more writes: returns one of those that wait, until none is left.
+    pub fn break_off(&mut self, ops: &mut Slab<Op>) -> Option<u32> {
+        (self.broken, self.taken) = (true, self.written);
+        self.waiting.pop(ops)
+    }
+
+    /// Its erase has gone well.
+    pub fn erased(&mut self) {
+        self.dirty = false;
+    }
+
+    /// The erase that it was mapped before has ended. `false`: it waited for none.
+    pub fn end_cleaning(&mut self) -> bool {
+        std::mem::take(&mut self.cleaning)
+    }
+
+    /// Its erase has failed after it was mapped: it goes out of use when it is given back.
+    pub fn lose(&mut self) {
+        self.lost = true;
+    }
+
+    /// Returns whether its erase may begin; `any`: though no write of the application waits for it.
+    fn can_be_erased(&self, any: bool) -> bool {
+        self.readers == 0 && !self.writing && (any || self.cleaning)
+    }
+}
+
+/// Fate of a block that was given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GivenBack {
+    /// It waits for its erase already.
+    Waits,
+    /// It waits for its erase from now on.
+    Queued,
+    /// It is out of use.
+    Retired,
+    /// It is free.
+    Free,
 }
 
 /// State of each LUN.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lun {
-    /// Blocks that wait for their erase, the oldest first.
-    pub erases: VecDeque<u32>,
-    pub erasing: Option<u32>,
-    /// Commands of the application under way.
-    pub busy: u32,
-    /// Commands of the application that went before the erase that waits.
-    pub passed: u32,
+struct Lun {
+    erases: EraseQueue,
     /// The block that pages are handed out of, and the next of them.
-    pub open: Option<(u32, u32)>,
+    open: Option<(u32, u32)>,
 }
 
 /// Counts of a channel.
@@ -92,15 +229,19 @@ struct Counts {
 /// All blocks of an application.
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
-    pub geometry: SsdGeometry,
-    pub pool: Pool,
-    pub luns: Vec<Lun>,
+    geometry: SsdGeometry,
+    pool: Pool,
+    luns: Vec<Lun>,
     blocks: Vec<Block>,
     counts: Vec<Counts>,
     /// The LUN of each channel whose turn it is.
     turns: Vec<u32>,
     /// Percent of the good blocks of each channel that stay free.
-    pub ops: u32,
+    ops: u32,
+    /// Blocks whose erase has failed.
+    spoiled: Vec<u32>,
+    /// Number of the next content.
+    next_content: u32,
 }
 
 impl Blocks {
@@ -116,6 +257,8 @@ impl Blocks {
             counts: vec![counts; geometry.channel_count as usize],
             turns: vec![0; geometry.channel_count as usize],
             ops: 0,
+            spoiled: Vec::new(),
+            next_content: 1,
             geometry,
         }
     }
@@ -124,8 +267,36 @@ impl Blocks {
         block / self.geometry.blocks_each_lun
     }
 
+    /// Erases of a block.
     pub fn erases(&self, block: u32) -> u32 {
         self.pool.erases(BlockId(block))
+    }
+
+    /// Sets how often a block was erased.
+    pub fn set_erases(&mut self, block: u32, erases: u32) {
+        self.pool.set_erases(BlockId(block), erases);
+    }
+
+    /// Percent of the good blocks of each channel that stay free.
+    pub fn ops(&self) -> u32 {
+        self.ops
+    }
+
+    /// Sets how many percent of the good blocks of each channel stay free.
+    pub fn set_ops(&mut self, percent: u32) {
+        self.ops = percent;
+    }
+
+    /// Gives a block that is about to be written the number of a new content.
+    pub fn begin_content(&mut self, block: u32) {
+        let content = self.next_content;
+        self.next_content = content.wrapping_add(1);
+        self[block].content = content;
+    }
+
+    /// Content of this number was found.
+    pub fn found_content(&mut self, content: u32) {
+        self.next_content = self.next_content.max(content.wrapping_add(1));
     }
 
     pub fn numbers(&self) -> std::ops::Range<u32> {
@@ -210,9 +381,9 @@ impl Blocks {
     }
 
     fn map_uncleaned(&mut self, lun: u32) -> Option<u32> {
-        let Lun { erases, erasing, .. } = &self.luns[lun as usize];
-        let mut waiting = erases.iter().chain(erasing).copied();
+        let mut waiting = self.luns[lun as usize].erases.blocks();
         let block = waiting.find(|&block| !self[block].cleaning)?;
+        drop(waiting);
         self.set_state(block, State::Mapped);
         self[block].cleaning = true;
         self.begin_anew(block);
@@ -252,6 +423,100 @@ impl Blocks {
         (block.broken, block.rested) = (false, false);
     }
 
+    // ---- erases
+
+    fn erase_queue(&mut self, block: u32) -> &mut EraseQueue {
+        let lun = self.lun_of(block) as usize;
+        &mut self.luns[lun].erases
+    }
+
+    /// A command of the application to a block begins.
+    pub fn begin_on(&mut self, block: u32) {
+        self.erase_queue(block).begin_command();
+    }
+
+    /// A command of the application to a block has ended.
+    pub fn end_on(&mut self, block: u32) {
+        self.erase_queue(block).end_command();
+    }
+
+    /// The erase that a LUN may begin now: it begins.
+    pub fn next_erase(&mut self, lun: u32) -> Option<u32> {
+        let free = self.pool.free_count(DieId(lun));
+        let may = |block: u32, any: bool| self[block].can_be_erased(any);
+        let at = self.luns[lun as usize].erases.choose(free, may)?;
+        let block = self.luns[lun as usize].erases.begin(at);
+        if !self[block].cleaning {
+            self.set_state(block, State::Erasing);
+        }
+        Some(block)
+    }
+
+    /// The erase of a block has ended.
+    pub fn end_erase(&mut self, block: u32) {
+        self.erase_queue(block).end(block);
+    }
+
+    /// The application needs nothing of a block any more.
+    pub fn give_back(&mut self, block: u32) -> GivenBack {
+        self.begin_anew(block);
+        if self[block].end_cleaning() {
+            // It was mapped before its erase: it waits already.
+            let erasing = self.erase_queue(block).is_erasing(block);
+            self.set_state(block, if erasing { State::Erasing } else { State::Trimmed });
+            GivenBack::Waits
+        } else if self[block].lost {
+            self.set_state(block, State::Bad);
+            GivenBack::Retired
+        } else if self[block].dirty {
+            self.trim(block);
+            GivenBack::Queued
+        } else {
+            self.set_state(block, State::Free);
+            GivenBack::Free
+        }
+    }
+
+    /// Makes a block wait for its erase.
+    fn trim(&mut self, block: u32) {
+        self.set_state(block, State::Trimmed);
+        self.erase_queue(block).push(block);
+    }
+
+    /// The erase of a block has failed; it is tried again when that is asked for.
+    pub fn spoil(&mut self, block: u32) {
+        self.begin_anew(block);
+        self.set_state(block, State::Spoiled);
+        self.spoiled.push(block);
+    }
+
+    /// Blocks whose erase has failed.
+    pub fn spoiled(&self) -> u32 {
+        self.spoiled.len() as u32
+    }
+
+    /// Makes the blocks wait for their erase again whose erase has failed; returns them.
+    pub fn try_again(&mut self) -> Vec<u32> {
+        let spoiled = std::mem::take(&mut self.spoiled);
+        spoiled.iter().for_each(|&block| self.trim(block));
+        spoiled
+    }
+
+    /// Takes a block out of use.
+    pub fn retire(&mut self, block: u32) {
+        self.begin_anew(block);
+        self.set_state(block, State::Bad);
+    }
+
+    /// Takes the most worn free block of the LUN that has most of them, for wear levelling.
+    pub fn take_spare(&mut self) -> Option<u32> {
+        let luns = (0..self.geometry.luns()).map(DieId);
+        let most = luns.max_by_key(|&lun| self.pool.free_count(lun))?;
+        let spare = self.pool.take_most_worn(most)?.0;
+        self.set_state(spare, State::Held);
+        Some(spare)
+    }
+
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> u64 {
         (self.blocks.len() * size_of::<Block>() + self.luns.len() * size_of::<Lun>()) as u64
@@ -271,7 +536,7 @@ impl Blocks {
             assert_eq!(self.pool.is_free(BlockId(number)), state == State::Free, "block {number}: {block:?}");
             assert_eq!(self.pool.is_bad(BlockId(number)), state == State::Bad, "block {number}: {block:?}");
             let lun = &self.luns[self.lun_of(number) as usize];
-            let listed = lun.erases.iter().chain(&lun.erasing).filter(|&&b| b == number).count();
+            let listed = lun.erases.blocks().filter(|&listed| listed == number).count();
             let waits = block.cleaning || matches!(state, State::Trimmed | State::Erasing);
             assert_eq!(listed, usize::from(waits), "block {number}: {block:?}");
             assert!(block.written <= block.taken && (block.taken == 0 || state != State::Free), "{block:?}");

@@ -26,13 +26,30 @@
 //! exactly one place, complete. After a crash an application trusts the marks, not the addresses that it remembers.
 //!
 //! Invariants: acknowledged data stay until the application gives their block back; a block is erased only when nothing reads from it.
+//!
+//! # Objects
+//!
+//! | object | owns | invariant |
+//! |---|---|---|
+//! | [`Blocks`] | all blocks with their states, counts of channels, open blocks | see its head |
+//! | [`EraseQueue`](erase_queue::EraseQueue), of a LUN | blocks that wait for their erase | one erase at a time |
+//! | [`Link`] | commands with the drive, writes that wait | a command has one record, under its tag |
+//! | [`Wear`] | the swap under way, asks that wait for it | one swap at a time |
+//! | [`Tally`] | counts | they only grow |
+//! | [`Start`] | what was found, asks that came meanwhile | none is kept when all is known |
+//!
+//! Each object alone writes its fields. Paths are functions without state: reads and writes (`io`), erases (`erase`), the leveller's steps
+//! (`wear`), the start (`start`). The [`Function`] wires them.
 
 mod ask;
 mod blocks;
 mod erase;
+mod erase_queue;
 mod io;
+mod link;
 mod mark;
 mod start;
+mod tally;
 mod wear;
 
 pub use ask::{
@@ -43,43 +60,13 @@ pub use wear::Levelled;
 
 use crate::{FlashAddress, LevelError, Space, SsdGeometry};
 use blocks::{Blocks, State};
-use pellucid_flash::slab::{Linked, NIL, Slab};
-use pellucid_flash::{
-    ChunkAddress, Command, Completion, Figure, Interface, Lba, SimTime, Status, Tag, Vector,
-};
+use link::{Link, Purpose};
+use pellucid_flash::{ChunkAddress, Command, Completion, Figure, Interface, Lba, SimTime, Status, Tag};
 use pellucid_host::Machine;
+use start::Start;
 use std::collections::VecDeque;
-
-/// Purpose of a command to the drive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Purpose {
-    /// No command: the number is not in use.
-    #[default]
-    Idle,
-    Start,
-    Read,
-    Write,
-    Erase,
-    Level,
-}
-
-/// A command with the drive, or a write that waits.
-#[derive(Clone, Debug, Default)]
-struct Op {
-    next: u32,
-    purpose: Purpose,
-    /// The ask's.
-    tag: Tag,
-    block: u32,
-    /// The command of a write that waits.
-    command: Option<Command>,
-}
-
-impl Linked for Op {
-    fn next(&mut self) -> &mut u32 {
-        &mut self.next
-    }
-}
+use tally::Tally;
+use wear::Wear;
 
 /// The function level on one application's flash. Clone it, with the drive below, to fork its future.
 ///
@@ -89,19 +76,11 @@ pub struct Function {
     space: Space,
     now: SimTime,
     blocks: Blocks,
-    ops: Slab<Op>,
-    start: start::Start,
-    wear: wear::Wear,
-    next_content: u32,
-    down: VecDeque<Command>,
+    link: Link,
+    start: Start,
+    wear: Wear,
     up: VecDeque<FunctionAnswer>,
-    /// Asks that came before the level was ready.
-    early: VecDeque<FunctionAsk>,
-    #[expect(clippy::vec_box, reason = "the box is what commands carry")]
-    vectors: Vec<Box<Vector>>,
-    counters: FunctionCounters,
-    /// Blocks whose erase has failed.
-    spoiled: Vec<u32>,
+    tally: Tally,
 }
 
 impl Function {
@@ -117,20 +96,15 @@ impl Function {
     fn on(space: Space) -> Function {
         let mut function = Function {
             blocks: Blocks::new(space.geometry()),
+            link: Link::new(space.namespace),
             space,
             now: SimTime::ZERO,
-            ops: Slab::default(),
-            start: start::Start::default(),
-            wear: wear::Wear::default(),
-            next_content: 1,
-            down: VecDeque::new(),
+            start: Start::default(),
+            wear: Wear::default(),
             up: VecDeque::new(),
-            early: VecDeque::new(),
-            vectors: Vec::new(),
-            counters: FunctionCounters::default(),
-            spoiled: Vec::new(),
+            tally: Tally::default(),
         };
-        function.ask_for_chunks();
+        start::ask_for_chunks(&mut function);
         function
     }
 
@@ -157,8 +131,8 @@ impl Function {
             Mapping::Page => self.blocks.map_page(channel),
             Mapping::Block => self.blocks.map(channel).map(|block| (block, 0)),
         };
-        let (block, page) = place.ok_or(LevelError::NoBlock { channel, ops: self.blocks.ops })?;
-        self.erase_waiting(self.blocks.lun_of(block));
+        let (block, page) = place.ok_or(LevelError::NoBlock { channel, ops: self.blocks.ops() })?;
+        erase::erase_waiting(self, self.blocks.lun_of(block));
         let address = FlashAddress { page, ..self.geometry().block_at(block) };
         Ok(Allocated { address, free_blocks: self.blocks.available(channel) })
     }
@@ -175,10 +149,10 @@ impl Function {
     /// `Flash_Trim`: the application needs nothing of the block of `address` any more. It is erased in the background.
     pub fn flash_trim(&mut self, address: FlashAddress) -> Result<(), LevelError> {
         let block = self.number(address)?;
-        match self.trimmed_while_levelled(block) {
+        match self.wear.trim(block) {
             Some(true) => Ok(()),
-            None if matches!(self.blocks[block].state, State::Mapped | State::Found) => {
-                self.give_back(block);
+            None if matches!(self.blocks[block].state(), State::Mapped | State::Found) => {
+                erase::give_back(self, block);
                 Ok(())
             }
             _ => Err(LevelError::NotMapped { address }),
@@ -192,13 +166,13 @@ impl Function {
         if release > 0 {
             return Err(LevelError::Ops { percent, release });
         }
-        self.blocks.ops = percent;
+        self.blocks.set_ops(percent);
         Ok(())
     }
 
     /// Percent of the blocks that are kept as over-provisioning.
     pub fn ops(&self) -> u32 {
-        self.blocks.ops
+        self.blocks.ops()
     }
 
     /// Erases of a block, as far as the level knows: those of blocks that held nothing when it started are taken to be the mean.
@@ -208,23 +182,67 @@ impl Function {
 
     /// Returns whether nothing of a block can be read any more: it is erased, or out of use.
     pub fn is_erased(&self, address: FlashAddress) -> Result<bool, LevelError> {
-        Ok(matches!(self.blocks[self.number(address)?].state, State::Free | State::Spoiled | State::Bad))
+        Ok(matches!(self.blocks[self.number(address)?].state(), State::Free | State::Spoiled | State::Bad))
     }
 
     /// Returns the counters so far.
     pub fn counters(&self) -> FunctionCounters {
-        self.counters
+        self.tally.counts()
     }
 
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> u64 {
-        self.blocks.memory_bytes() + self.ops.memory_bytes()
+        self.blocks.memory_bytes() + self.link.memory_bytes()
     }
 
     /// Walks every invariant and panics where one is broken.
     pub fn check(&self) {
         if self.is_ready() {
             self.blocks.check();
+        }
+    }
+
+    /// Blocks that held data when the level started, and were not given back since. Empty before [`is_ready`](pellucid_host::Machine::is_ready).
+    pub fn found(&self) -> impl Iterator<Item = &Found> {
+        let geometry = self.geometry();
+        let is_left =
+            move |found: &&Found| self.blocks[geometry.block_number(found.address)].state() == State::Found;
+        self.start.found().iter().filter(is_left)
+    }
+
+    /// The application goes on with these blocks, as mapped; everything else that a former life has left is erased in the background.
+    pub fn recover(&mut self, blocks: &[FlashAddress]) -> Result<(), LevelError> {
+        if !self.start.is_done() {
+            return Err(LevelError::NotReady);
+        }
+        let mut numbers = Vec::with_capacity(blocks.len());
+        for &address in blocks {
+            let number = self.number(address)?;
+            if !matches!(self.blocks[number].state(), State::Found | State::Mapped) {
+                return Err(LevelError::NotMapped { address });
+            }
+            numbers.push(number);
+        }
+        numbers.into_iter().for_each(|number| self.blocks.set_state(number, State::Mapped));
+        for found in self.start.take_found() {
+            let number = self.geometry().block_number(found.address);
+            if self.blocks[number].state() == State::Found {
+                erase::give_back(self, number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks whose erase has failed, which wait for [`Function::try_again`].
+    pub fn resting_blocks(&self) -> u32 {
+        self.blocks.spoiled()
+    }
+
+    /// Erases blocks again whose erase has failed, though the drive does not say that they are bad.
+    pub fn try_again(&mut self, now: SimTime) {
+        self.now = now;
+        for block in self.blocks.try_again() {
+            erase::erase_waiting(self, self.blocks.lun_of(block));
         }
     }
 
@@ -244,21 +262,11 @@ impl Function {
 
     /// Sectors of a block that can be read.
     fn readable(&self, block: u32) -> u32 {
-        let (chunks, written) = (&self.space.chunks, self.blocks[block].written);
+        let (chunks, written) = (&self.space.chunks, self.blocks[block].written());
         match written == chunks.chunk_sectors {
             true => written,
             false => written.saturating_sub(chunks.cached_sectors),
         }
-    }
-
-    fn vector(&mut self) -> Box<Vector> {
-        self.vectors.pop().unwrap_or_default()
-    }
-
-    /// Hands a command to the drive.
-    fn send(&mut self, purpose: Purpose, tag: Tag, block: u32, command: Command) {
-        let op = self.ops.insert(Op { next: NIL, purpose, tag, block, command: None });
-        self.down.push_back(Command { tag: op.into(), namespace: self.space.namespace, ..command });
     }
 
     fn answer(&mut self, tag: Tag, outcome: FunctionOutcome, data: Vec<u8>) {
@@ -269,16 +277,16 @@ impl Function {
         let tag = ask.tag;
         match ask.call {
             FunctionCall::Read { address, sector, sectors, data } => {
-                match self.read(tag, address, sector, sectors, data) {
+                match io::read(self, tag, address, sector, sectors, data) {
                     Ok(()) => {}
                     Err((error, data)) => self.answer(tag, FunctionOutcome::Refused(error), data),
                 }
             }
-            FunctionCall::Write { address, mark, data } => match self.admit(address, data.len()) {
-                Ok((block, sectors)) => self.write(tag, block, sectors, mark, data),
+            FunctionCall::Write { address, mark, data } => match io::admit(self, address, data.len()) {
+                Ok((block, sectors)) => io::write(self, tag, block, sectors, mark, data),
                 Err(error) => self.answer(tag, FunctionOutcome::Refused(error), data),
             },
-            FunctionCall::LevelWear => self.level(tag),
+            FunctionCall::LevelWear => wear::level(self, tag),
         }
     }
 }
@@ -293,24 +301,22 @@ impl Machine for Function {
 
     fn submit(&mut self, now: SimTime, ask: FunctionAsk) {
         self.now = now;
-        match (self.is_ready(), &self.start.failure) {
+        match (self.is_ready(), self.start.failure()) {
             (true, _) => self.take(ask),
-            (false, None) => self.early.push_back(ask),
-            (false, Some(_)) => self.refuse_early(ask),
+            (false, None) => self.start.keep(ask),
+            (false, Some(_)) => start::refuse_early(self, ask),
         }
     }
 
     fn complete(&mut self, now: SimTime, completion: &mut Completion) {
         self.now = now;
-        let number = completion.tag as u32;
-        let op = std::mem::take(&mut self.ops[number]);
-        self.ops.release(number);
-        match op.purpose {
-            Purpose::Read => self.read_ended(&op, completion),
-            Purpose::Write => self.write_ended(&op, completion),
-            Purpose::Erase => self.erase_ended(&op, completion.status),
-            Purpose::Level => self.level_ended(&op, completion),
-            Purpose::Start => self.start_ended(&op, completion),
+        let op = self.link.ended(completion.tag as u32);
+        match op.purpose() {
+            Purpose::Read => io::read_ended(self, &op, completion),
+            Purpose::Write => io::write_ended(self, &op, completion),
+            Purpose::Erase => erase::ended(self, &op, completion.status),
+            Purpose::Level => wear::ended(self, &op, completion),
+            Purpose::Start => start::ended(self, &op, completion),
             Purpose::Idle => unreachable!("a completion of no command"),
         }
     }
@@ -321,17 +327,17 @@ impl Machine for Function {
 
     /// Calls without an ask, as a trim, may have commands for the drive at once.
     fn next_event(&self) -> Option<SimTime> {
-        (!self.down.is_empty()).then_some(self.now)
+        self.link.has_command().then_some(self.now)
     }
 
     fn next_command(&mut self) -> Option<Command> {
-        self.down.pop_front()
+        self.link.next_command()
     }
 
     fn pop(&mut self) -> Option<FunctionAnswer> {
         let answer = self.up.pop_front()?;
         if let FunctionOutcome::Levelled(_) = answer.outcome {
-            self.swap_known();
+            wear::swap_known(self);
         }
         Some(answer)
     }
@@ -341,7 +347,7 @@ impl Machine for Function {
     }
 
     fn failure(&self) -> Option<String> {
-        self.start.failure.clone()
+        self.start.failure().cloned()
     }
 
     fn is_ready(&self) -> bool {
@@ -351,11 +357,10 @@ impl Machine for Function {
     /// Every block that holds data is found anew; see [`Function::recover`].
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
         let mut fresh = Function::on(self.space);
-        (fresh.now, fresh.counters, fresh.blocks.ops) = (now, self.counters, self.blocks.ops);
+        (fresh.now, fresh.tally) = (now, self.tally);
+        fresh.blocks.set_ops(self.blocks.ops());
         fresh.up = std::mem::take(&mut self.up);
-        let early = self.early.iter().map(|ask| ask.tag);
-        let asked = self.ops.iter().filter(|op| matches!(op.purpose, Purpose::Read | Purpose::Write));
-        for tag in early.chain(asked.map(|op| op.tag)).chain(self.wear.asked()) {
+        for tag in self.start.asked().chain(self.link.asked()).chain(self.wear.asked()) {
             fresh.answer(tag, FunctionOutcome::Failed(Status::PowerLoss), Vec::new());
         }
         *self = fresh;
@@ -371,7 +376,7 @@ impl Machine for Function {
             retired,
             levelled_sectors,
             swaps,
-        } = self.counters;
+        } = self.tally.counts();
         let bytes = |sectors: u64| sectors * u64::from(self.space.chunks.sector_bytes);
         vec![
             Figure::bytes("read_bytes", "Bytes that the application read.", bytes(read_sectors)),

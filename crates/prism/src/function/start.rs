@@ -7,11 +7,13 @@
 //! ```
 
 use super::blocks::State;
+use super::erase::give_back;
+use super::link::{Op, Purpose};
 use super::mark::Oob;
-use super::{Function, FunctionOutcome, Op, Purpose};
+use super::{Function, FunctionAsk, FunctionOutcome};
 use crate::{FlashAddress, LevelError};
-use pellucid_flash::{BlockId, ChunkInfo, ChunkState, Command, Completion, Lba, Opcode, Status, Vector};
-use std::collections::BTreeMap;
+use pellucid_flash::{ChunkInfo, ChunkState, Command, Completion, Lba, Opcode, Status, Tag, Vector};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Probes with the drive at a time.
 const PROBES_MAX: u32 = 32;
@@ -42,7 +44,9 @@ enum Phase {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Start {
     phase: Phase,
-    pub failure: Option<String>,
+    failure: Option<String>,
+    /// Asks that came before the level was ready.
+    early: VecDeque<FunctionAsk>,
     /// Blocks to be probed; in the first round up to 64 with one read.
     probes: Vec<u32>,
     next: usize,
@@ -56,211 +60,200 @@ impl Start {
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }
+
+    /// Why the level could not start.
+    pub fn failure(&self) -> Option<&String> {
+        self.failure.as_ref()
+    }
+
+    /// Keeps an ask until all is known.
+    pub fn keep(&mut self, ask: FunctionAsk) {
+        self.early.push_back(ask);
+    }
+
+    /// Tags of the asks that are kept.
+    pub fn asked(&self) -> impl Iterator<Item = Tag> {
+        self.early.iter().map(|ask| ask.tag)
+    }
+
+    /// Blocks that held data.
+    pub fn found(&self) -> &[Found] {
+        &self.found
+    }
+
+    /// Takes the blocks that held data: the application has said with which it goes on.
+    pub fn take_found(&mut self) -> Vec<Found> {
+        std::mem::take(&mut self.found)
+    }
 }
 
-impl Function {
-    /// Blocks that held data when the level started, and were not given back since. Empty before [`is_ready`](pellucid_host::Machine::is_ready).
-    pub fn found(&self) -> impl Iterator<Item = &Found> {
-        let blocks = &self.blocks;
-        let is_left = move |found: &&Found| {
-            let number = blocks.geometry.block_number(found.address);
-            blocks[number].state == State::Found
-        };
-        self.start.found.iter().filter(is_left)
-    }
+/// Asks for the chunks.
+pub(super) fn ask_for_chunks(function: &mut Function) {
+    let count = function.geometry().blocks();
+    let command = Command::new(0, Opcode::Report, function.sector(0, 0), count, Vec::new());
+    function.link.send(Purpose::Start, 0, 0, command);
+}
 
-    /// The application goes on with these blocks, as mapped; everything else that a former life has left is erased in the background.
-    pub fn recover(&mut self, blocks: &[FlashAddress]) -> Result<(), LevelError> {
-        if !self.start.is_done() {
-            return Err(LevelError::NotReady);
-        }
-        let mut numbers = Vec::with_capacity(blocks.len());
-        for &address in blocks {
-            let number = self.number(address)?;
-            if !matches!(self.blocks[number].state, State::Found | State::Mapped) {
-                return Err(LevelError::NotMapped { address });
-            }
-            numbers.push(number);
-        }
-        numbers.into_iter().for_each(|number| self.blocks.set_state(number, State::Mapped));
-        for found in std::mem::take(&mut self.start.found) {
-            let number = self.geometry().block_number(found.address);
-            if self.blocks[number].state == State::Found {
-                self.give_back(number);
-            }
-        }
-        Ok(())
+/// A command of the start has ended.
+pub(super) fn ended(function: &mut Function, op: &Op, completion: &mut Completion) {
+    match function.start.phase {
+        Phase::Report => reported(function, completion),
+        Phase::First | Phase::Others => probed(function, op, completion),
+        Phase::Done => unreachable!("the start has ended"),
     }
-
-    pub(super) fn ask_for_chunks(&mut self) {
-        let count = self.geometry().blocks();
-        let command = Command::new(0, Opcode::Report, self.sector(0, 0), count, Vec::new());
-        self.send(Purpose::Start, 0, 0, command);
+    if function.start.failure.is_none() {
+        go_on_starting(function);
     }
+}
 
-    pub(super) fn start_ended(&mut self, op: &Op, completion: &mut Completion) {
-        match self.start.phase {
-            Phase::Report => self.reported(completion),
-            Phase::First | Phase::Others => self.probed(op, completion),
-            Phase::Done => unreachable!("the start has ended"),
+fn reported(function: &mut Function, completion: &Completion) {
+    let infos = completion.data.as_chunks::<{ ChunkInfo::BYTES }>().0.iter().map(ChunkInfo::decode);
+    let infos: Option<Vec<ChunkInfo>> = infos.collect();
+    let wanted = function.geometry().blocks() as usize;
+    let Some(infos) = infos.filter(|i| completion.status == Status::Success && i.len() == wanted) else {
+        let sentence = format!("the drive did not report its blocks: {:?}", completion.status);
+        function.start.failure = Some(sentence);
+        while let Some(ask) = function.start.early.pop_front() {
+            refuse_early(function, ask);
         }
-        if self.start.failure.is_none() {
-            self.go_on_starting();
-        }
-    }
-
-    fn reported(&mut self, completion: &Completion) {
-        let infos = completion.data.as_chunks::<{ ChunkInfo::BYTES }>().0.iter().map(ChunkInfo::decode);
-        let infos: Option<Vec<ChunkInfo>> = infos.collect();
-        let wanted = self.geometry().blocks() as usize;
-        let Some(infos) = infos.filter(|i| completion.status == Status::Success && i.len() == wanted) else {
-            let sentence = format!("the drive did not report its blocks: {:?}", completion.status);
-            self.start.failure = Some(sentence);
-            while let Some(ask) = self.early.pop_front() {
-                self.refuse_early(ask);
-            }
-            return;
-        };
-        let held = self.space.chunks.cached_sectors;
-        for (number, info) in (0..).zip(&infos) {
-            match info.state {
-                ChunkState::Free => self.blocks.set_state(number, State::Free),
-                ChunkState::Offline => self.blocks.set_state(number, State::Bad),
-                ChunkState::Open | ChunkState::Closed => {
-                    let record = &mut self.blocks[number];
-                    (record.written, record.taken) = (info.write_pointer, info.write_pointer);
-                    record.dirty = true;
-                    // One that a failure has closed early takes no more.
-                    record.broken = info.state == ChunkState::Closed
-                        && info.write_pointer < self.space.chunks.chunk_sectors;
-                    let hidden = info.state == ChunkState::Open && info.write_pointer <= held;
-                    if !hidden && info.write_pointer > 0 {
-                        self.start.probes.push(number);
-                    }
+        return;
+    };
+    let held = function.space.chunks.cached_sectors;
+    for (number, info) in (0..).zip(&infos) {
+        match info.state {
+            ChunkState::Free => function.blocks.set_state(number, State::Free),
+            ChunkState::Offline => function.blocks.set_state(number, State::Bad),
+            ChunkState::Open | ChunkState::Closed => {
+                // One that a failure has closed early takes no more.
+                let broken = info.state == ChunkState::Closed
+                    && info.write_pointer < function.space.chunks.chunk_sectors;
+                function.blocks[number].found(info.write_pointer, broken);
+                let hidden = info.state == ChunkState::Open && info.write_pointer <= held;
+                if !hidden && info.write_pointer > 0 {
+                    function.start.probes.push(number);
                 }
             }
         }
-        self.start.phase = Phase::First;
     }
+    function.start.phase = Phase::First;
+}
 
-    fn go_on_starting(&mut self) {
-        while self.start.under_way < PROBES_MAX && self.start.next < self.start.probes.len() {
-            self.send_probe();
-        }
-        if self.start.under_way > 0 {
-            return;
-        }
-        match self.start.phase {
-            Phase::First => {
-                self.start.phase = Phase::Others;
-                let known = &self.start.known;
-                self.start.probes.retain(|number| !known.contains_key(number));
-                self.start.next = 0;
-                self.go_on_starting();
-            }
-            _ => self.all_known(),
-        }
+fn go_on_starting(function: &mut Function) {
+    while function.start.under_way < PROBES_MAX && function.start.next < function.start.probes.len() {
+        send_probe(function);
     }
+    if function.start.under_way > 0 {
+        return;
+    }
+    match function.start.phase {
+        Phase::First => {
+            function.start.phase = Phase::Others;
+            let known = &function.start.known;
+            function.start.probes.retain(|number| !known.contains_key(number));
+            function.start.next = 0;
+            go_on_starting(function);
+        }
+        _ => all_known(function),
+    }
+}
 
-    /// Reads out-of-band data: the first sector of many blocks, or that of many pages of one.
-    fn send_probe(&mut self) {
-        let at = self.start.next;
-        let mut vector = self.vector();
-        let left = &self.start.probes[at..];
-        match self.start.phase {
-            Phase::First => {
-                let blocks = left.iter().take(Vector::ADDRESSES_MAX);
-                vector.addresses.extend(blocks.map(|&number| self.sector(number, 0)));
-                self.start.next += vector.addresses.len();
-            }
-            _ => {
-                let pages = self.readable(left[0]) / self.space.page_sectors();
-                let pages = (0..pages).take(Vector::ADDRESSES_MAX);
-                let sector = |page: u32| self.sector(left[0], page * self.space.page_sectors());
-                vector.addresses.extend(pages.map(sector));
-                self.start.next += 1;
-            }
+/// Reads out-of-band data: the first sector of many blocks, or that of many pages of one.
+fn send_probe(function: &mut Function) {
+    let at = function.start.next;
+    let mut vector = function.link.vector();
+    let left = &function.start.probes[at..];
+    match function.start.phase {
+        Phase::First => {
+            let blocks = left.iter().take(Vector::ADDRESSES_MAX);
+            vector.addresses.extend(blocks.map(|&number| function.sector(number, 0)));
+            function.start.next += vector.addresses.len();
         }
-        let sectors = vector.addresses.len() as u32;
-        vector.metadata.resize(sectors as usize * Vector::METADATA_BYTES, 0);
-        self.start.under_way += 1;
-        let command =
-            Command { vector: Some(vector), ..Command::new(0, Opcode::Read, Lba(0), sectors, Vec::new()) };
-        self.send(Purpose::Start, 0, at as u32, command);
+        _ => {
+            let pages = function.readable(left[0]) / function.space.page_sectors();
+            let pages = (0..pages).take(Vector::ADDRESSES_MAX);
+            let sector = |page: u32| function.sector(left[0], page * function.space.page_sectors());
+            vector.addresses.extend(pages.map(sector));
+            function.start.next += 1;
+        }
     }
+    let sectors = vector.addresses.len() as u32;
+    vector.metadata.resize(sectors as usize * Vector::METADATA_BYTES, 0);
+    function.start.under_way += 1;
+    let command =
+        Command { vector: Some(vector), ..Command::new(0, Opcode::Read, Lba(0), sectors, Vec::new()) };
+    function.link.send(Purpose::Start, 0, at as u32, command);
+}
 
-    fn probed(&mut self, op: &Op, completion: &mut Completion) {
-        self.start.under_way -= 1;
-        let Some(mut vector) = completion.vector.take() else { return };
-        let ok = matches!(completion.status, Status::Success | Status::HighEcc);
-        // A failed command that names no sector has failed for all of them.
-        let read = |i: usize| ok || (completion.result != 0 && completion.result >> i & 1 == 0);
-        let oob = vector.metadata.as_chunks::<{ Vector::METADATA_BYTES }>().0;
-        let mut answers =
-            oob.iter().enumerate().filter(|&(i, _)| read(i)).map(|(i, oob)| (i, Oob::decode(oob)));
-        let first = op.block as usize;
-        match self.start.phase {
-            Phase::First => {
-                let known = answers.map(|(i, oob)| (self.start.probes[first + i], oob));
-                self.start.known.extend(known);
-            }
-            _ => {
-                let known = answers.find_map(|(_, oob)| oob);
-                self.start.known.insert(self.start.probes[first], known);
-            }
+fn probed(function: &mut Function, op: &Op, completion: &mut Completion) {
+    function.start.under_way -= 1;
+    let Some(vector) = completion.vector.take() else { return };
+    let ok = matches!(completion.status, Status::Success | Status::HighEcc);
+    // A failed command that names no sector has failed for all of them.
+    let read = |i: usize| ok || (completion.result != 0 && completion.result >> i & 1 == 0);
+    let oob = vector.metadata.as_chunks::<{ Vector::METADATA_BYTES }>().0;
+    let mut answers = oob.iter().enumerate().filter(|&(i, _)| read(i)).map(|(i, oob)| (i, Oob::decode(oob)));
+    let first = op.block() as usize;
+    match function.start.phase {
+        Phase::First => {
+            let known = answers.map(|(i, oob)| (function.start.probes[first + i], oob));
+            function.start.known.extend(known);
         }
-        vector.addresses.clear();
-        vector.metadata.clear();
-        self.vectors.push(vector);
+        _ => {
+            let known = answers.find_map(|(_, oob)| oob);
+            function.start.known.insert(function.start.probes[first], known);
+        }
     }
+    function.link.put_back(vector);
+}
 
-    fn all_known(&mut self) {
-        self.start.phase = Phase::Done;
-        let known = std::mem::take(&mut self.start.known);
-        self.start.probes = Vec::new();
-        let known: BTreeMap<u32, Oob> = known.into_iter().filter_map(|(n, oob)| Some((n, oob?))).collect();
-        let mut oldest: BTreeMap<u32, (u32, Oob)> = BTreeMap::new();
-        for (&number, oob) in &known {
-            let best = oldest.entry(oob.content).or_insert((number, *oob));
-            if oob.is_older(&best.1) {
-                *best = (number, *oob);
-            }
-            self.next_content = self.next_content.max(oob.content.wrapping_add(1));
+fn all_known(function: &mut Function) {
+    function.start.phase = Phase::Done;
+    let known = std::mem::take(&mut function.start.known);
+    function.start.probes = Vec::new();
+    let known: BTreeMap<u32, Oob> = known.into_iter().filter_map(|(n, oob)| Some((n, oob?))).collect();
+    let mut oldest: BTreeMap<u32, (u32, Oob)> = BTreeMap::new();
+    for (&number, oob) in &known {
+        let best = oldest.entry(oob.content).or_insert((number, *oob));
+        if oob.is_older(&best.1) {
+            *best = (number, *oob);
         }
-        self.set_erase_counts(&known);
-        for number in self.blocks.numbers() {
-            let oob = known.get(&number).copied();
-            if self.blocks[number].state != State::Found {
-                continue;
-            }
-            if oob.is_some_and(|oob| oldest[&oob.content].0 != number) {
-                self.give_back(number);
-                continue;
-            }
-            let record = &mut self.blocks[number];
-            (record.content, record.copy) = oob.map_or((0, 0), |oob| (oob.content, oob.copy));
-            let pages = record.written / self.space.page_sectors();
-            let address = self.geometry().block_at(number);
-            let erases = self.blocks.erases(number);
-            self.start.found.push(Found { address, mark: oob.map(|oob| oob.mark), pages, erases });
-        }
-        while let Some(ask) = self.early.pop_front() {
-            self.take(ask);
-        }
+        function.blocks.found_content(oob.content);
     }
+    set_erase_counts(function, &known);
+    for number in function.blocks.numbers() {
+        let oob = known.get(&number).copied();
+        if function.blocks[number].state() != State::Found {
+            continue;
+        }
+        if oob.is_some_and(|oob| oldest[&oob.content].0 != number) {
+            give_back(function, number);
+            continue;
+        }
+        let record = &mut function.blocks[number];
+        let (content, copy) = oob.map_or((0, 0), |oob| (oob.content, oob.copy));
+        record.set_content(content, copy);
+        let pages = record.written() / function.space.page_sectors();
+        let address = function.geometry().block_at(number);
+        let erases = function.blocks.erases(number);
+        function.start.found.push(Found { address, mark: oob.map(|oob| oob.mark), pages, erases });
+    }
+    while let Some(ask) = function.start.early.pop_front() {
+        function.take(ask);
+    }
+}
 
-    /// Blocks that do not say how often they were erased are taken to be like the others.
-    fn set_erase_counts(&mut self, known: &BTreeMap<u32, Oob>) {
-        let sum: u64 = known.values().map(|oob| u64::from(oob.erases)).sum();
-        let mean = sum.checked_div(known.len() as u64).unwrap_or(0) as u32;
-        for number in self.blocks.numbers() {
-            let erases = known.get(&number).map_or(mean, |oob| oob.erases);
-            self.blocks.pool.set_erases(BlockId(number), erases);
-        }
+/// Blocks that do not say how often they were erased are taken to be like the others.
+fn set_erase_counts(function: &mut Function, known: &BTreeMap<u32, Oob>) {
+    let sum: u64 = known.values().map(|oob| u64::from(oob.erases)).sum();
+    let mean = sum.checked_div(known.len() as u64).unwrap_or(0) as u32;
+    for number in function.blocks.numbers() {
+        let erases = known.get(&number).map_or(mean, |oob| oob.erases);
+        function.blocks.set_erases(number, erases);
     }
+}
 
-    pub(super) fn refuse_early(&mut self, ask: super::FunctionAsk) {
-        let data = ask.call.into_data();
-        self.answer(ask.tag, FunctionOutcome::Refused(LevelError::NotReady), data);
-    }
+/// Refuses an ask: the level could not start.
+pub(super) fn refuse_early(function: &mut Function, ask: FunctionAsk) {
+    let data = ask.call.into_data();
+    function.answer(ask.tag, FunctionOutcome::Refused(LevelError::NotReady), data);
 }

@@ -1,6 +1,6 @@
 //! Configuration of a flash monitor, and its answers to applications that ask for flash.
 
-use super::records;
+use super::ring;
 use crate::SsdGeometry;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -31,7 +31,7 @@ impl MonitorConfig {
     /// Blocks that no application sees in a LUN of `blocks`, on a drive with this many LUNs: spare ones, and those of the monitor's records.
     pub fn hidden_blocks(&self, blocks: u32, luns: u32) -> u32 {
         let spares = if self.spare_blocks == 0 { (blocks / 32).max(3) } else { self.spare_blocks };
-        spares.saturating_add(records::chunks_of_lun(luns))
+        spares.saturating_add(ring::chunks_of_lun(luns))
     }
 }
 

@@ -13,14 +13,19 @@
 //! until the next erase: a block that a failed write has closed, because its copy would look different; a block whose last sectors the drive
 //! holds back or cannot read; and every block while no spare is left.
 
-use super::route::What;
-use super::state::Swap;
-use super::{Commit, Monitor};
+//!
+//! Invariants: a block is frozen from its drain until its move is on the media or given up; a chunk that is taken is a spare of its LUN, or is
+//! about to become one; a command waits only while a block is frozen.
+
+use super::calls::{own, send};
+use super::commands::What;
+use super::records::Commit;
+use super::{Monitor, route, save, spares};
 use pellucid_flash::{
-    ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Lba, Opcode, Status, Vector,
+    ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Lba, Opcode, SimTime, Status, Vector,
 };
 use pellucid_host::ChunkView;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Sectors that are copied at a time, about.
 const COPY_SECTORS: u32 = 64;
@@ -44,15 +49,17 @@ enum Step {
     Clean,
 }
 
-/// Where the two LUNs are.
+/// The wear leveller: how far the two LUNs are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leveller {
     /// Swaps that have ended.
-    pub swaps: u64,
+    swaps: u64,
     /// The state is being read.
-    pub paused: bool,
+    paused: bool,
     /// A LUN that was erased, and may be too worn.
     due: Option<u32>,
+    /// LUNs that are being prepared for an application: they stay where they are.
+    exempt: Vec<u32>,
     step: Step,
     block: u32,
     /// By side: what the drive says of the block, and the chunk of the other LUN that takes it, if an application has it.
@@ -60,6 +67,8 @@ pub(super) struct Leveller {
     targets: [Option<u32>; 2],
     /// By side: application and its number of the block.
     frozen: [Option<(u16, u32)>; 2],
+    /// Commands that wait until the frozen block has been moved, and when they came.
+    held: VecDeque<(SimTime, Command)>,
     /// Commands that have not ended.
     left: u32,
     /// Chunks of the drive that are filled, or are to be erased.
@@ -68,6 +77,21 @@ pub(super) struct Leveller {
 }
 
 impl Leveller {
+    /// Swaps that have ended.
+    pub fn swaps(&self) -> u64 {
+        self.swaps
+    }
+
+    /// Stops or goes on: while the state is being read nothing is moved.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
+    /// Sets the LUNs that stay where they are.
+    pub fn exempt(&mut self, luns: Vec<u32>) {
+        self.exempt = luns;
+    }
+
     /// Returns whether a chunk of the drive is being filled, or is to be erased.
     pub fn uses(&self, chunk: u32) -> bool {
         self.taken.contains(&chunk)
@@ -77,6 +101,16 @@ impl Leveller {
     #[inline]
     pub fn holds(&self, app: u16, view: &ChunkView, command: &Command) -> bool {
         self.frozen != [None; 2] && self.changes_frozen(app, view, command)
+    }
+
+    /// Makes a command wait.
+    pub fn hold(&mut self, submitted: SimTime, command: Command) {
+        self.held.push_back((submitted, command));
+    }
+
+    /// Commands that wait.
+    pub fn held(&self) -> impl ExactSizeIterator<Item = &Command> {
+        self.held.iter().map(|(_, command)| command)
     }
 
     fn changes_frozen(&self, app: u16, view: &ChunkView, command: &Command) -> bool {
@@ -104,290 +138,288 @@ impl Leveller {
         self.postponed.clear();
     }
 
-    /// The power was cut.
-    pub fn forget(&mut self) {
+    /// The power was cut: returns the commands that waited.
+    pub fn forget(&mut self) -> VecDeque<(SimTime, Command)> {
+        let held = std::mem::take(&mut self.held);
         *self = Leveller { swaps: self.swaps, ..Leveller::default() };
+        held
+    }
+
+    /// Sets the state of the drive's chunk that is the block, on one side. Returns whether it was the last one.
+    fn looked(&mut self, side: usize, info: Option<ChunkInfo>) -> bool {
+        self.infos[side] = info.unwrap_or(ChunkInfo { state: ChunkState::Offline, ..ChunkInfo::default() });
+        self.left -= 1;
+        self.left == 0
+    }
+
+    /// Chooses the next block, owned so on each side.
+    fn begin(&mut self, block: u32, frozen: [Option<(u16, u32)>; 2]) {
+        assert_eq!(self.step, Step::Idle, "one block is moved at a time");
+        (self.block, self.frozen, self.step) = (block, frozen, Step::Drain);
     }
 }
 
-impl<D: Drive> Monitor<D> {
-    /// Goes on with what is under way, or begins it.
-    pub(super) fn level(&mut self) {
-        if self.leveller.paused || self.records.dead {
-            return;
-        }
-        match self.leveller.step {
-            Step::Idle => self.next_block(),
-            Step::Drain if self.draining == 0 => self.look(),
-            Step::DrainReads if self.draining == 0 => self.erase_taken(),
-            _ => {}
+/// Goes on with what is under way, or begins it.
+pub(super) fn level<D: Drive>(monitor: &mut Monitor<D>) {
+    if monitor.leveller.paused || monitor.records.is_dead() {
+        return;
+    }
+    match monitor.leveller.step {
+        Step::Idle => next_block(monitor),
+        Step::Drain if monitor.namespaces.is_drained() => look(monitor),
+        Step::DrainReads if monitor.namespaces.is_drained() => erase_taken(monitor),
+        _ => {}
+    }
+}
+
+fn next_block<D: Drive>(monitor: &mut Monitor<D>) {
+    if monitor.state.swapping().is_none() {
+        let Some(lun) = monitor.leveller.due.take() else { return };
+        let Some(cold) = partner(monitor, lun) else { return };
+        monitor.state.begin_swap([lun, cold]);
+        monitor.leveller.postponed.clear();
+        monitor.records.changed();
+    }
+    let owners = luns(monitor).map(|lun| monitor.state.owner(lun));
+    let mut left = monitor.state.unmoved().peekable();
+    if left.peek().is_none() || owners == [None; 2] {
+        drop(left);
+        return end_swap(monitor);
+    }
+    let Some(block) = left.find(|block| !monitor.leveller.postponed.contains(block)) else { return };
+    drop(left);
+    let shown = monitor.state.shown();
+    let frozen = owners.map(|owner| owner.map(|(app, at)| (app, at * shown + block)));
+    monitor.leveller.begin(block, frozen);
+    monitor.namespaces.drain();
+    level(monitor);
+}
+
+/// The LUN that changes places with one that has been erased much.
+fn partner<D: Drive>(monitor: &Monitor<D>, lun: u32) -> Option<u32> {
+    let (gap, state) = (monitor.config.wear_gap, &monitor.state);
+    let has_spare = |lun: u32| spares::spares(monitor, lun).next().is_some();
+    let is_exempt = |lun: u32| monitor.leveller.exempt.contains(&lun);
+    if gap == 0 || state.owner(lun).is_none() || is_exempt(lun) || !has_spare(lun) {
+        return None;
+    }
+    let most = state.average_erases(lun) - f64::from(gap);
+    let group = |lun: u32| lun / monitor.geometry.units;
+    let cold = (0..monitor.geometry.parallel_units()).filter(|&other| {
+        other != lun
+            && state.is_in_use(other)
+            && state.average_erases(other) < most
+            && !is_exempt(other)
+            && has_spare(other)
+    });
+    cold.min_by_key(|&other| (group(other) != group(lun), state.erases(other)))
+}
+
+/// Both LUNs have changed places.
+fn end_swap<D: Drive>(monitor: &mut Monitor<D>) {
+    for lun in luns(monitor) {
+        if let Some((app, _)) = monitor.state.owner(lun)
+            && let Some(namespace) = monitor.namespaces.get_mut(app)
+        {
+            namespace.count_swap();
         }
     }
+    monitor.state.end_swap();
+    monitor.leveller.swaps += 1;
+    monitor.records.changed();
+}
 
-    fn next_block(&mut self) {
-        if self.state.swap.is_none() {
-            let Some(lun) = self.leveller.due.take() else { return };
-            let Some(cold) = self.partner(lun) else { return };
-            self.state.swap = Some(Swap { luns: [lun, cold], moved: vec![false; self.state.shown as usize] });
-            self.leveller.postponed.clear();
-            self.changed();
+fn luns<D: Drive>(monitor: &Monitor<D>) -> [u32; 2] {
+    monitor.state.swapping().expect("two LUNs that change places")
+}
+
+/// Where the block lies in a LUN of the two.
+fn source<D: Drive>(monitor: &Monitor<D>, side: usize) -> u32 {
+    let lun = luns(monitor)[side];
+    lun * monitor.geometry.chunks + monitor.state.chunk_of(lun, monitor.leveller.block)
+}
+
+fn look<D: Drive>(monitor: &mut Monitor<D>) {
+    monitor.leveller.step = Step::Look;
+    monitor.leveller.left = 2;
+    for side in [0, 1] {
+        let look = own(monitor, Opcode::Report, source(monitor, side), 0, 1, Vec::new());
+        send(monitor, What::Level(side as u32), look);
+    }
+}
+
+/// A command of the leveller has ended; `of`: the side that was looked at, or the chunk that was erased.
+pub(super) fn ended<D: Drive>(monitor: &mut Monitor<D>, of: u32, completion: Completion) {
+    match monitor.leveller.step {
+        Step::Look => {
+            let info = completion.data.first_chunk().and_then(ChunkInfo::decode);
+            if monitor.leveller.looked(of as usize, info) {
+                choose_targets(monitor);
+            }
         }
-        let Some(swap) = &self.state.swap else { return };
-        let luns = swap.luns;
-        let owners = luns.map(|lun| self.state.owner(lun));
-        let mut left = (0..).zip(&swap.moved).filter(|(_, moved)| !**moved).peekable();
-        if left.peek().is_none() || owners == [None; 2] {
-            return self.end_swap();
+        Step::Copy { side, done } => copied(monitor, side, done, completion),
+        Step::Clean => erased(monitor, of, completion.status),
+        _ => {}
+    }
+}
+
+/// Returns whether a block can be copied as it is.
+fn is_movable<D: Drive>(monitor: &Monitor<D>, info: &ChunkInfo) -> bool {
+    match info.state {
+        ChunkState::Free | ChunkState::Offline => true,
+        ChunkState::Open => monitor.geometry.cached_sectors == 0,
+        ChunkState::Closed => info.write_pointer == monitor.geometry.chunk_sectors,
+    }
+}
+
+fn choose_targets<D: Drive>(monitor: &mut Monitor<D>) {
+    let luns = luns(monitor);
+    monitor.leveller.targets = [None; 2];
+    for side in [0, 1] {
+        if monitor.state.owner(luns[side]).is_none() {
+            continue;
         }
-        let Some((block, _)) = left.find(|(block, _)| !self.leveller.postponed.contains(block)) else {
-            return;
+        let other = luns[1 - side];
+        let spare = spares::spares(monitor, other).next();
+        let is_movable = is_movable(monitor, &monitor.leveller.infos[side]);
+        let Some(spare) = spare.filter(|_| is_movable) else { return postpone(monitor) };
+        let target = other * monitor.geometry.chunks + spare;
+        monitor.leveller.targets[side] = Some(target);
+        monitor.leveller.taken.push(target);
+    }
+    copy(monitor, 0, 0, Vec::new(), None);
+}
+
+/// Reads the next sectors of a block; `buffer` and `vector` are used again.
+fn copy<D: Drive>(
+    monitor: &mut Monitor<D>,
+    side: usize,
+    done: u32,
+    mut buffer: Vec<u8>,
+    vector: Option<Box<Vector>>,
+) {
+    let info = monitor.leveller.infos[side];
+    let written = if info.state == ChunkState::Offline { 0 } else { info.write_pointer };
+    if monitor.leveller.targets[side].is_none() || done == written {
+        return match side {
+            0 => copy(monitor, 1, 0, buffer, vector),
+            _ => record_move(monitor),
         };
-        self.leveller.block = block;
-        self.leveller.frozen =
-            owners.map(|owner| owner.map(|(app, at)| (app, at * self.state.shown + block)));
-        self.leveller.step = Step::Drain;
-        self.drain();
-        self.level();
     }
+    monitor.leveller.step = Step::Copy { side, done };
+    let write = monitor.geometry.write_min_sectors;
+    let sectors = ((COPY_SECTORS / write).max(1) * write).min(written - done);
+    buffer.resize(sectors as usize * monitor.drive.image_bytes(), 0);
+    let mut vector = vector.unwrap_or_default();
+    vector.metadata.resize(sectors as usize * Vector::METADATA_BYTES, 0);
+    let read = own(monitor, Opcode::Read, source(monitor, side), done, sectors, buffer);
+    send(monitor, What::Level(0), Command { vector: Some(vector), ..read });
+}
 
-    /// The LUN that changes places with one that has been erased much.
-    fn partner(&self, lun: u32) -> Option<u32> {
-        let gap = self.config.wear_gap;
-        let has_spare = |lun: u32| self.spares(lun).next().is_some();
-        if gap == 0 || self.state.owner(lun).is_none() || self.reserved.contains(&lun) || !has_spare(lun) {
-            return None;
+/// Sectors of a block have been read, or written.
+fn copied<D: Drive>(monitor: &mut Monitor<D>, side: usize, done: u32, completion: Completion) {
+    let sectors = (completion.data.len() / monitor.drive.image_bytes()) as u32;
+    let target = monitor.leveller.targets[side].expect("it is copied");
+    match (completion.opcode, completion.status) {
+        (Opcode::Read, Status::Success | Status::HighEcc) => {
+            let write = own(monitor, Opcode::Write, target, done, sectors, completion.data);
+            send(monitor, What::Level(0), Command { vector: completion.vector, ..write });
         }
-        let most = self.state.average_erases(lun) - f64::from(gap);
-        let group = |lun: u32| lun / self.geometry.units;
-        let cold = (0..self.geometry.parallel_units()).filter(|&other| {
-            other != lun
-                && !self.state.luns[other as usize].shown.is_empty()
-                && self.state.average_erases(other) < most
-                && !self.reserved.contains(&other)
-                && has_spare(other)
-        });
-        cold.min_by_key(|&other| (group(other) != group(lun), self.state.luns[other as usize].erases))
+        (Opcode::Write, Status::Success) => {
+            copy(monitor, side, done + sectors, completion.data, completion.vector);
+        }
+        (Opcode::Write, Status::ChunkWriteFailed | Status::ChunkClosedEarly | Status::WriteFault) => {
+            // Another spare, if there is one.
+            spares::put_aside(monitor, target / monitor.geometry.chunks, target % monitor.geometry.chunks);
+            monitor.records.changed();
+            monitor.leveller.taken.retain(|&chunk| chunk != target);
+            go_on(monitor);
+            clean_up(monitor, Step::Clean);
+        }
+        _ => postpone(monitor),
     }
+}
 
-    /// Both LUNs have changed places.
-    fn end_swap(&mut self) {
-        let Some(Swap { luns: [a, b], .. }) = self.state.swap.take() else { return };
-        for lun in [a, b] {
-            if let Some((app, _)) = self.state.owner(lun)
-                && let Some(Some(opened)) = self.opened.get_mut(usize::from(app))
-            {
-                opened.statistics.swapped_luns += 1;
+/// The block stays where it is, for now.
+fn postpone<D: Drive>(monitor: &mut Monitor<D>) {
+    monitor.leveller.postponed.insert(monitor.leveller.block);
+    go_on(monitor);
+    clean_up(monitor, Step::Clean);
+}
+
+/// Writes to the block go on.
+fn go_on<D: Drive>(monitor: &mut Monitor<D>) {
+    monitor.leveller.frozen = [None; 2];
+    for (submitted, command) in std::mem::take(&mut monitor.leveller.held) {
+        route::route(monitor, submitted, command);
+    }
+}
+
+/// Both are where they should be: that counts when it is on the media.
+fn record_move<D: Drive>(monitor: &mut Monitor<D>) {
+    let (block, targets) = (monitor.leveller.block, monitor.leveller.targets);
+    let chunks = monitor.geometry.chunks;
+    let in_lun = targets.map(|target| target.map(|target| target % chunks));
+    let former = monitor.state.move_block(block, in_lun);
+    monitor.leveller.taken = former.into_iter().map(|(lun, chunk)| lun * chunks + chunk).collect();
+    monitor.leveller.step = Step::Record;
+    save::changed_then(monitor, Commit::Moved);
+}
+
+/// The move is on the media.
+pub(super) fn moved<D: Drive>(monitor: &mut Monitor<D>) {
+    for (lun, frozen) in luns(monitor).into_iter().zip(monitor.leveller.frozen) {
+        if let Some((app, block)) = frozen
+            && !monitor.records.is_dead()
+        {
+            let chunk = monitor.chunk_of(lun, monitor.leveller.block);
+            if let Some(namespace) = monitor.namespaces.get_mut(app) {
+                namespace.place(block, chunk);
             }
         }
-        for lun in self.state.applications.iter_mut().flatten().flat_map(|app| &mut app.luns) {
-            *lun = match *lun {
-                lun if lun == a => b,
-                lun if lun == b => a,
-                lun => lun,
-            };
-        }
-        self.leveller.swaps += 1;
-        self.changed();
     }
+    go_on(monitor);
+    clean_up(monitor, Step::DrainReads);
+}
 
-    fn luns(&self) -> [u32; 2] {
-        self.state.swap.as_ref().expect("two LUNs that change places").luns
+/// Goes on to erase what is taken; what is not written needs no erase, and what is bad is none.
+fn clean_up<D: Drive>(monitor: &mut Monitor<D>, step: Step) {
+    monitor.leveller.step = step;
+    monitor.namespaces.drain();
+    match step {
+        Step::DrainReads => level(monitor),
+        _ => erase_taken(monitor),
     }
+}
 
-    /// The drive's number of a chunk of a LUN.
-    fn number(&self, lun: u32, chunk: u32) -> u32 {
-        lun * self.geometry.chunks + chunk
+fn erase_taken<D: Drive>(monitor: &mut Monitor<D>) {
+    monitor.leveller.step = Step::Clean;
+    let taken = monitor.leveller.taken.clone();
+    monitor.leveller.left = taken.len() as u32;
+    if taken.is_empty() {
+        monitor.leveller.step = Step::Idle;
+        return;
     }
-
-    /// Where the block lies in a LUN of the two.
-    fn source(&self, side: usize) -> u32 {
-        let lun = self.luns()[side];
-        self.number(lun, self.state.luns[lun as usize].shown[self.leveller.block as usize])
+    for chunk in taken {
+        let reset = own(monitor, Opcode::Chunk(ChunkOp::Reset), chunk, 0, 0, Vec::new());
+        send(monitor, What::Level(chunk), reset);
     }
+}
 
-    fn look(&mut self) {
-        self.leveller.step = Step::Look;
-        self.leveller.left = 2;
-        for side in [0, 1] {
-            let look = self.own(Opcode::Report, self.source(side), 0, 1, Vec::new());
-            self.send(What::Level(side as u32), look);
-        }
-    }
-
-    /// A command of the leveller has ended; `of`: the side that was looked at, or the chunk that was erased.
-    pub(super) fn level_ended(&mut self, of: u32, completion: Completion) {
-        match self.leveller.step {
-            Step::Look => {
-                let info = completion.data.first_chunk().and_then(ChunkInfo::decode);
-                self.leveller.infos[of as usize] =
-                    info.unwrap_or(ChunkInfo { state: ChunkState::Offline, ..ChunkInfo::default() });
-                self.leveller.left -= 1;
-                if self.leveller.left == 0 {
-                    self.choose_targets();
-                }
-            }
-            Step::Copy { side, done } => self.copied(side, done, completion),
-            Step::Clean => self.erased(of, completion.status),
-            _ => {}
+fn erased<D: Drive>(monitor: &mut Monitor<D>, chunk: u32, status: Status) {
+    let (lun, in_lun) = (chunk / monitor.geometry.chunks, chunk % monitor.geometry.chunks);
+    match status {
+        Status::Success => save::count_erase(monitor, lun),
+        // It was free.
+        Status::ChunkInvalidReset => {}
+        _ => {
+            spares::put_aside(monitor, lun, in_lun);
+            monitor.records.changed();
         }
     }
-
-    /// Returns whether a block can be copied as it is.
-    fn is_movable(&self, info: &ChunkInfo) -> bool {
-        match info.state {
-            ChunkState::Free | ChunkState::Offline => true,
-            ChunkState::Open => self.geometry.cached_sectors == 0,
-            ChunkState::Closed => info.write_pointer == self.geometry.chunk_sectors,
-        }
-    }
-
-    fn choose_targets(&mut self) {
-        let luns = self.luns();
-        self.leveller.targets = [None; 2];
-        for side in [0, 1] {
-            if self.state.owner(luns[side]).is_none() {
-                continue;
-            }
-            let other = luns[1 - side];
-            let spare = self.spares(other).next().map(|chunk| self.number(other, chunk));
-            let Some(spare) = spare.filter(|_| self.is_movable(&self.leveller.infos[side])) else {
-                return self.postpone();
-            };
-            self.leveller.targets[side] = Some(spare);
-            self.leveller.taken.push(spare);
-        }
-        self.copy(0, 0, Vec::new(), None);
-    }
-
-    /// Reads the next sectors of a block; `buffer` and `vector` are used again.
-    fn copy(&mut self, side: usize, done: u32, mut buffer: Vec<u8>, vector: Option<Box<Vector>>) {
-        let info = self.leveller.infos[side];
-        let written = if info.state == ChunkState::Offline { 0 } else { info.write_pointer };
-        if self.leveller.targets[side].is_none() || done == written {
-            return match side {
-                0 => self.copy(1, 0, buffer, vector),
-                _ => self.record_move(),
-            };
-        }
-        self.leveller.step = Step::Copy { side, done };
-        let write = self.geometry.write_min_sectors;
-        let sectors = ((COPY_SECTORS / write).max(1) * write).min(written - done);
-        buffer.resize(sectors as usize * self.drive.image_bytes(), 0);
-        let mut vector = vector.unwrap_or_default();
-        vector.metadata.resize(sectors as usize * Vector::METADATA_BYTES, 0);
-        let read = self.own(Opcode::Read, self.source(side), done, sectors, buffer);
-        self.send(What::Level(0), Command { vector: Some(vector), ..read });
-    }
-
-    /// Sectors of a block have been read, or written.
-    fn copied(&mut self, side: usize, done: u32, completion: Completion) {
-        let sectors = (completion.data.len() / self.drive.image_bytes()) as u32;
-        let target = self.leveller.targets[side].expect("it is copied");
-        match (completion.opcode, completion.status) {
-            (Opcode::Read, Status::Success | Status::HighEcc) => {
-                let write = self.own(Opcode::Write, target, done, sectors, completion.data);
-                self.send(What::Level(0), Command { vector: completion.vector, ..write });
-            }
-            (Opcode::Write, Status::Success) => {
-                self.copy(side, done + sectors, completion.data, completion.vector);
-            }
-            (Opcode::Write, Status::ChunkWriteFailed | Status::ChunkClosedEarly | Status::WriteFault) => {
-                // Another spare, if there is one.
-                self.put_aside(target / self.geometry.chunks, target % self.geometry.chunks);
-                self.changed();
-                self.leveller.taken.retain(|&chunk| chunk != target);
-                self.go_on();
-                self.clean_up(Step::Clean);
-            }
-            _ => self.postpone(),
-        }
-    }
-
-    /// The block stays where it is, for now.
-    fn postpone(&mut self) {
-        self.leveller.postponed.insert(self.leveller.block);
-        self.go_on();
-        self.clean_up(Step::Clean);
-    }
-
-    /// Writes to the block go on.
-    fn go_on(&mut self) {
-        self.leveller.frozen = [None; 2];
-        for (submitted, command) in std::mem::take(&mut self.held) {
-            self.route(submitted, command);
-        }
-    }
-
-    /// Both are where they should be: that counts when it is on the media.
-    fn record_move(&mut self) {
-        let (block, luns) = (self.leveller.block as usize, self.luns());
-        self.leveller.taken.clear();
-        for side in [0, 1] {
-            let Some(target) = self.leveller.targets[side] else { continue };
-            let lun = &mut self.state.luns[luns[1 - side] as usize];
-            let before = std::mem::replace(&mut lun.shown[block], target % self.geometry.chunks);
-            self.leveller.taken.push(luns[1 - side] * self.geometry.chunks + before);
-        }
-        self.state.swap.as_mut().expect("two LUNs that change places").moved[block] = true;
-        self.leveller.step = Step::Record;
-        self.changed_then([Commit::Moved]);
-    }
-
-    /// The move is on the media.
-    pub(super) fn moved(&mut self) {
-        for (lun, frozen) in self.luns().into_iter().zip(self.leveller.frozen) {
-            if let Some((app, block)) = frozen
-                && !self.records.dead
-            {
-                let chunk = self.chunk_of(lun, self.leveller.block);
-                if let Some(Some(opened)) = self.opened.get_mut(usize::from(app)) {
-                    opened.view.set(block, chunk);
-                }
-            }
-        }
-        self.go_on();
-        self.clean_up(Step::DrainReads);
-    }
-
-    /// Goes on to erase what is taken; what is not written needs no erase, and what is bad is none.
-    fn clean_up(&mut self, step: Step) {
-        self.leveller.step = step;
-        self.drain();
-        match step {
-            Step::DrainReads => self.level(),
-            _ => self.erase_taken(),
-        }
-    }
-
-    fn erase_taken(&mut self) {
-        self.leveller.step = Step::Clean;
-        let taken = self.leveller.taken.clone();
-        self.leveller.left = taken.len() as u32;
-        if taken.is_empty() {
-            self.leveller.step = Step::Idle;
-            return;
-        }
-        for chunk in taken {
-            let reset = self.own(Opcode::Chunk(ChunkOp::Reset), chunk, 0, 0, Vec::new());
-            self.send(What::Level(chunk), reset);
-        }
-    }
-
-    fn erased(&mut self, chunk: u32, status: Status) {
-        let (lun, in_lun) = (chunk / self.geometry.chunks, chunk % self.geometry.chunks);
-        match status {
-            Status::Success => self.count_erase(lun),
-            // It was free.
-            Status::ChunkInvalidReset => {}
-            _ => {
-                self.put_aside(lun, in_lun);
-                self.changed();
-            }
-        }
-        self.leveller.left -= 1;
-        if self.leveller.left == 0 {
-            self.leveller.taken.clear();
-            self.leveller.step = Step::Idle;
-        }
+    monitor.leveller.left -= 1;
+    if monitor.leveller.left == 0 {
+        monitor.leveller.taken.clear();
+        monitor.leveller.step = Step::Idle;
     }
 }

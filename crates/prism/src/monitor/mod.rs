@@ -21,17 +21,37 @@
 //! **Wear.** Erases are counted for each LUN. When a LUN exceeds the least worn one by a limit, the two change places, block by block, while they are
 //! used (`level.rs`).
 //!
-//! **State.** See `state.rs` and `records.rs`. A change counts when its record is on the media, and applications learn of it after
+//! **State.** See `state.rs` and `ring.rs`. A change counts when its record is on the media, and applications learn of it after
 //! that. A record is the whole state, so there is no log to replay. Erase counts are as old as the last record, which is rewritten after as many
 //! erases as a LUN shows blocks.
 //!
 //! Commands take one table look-up and allocate nothing; tags of all 64 bits come back.
+//!
+//! # Objects
+//!
+//! | object | owns | invariant |
+//! |---|---|---|
+//! | [`State`] | what is durable: LUNs, applications, the swap under way | see its head |
+//! | [`Namespaces`] | views, statistics and counts of open applications; generations of commands | the counts add up |
+//! | [`Commands`] | commands with the drive, completions on their way up | a command has a record until it ends |
+//! | [`Records`], [`Ring`](ring::Ring) | records of the state, what waits for one | one record is on its way at a time |
+//! | [`Leveller`] | the block that is moved, commands that wait for it | one block is moved at a time |
+//! | [`Calls`] | answers to the monitor's own calls | a call has one answer |
+//!
+//! Each object alone writes its fields. Paths are functions without state: commands (`route`), the monitor's own (`calls`), records (`save`),
+//! start, allocation, spares, and the leveller's steps (`level`). The [`Monitor`] wires them.
 
 mod allocate;
+mod calls;
+mod commands;
 mod config;
 mod level;
+mod namespaces;
 mod records;
+mod ring;
 mod route;
+mod save;
+mod spares;
 mod start;
 mod state;
 
@@ -40,46 +60,23 @@ pub use config::{
 };
 
 use crate::SsdGeometry;
+use calls::Calls;
+use commands::Commands;
 use level::Leveller;
-use pellucid_flash::slab::Slab;
+use namespaces::Namespaces;
 use pellucid_flash::{
-    ChunkGeometry, ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode,
-    SimTime,
+    ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Notice, SimTime,
 };
 use pellucid_host::ChunkView;
-use route::Op;
-use start::Records;
+use records::Records;
 use state::{Application, State};
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 
 #[cfg(doc)]
 use pellucid_flash::Status;
 
-/// Commands that the monitor has under way by itself at a time, when no application is served.
-const BATCH: usize = 64;
-
 /// Chunks that the monitor has open: of records, and those that are filled while LUNs change places.
 const OPEN_CHUNKS: u32 = 4;
-
-/// An application that is open.
-#[derive(Clone, Debug)]
-struct Opened {
-    view: ChunkView,
-    statistics: Statistics,
-    /// Its commands that have not ended.
-    under_way: usize,
-}
-
-/// Effect of a record that is on the media.
-#[derive(Clone, Debug)]
-enum Commit {
-    /// A block of an application is another chunk from now on.
-    Place { app: u16, block: u32, chunk: u32 },
-    /// This command ends.
-    Answer(u32),
-    /// The blocks that the leveller has copied have new places.
-    Moved,
-}
 
 /// A drive divided among applications. Clone it to fork the future of both.
 #[derive(Clone, Debug)]
@@ -91,22 +88,11 @@ pub struct Monitor<D> {
     geometry: ChunkGeometry,
     now: SimTime,
     state: State,
-    opened: Vec<Option<Opened>>,
-    ops: Slab<Op>,
-    /// Commands of applications that have not ended, and the generation of those that are submitted now.
-    under_way: usize,
-    epoch: u32,
-    /// Commands of earlier generations that have not ended.
-    draining: usize,
-    held: VecDeque<(SimTime, Command)>,
-    up: VecDeque<Completion>,
+    namespaces: Namespaces,
+    commands: Commands,
     records: Records,
-    commits: VecDeque<(u64, Commit)>,
     leveller: Leveller,
-    /// LUNs that are being prepared for an application.
-    reserved: Vec<u32>,
-    /// Answers to the monitor's own calls.
-    answers: Vec<Option<Completion>>,
+    calls: Calls,
 }
 
 impl<D: Drive> Monitor<D> {
@@ -127,29 +113,23 @@ impl<D: Drive> Monitor<D> {
             _ => None,
         };
         let (namespace, geometry) = (0..drive.namespaces()).find_map(chunks).ok_or(MonitorError::NotFlash)?;
-        let state = start::blank(&geometry, &config)?;
+        let records = Records::new(&geometry);
+        let state = start::blank(&geometry, &records, &config)?;
+        let format = config.format;
         let mut monitor = Monitor {
-            records: Records::new(&geometry),
             drive,
             config,
             namespace,
             geometry,
             now,
             state,
-            opened: Vec::new(),
-            ops: Slab::default(),
-            under_way: 0,
-            epoch: 0,
-            draining: 0,
-            held: VecDeque::new(),
-            up: VecDeque::new(),
-            commits: VecDeque::new(),
+            namespaces: Namespaces::default(),
+            commands: Commands::default(),
+            records,
             leveller: Leveller::default(),
-            reserved: Vec::new(),
-            answers: Vec::new(),
+            calls: Calls::default(),
         };
-        let format = monitor.config.format;
-        monitor.load(format, wait)?;
+        start::load(&mut monitor, format, &mut { wait })?;
         Ok(monitor)
     }
 
@@ -157,8 +137,8 @@ impl<D: Drive> Monitor<D> {
     /// had under way and the drive has not answered ends with [`Status::PowerLoss`](pellucid_flash::Status::PowerLoss).
     pub fn restart(&mut self, now: SimTime) -> Result<(), MonitorError> {
         self.now = self.now.max(now);
-        self.forget();
-        self.load(false, |_, next| next)
+        route::forget(self);
+        start::load(self, false, &mut |_: &mut D, next| next)
     }
 
     /// Simulated time.
@@ -173,7 +153,7 @@ impl<D: Drive> Monitor<D> {
 
     /// Bytes that an application can keep in a LUN.
     pub fn lun_bytes(&self) -> u64 {
-        u64::from(self.state.shown)
+        u64::from(self.state.shown())
             * u64::from(self.geometry.chunk_sectors)
             * u64::from(self.geometry.sector_bytes)
     }
@@ -187,11 +167,32 @@ impl<D: Drive> Monitor<D> {
     pub fn act_on_drive<R>(&mut self, now: SimTime, act: impl FnOnce(&mut D) -> R) -> R {
         Drive::advance(self, now);
         let result = act(&mut self.drive);
-        self.pump();
+        route::pump(self);
         result
     }
 
     // ---- applications
+
+    /// Gives flash to a new application and opens it. Runs the drive until that is on the media.
+    pub fn allocate(&mut self, name: &str, request: Request) -> Result<Allocation, MonitorError> {
+        self.allocate_by(name, request, |_, next| next)
+    }
+
+    /// Like [`Monitor::allocate`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
+    pub fn allocate_by(
+        &mut self,
+        name: &str,
+        request: Request,
+        mut wait: impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
+    ) -> Result<Allocation, MonitorError> {
+        allocate::allocate(self, name, request, &mut wait)
+    }
+
+    /// The most LUNs that one further application can have: equally many of each channel that it sees. Fewer than are free where bad blocks
+    /// have taken LUNs of some channels.
+    pub fn largest_luns(&self) -> u32 {
+        allocate::largest_luns(self)
+    }
 
     /// Opens an application that has flash: its namespace is there from now on.
     pub fn open(&mut self, name: &str) -> Result<AppId, MonitorError> {
@@ -204,7 +205,7 @@ impl<D: Drive> Monitor<D> {
     pub fn close(&mut self, name: &str) -> Result<(), MonitorError> {
         let id = self.known(name)?;
         self.at_rest(id, name)?;
-        self.opened[usize::from(id.0)] = None;
+        self.namespaces.close(id.0);
         Ok(())
     }
 
@@ -221,50 +222,37 @@ impl<D: Drive> Monitor<D> {
     ) -> Result<(), MonitorError> {
         let id = self.known(name)?;
         self.at_rest(id, name)?;
-        let at = usize::from(id.0);
-        let before = self.state.applications[at].take();
-        let opened = self.opened.get_mut(at).and_then(Option::take);
-        self.save_by(&mut wait).inspect_err(|_| {
-            self.state.applications[at] = before;
-            if opened.is_some() {
+        let before = self.state.remove(id.0).expect("an application that is known");
+        let was_open = self.namespaces.close(id.0);
+        save::save_by(self, &mut wait).inspect_err(|_| {
+            self.state.put_back(id.0, before);
+            if was_open {
                 self.open_now(id);
             }
         })
     }
 
     fn at_rest(&self, id: AppId, name: &str) -> Result<(), MonitorError> {
-        let under_way =
-            self.opened.get(usize::from(id.0)).and_then(Option::as_ref).map_or(0, |app| app.under_way);
-        let held = self.held.iter().filter(|(_, command)| command.namespace == id.0).count();
+        let under_way = self.namespaces.get(id.0).map_or(0, |namespace| namespace.under_way());
+        let held = self.leveller.held().filter(|command| command.namespace == id.0).count();
         match under_way + held {
             0 => Ok(()),
             commands => Err(MonitorError::Busy { name: name.into(), commands }),
         }
     }
 
-    fn find(&self, name: &str) -> Option<AppId> {
-        let named = |app: &Option<Application>| app.as_ref().is_some_and(|app| app.name == name);
-        self.state.applications.iter().position(named).map(|at| AppId(at as u16))
-    }
-
     fn known(&self, name: &str) -> Result<AppId, MonitorError> {
-        self.find(name).ok_or_else(|| {
-            let names: Vec<&str> =
-                self.state.applications.iter().flatten().map(|app| &app.name[..]).collect();
+        self.state.find(name).map(AppId).ok_or_else(|| {
+            let names: Vec<&str> = self.state.applications().map(|(_, app)| &app.name[..]).collect();
             let known = if names.is_empty() { "none".into() } else { names.join(", ") };
             MonitorError::Missing { name: name.into(), known }
         })
     }
 
     fn open_now(&mut self, id: AppId) {
-        let at = usize::from(id.0);
-        if self.opened.len() <= at {
-            self.opened.resize_with(at + 1, || None);
-        }
-        if self.opened[at].is_none() {
-            let app = self.state.applications[at].as_ref().expect("an application that is opened");
-            let view = self.view_of(app);
-            self.opened[at] = Some(Opened { view, statistics: Statistics::default(), under_way: 0 });
+        if self.namespaces.get(id.0).is_none() {
+            let app = self.state.application(id.0).expect("an application that is opened");
+            self.namespaces.open(id.0, self.view_of(app));
         }
     }
 
@@ -279,15 +267,15 @@ impl<D: Drive> Monitor<D> {
         let own = ChunkGeometry {
             groups: app.channels,
             units: luns / app.channels,
-            chunks: self.state.shown,
+            chunks: self.state.shown(),
             open_chunks_max: share(self.geometry.open_chunks_max, luns, self.geometry.parallel_units()),
             open_chunks_per_unit_max: share(self.geometry.open_chunks_per_unit_max, 1, 1),
             ..self.geometry
         };
         let mut view = ChunkView::listed(self.geometry, own);
         for (at, &lun) in (0..).zip(&app.luns) {
-            for block in 0..self.state.shown {
-                view.set(at * self.state.shown + block, self.chunk_of(lun, block));
+            for block in 0..self.state.shown() {
+                view.set(at * self.state.shown() + block, self.chunk_of(lun, block));
             }
         }
         view
@@ -296,25 +284,29 @@ impl<D: Drive> Monitor<D> {
     /// The drive's number of the chunk that a block of an application's LUN is.
     fn chunk_of(&self, lun: u32, block: u32) -> u32 {
         let home = self.state.home(lun, block);
-        home * self.geometry.chunks + self.state.luns[home as usize].shown[block as usize]
+        home * self.geometry.chunks + self.state.chunk_of(home, block)
+    }
+
+    /// Returns whether the drive keeps stamps instead of data.
+    fn keeps_stamps(&self) -> bool {
+        self.drive.image_bytes() != self.geometry.sector_bytes as usize
     }
 
     /// The applications that have flash.
     pub fn applications(&self) -> impl Iterator<Item = ApplicationInfo> {
-        (0..).zip(&self.state.applications).filter_map(|(id, app)| {
-            let Application { name, request, channels, luns } = app.clone()?;
-            let is_open = matches!(self.opened.get(usize::from(id)), Some(Some(_)));
-            Some(ApplicationInfo { id: AppId(id), name, request, units: luns, channels, is_open })
+        self.state.applications().map(|(id, app)| {
+            let Application { name, request, channels, luns } = app.clone();
+            let is_open = self.namespaces.get(id).is_some();
+            ApplicationInfo { id: AppId(id), name, request, units: luns, channels, is_open }
         })
     }
 
     /// Returns the statistics of an application since it was opened.
     pub fn statistics(&self, id: AppId) -> Option<Statistics> {
-        let at = usize::from(id.0);
-        let opened = self.opened.get(at)?.as_ref()?;
-        let luns = &self.state.applications[at].as_ref()?.luns;
+        let namespace = self.namespaces.get(id.0)?;
+        let luns = &self.state.application(id.0)?.luns;
         let erases: f64 = luns.iter().map(|&lun| self.state.average_erases(lun)).sum();
-        Some(Statistics { average_erases: erases / luns.len() as f64, ..opened.statistics })
+        Some(Statistics { average_erases: erases / luns.len() as f64, ..namespace.statistics() })
     }
 
     /// Descriptor of a block of an open application; `of_drive` looks at this namespace and chunk of the drive. `None`: there is no such
@@ -325,7 +317,7 @@ impl<D: Drive> Monitor<D> {
         block: u32,
         of_drive: impl FnOnce(&D, u16, u32) -> Option<ChunkInfo>,
     ) -> Option<ChunkInfo> {
-        let view = &self.opened.get(usize::from(id.0))?.as_ref()?.view;
+        let view = self.namespaces.get(id.0)?.view();
         let chunk = view.chunk_on_drive(block)?;
         let info = of_drive(&self.drive, self.namespace, chunk)?;
         let own = view.geometry();
@@ -337,177 +329,108 @@ impl<D: Drive> Monitor<D> {
         (0..self.geometry.parallel_units()).map(|lun| LunWear {
             owner: self.state.owner(lun).map(|(id, _)| AppId(id)),
             average_erases: self.state.average_erases(lun),
-            bad_blocks: self.state.luns[lun as usize].bad.len() as u32,
-            spare_blocks: self.spares(lun).count() as u32,
+            bad_blocks: self.state.bad_blocks(lun),
+            spare_blocks: spares::spares(self, lun).count() as u32,
         })
     }
 
     /// Swaps of LUNs that have ended, and whether one is under way.
     pub fn swaps(&self) -> (u64, bool) {
-        (self.leveller.swaps, self.state.swap.is_some())
-    }
-
-    /// Good chunks of a LUN that it does not show.
-    fn spares(&self, lun: u32) -> impl Iterator<Item = u32> {
-        let Some(state::Lun { shown, bad, .. }) = self.state.luns.get(lun as usize) else {
-            unreachable!("a LUN")
-        };
-        let mut hidden = vec![true; self.geometry.chunks as usize];
-        shown.iter().chain(bad).for_each(|&chunk| hidden[chunk as usize] = false);
-        (0..self.geometry.chunks).filter(move |&chunk| {
-            hidden[chunk as usize] && !self.records.keeps(lun * self.geometry.chunks + chunk)
-        })
-    }
-
-    // ---- the monitor's own commands
-
-    fn own(&self, opcode: Opcode, chunk: u32, sector: u32, sectors: u32, data: Vec<u8>) -> Command {
-        let Lba(start) = self.geometry.lba(self.geometry.chunk_at(chunk));
-        let command = Command::new(0, opcode, Lba(start + u64::from(sector)), sectors, data);
-        Command { namespace: self.namespace, fua: opcode == Opcode::Write, ..command }
-    }
-
-    /// Hands commands to the drive, and waits for all of them.
-    fn call_by(
-        &mut self,
-        commands: Vec<Command>,
-        wait: &mut impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
-    ) -> Result<Vec<Completion>, MonitorError> {
-        let mut ended = Vec::with_capacity(commands.len());
-        let mut commands = commands.into_iter();
-        loop {
-            let batch = commands.by_ref().take(BATCH);
-            self.answers.clear();
-            for (at, command) in batch.enumerate() {
-                self.answers.push(None);
-                self.send(route::What::Call(at), command);
-            }
-            if self.answers.is_empty() {
-                return Ok(ended);
-            }
-            self.pump();
-            self.run_by(wait, |monitor| monitor.answers.iter().all(Option::is_some))?;
-            ended.extend(self.answers.drain(..).flatten());
-        }
-    }
-
-    /// Lets time pass until `done`.
-    fn run_by(
-        &mut self,
-        wait: &mut impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
-        done: impl Fn(&Monitor<D>) -> bool,
-    ) -> Result<(), MonitorError> {
-        while !done(self) {
-            let next = Drive::next_event(self);
-            match wait(&mut self.drive, next) {
-                Some(now) => Drive::advance(self, now),
-                None => return Err(MonitorError::NoAnswer),
-            }
-        }
-        Ok(())
-    }
-
-    /// Decodes the drive's report on these chunks.
-    fn infos_by(
-        &mut self,
-        runs: Vec<(u32, u32)>,
-        wait: &mut impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
-    ) -> Result<Vec<ChunkInfo>, MonitorError> {
-        let report = |(first, count)| self.own(Opcode::Report, first, 0, count, Vec::new());
-        let commands = runs.into_iter().map(report).collect();
-        let mut infos = Vec::new();
-        for ended in self.call_by(commands, wait)? {
-            infos.extend(ended.data.as_chunks().0.iter().filter_map(ChunkInfo::decode));
-        }
-        Ok(infos)
-    }
-
-    /// Erases what is written of these LUNs, and puts spares in the place of what is bad. A LUN with too few good blocks is out of use.
-    fn clean(
-        &mut self,
-        luns: &[u32],
-        wait: &mut impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
-    ) -> Result<(), MonitorError> {
-        let chunks = self.geometry.chunks;
-        let infos = self.infos_by(luns.iter().map(|lun| (lun * chunks, chunks)).collect(), wait)?;
-        let numbers = luns.iter().flat_map(|lun| lun * chunks..(lun + 1) * chunks);
-        let mut bad = Vec::new();
-        let mut dirty = Vec::new();
-        for (chunk, info) in numbers.zip(infos).filter(|&(chunk, _)| !self.records.keeps(chunk)) {
-            match info.state {
-                ChunkState::Free => {}
-                ChunkState::Offline => bad.push(chunk),
-                ChunkState::Open | ChunkState::Closed => dirty.push(chunk),
-            }
-        }
-        let resets = dirty
-            .iter()
-            .map(|&chunk| self.own(Opcode::Chunk(ChunkOp::Reset), chunk, 0, 0, Vec::new()))
-            .collect();
-        let ended = self.call_by(resets, wait)?;
-        for (&chunk, ended) in dirty.iter().zip(&ended) {
-            match ended.status {
-                pellucid_flash::Status::Success => self.state.luns[(chunk / chunks) as usize].erases += 1,
-                _ => bad.push(chunk),
-            }
-        }
-        for chunk in bad {
-            let lun = chunk / chunks;
-            if self.state.luns[lun as usize].bad.contains(&(chunk % chunks)) {
-                continue;
-            }
-            if !self.put_aside(lun, chunk % chunks) {
-                let shown = std::mem::take(&mut self.state.luns[lun as usize].shown);
-                drop(shown);
-            }
-        }
-        Ok(())
-    }
-
-    /// A chunk of a LUN is bad: a spare takes its place, if it was shown. Returns whether the LUN shows as many good ones as before.
-    fn put_aside(&mut self, lun: u32, chunk: u32) -> bool {
-        let place = self.state.luns[lun as usize].shown.iter().position(|&shown| shown == chunk);
-        let number = lun * self.geometry.chunks;
-        let spare = self.spares(lun).find(|&spare| spare != chunk && !self.leveller.uses(number + spare));
-        let record = &mut self.state.luns[lun as usize];
-        match (place, spare) {
-            (Some(_), None) => return false,
-            (Some(place), Some(spare)) => record.shown[place] = spare,
-            (None, _) => {}
-        }
-        if let Err(at) = record.bad.binary_search(&chunk) {
-            record.bad.insert(at, chunk);
-        }
-        true
+        (self.leveller.swaps(), self.state.swapping().is_some())
     }
 
     /// Walks every invariant and panics, naming it, where one is broken.
     pub fn check(&self) {
         self.state.check(&self.geometry, |lun, chunk| self.records.keeps(lun * self.geometry.chunks + chunk));
-        let under_way: usize = self.opened.iter().flatten().map(|app| app.under_way).sum();
-        assert_eq!(under_way, self.under_way, "commands under way");
-        assert!(self.draining <= self.under_way, "commands of earlier generations");
-        let mut seen = std::collections::BTreeSet::new();
-        for (app, opened) in self.state.applications.iter().zip(&self.opened) {
-            let (Some(app), Some(opened)) = (app, opened) else { continue };
-            assert_eq!(
-                opened.view.chunks(),
-                app.luns.len() as u32 * self.state.shown,
-                "{}: blocks",
-                app.name
-            );
-            for block in 0..opened.view.chunks() {
-                let chunk = opened.view.chunk_on_drive(block).expect("each block is a chunk");
-                assert!(seen.insert(chunk), "chunk {chunk} is seen twice, by {} as block {block}", app.name);
-                assert!(!self.records.keeps(chunk), "{} sees a record", app.name);
-                let lun = app.luns[(block / self.state.shown) as usize];
-                let known = self.chunk_of(lun, block % self.state.shown);
-                assert!(
-                    chunk == known || !self.commits.is_empty() || self.records.dead,
-                    "{}: block {block}",
-                    app.name
-                );
+        self.namespaces.check();
+        let (mut seen, shown) = (BTreeSet::new(), self.state.shown());
+        for (id, app) in self.state.applications() {
+            let Some(namespace) = self.namespaces.get(id) else { continue };
+            let (view, name) = (namespace.view(), &app.name);
+            assert_eq!(view.chunks(), app.luns.len() as u32 * shown, "{name}: blocks");
+            for block in 0..view.chunks() {
+                let chunk = view.chunk_on_drive(block).expect("each block is a chunk");
+                assert!(seen.insert(chunk), "chunk {chunk} is seen twice, by {name} as block {block}");
+                assert!(!self.records.keeps(chunk), "{name} sees a record");
+                let known = self.chunk_of(app.luns[(block / shown) as usize], block % shown);
+                let waits = self.records.has_commits() || self.records.is_dead();
+                assert!(chunk == known || waits, "{name}: block {block}");
             }
         }
+    }
+}
+
+impl<D: Drive> Drive for Monitor<D> {
+    fn namespaces(&self) -> u16 {
+        self.namespaces.count()
+    }
+
+    fn interface(&self, namespace: u16) -> Option<Interface> {
+        Some(Interface::OpenChannel(self.namespaces.get(namespace)?.view().geometry()))
+    }
+
+    fn image_bytes(&self) -> usize {
+        self.drive.image_bytes()
+    }
+
+    fn submit(&mut self, now: SimTime, command: Command) {
+        Drive::advance(self, now);
+        route::route(self, now, command);
+        route::pump(self);
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        while let Some(next) = self.drive.next_event().filter(|&next| next <= now) {
+            self.now = self.now.max(next);
+            self.drive.advance(self.now);
+            route::pump(self);
+        }
+        self.now = self.now.max(now);
+        self.drive.advance(self.now);
+        route::pump(self);
+    }
+
+    fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
+        Drive::advance(self, now);
+        while self.commands.completed() == 0
+            && let Some(next) = self.drive.next_event().filter(|&next| next < limit)
+        {
+            self.now = self.drive.advance_to_completion(self.now.max(next), limit);
+            route::pump(self);
+        }
+        self.now
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        self.drive.next_event()
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        self.commands.pop()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.namespaces.under_way() + self.leveller.held().len()
+    }
+
+    fn completed(&self) -> usize {
+        self.commands.completed()
+    }
+
+    fn pop_notice(&mut self) -> Option<(u16, Notice)> {
+        while let Some((namespace, notice)) = self.drive.pop_notice() {
+            let Notice::Chunk(chunk) = notice else { continue };
+            if namespace != self.namespace {
+                continue;
+            }
+            for (app, namespace) in self.namespaces.iter() {
+                let view = namespace.view();
+                let Some(lba) = view.in_view(chunk.lba) else { continue };
+                if view.on_drive(lba) == Some(chunk.lba) {
+                    return Some((app, Notice::Chunk(ChunkNotice { lba, ..chunk })));
+                }
+            }
+        }
+        None
     }
 }

@@ -1,141 +1,216 @@
-//! Records of the monitor's state, in hidden chunks: written twice, in two rings of chunks on different LUNs.
+//! Records of the monitor's state: which is on its way, which is safe, and what waits for one.
 //!
 //! ```text
-//!   ring 0   LUN 0: [ 1 | 2 | 3 ]  [ 4 | 5 ......  ]        LUN 2: [            ]  [           ]
-//!   ring 1   LUN 1: [ 1 | 2 | 3 ]  [ 4 | 5 ......  ]        LUN 3: [            ]  [           ]
+//!   changed ─► begin: both rings write it ─► ring_done, ring_done ─► safe, or dead ─► due: commits that waited for it
 //! ```
-//! A record is the whole state. It is safe when every ring that still works has it, and at least one does. A ring continues in its next chunk when
-//! one is full or fails, and erases that chunk first, but never the one with its newest record. So at every moment each ring has a whole record,
-//! and the highest number wins at a start. After a start a ring begins a new chunk, because the end of the last one may be torn.
+//! Invariants: one record is on its way at a time; numbers rise; a commit is due when the record with its change is safe, or no record can be
+//! written any more.
 
+use super::ring::{self, Ring, Want};
 use pellucid_flash::ChunkGeometry;
+use std::collections::{BTreeMap, VecDeque};
 
-/// LUNs that hold records, of those that there are.
-const LUNS_MAX: u32 = 4;
+/// Sectors of one write of a record, about.
+const WRITE_SECTORS: u32 = 64;
 
-/// Work that a ring needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
-    /// Reset this chunk.
-    Reset(u32),
-    /// Write pages of the record from `from` on to page `page` of a chunk.
-    Write { chunk: u32, page: u32, from: u32 },
-    /// The record is written.
-    Written,
-    /// No chunk is left.
-    Dead,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Slot {
-    chunk: u32,
-    free: bool,
-    lost: bool,
-}
-
-/// One ring.
+/// Effect of a record that is on the media.
 #[derive(Clone, Debug)]
-pub(super) struct Ring {
-    slots: Vec<Slot>,
-    at: usize,
-    /// Pages of the chunk that are written, or cannot be.
-    page: u32,
-    /// The slot of the newest whole record.
-    newest: Option<usize>,
-    /// Pages of a chunk.
+pub(super) enum Commit {
+    /// A block of an application is another chunk from now on.
+    Place { app: u16, block: u32, chunk: u32 },
+    /// This command ends.
+    Answer(u32),
+    /// The blocks that the leveller has copied have new places.
+    Moved,
+}
+
+/// A record on its way.
+#[derive(Clone, Debug)]
+struct Saving {
+    number: u64,
+    bytes: Vec<u8>,
     pages: u32,
-    /// Pages of the record under way, and how many are written.
-    record: u32,
-    done: u32,
-    pub dead: bool,
+    /// Rings that are not done.
+    left: u32,
+    ok: bool,
 }
 
-/// The chunks of both rings: the last ones of a few LUNs, on different channels where there are some.
-pub(super) fn chunks(drive: &ChunkGeometry) -> [Vec<u32>; 2] {
-    let luns = drive.parallel_units().min(LUNS_MAX);
-    let mut rings = [Vec::new(), Vec::new()];
-    for at in 0..luns {
-        let lun = at % drive.groups * drive.units + at / drive.groups;
-        let last = (lun + 1) * drive.chunks - 1;
-        match luns {
-            1 => rings = [vec![last, last - 1], vec![last - 2, last - 3]],
-            _ => rings[at as usize % 2].extend([last, last - 1]),
-        }
-    }
-    rings
+/// The records of the state.
+#[derive(Clone, Debug)]
+pub(super) struct Records {
+    chunks: [Vec<u32>; 2],
+    rings: Vec<Ring>,
+    /// Sizes of a page: sectors and bytes.
+    page_sectors: u32,
+    page_bytes: usize,
+    /// Pages behind each record that make it readable.
+    pages_behind: u32,
+    /// Number of the next record, and of the newest that is safe.
+    next: u64,
+    safe: u64,
+    saving: Option<Saving>,
+    dirty: bool,
+    /// No record can be written any more.
+    dead: bool,
+    /// Erases that no record counts.
+    unsaved_erases: u32,
+    /// Pages of records by chunk, where the drive keeps stamps instead of data: they could not come back.
+    kept: BTreeMap<(u32, u32), Vec<u8>>,
+    commits: VecDeque<(u64, Commit)>,
 }
 
-/// Chunks of each of so many LUNs that records may take at most.
-pub(super) fn chunks_of_lun(luns: u32) -> u32 {
-    if luns == 1 { 4 } else { 2 }
-}
-
-impl Ring {
-    /// `chunks`: with whether each is free, or `None` if it is out of use.
-    pub fn new(chunks: impl Iterator<Item = (u32, Option<bool>)>, newest: Option<u32>, pages: u32) -> Ring {
-        let slot = |(chunk, free): (u32, Option<bool>)| Slot {
-            chunk,
-            free: free == Some(true),
-            lost: free.is_none(),
-        };
-        let slots: Vec<Slot> = chunks.map(slot).collect();
-        let newest = newest.and_then(|chunk| slots.iter().position(|slot| slot.chunk == chunk));
-        let at = newest.unwrap_or(slots.len() - 1);
-        Ring { slots, at, page: pages, newest, pages, record: 0, done: 0, dead: false }
-    }
-
-    /// A record of this many pages is to be written.
-    pub fn begin(&mut self, record: u32) -> Want {
-        (self.record, self.done) = (record, 0);
-        match self.page + record <= self.pages {
-            true => self.write(),
-            false => self.next_chunk(),
+impl Records {
+    /// Creates the records of this drive; [`Records::resume`] follows.
+    pub fn new(drive: &ChunkGeometry) -> Records {
+        Records {
+            chunks: ring::chunks(drive),
+            rings: Vec::new(),
+            page_sectors: drive.write_min_sectors,
+            page_bytes: drive.write_min_sectors as usize * drive.sector_bytes as usize,
+            pages_behind: drive.cached_sectors.div_ceil(drive.write_min_sectors),
+            next: 1,
+            safe: 0,
+            saving: None,
+            dirty: false,
+            dead: false,
+            unsaved_erases: 0,
+            kept: BTreeMap::new(),
+            commits: VecDeque::new(),
         }
     }
 
-    fn write(&self) -> Want {
-        Want::Write { chunk: self.slots[self.at].chunk, page: self.page + self.done, from: self.done }
+    /// Goes on after the record before `next`, in these rings.
+    pub fn resume(&mut self, next: u64, rings: Vec<Ring>) {
+        (self.next, self.rings) = (next, rings);
     }
 
-    fn next_chunk(&mut self) -> Want {
-        let count = self.slots.len();
-        let next = (1..=count).map(|step| (self.at + step) % count);
-        let Some(next) = next.into_iter().find(|&at| !self.slots[at].lost && self.newest != Some(at)) else {
-            self.dead = true;
-            return Want::Dead;
-        };
-        (self.at, self.page, self.done) = (next, 0, 0);
-        match self.slots[next].free {
-            true => {
-                self.slots[next].free = false;
-                self.write()
-            }
-            false => Want::Reset(self.slots[next].chunk),
+    /// Forgets everything that the power cut has ended.
+    pub fn forget(&mut self) {
+        (self.saving, self.dirty, self.dead) = (None, false, false);
+        self.commits.clear();
+    }
+
+    /// The chunks of each ring.
+    pub fn chunks(&self) -> &[Vec<u32>; 2] {
+        &self.chunks
+    }
+
+    /// Returns whether a chunk of the drive is for records.
+    pub fn keeps(&self, chunk: u32) -> bool {
+        self.chunks.iter().any(|ring| ring.contains(&chunk))
+    }
+
+    /// Pages of so many bytes.
+    pub fn pages_of(&self, bytes: usize) -> u32 {
+        bytes.div_ceil(self.page_bytes) as u32
+    }
+
+    /// Pages of a record of so many bytes, with those behind it that make it readable.
+    pub fn record_pages(&self, bytes: usize) -> u32 {
+        self.pages_of(bytes) + self.pages_behind
+    }
+
+    /// Returns whether no record can be written any more.
+    pub fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// Returns whether the record of this number is on the media.
+    pub fn is_safe(&self, number: u64) -> bool {
+        self.safe >= number
+    }
+
+    /// The state has changed: it will be on the media with the record of the number returned.
+    pub fn changed(&mut self) -> u64 {
+        self.dirty = true;
+        self.next
+    }
+
+    /// The state has changed; this follows when that is on the media, or at once if it never will be.
+    pub fn changed_then(&mut self, commit: Commit) {
+        let number = self.changed();
+        self.commits.push_back((number, commit));
+    }
+
+    /// Takes what waited for records that are safe, or never will be.
+    pub fn next_due(&mut self) -> Option<Commit> {
+        let due = self.commits.front().is_some_and(|&(number, _)| self.is_safe(number) || self.dead);
+        due.then(|| self.commits.pop_front()).flatten().map(|(_, commit)| commit)
+    }
+
+    /// Returns whether anything waits for a record.
+    pub fn has_commits(&self) -> bool {
+        !self.commits.is_empty()
+    }
+
+    /// Counts an erase; the state is written after `most` that no record counts.
+    pub fn count_erase(&mut self, most: u32) {
+        self.unsaved_erases += 1;
+        if self.unsaved_erases >= most {
+            self.changed();
         }
     }
 
-    /// The reset that was wanted has ended.
-    pub fn reset_ended(&mut self, ok: bool) -> Want {
-        self.slots[self.at].lost = !ok;
-        match ok {
-            true => self.write(),
-            false => self.next_chunk(),
+    /// Number of the record that is to be written now.
+    pub fn wanted(&self) -> Option<u64> {
+        (self.dirty && self.saving.is_none() && !self.dead).then_some(self.next)
+    }
+
+    /// Begins the record that is wanted. Returns what each ring needs.
+    pub fn begin(&mut self, bytes: Vec<u8>) -> Vec<Want> {
+        assert!(self.saving.is_none(), "one record is on its way");
+        let (number, pages) = (self.next, self.record_pages(bytes.len()));
+        (self.dirty, self.unsaved_erases) = (false, 0);
+        self.next += 1;
+        self.saving = Some(Saving { number, bytes, pages, left: self.rings.len() as u32, ok: false });
+        self.rings.iter_mut().map(|ring| ring.begin(pages)).collect()
+    }
+
+    /// Pages of one write of the record from page `from` on: how many, and their bytes.
+    pub fn pages(&self, from: u32) -> (u32, Vec<u8>) {
+        let saving = self.saving.as_ref().expect("a record on its way");
+        let pages = (WRITE_SECTORS / self.page_sectors).max(1).min(saving.pages - from);
+        let length = pages as usize * self.page_bytes;
+        let first = (from as usize * self.page_bytes).min(saving.bytes.len());
+        let mut data = saving.bytes[first..(first + length).min(saving.bytes.len())].to_vec();
+        data.resize(length, 0);
+        (pages, data)
+    }
+
+    /// Keeps pages of a chunk that the drive does not.
+    pub fn keep_pages(&mut self, chunk: u32, page: u32, data: &[u8]) {
+        for (at, content) in (page..).zip(data.chunks_exact(self.page_bytes)) {
+            self.kept.insert((chunk, at), content.to_vec());
         }
     }
 
-    /// Ends the write of `pages` pages.
-    pub fn write_ended(&mut self, pages: u32, ok: bool) -> Want {
-        if !ok {
-            self.slots[self.at].lost = true;
-            self.page = self.pages;
-            return self.next_chunk();
+    /// A page that the drive does not keep.
+    pub fn kept_page(&self, chunk: u32, page: u32) -> Vec<u8> {
+        self.kept.get(&(chunk, page)).cloned().unwrap_or_default()
+    }
+
+    /// The reset of a chunk of a ring has ended.
+    pub fn reset_ended(&mut self, ring: usize, ok: bool) -> Want {
+        self.rings[ring].reset_ended(ok)
+    }
+
+    /// The write of pages of a ring has ended.
+    pub fn write_ended(&mut self, ring: usize, pages: u32, ok: bool) -> Want {
+        self.rings[ring].write_ended(pages, ok)
+    }
+
+    /// A ring has the record, or never will.
+    pub fn ring_done(&mut self, ok: bool) {
+        let saving = self.saving.as_mut().expect("a record on its way");
+        saving.ok |= ok;
+        saving.left -= 1;
+        if saving.left > 0 {
+            return;
         }
-        self.done += pages;
-        if self.done < self.record {
-            return self.write();
+        match saving.ok {
+            true => self.safe = saving.number,
+            false => self.dead = true,
         }
-        self.page += self.record;
-        self.newest = Some(self.at);
-        Want::Written
+        self.saving = None;
     }
 }

@@ -13,13 +13,13 @@ pub(super) const HEADER_BYTES: usize = 16;
 
 /// A LUN of the drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lun {
+struct Lun {
     /// The chunk of the LUN that each block is; empty: the LUN is out of use.
-    pub shown: Vec<u32>,
+    shown: Vec<u32>,
     /// Chunks out of use that the LUN does not show, ascending.
-    pub bad: Vec<u32>,
+    bad: Vec<u32>,
     /// Erases of all its blocks.
-    pub erases: u64,
+    erases: u64,
 }
 
 /// An application and its LUNs.
@@ -35,29 +35,202 @@ pub(super) struct Application {
 
 /// Two LUNs that change places.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Swap {
-    pub luns: [u32; 2],
+struct Swap {
+    luns: [u32; 2],
     /// By block.
-    pub moved: Vec<bool>,
+    moved: Vec<bool>,
 }
 
 /// All of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct State {
     /// By parallel unit of the drive.
-    pub luns: Vec<Lun>,
+    luns: Vec<Lun>,
     /// By namespace.
-    pub applications: Vec<Option<Application>>,
-    pub swap: Option<Swap>,
+    applications: Vec<Option<Application>>,
+    swap: Option<Swap>,
     /// Blocks that a LUN in use shows.
-    pub shown: u32,
+    shown: u32,
 }
 
 impl State {
+    /// The state of blank media, all of them good: `luns` LUNs that show so many blocks each.
+    pub fn blank(luns: u32, shown: u32) -> State {
+        let lun = Lun { shown: (0..shown).collect(), ..Lun::default() };
+        State { luns: vec![lun; luns as usize], applications: Vec::new(), swap: None, shown }
+    }
+
+    // ---- LUNs
+
+    fn lun(&self, lun: u32) -> &Lun {
+        &self.luns[lun as usize]
+    }
+
+    fn lun_mut(&mut self, lun: u32) -> &mut Lun {
+        &mut self.luns[lun as usize]
+    }
+
+    /// Blocks that a LUN in use shows.
+    pub fn shown(&self) -> u32 {
+        self.shown
+    }
+
+    /// Returns whether a LUN shows blocks; else it is out of use.
+    pub fn is_in_use(&self, lun: u32) -> bool {
+        !self.lun(lun).shown.is_empty()
+    }
+
+    /// Takes a LUN out of use.
+    pub fn withdraw(&mut self, lun: u32) {
+        self.lun_mut(lun).shown.clear();
+    }
+
+    /// Erases of all blocks of a LUN.
+    pub fn erases(&self, lun: u32) -> u64 {
+        self.lun(lun).erases
+    }
+
+    /// A block of a LUN was erased.
+    pub fn count_erase(&mut self, lun: u32) {
+        self.lun_mut(lun).erases += 1;
+    }
+
+    /// Chunks of a LUN that are out of use and not shown.
+    pub fn bad_blocks(&self, lun: u32) -> u32 {
+        self.lun(lun).bad.len() as u32
+    }
+
+    /// Returns whether a chunk of a LUN is out of use and not shown.
+    pub fn is_bad(&self, lun: u32, chunk: u32) -> bool {
+        self.lun(lun).bad.contains(&chunk)
+    }
+
+    /// Good chunks of a LUN of `chunks` that it does not show.
+    pub fn hidden(&self, lun: u32, chunks: u32) -> impl Iterator<Item = u32> + use<> {
+        let Lun { shown, bad, .. } = self.lun(lun);
+        let mut hidden = vec![true; chunks as usize];
+        shown.iter().chain(bad).for_each(|&chunk| hidden[chunk as usize] = false);
+        (0..chunks).filter(move |&chunk| hidden[chunk as usize])
+    }
+
+    /// The block of a LUN that one of its chunks is.
+    pub fn block_of(&self, lun: u32, chunk: u32) -> Option<u32> {
+        self.lun(lun).shown.iter().position(|&shown| shown == chunk).map(|block| block as u32)
+    }
+
+    /// The chunk of a LUN that one of its blocks is.
+    pub fn chunk_of(&self, lun: u32, block: u32) -> u32 {
+        self.lun(lun).shown[block as usize]
+    }
+
+    /// A chunk of a LUN is bad: `spare` takes its place, if it was shown. `false`: it was, and there is no spare; nothing has changed.
+    pub fn put_aside(&mut self, lun: u32, chunk: u32, spare: Option<u32>) -> bool {
+        let block = self.block_of(lun, chunk);
+        let record = self.lun_mut(lun);
+        match (block, spare) {
+            (Some(_), None) => return false,
+            (Some(block), Some(spare)) => record.shown[block as usize] = spare,
+            (None, _) => {}
+        }
+        if let Err(at) = record.bad.binary_search(&chunk) {
+            record.bad.insert(at, chunk);
+        }
+        true
+    }
+
+    // ---- applications
+
+    /// The applications, by namespace.
+    pub fn applications(&self) -> impl Iterator<Item = (u16, &Application)> {
+        (0..).zip(&self.applications).filter_map(|(id, app)| Some((id, app.as_ref()?)))
+    }
+
+    /// The application of a namespace.
+    pub fn application(&self, id: u16) -> Option<&Application> {
+        self.applications.get(usize::from(id))?.as_ref()
+    }
+
+    /// The namespace of an application.
+    pub fn find(&self, name: &str) -> Option<u16> {
+        self.applications().find(|(_, app)| app.name == name).map(|(id, _)| id)
+    }
+
+    /// Adds an application, and returns its namespace.
+    pub fn add(&mut self, app: Application) -> u16 {
+        let free = self.applications.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.applications.len());
+        if free.is_none() {
+            self.applications.push(None);
+        }
+        self.applications[at] = Some(app);
+        at as u16
+    }
+
+    /// Removes an application, and returns it.
+    pub fn remove(&mut self, id: u16) -> Option<Application> {
+        self.applications[usize::from(id)].take()
+    }
+
+    /// Puts an application back that was removed.
+    pub fn put_back(&mut self, id: u16, app: Application) {
+        let place = &mut self.applications[usize::from(id)];
+        assert!(place.is_none(), "a namespace has one application");
+        *place = Some(app);
+    }
+
+    // ---- two LUNs that change places
+
+    /// The LUNs that change places.
+    pub fn swapping(&self) -> Option<[u32; 2]> {
+        self.swap.as_ref().map(|swap| swap.luns)
+    }
+
+    /// Lets two LUNs change places.
+    pub fn begin_swap(&mut self, luns: [u32; 2]) {
+        assert!(self.swap.is_none(), "two LUNs change places at a time");
+        self.swap = Some(Swap { luns, moved: vec![false; self.shown as usize] });
+    }
+
+    /// Blocks that have not changed places.
+    pub fn unmoved(&self) -> impl Iterator<Item = u32> {
+        let moved = self.swap.iter().flat_map(|swap| &swap.moved);
+        (0..).zip(moved).filter(|(_, moved)| !**moved).map(|(block, _)| block)
+    }
+
+    /// A block has changed places: `targets` are the chunks of the other LUN that took it, by side. Returns the former chunk of each
+    /// LUN that took one, with the LUN.
+    pub fn move_block(&mut self, block: u32, targets: [Option<u32>; 2]) -> Vec<(u32, u32)> {
+        let swap = self.swap.as_mut().expect("two LUNs that change places");
+        let was = std::mem::replace(&mut swap.moved[block as usize], true);
+        assert!(!was, "a block moves once");
+        let [a, b] = swap.luns;
+        let taken = targets.into_iter().zip([b, a]).filter_map(|(target, lun)| Some((lun, target?)));
+        let place = |(lun, target): (u32, u32)| {
+            let shown = &mut self.luns[lun as usize].shown[block as usize];
+            (lun, std::mem::replace(shown, target))
+        };
+        taken.map(place).collect()
+    }
+
+    /// Ends the swap, and returns its LUNs: each belongs to the owner of the other from now on.
+    pub fn end_swap(&mut self) -> Option<[u32; 2]> {
+        let Swap { luns: [a, b], .. } = self.swap.take()?;
+        for lun in self.applications.iter_mut().flatten().flat_map(|app| &mut app.luns) {
+            *lun = match *lun {
+                lun if lun == a => b,
+                lun if lun == b => a,
+                lun => lun,
+            };
+        }
+        Some([a, b])
+    }
+
+    // ---- what follows from it
+
     /// The application that has a LUN, and the LUN's number in it.
     pub fn owner(&self, lun: u32) -> Option<(u16, u32)> {
-        let mut owners = (0..).zip(&self.applications).filter_map(|(id, app)| Some((id, app.as_ref()?)));
-        owners.find_map(|(id, app)| Some((id, app.luns.iter().position(|&has| has == lun)? as u32)))
+        self.applications()
+            .find_map(|(id, app)| Some((id, app.luns.iter().position(|&has| has == lun)? as u32)))
     }
 
     /// The LUN in which block `block` of `lun` lies now.
@@ -71,13 +244,13 @@ impl State {
 
     /// Returns whether a LUN may be given away.
     pub fn is_free(&self, lun: u32) -> bool {
-        let swaps = self.swap.as_ref().is_some_and(|swap| swap.luns.contains(&lun));
-        !self.luns[lun as usize].shown.is_empty() && !swaps && self.owner(lun).is_none()
+        let swaps = self.swapping().is_some_and(|luns| luns.contains(&lun));
+        self.is_in_use(lun) && !swaps && self.owner(lun).is_none()
     }
 
     /// Erases of a block of a LUN, on average.
     pub fn average_erases(&self, lun: u32) -> f64 {
-        self.luns[lun as usize].erases as f64 / f64::from(self.shown.max(1))
+        self.erases(lun) as f64 / f64::from(self.shown.max(1))
     }
 
     /// Packs the state as record `number`.

@@ -15,7 +15,7 @@ mod block_map;
 mod slots;
 
 use super::CacheConfig;
-use super::shape::{Backend, Shape};
+use super::shape::{Backend, CacheShape};
 use block_map::BlockMap;
 use pellucid_flash::SimTime;
 use pellucid_flash::slab::NIL;
@@ -39,7 +39,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub fn new(shape: &Shape) -> Blocks {
+    pub fn new(shape: &CacheShape) -> Blocks {
         let CacheConfig { replacement, .. } = shape.config;
         let slots = match &shape.backend {
             Backend::Block(layout) => Some(Slots::new(layout.clone(), replacement)),

@@ -9,7 +9,7 @@
 //! a discard, a hole and a lost write leave zeros. The detached head says that a crash meanwhile leaves no
 //! cache.
 
-use super::{DEPTH, Phase, RUN_SECTORS, Start};
+use super::{CacheStart, DEPTH, Phase, RUN_SECTORS};
 use crate::cache::core::Core;
 use crate::cache::head::{Life, encode_records, is_records};
 use pellucid_flash::{Opcode, Status};
@@ -18,7 +18,7 @@ const HEADLESS: &str = "the cache drive holds a cache whose head is damaged, and
                         allowed: another cache drive, or --format, which loses what is not written back";
 pub(super) const FOREIGN: &str = "the cache drive holds something else than a cache; allowed: a blank one, or --format, which loses what it holds";
 
-impl Start {
+impl CacheStart {
     /// Searches the place of the records for content, if neither the head nor its copy is one. `blank`: both
     /// are blank.
     pub(super) fn look_at_records(&mut self, core: &mut Core, blank: bool) {

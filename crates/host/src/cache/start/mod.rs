@@ -62,7 +62,7 @@ pub(super) enum Phase {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Start {
+pub(super) struct CacheStart {
     phase: Phase,
     /// Head of this cache.
     head: Head,
@@ -90,7 +90,7 @@ pub(super) struct Start {
     waiting: VecDeque<u32>,
 }
 
-impl Start {
+impl CacheStart {
     #[inline]
     pub fn is_running(&self) -> bool {
         self.phase == Phase::Running
@@ -138,7 +138,7 @@ impl Start {
     }
 
     /// Begins the start; `again`: this manager has seen all writes to the backing store.
-    pub fn begin(core: &mut Core, again: bool) -> Start {
+    pub fn begin(core: &mut Core, again: bool) -> CacheStart {
         let shape = &core.shape;
         let head = Head {
             life: Life::Open,
@@ -150,7 +150,7 @@ impl Start {
             layout: shape.layout().map_or([0; 5], Layout::words),
             name: shape.config.store.name.clone(),
         };
-        let mut start = Start { head, ..Start::default() };
+        let mut start = CacheStart { head, ..CacheStart::default() };
         if !shape.is_ssc() && !shape.keeps_content() {
             start.phase = Phase::Running;
             return start;

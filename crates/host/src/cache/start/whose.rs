@@ -5,7 +5,7 @@
 //! blank only if the head, the copy and the place of the records are.
 
 use super::format::FOREIGN;
-use super::{Phase, Start};
+use super::{CacheStart, Phase};
 use crate::cache::core::Core;
 use crate::cache::head::{Head, Life};
 use crate::cache::op::{Part, Purpose, Side};
@@ -18,7 +18,7 @@ const MADE_ON_BLANK: &str = "the cache drive was blank, so a new cache was made;
 const BY_COPY: &str = "the head of the cache is damaged; its copy was used";
 const UNREADABLE: &str = "the head of the cache cannot be read from the cache drive, nor can its copy";
 
-impl Start {
+impl CacheStart {
     pub(super) fn read_head(&mut self, core: &mut Core, lba: Lba) {
         let sectors = core.shape.head_sectors();
         let data = core.requests.buffer(sectors.into());

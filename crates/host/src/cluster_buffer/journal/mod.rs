@@ -27,7 +27,7 @@
 
 //!
 //! The [`Ring`] owns space and numbers of records, the [`Names`] say which clusters the journal has, the [`Group`] what the flushes under way are
-//! at, and the [`Start`] what a start has found. The [`Journal`] wires them; the paths of the buffer (`paths/group.rs`, `paths/start.rs`) send the
+//! at, and the [`JournalStart`] what a start has found. The [`Journal`] wires them; the paths of the buffer (`paths/group.rs`, `paths/start.rs`) send the
 //! commands.
 
 mod cost;
@@ -49,7 +49,7 @@ use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, SimTime};
 use pellucid_setting::{Settings, Word};
 use record::{ENTRY_BYTES, FIXED_BYTES};
 use ring::Ring;
-use start::{Sizes, Start};
+use start::{JournalStart, Sizes};
 
 /// Condition for a flush to write into the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::VariantNames, strum::EnumString, Word)]
@@ -191,7 +191,7 @@ pub(super) struct Journal {
     ring: Ring,
     names: Names,
     group: Group,
-    start: Start,
+    start: JournalStart,
     /// Requests that arrived before the end of the start.
     early: Vec<u32>,
     buffer: Vec<u8>,
@@ -211,7 +211,7 @@ impl Journal {
             ring: Ring::new(config.make.unwrap_or(0), region),
             names: Names::default(),
             group: Group::new(),
-            start: Start::default(),
+            start: JournalStart::default(),
             early: Vec::new(),
             buffer: Vec::new(),
         }

@@ -76,7 +76,7 @@ pub(in super::super) enum Effect {
 
 /// State of the start.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Start {
+pub(super) struct JournalStart {
     stage: Stage,
     sizes: Sizes,
     /// A journal is made if there is none.
@@ -94,7 +94,7 @@ pub(super) struct Start {
     made: bool,
 }
 
-impl Start {
+impl JournalStart {
     pub fn is_ready(&self) -> bool {
         self.stage == Stage::Ready
     }
@@ -119,7 +119,7 @@ impl Start {
     }
 }
 
-impl Start {
+impl JournalStart {
     /// Begins the start, if it has not begun.
     pub fn begin(&mut self, ring: &mut Ring, may_make: bool, sizes: Sizes) -> Effect {
         if self.stage != Stage::New {

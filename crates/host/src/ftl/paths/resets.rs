@@ -97,7 +97,7 @@ pub(in crate::ftl) fn seal_if_due(core: &mut Core, line: BlockId) {
     }
 }
 
-/// Pads the chunks of an abandoned line: [`Shape::sealing_rows`](crate::ftl::shape::Shape::sealing_rows).
+/// Pads the chunks of an abandoned line: [`FtlShape::sealing_rows`](crate::ftl::shape::FtlShape::sealing_rows).
 pub(in crate::ftl) fn seal(core: &mut Core, line: BlockId) {
     let shape = core.lines.shape();
     let (units, all, padding) = (shape.units, shape.rows, shape.sealing_rows());

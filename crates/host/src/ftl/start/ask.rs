@@ -5,7 +5,7 @@ use super::needs::Need;
 use crate::ftl::core::Core;
 use crate::ftl::lines::Lines;
 use crate::ftl::meta;
-use crate::ftl::shape::Shape;
+use crate::ftl::shape::FtlShape;
 use pellucid_flash::{BlockId, ChunkInfo, ChunkState, Command, Lba, Opcode, Ppa, Vector};
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ pub(super) fn command_of(core: &Core, facts: &Facts, need: Need) -> Command {
 }
 
 /// Makes a write of padding behind the write pointer of a chunk.
-fn reveal(shape: &Shape, info: ChunkInfo, rows: u32) -> Command {
+fn reveal(shape: &FtlShape, info: ChunkInfo, rows: u32) -> Command {
     let sectors = rows * shape.superpage_sectors;
     let data = vec![0; sectors as usize * shape.image_bytes];
     // The sectors belong to no line, so they carry no signature.
@@ -79,7 +79,7 @@ fn read_addresses(addresses: Vec<Lba>, data: Vec<u8>, metadata: bool) -> Command
 }
 
 /// Returns the sectors with a chunk's signatures: one of each readable row.
-pub(super) fn owner_addresses(shape: &Shape, info: &ChunkInfo) -> impl Iterator<Item = Lba> + use<> {
+pub(super) fn owner_addresses(shape: &FtlShape, info: &ChunkInfo) -> impl Iterator<Item = Lba> + use<> {
     let (first, superpage) = (info.start.0, shape.superpage_sectors);
     let held = if info.state == ChunkState::Open { shape.held_rows } else { 0 };
     let rows = info.write_pointer.div_ceil(superpage).saturating_sub(held).min(Vector::ADDRESSES_MAX as u32);
@@ -96,19 +96,19 @@ fn end_sector(lines: &Lines, line: u32, from: u32) -> Lba {
 
 /// Returns the number of sectors that one read covers from sector `from` of a line's data or end on: the
 /// rest of its superpage.
-pub(super) fn piece(shape: &Shape, from: u32) -> u32 {
+pub(super) fn piece(shape: &FtlShape, from: u32) -> u32 {
     (shape.superpage_sectors - from % shape.superpage_sectors).min(Vector::ADDRESSES_MAX as u32)
 }
 
 /// Returns the first sector of each read that covers `sectors`.
-fn pieces(shape: &Shape, sectors: u32) -> impl Iterator<Item = u32> + use<'_> {
+fn pieces(shape: &FtlShape, sectors: u32) -> impl Iterator<Item = u32> + use<'_> {
     let next = |&from: &u32| Some(from + piece(shape, from));
     std::iter::successors(Some(0), next).take_while(move |&from| from < sectors)
 }
 
 /// Returns the number of superpages that a line's index describes, which precede the index; 0 if there is
 /// none.
-pub(super) fn indexed_superpages(shape: &Shape, facts: &Facts, line: u32) -> u32 {
+pub(super) fn indexed_superpages(shape: &FtlShape, facts: &Facts, line: u32) -> u32 {
     let used = facts.used(line);
     (1..used).rev().find(|&first| first + shape.record_superpages(first) == used).unwrap_or(0)
 }
@@ -177,6 +177,6 @@ fn lacks_head(lines: &Lines, facts: &Facts, line: BlockId) -> bool {
 }
 
 /// Reports whether an offline chunk may have held the start of a line.
-pub(super) fn is_offline_head(shape: &Shape, info: &ChunkInfo) -> bool {
+pub(super) fn is_offline_head(shape: &FtlShape, info: &ChunkInfo) -> bool {
     info.state == ChunkState::Offline && shape.unit_of(info.start).is_some_and(|(unit, _)| unit == 0)
 }

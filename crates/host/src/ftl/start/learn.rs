@@ -6,7 +6,7 @@ use super::needs::Need;
 use crate::ftl::HostFtlError;
 use crate::ftl::core::Core;
 use crate::ftl::meta;
-use crate::ftl::shape::Shape;
+use crate::ftl::shape::FtlShape;
 use pellucid_flash::{BlockId, Completion, Lba, Lpn, Status};
 use pellucid_ftl::Durability;
 
@@ -94,7 +94,7 @@ fn differs(core: &Core, was: &meta::Header) -> Option<String> {
 }
 
 /// Returns the line and the newest sequence number that a chunk's signatures name, if they are readable.
-fn owner_of(shape: &Shape, completion: &Completion) -> Option<(u32, u64)> {
+fn owner_of(shape: &FtlShape, completion: &Completion) -> Option<(u32, u64)> {
     let oob = completion.vector.as_ref().map_or(&[][..], |vector| &vector.metadata);
     let signed = oob.chunks_exact(meta::OOB_BYTES).filter_map(|bytes| {
         (0..shape.lines()).find_map(|line| {
@@ -105,7 +105,7 @@ fn owner_of(shape: &Shape, completion: &Completion) -> Option<(u32, u64)> {
     signed.reduce(|one, other| (one.0, one.1.max(other.1)))
 }
 
-fn learn_head(shape: &Shape, facts: &mut Facts, line: u32, data: &[u8]) {
+fn learn_head(shape: &FtlShape, facts: &mut Facts, line: u32, data: &[u8]) {
     let (superpages, sectors) = (shape.layout.superpages_per_block, shape.layout.units_per_block);
     match meta::parse_end_header(data, shape.config.uuid, BlockId(line), superpages, sectors) {
         Some(h) => facts.know(line, Known::Range([(h.first_page, h.first), (Lpn::NONE, h.last)])),
@@ -115,7 +115,7 @@ fn learn_head(shape: &Shape, facts: &mut Facts, line: u32, data: &[u8]) {
 
 /// Returns a line's end or index of `sectors` once all its pieces have arrived.
 fn gather(
-    shape: &Shape,
+    shape: &FtlShape,
     facts: &mut Facts,
     line: u32,
     from: u32,
@@ -127,7 +127,7 @@ fn gather(
     facts.gather_record(line, (from, ask::piece(shape, from)), (sectors, sector_bytes), data)
 }
 
-fn learn_end(shape: &Shape, facts: &mut Facts, line: u32, from: u32, completion: &Completion) {
+fn learn_end(shape: &FtlShape, facts: &mut Facts, line: u32, from: u32, completion: &Completion) {
     let (superpages, sectors) = (shape.layout.superpages_per_block, shape.layout.units_per_block);
     let length = shape.tail * shape.superpage_sectors;
     let Some(bytes) = gather(shape, facts, line, from, length, completion) else { return };
@@ -137,7 +137,7 @@ fn learn_end(shape: &Shape, facts: &mut Facts, line: u32, from: u32, completion:
     }
 }
 
-fn learn_index(shape: &Shape, facts: &mut Facts, line: u32, from: u32, completion: &Completion) {
+fn learn_index(shape: &FtlShape, facts: &mut Facts, line: u32, from: u32, completion: &Completion) {
     let (first, superpage) = (ask::indexed_superpages(shape, facts, line), shape.superpage_sectors);
     let length = (facts.used(line) - first) * superpage;
     let Some(bytes) = gather(shape, facts, line, from, length, completion) else { return };
@@ -151,7 +151,7 @@ fn learn_index(shape: &Shape, facts: &mut Facts, line: u32, from: u32, completio
     }
 }
 
-fn learn_edges(shape: &Shape, facts: &mut Facts, line: u32, completion: &Completion) {
+fn learn_edges(shape: &FtlShape, facts: &mut Facts, line: u32, completion: &Completion) {
     let oob = completion.vector.as_ref().map_or(&[][..], |vector| &vector.metadata);
     let edge = |at: usize| {
         // The format is that of a scan.
@@ -168,7 +168,7 @@ fn learn_edges(shape: &Shape, facts: &mut Facts, line: u32, completion: &Complet
 }
 
 fn learn_scan(
-    shape: &Shape,
+    shape: &FtlShape,
     facts: &mut Facts,
     line: u32,
     from: u32,

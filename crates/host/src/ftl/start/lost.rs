@@ -12,14 +12,14 @@
 use super::ask;
 use super::facts::{Facts, Found};
 use super::needs::Need;
-use crate::ftl::shape::Shape;
+use crate::ftl::shape::FtlShape;
 use pellucid_flash::{BlockId, ChunkInfo, ChunkState, Lba};
 use pellucid_ftl::{Durability, PageMap};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the chunks without a known line whose signatures are to be read, once all starts have been read or found unreadable; `None` if
 /// every start is known.
-pub(super) fn owners_to_ask(shape: &Shape, facts: &mut Facts) -> Option<Vec<Need>> {
+pub(super) fn owners_to_ask(shape: &FtlShape, facts: &mut Facts) -> Option<Vec<Need>> {
     let owned = facts.settle_claims();
     let asked = facts.chunks().filter(|info| {
         is_in_use(info)
@@ -41,7 +41,7 @@ pub(super) fn is_in_use(info: &ChunkInfo) -> bool {
 
 /// Returns the reason to refuse the start, if a scanned line has valid data but also an offline chunk with unknown content. A
 /// line without valid data was most likely being reset.
-pub(super) fn blind_line(shape: &Shape, facts: &Facts, map: &PageMap) -> Option<String> {
+pub(super) fn blind_line(shape: &FtlShape, facts: &Facts, map: &PageMap) -> Option<String> {
     if shape.config.durability == Durability::Volatile {
         return None;
     }
@@ -56,7 +56,7 @@ pub(super) fn blind_line(shape: &Shape, facts: &Facts, map: &PageMap) -> Option<
 ///
 /// # Errors
 /// The error says which line could not be rebuilt without a risk for data.
-pub(super) fn find_lost(shape: &Shape, facts: &Facts) -> Result<Found, String> {
+pub(super) fn find_lost(shape: &FtlShape, facts: &Facts) -> Result<Found, String> {
     let mut taken = facts.owned();
     let mut found = BTreeMap::new();
     for (line, (sequence, chunk)) in heads(facts) {
@@ -87,7 +87,7 @@ pub(super) fn find_lost(shape: &Shape, facts: &Facts) -> Result<Found, String> {
 /// without such a chunk contributes one without any signature, or an unwritten one, because a free chunk
 /// can stand in.
 fn members(
-    shape: &Shape,
+    shape: &FtlShape,
     facts: &Facts,
     line: u32,
     head: u64,

@@ -15,7 +15,7 @@
 //!
 //! | object | owns |
 //! |---|---|
-//! | [`Start`] | the phase, the cost, the chunks that are reset |
+//! | [`FtlStart`] | the phase, the cost, the chunks that are reset |
 //! | [`Needs`] | the reads under way or still to send |
 //! | [`Facts`] | what is known of chunks and lines |
 
@@ -93,7 +93,7 @@ enum Phase {
 
 /// State of a start under way.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Start {
+pub(crate) struct FtlStart {
     phase: Phase,
     began: SimTime,
     facts: Facts,
@@ -103,7 +103,7 @@ pub(crate) struct Start {
     cost: MountCost,
 }
 
-impl Start {
+impl FtlStart {
     pub fn is_new(&self) -> bool {
         self.phase == Phase::New
     }

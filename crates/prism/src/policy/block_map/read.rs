@@ -1,107 +1,69 @@
-//! Reads: the places of a block's sectors, and reading them.
+//! Reads: from chunks, from the buffer, and of sectors that hold nothing.
 
-use super::{BlockMap, Op, Part, Purpose, READ_RETRIES};
+use super::blocks::Place;
+use super::core::Core;
+use super::gc;
+use super::link::{Op, Purpose};
+use super::requests::Part;
 use pellucid_flash::{Command, Completion, Opcode, Status};
 
-/// Where a sector lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    Chunk(u32),
-    Buffer,
-    Nowhere,
+/// How often a read that fails is sent again.
+pub(super) const READ_RETRIES: u32 = 2;
+
+/// Reads a part of a request, in a logical block.
+pub(super) fn read(core: &mut Core, logical: u32, part: Part) {
+    let (image, request) = (core.shape.image(), part.request);
+    let mut done = 0;
+    while done < part.sectors {
+        let (at, sector) = (part.at + done, part.first + done);
+        let block = &core.blocks[logical];
+        let (place, count) = block.locate(sector, part.sectors - done, image);
+        match place {
+            Place::Chunk(chunk) => read_chunk(core, request, chunk, sector, at, count),
+            Place::Buffer => {
+                core.requests.give(request, at as usize * image, block.buffer.images(sector, count, image));
+            }
+            Place::Nowhere => {
+                let (byte, bytes) = (core.shape.images(at), core.shape.images(count));
+                core.requests.give_nothing(request, count, byte, bytes);
+            }
+        }
+        done += count;
+    }
+    core.requests.part_done(core.now, request, None);
 }
 
-impl BlockMap {
-    /// Where a sector of a block lies, and how many behind it lie there too: in a chunk, in the buffer (`None`), or nowhere.
-    pub(super) fn locate(&self, logical: u32, sector: u32, most: u32) -> (Place, u32) {
-        let block = &self.logical[logical as usize];
-        let held = (block.buffer.len() / self.image().max(1)) as u32;
-        let mut limit = sector + most;
-        if held > 0 && sector < block.from + held {
-            if sector >= block.from {
-                return (Place::Buffer, (block.from + held).min(limit) - sector);
-            }
-            limit = limit.min(block.from);
-        }
-        match block.pieces.iter().find(|piece| piece.ends > sector) {
-            Some(piece) => (Place::Chunk(piece.chunk), piece.ends.min(limit) - sector),
-            None => (Place::Nowhere, limit - sector),
-        }
-    }
+fn read_chunk(core: &mut Core, request: u32, chunk: u32, sector: u32, at: u32, sectors: u32) {
+    core.requests.awaits(request);
+    let wanted = core.requests.wants_data(request);
+    let mut data = if wanted { core.link.buffer() } else { Vec::new() };
+    data.resize(if wanted { core.shape.images(sectors) } else { 0 }, 0);
+    core.chunks.begin_read(chunk);
+    let command = Command::new(0, Opcode::Read, core.shape.lba(chunk, sector), sectors, data);
+    core.link.send(Purpose::Read { request, chunk, at }, command);
+}
 
-    pub(super) fn read(&mut self, logical: u32, part: Part) {
-        let mut done = 0;
-        while done < part.sectors {
-            let (place, count) = self.locate(logical, part.first + done, part.sectors - done);
-            let (at, sector) = (part.at + done, part.first + done);
-            match place {
-                Place::Chunk(chunk) => self.read_chunk(part.request, chunk, sector, at, count),
-                Place::Buffer => self.read_buffer(logical, part.request, sector, at, count),
-                Place::Nowhere => self.read_nothing(part.request, at, count),
-            }
-            done += count;
-        }
-        self.part_done(part.request, None);
+/// Sectors have come for a request, from a chunk to this place in its data, or not.
+pub(super) fn ended(core: &mut Core, request: u32, chunk: u32, at: u32, completion: &mut Completion) {
+    core.chunks.end_read(chunk);
+    let ok = matches!(completion.status, Status::Success | Status::HighEcc);
+    match ok {
+        true => core.requests.give(request, core.shape.images(at), &completion.data),
+        false => core.tally.lost_read(),
     }
+    core.requests.set_stages(request, completion.stages);
+    core.requests.part_done(core.now, request, (!ok).then_some(Status::UnrecoveredRead));
+    gc::erase_garbage(core);
+}
 
-    fn read_chunk(&mut self, request: u32, chunk: u32, sector: u32, at: u32, sectors: u32) {
-        let record = &mut self.requests[request];
-        record.left += 1;
-        let wanted = !record.command.as_ref().expect("a request has its command").data.is_empty();
-        let mut data = if wanted { self.images.pop().unwrap_or_default() } else { Vec::new() };
-        data.resize(if wanted { sectors as usize * self.image() } else { 0 }, 0);
-        self.chunks[chunk as usize].readers += 1;
-        let command = Command::new(0, Opcode::Read, self.lba(chunk, sector), sectors, data);
-        self.send(Purpose::Read { request, chunk, at }, command);
+/// Sends a failed read again, if it may be; returns whether.
+pub(super) fn tries_again(core: &mut Core, op: Op, completion: &mut Completion) -> bool {
+    let reads = matches!(op.purpose, Purpose::Read { .. } | Purpose::Fetch { .. });
+    let again = reads && completion.status == Status::UnrecoveredRead && op.tries < READ_RETRIES;
+    if again {
+        let data = std::mem::take(&mut completion.data);
+        let command = Command::new(0, Opcode::Read, op.lba, op.sectors, data);
+        core.link.send_again(op.purpose, op.tries + 1, command);
     }
-
-    fn read_buffer(&mut self, logical: u32, request: u32, sector: u32, at: u32, sectors: u32) {
-        let image = self.image();
-        let block = &self.logical[logical as usize];
-        let from = (sector - block.from) as usize * image;
-        let images = &block.buffer[from..from + sectors as usize * image];
-        let command = self.requests[request].command.as_mut().expect("a request has its command");
-        if !command.data.is_empty() {
-            command.data[at as usize * image..][..images.len()].copy_from_slice(images);
-        }
-    }
-
-    fn read_nothing(&mut self, request: u32, at: u32, sectors: u32) {
-        let image = self.image();
-        let record = &mut self.requests[request];
-        record.unmapped += sectors;
-        let command = record.command.as_mut().expect("a request has its command");
-        if !command.data.is_empty() {
-            command.data[at as usize * image..][..sectors as usize * image].fill(0);
-        }
-    }
-
-    /// Sectors have come, or not.
-    pub(super) fn read_ended(&mut self, purpose: Purpose, completion: &mut Completion) {
-        let Purpose::Read { request, chunk, at, .. } = purpose else { return };
-        self.chunks[chunk as usize].readers -= 1;
-        let ok = matches!(completion.status, Status::Success | Status::HighEcc);
-        self.counters.lost_reads += u64::from(!ok);
-        let image = self.image();
-        let record = &mut self.requests[request];
-        let command = record.command.as_mut().expect("a request has its command");
-        if ok && !completion.data.is_empty() {
-            command.data[at as usize * image..][..completion.data.len()].copy_from_slice(&completion.data);
-        }
-        record.stages = completion.stages;
-        self.part_done(request, (!ok).then_some(Status::UnrecoveredRead));
-        self.erase_garbage();
-    }
-
-    /// Sends a failed read again, if it may be; says whether.
-    pub(super) fn tries_again(&mut self, op: Op, completion: &mut Completion) -> bool {
-        let reads = matches!(op.purpose, Purpose::Read { .. } | Purpose::Fetch { .. });
-        let again = reads && completion.status == Status::UnrecoveredRead && op.tries < READ_RETRIES;
-        if again {
-            let data = std::mem::take(&mut completion.data);
-            let command = Command::new(0, Opcode::Read, op.lba, op.sectors, data);
-            self.send_again(op.purpose, op.tries + 1, command);
-        }
-        again
-    }
+    again
 }

@@ -1,61 +1,121 @@
-//! Commands of the application: which are refused, what they wait for, and their ends.
+//! Commands of the application: what they wait for, and their ends.
+//!
+//! Invariant: a request ends when as many of its parts have ended as it waits for, and with the first error of them.
 
-use super::{BlockMap, Garbage, Logical, Part};
-use pellucid_flash::{Command, Completion, Opcode, Stage, Status};
+use pellucid_flash::slab::Slab;
+use pellucid_flash::{Command, Completion, Nanos, Opcode, SimTime, Stage, StageTimes, Status};
+use std::collections::VecDeque;
 
-impl BlockMap {
-    pub(super) fn refuse(&self, command: &Command) -> Option<Status> {
-        let carries = match command.opcode {
-            Opcode::Write => true,
-            Opcode::Read => !command.data.is_empty(),
-            Opcode::Flush => return None,
-            Opcode::Trim | Opcode::WriteZeroes => false,
-            _ => return Some(Status::InvalidOpcode),
-        };
-        if self.failure.is_some() {
-            return Some(Status::ReadOnly);
-        }
-        let bytes = command.sectors as usize * self.image();
-        if command.sectors == 0 || command.vector.is_some() || (carries && command.data.len() != bytes) {
-            return Some(Status::InvalidField);
-        }
-        let end = command.lba.0.checked_add(command.sectors.into());
-        if end.is_none_or(|end| end > self.sectors) {
-            return Some(Status::LbaOutOfRange);
-        }
-        // A trim frees chunks.
-        let writes = matches!(command.opcode, Opcode::Write | Opcode::WriteZeroes);
-        (self.read_only && writes).then_some(Status::ReadOnly)
+/// Part of an application's command in one logical block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub request: u32,
+    /// First sector of the block.
+    pub first: u32,
+    pub sectors: u32,
+    /// Where its data are in the request's; in sectors.
+    pub at: u32,
+}
+
+/// A command of the application.
+#[derive(Clone, Debug, Default)]
+struct Request {
+    command: Option<Command>,
+    submitted: SimTime,
+    /// Number of commands that it waits for.
+    left: u32,
+    status: Option<Status>,
+    stages: StageTimes,
+    unmapped: u32,
+}
+
+/// Commands of the application that have not ended, and completions on their way up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Requests {
+    requests: Slab<Request>,
+    up: VecDeque<Completion>,
+    /// Sectors that were read and written, by commands that have succeeded.
+    read: u64,
+    written: u64,
+}
+
+impl Requests {
+    /// Bytes of memory held by requests.
+    pub fn memory_bytes(&self) -> u64 {
+        self.requests.memory_bytes()
     }
 
-    /// A command is taken up.
-    pub(super) fn arrived(&mut self, request: u32) {
-        let command = self.requests[request].command.as_ref().expect("a request has its command");
-        let (opcode, lba, sectors) = (command.opcode, command.lba.0, command.sectors);
-        // Held open until all parts are known.
-        self.requests[request].left = 1;
-        match opcode {
-            Opcode::Flush => self.flush(request),
-            _ => {
-                let (length, mut at) = (u64::from(self.length()), 0);
-                while at < sectors {
-                    let (logical, first) = ((lba + u64::from(at)) / length, (lba + u64::from(at)) % length);
-                    let count = (length - first).min(u64::from(sectors - at)) as u32;
-                    let part = Part { request, first: first as u32, sectors: count, at };
-                    self.requests[request].left += 1;
-                    match opcode {
-                        Opcode::Read => self.read(logical as u32, part),
-                        _ => self.change(logical as u32, part),
-                    }
-                    at += count;
-                }
-            }
+    /// Sectors that were read and written.
+    pub fn sectors(&self) -> (u64, u64) {
+        (self.read, self.written)
+    }
+
+    /// Takes a command up.
+    pub fn take(&mut self, now: SimTime, command: Command) -> u32 {
+        let request = self.requests.take();
+        self.requests[request] = Request { command: Some(command), submitted: now, ..Request::default() };
+        request
+    }
+
+    /// Refuses a command.
+    pub fn refuse(&mut self, now: SimTime, command: Command, status: Status) {
+        self.up.push_back(command.refused(now, status));
+    }
+
+    /// The command of a request.
+    pub fn command(&self, request: u32) -> &Command {
+        self.requests[request].command.as_ref().expect("a request has its command")
+    }
+
+    /// Images of the sectors of a part of a write.
+    pub fn images(&self, part: Part, image: usize) -> &[u8] {
+        &self.command(part.request).data[part.at as usize * image..][..part.sectors as usize * image]
+    }
+
+    /// Returns whether a read wants data.
+    pub fn wants_data(&self, request: u32) -> bool {
+        !self.command(request).data.is_empty()
+    }
+
+    /// Makes a request wait for one thing more.
+    pub fn awaits(&mut self, request: u32) {
+        self.requests[request].left += 1;
+    }
+
+    /// Makes a request fail, once it ends.
+    pub fn fail(&mut self, request: u32, status: Status) {
+        let record = &mut self.requests[request];
+        record.status = record.status.or(Some(status));
+    }
+
+    /// Images of this many bytes of a read, at `byte`; `None`: the read wants no data.
+    fn place(&mut self, request: u32, byte: usize, bytes: usize) -> Option<&mut [u8]> {
+        let command = self.requests[request].command.as_mut().expect("a request has its command");
+        (!command.data.is_empty()).then(|| &mut command.data[byte..][..bytes])
+    }
+
+    /// Gives images of sectors to a read, at `byte` of its data.
+    pub fn give(&mut self, request: u32, byte: usize, images: &[u8]) {
+        if let Some(place) = self.place(request, byte, images.len()) {
+            place.copy_from_slice(images);
         }
-        self.part_done(request, None);
+    }
+
+    /// Tells a read that `sectors` hold nothing, whose images have `bytes`, at `byte` of its data.
+    pub fn give_nothing(&mut self, request: u32, sectors: u32, byte: usize, bytes: usize) {
+        self.requests[request].unmapped += sectors;
+        if let Some(place) = self.place(request, byte, bytes) {
+            place.fill(0);
+        }
+    }
+
+    /// Sets where the time of a read went.
+    pub fn set_stages(&mut self, request: u32, stages: StageTimes) {
+        self.requests[request].stages = stages;
     }
 
     /// Something that a request waited for has ended, perhaps badly.
-    pub(super) fn part_done(&mut self, request: u32, status: Option<Status>) {
+    pub fn part_done(&mut self, now: SimTime, request: u32, status: Option<Status>) {
         let record = &mut self.requests[request];
         record.status = record.status.or(status);
         record.left -= 1;
@@ -66,39 +126,25 @@ impl BlockMap {
         let (submitted, unmapped) = (record.submitted, record.unmapped);
         let status = record.status.unwrap_or(Status::Success);
         let mut stages = record.stages;
-        let total = self.now - submitted;
-        stages.add(Stage::Host, pellucid_flash::Nanos(total.0.saturating_sub(stages.total().0)));
+        let total = now - submitted;
+        stages.add(Stage::Host, Nanos(total.0.saturating_sub(stages.total().0)));
         match (command.opcode, status) {
-            (Opcode::Read, Status::Success) => self.counters.read += u64::from(command.sectors),
-            (Opcode::Write, Status::Success) => self.counters.written += u64::from(command.sectors),
+            (Opcode::Read, Status::Success) => self.read += u64::from(command.sectors),
+            (Opcode::Write, Status::Success) => self.written += u64::from(command.sectors),
             _ => {}
         }
         self.requests.release(request);
-        let ended = command.ended(status, submitted, self.now, stages);
+        let ended = command.ended(status, submitted, now, stages);
         self.up.push_back(Completion { unmapped, ..ended });
     }
 
-    fn flush(&mut self, request: u32) {
-        let waits = |logical: &Logical| !logical.buffer.is_empty();
-        let blocks: Vec<u32> = (0..).zip(&self.logical).filter(|(_, l)| waits(l)).map(|(n, _)| n).collect();
-        for &block in &blocks {
-            let block = &mut self.logical[block as usize];
-            let record = &mut self.requests[request];
-            match block.stuck {
-                // Its buffer will never be written.
-                true => record.status = Some(Status::WriteFault),
-                false => {
-                    record.left += 1;
-                    block.awaited.push(request);
-                }
-            }
-        }
-        let garbage = self.garbage.iter().copied().chain(self.erased_now());
-        let trimmed: Vec<Garbage> = garbage.filter(|garbage| garbage.trimmed).collect();
-        for garbage in trimmed {
-            self.requests[request].left += 1;
-            self.chunks[garbage.chunk as usize].awaited.push(request);
-        }
-        blocks.into_iter().for_each(|block| self.go_on(block));
+    /// Takes the next completion.
+    pub fn pop(&mut self) -> Option<Completion> {
+        self.up.pop_front()
+    }
+
+    /// Completions that can be taken.
+    pub fn answered(&self) -> usize {
+        self.up.len()
     }
 }

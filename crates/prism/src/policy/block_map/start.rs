@@ -5,10 +5,14 @@
 //!               └─ none of them can be read: those before, until one can ─┘
 //!   all known ─► pieces of each block, the newest first; what they cover, and what has no owner, is erased ─► ready
 //! ```
-//! Out-of-band data, little endian: 0 logical block u32, 4 signature of the range u32, 8 number of the piece u64.
 
-use super::{BlockMap, Piece, Purpose};
-use pellucid_flash::{BlockId, ChunkInfo, ChunkState, Command, Completion, Lba, Opcode, Status, Vector};
+use super::core::Core;
+use super::link::Purpose;
+use super::pieces::Piece;
+use super::read::READ_RETRIES;
+use super::{commands, gc, oob};
+use pellucid_flash::{ChunkInfo, ChunkState, Command, Completion, Lba, Opcode, Status, Vector};
+use std::collections::VecDeque;
 
 /// Probes with the drive at a time.
 const PROBES_MAX: usize = 32;
@@ -33,159 +37,143 @@ pub(super) struct Start {
     /// In the order in which they were sent, with the first sector of their command.
     under_way: Vec<(Lba, Probe)>,
     found: Vec<(u32, Piece)>,
+    /// Requests that came meanwhile.
+    early: VecDeque<u32>,
 }
 
-fn signature(id: u32) -> u32 {
-    id.wrapping_mul(0x9e37_79b9) ^ 0x424c_4f4b
-}
-
-pub(super) fn encode(logical: u32, id: u32, sequence: u64) -> [u8; Vector::METADATA_BYTES] {
-    let mut oob = [0; Vector::METADATA_BYTES];
-    oob[..4].copy_from_slice(&logical.to_le_bytes());
-    oob[4..8].copy_from_slice(&signature(id).to_le_bytes());
-    oob[8..].copy_from_slice(&sequence.to_le_bytes());
-    oob
-}
-
-fn decode(oob: &[u8; Vector::METADATA_BYTES], id: u32) -> Option<(u32, u64)> {
-    let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| oob[at + i]));
-    let sequence = u64::from_le_bytes(std::array::from_fn(|i| oob[8 + i]));
-    (word(4) == signature(id)).then_some((word(0), sequence))
-}
-
-impl BlockMap {
-    /// The report covers everything from the range's first chunk to its last; others lie between.
-    pub(super) fn ask_for_chunks(&mut self) {
-        let luns = self.erasing.len() as u32;
-        let count = (luns - 1) * self.space.chunks.chunks + self.rows.len() as u32;
-        let command = Command::new(0, Opcode::Report, self.lba(self.rows.start, 0), count, Vec::new());
-        self.send(Purpose::Start, command);
+impl Start {
+    /// Asks for the chunks. The report covers everything from the range's first chunk to its last; others lie between.
+    pub fn new(core: &mut Core) -> Start {
+        let (space, rows) = (&core.shape.space, &core.shape.rows);
+        let count = (core.shape.luns() - 1) * space.chunks.chunks + rows.len() as u32;
+        let command = Command::new(0, Opcode::Report, core.shape.lba(rows.start, 0), count, Vec::new());
+        core.link.send(Purpose::Start, command);
+        Start::default()
     }
 
-    pub(super) fn start_ended(&mut self, completion: &mut Completion) {
+    /// Keeps a request until all is known.
+    pub fn keep(&mut self, request: u32) {
+        self.early.push_back(request);
+    }
+
+    /// A command of the start has ended. Returns whether all is known: [`Start::end`] follows.
+    pub fn ended(&mut self, core: &mut Core, completion: &mut Completion) -> bool {
         match completion.opcode {
-            Opcode::Report => self.reported(completion),
-            _ => self.probed(completion),
+            Opcode::Report => self.reported(core, completion),
+            _ => self.probed(core, completion),
         }
-        if self.failure.is_none() {
-            self.go_on_starting();
-        }
+        core.health.failure().is_none() && self.go_on(core)
     }
 
-    fn reported(&mut self, completion: &Completion) {
+    fn reported(&mut self, core: &mut Core, completion: &Completion) {
         let infos = completion.data.as_chunks::<{ ChunkInfo::BYTES }>().0.iter().map(ChunkInfo::decode);
         let infos: Option<Vec<ChunkInfo>> = infos.collect();
-        let luns = self.erasing.len();
-        let wanted = (luns - 1) * self.space.chunks.chunks as usize + self.rows.len();
+        let (space, rows) = (&core.shape.space, &core.shape.rows);
+        let wanted = (core.shape.luns() as usize - 1) * space.chunks.chunks as usize + rows.len();
         let Some(infos) = infos.filter(|i| completion.status == Status::Success && i.len() == wanted) else {
-            self.failure = Some(format!("the drive did not report its chunks: {:?}", completion.status));
+            core.health.fail(format!("the drive did not report its chunks: {:?}", completion.status));
             while let Some(request) = self.early.pop_front() {
-                self.requests[request].left = 1;
-                self.part_done(request, Some(Status::ReadOnly));
+                core.requests.awaits(request);
+                core.requests.part_done(core.now, request, Some(Status::ReadOnly));
             }
             return;
         };
         for info in infos {
-            let Some(address) = self.space.chunks.address(info.start) else { continue };
-            if !self.rows.contains(&address.chunk) {
+            let Some(address) = space.chunks.address(info.start) else { continue };
+            if !rows.contains(&address.chunk) {
                 continue;
             }
-            let chunk = self.space.chunks.chunk_number(address);
+            let chunk = space.chunks.chunk_number(address);
             match info.state {
-                ChunkState::Free => self.pool.give(BlockId(chunk)),
-                ChunkState::Offline => self.pool.retire(BlockId(chunk)),
+                ChunkState::Free => core.chunks.add_free(chunk),
+                ChunkState::Offline => core.chunks.add_bad(chunk),
                 ChunkState::Open | ChunkState::Closed => {
                     let (written, open) = (info.write_pointer, info.state == ChunkState::Open);
-                    let pages = written / self.unit();
-                    let start = self.start.as_mut().expect("it is under way");
-                    start.waiting.push(Probe { chunk, written, open, pages, tries: 0 });
+                    let pages = written / core.shape.unit();
+                    self.waiting.push(Probe { chunk, written, open, pages, tries: 0 });
                 }
             }
         }
     }
 
-    fn go_on_starting(&mut self) {
-        loop {
-            let start = self.start.as_mut().expect("it is under way");
-            if start.under_way.len() == PROBES_MAX {
-                return;
-            }
-            match start.waiting.pop() {
-                Some(probe) if probe.pages == 0 => self.nobodys(probe.chunk),
-                Some(probe) => self.send_probe(probe),
-                None if start.under_way.is_empty() => return self.all_known(),
-                None => return,
+    /// Sends as many probes as may be with the drive; `true`: there is nothing more to look at.
+    fn go_on(&mut self, core: &mut Core) -> bool {
+        while self.under_way.len() < PROBES_MAX {
+            match self.waiting.pop() {
+                Some(probe) if probe.pages == 0 => discard(core, probe),
+                Some(probe) => self.send_probe(core, probe),
+                None => return self.under_way.is_empty(),
             }
         }
-    }
-
-    /// Takes a chunk of which nothing can be read.
-    fn nobodys(&mut self, chunk: u32) {
-        self.discard(chunk, u32::MAX, 0, false);
+        false
     }
 
     /// The first sector of the first page, and of the last pages that have not been looked at.
-    fn send_probe(&mut self, probe: Probe) {
-        let mut vector = self.vectors.pop().unwrap_or_default();
+    fn send_probe(&mut self, core: &mut Core, probe: Probe) {
+        let mut vector = core.link.vector();
         let last = probe.pages.saturating_sub(Vector::ADDRESSES_MAX as u32 - 1).max(1);
         let pages = std::iter::once(0).chain(last..probe.pages);
-        vector.addresses.extend(pages.map(|page| self.lba(probe.chunk, page * self.unit())));
+        let unit = core.shape.unit();
+        vector.addresses.extend(pages.map(|page| core.shape.lba(probe.chunk, page * unit)));
         let sectors = vector.addresses.len() as u32;
         vector.metadata.resize(sectors as usize * Vector::METADATA_BYTES, 0);
         let first = vector.addresses[0];
-        self.start.as_mut().expect("it is under way").under_way.push((first, probe));
+        self.under_way.push((first, probe));
         let command = Command::new(0, Opcode::Read, first, sectors, Vec::new());
-        self.send(Purpose::Start, Command { vector: Some(vector), ..command });
+        core.link.send(Purpose::Start, Command { vector: Some(vector), ..command });
     }
 
-    fn probed(&mut self, completion: &mut Completion) {
+    fn probed(&mut self, core: &mut Core, completion: &mut Completion) {
         let Some(vector) = &completion.vector else { return };
-        let unit = self.unit();
-        let start = self.start.as_mut().expect("it is under way");
+        let unit = core.shape.unit();
         let first = vector.addresses[0];
-        let at = start.under_way.iter().position(|(of, _)| *of == first).expect("it was sent");
-        let (_, mut probe) = start.under_way.swap_remove(at);
+        let at = self.under_way.iter().position(|(of, _)| *of == first).expect("it was sent");
+        let (_, mut probe) = self.under_way.swap_remove(at);
         let ok = matches!(completion.status, Status::Success | Status::HighEcc);
         // A failed command that names no sector has failed for all of them.
         let read = |i: usize| ok || (completion.result != 0 && completion.result >> i & 1 == 0);
-        if !ok && probe.tries < super::READ_RETRIES {
+        if !ok && probe.tries < READ_RETRIES {
             probe.tries += 1;
-            return start.waiting.push(probe);
+            return self.waiting.push(probe);
         }
-        let oob = vector.metadata.as_chunks::<{ Vector::METADATA_BYTES }>().0;
-        let good = (0..oob.len()).rev().find(|&i| read(i));
-        let owner = good.and_then(|i| decode(&oob[i], self.id));
-        let known = owner.filter(|&(logical, _)| (logical as usize) < self.logical.len());
+        let data = vector.metadata.as_chunks::<{ Vector::METADATA_BYTES }>().0;
+        let good = (0..data.len()).rev().find(|&i| read(i));
+        let owner = good.and_then(|i| oob::decode(&data[i], core.shape.id));
+        let known = owner.filter(|&(logical, _)| logical < core.blocks.count());
         match (good, known) {
             // Those before may be readable.
             (Some(0) | None, _) if vector.addresses.len() == Vector::ADDRESSES_MAX => {
                 probe.pages -= Vector::ADDRESSES_MAX as u32 - 1;
                 probe.tries = 0;
-                start.waiting.push(probe);
+                self.waiting.push(probe);
             }
             (Some(i), Some((logical, sequence))) => {
                 let sector = (vector.addresses[i].0 - first.0) as u32;
                 let ends = sector + unit;
                 let open = probe.open && ends == probe.written;
-                start.found.push((logical, Piece { chunk: probe.chunk, ends, open, sequence }));
+                self.found.push((logical, Piece { chunk: probe.chunk, ends, open, sequence }));
             }
-            _ => self.nobodys(probe.chunk),
+            _ => discard(core, probe),
         }
     }
 
-    fn all_known(&mut self) {
-        let Some(start) = self.start.take() else { return };
-        for (logical, piece) in start.found {
-            self.sequence = self.sequence.max(piece.sequence + 1);
-            self.logical[logical as usize].pieces.push(piece);
+    /// Gives blocks their pieces, and begins the requests that came meanwhile.
+    pub fn end(self, core: &mut Core) {
+        for (logical, piece) in self.found {
+            core.blocks.found(logical, piece);
         }
-        for logical in 0..self.logical.len() as u32 {
-            self.logical[logical as usize].pieces.sort_by_key(|piece| std::cmp::Reverse(piece.sequence));
-            self.drop_covered(logical);
+        for logical in 0..core.blocks.count() {
+            let covered = core.blocks[logical].pieces.sort();
+            gc::discard(core, logical, covered, false);
         }
-        while let Some(request) = self.early.pop_front() {
-            self.arrived(request);
+        for request in self.early {
+            commands::begin(core, request);
         }
-        self.erase_garbage();
+        gc::erase_garbage(core);
     }
+}
+
+/// Discards a chunk of which nothing can be read.
+fn discard(core: &mut Core, Probe { chunk, .. }: Probe) {
+    gc::discard(core, u32::MAX, vec![Piece { chunk, ends: 0, open: false, sequence: 0 }], false);
 }

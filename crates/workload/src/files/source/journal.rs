@@ -1,130 +1,158 @@
 //! The journal of the file system: transactions of metadata, and the threads that wait for their commit.
+//!
+//! ```text
+//!   Idle ─► Blocks: metadata ─► Before: flush ─► Mark: commit block ─► Behind: flush ─► Idle; transactions before the running one are done
+//! ```
 
-use super::{Commit, Files, Purpose, RequestKind, Step};
+use super::requests::Purpose;
+use super::{Files, RequestKind};
 use crate::files::BLOCK_BYTES;
 use crate::files::layout::Extent;
-use crate::files::personality::Operation;
+use std::collections::BTreeSet;
 
-impl Files {
-    /// Returns whether a write finds no blocks while freed ones wait for their transaction: as ext4 it waits for that, too.
-    pub(super) fn waits_for_blocks(&mut self, thread: u32, operation: Operation) -> bool {
-        let file = match operation {
-            Operation::AppendLog => self.config.files,
-            _ => self.threads[thread as usize].file.unwrap_or(self.config.files),
-        };
-        let bytes = match operation {
-            Operation::WriteWhole => self.files[file as usize].wanted_bytes,
-            _ => self.files[file as usize].bytes + self.config.append_bytes,
-        };
-        let wanted = bytes.div_ceil(BLOCK_BYTES);
-        let more = wanted.saturating_sub(self.layout.blocks_of(file).into());
-        if more <= self.layout.free_blocks() || self.layout.freed() == 0 {
-            return false;
-        }
-        self.journal.waiting.push((thread, self.journal.number));
-        self.start_commit();
-        true
-    }
+/// How far a commit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Commit {
+    Idle,
+    /// Metadata go to the journal.
+    Blocks,
+    /// The flush before the commit block.
+    Before,
+    /// The commit block.
+    Mark,
+    /// The flush behind it.
+    Behind,
+}
 
-    /// Fsync: no page of the file is on its way. Writes those that are dirty and waits again; then the journal commits.
-    pub(super) fn sync(&mut self, thread: u32) {
-        let Some(file) = self.threads[thread as usize].file else { return self.end(thread) };
-        if self.threads[thread as usize].step == Step::Committing {
-            return self.end(thread);
-        }
-        let mut blocks = std::mem::take(&mut self.threads[thread as usize].blocks);
-        let mut dirty = false;
-        for (at, &block) in blocks.iter().enumerate() {
-            if self.may_write(block) {
-                let follows = |(&next, step): (&u32, u32)| next == block + step;
-                let count = blocks[at..].iter().zip(0..).take_while(|&pair| follows(pair)).count() as u32;
-                self.write_run(Extent { block, count });
-                dirty = true;
-            }
-        }
-        blocks.clear();
-        if dirty {
-            self.needs(Operation::Fsync, file, &mut blocks);
-        }
-        let record = &mut self.threads[thread as usize];
-        (record.blocks, record.looked) = (blocks, 0);
-        if dirty {
-            // Woken by the writes.
-            self.has_waited(thread);
-            return;
-        }
-        record.step = Step::Committing;
-        let transaction = self.files[file as usize].transaction;
-        if transaction <= self.journal.done {
-            return self.end(thread);
-        }
-        self.journal.waiting.push((thread, transaction));
-        if self.journal.state == Commit::Idle {
-            self.start_commit();
+/// The journal. Invariant: one commit is on its way at a time, of the transaction before the running one.
+#[derive(Clone, Debug)]
+pub(super) struct Journal {
+    extent: Extent,
+    head: u32,
+    /// Metadata blocks of the running transaction, and its number.
+    running: BTreeSet<u32>,
+    number: u64,
+    /// Transactions that are durable.
+    done: u64,
+    state: Commit,
+    outstanding: u32,
+    /// Threads, and the transaction that each waits for.
+    waiting: Vec<(u32, u64)>,
+    /// Extents that transactions have freed up to the one that is being written.
+    freed: usize,
+}
+
+impl Journal {
+    /// Creates an empty journal in these blocks.
+    pub fn new(extent: Extent) -> Journal {
+        Journal {
+            extent,
+            head: 0,
+            running: BTreeSet::new(),
+            number: 1,
+            done: 0,
+            state: Commit::Idle,
+            outstanding: 0,
+            waiting: Vec::new(),
+            freed: 0,
         }
     }
 
-    /// The running transaction goes to the journal, if there is one and none is on its way.
-    pub(super) fn start_commit(&mut self) {
-        if self.journal.state != Commit::Idle || self.journal.running.is_empty() {
-            return;
-        }
-        // A descriptor in front of the blocks.
-        let left = self.journal.running.len() as u32 + 1;
-        self.journal.running.clear();
-        self.journal.freed = self.layout.freed();
-        self.journal.number += 1;
-        self.journal.state = Commit::Blocks;
-        self.write_journal(left);
+    /// Number of the running transaction.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
-    fn write_journal(&mut self, mut left: u32) {
-        let most = (self.config.host.write_bytes / BLOCK_BYTES).max(1) as u32;
-        while left > 0 {
-            let Extent { block, count } = self.journal.extent;
-            let here = left.min(most).min(count - self.journal.head);
-            let extent = Extent { block: block + self.journal.head, count: here };
-            self.journal.head = (self.journal.head + here) % count;
-            self.journal.outstanding += 1;
-            self.request(Purpose::Journal, RequestKind::Write, extent);
-            left -= here;
-        }
+    /// A metadata block is changed by the running transaction.
+    pub fn change(&mut self, block: u32) {
+        self.running.insert(block);
     }
 
-    pub(super) fn journal_ended(&mut self) {
-        self.journal.outstanding -= 1;
-        if self.journal.outstanding > 0 {
-            return;
+    /// Returns whether a transaction is durable.
+    pub fn is_done(&self, transaction: u64) -> bool {
+        transaction <= self.done
+    }
+
+    /// Makes a thread wait for a transaction.
+    pub fn wait(&mut self, thread: u32, transaction: u64) {
+        self.waiting.push((thread, transaction));
+    }
+
+    /// Takes the next blocks of the journal, `most` at most.
+    fn take(&mut self, most: u32) -> Extent {
+        let Extent { block, count } = self.extent;
+        let here = most.min(count - self.head);
+        let extent = Extent { block: block + self.head, count: here };
+        self.head = (self.head + here) % count;
+        self.outstanding += 1;
+        extent
+    }
+
+    /// The running transaction is written from now on, unless it is empty or another one is; `freed`: extents that it and others before it
+    /// have freed. Returns the number of blocks, with a descriptor in front of them.
+    fn begin_commit(&mut self, freed: usize) -> Option<u32> {
+        if self.state != Commit::Idle || self.running.is_empty() {
+            return None;
         }
-        match self.journal.state {
-            Commit::Blocks | Commit::Mark => {
-                let next = if self.journal.state == Commit::Blocks { Commit::Before } else { Commit::Behind };
-                self.journal.state = next;
-                self.journal.outstanding = 1;
-                self.request(Purpose::Journal, RequestKind::Flush, Extent { block: 0, count: 0 });
-            }
-            Commit::Before => {
-                self.journal.state = Commit::Mark;
-                self.write_journal(1);
-            }
-            Commit::Behind => {
-                self.journal.state = Commit::Idle;
-                self.journal.done = self.journal.number - 1;
-                self.layout.reuse(std::mem::take(&mut self.journal.freed));
-                self.meter.commits += u64::from(self.is_measured());
-                let done = self.journal.done;
-                let woken = &mut self.woken;
-                self.journal.waiting.retain(|&(thread, transaction)| {
-                    if transaction <= done {
-                        woken.push_back(thread);
-                    }
-                    transaction > done
-                });
-                if !self.journal.waiting.is_empty() {
-                    self.start_commit();
-                }
-            }
-            Commit::Idle => unreachable!("a request of no commit"),
+        let blocks = self.running.len() as u32 + 1;
+        self.running.clear();
+        (self.freed, self.state) = (freed, Commit::Blocks);
+        self.number += 1;
+        Some(blocks)
+    }
+
+    /// The commit has ended: returns the threads that waited for it.
+    fn end_commit(&mut self) -> Vec<u32> {
+        self.state = Commit::Idle;
+        self.done = self.number - 1;
+        let done = self.done;
+        let woken = self.waiting.extract_if(.., |&mut (_, transaction)| transaction <= done);
+        woken.map(|(thread, _)| thread).collect()
+    }
+}
+
+/// The running transaction goes to the journal, if there is one and none is on its way.
+pub(super) fn start_commit(files: &mut Files) {
+    if let Some(blocks) = files.journal.begin_commit(files.layout.freed()) {
+        write_journal(files, blocks);
+    }
+}
+
+fn write_journal(files: &mut Files, mut left: u32) {
+    let most = (files.config.host.write_bytes / BLOCK_BYTES).max(1) as u32;
+    while left > 0 {
+        let extent = files.journal.take(left.min(most));
+        left -= extent.count;
+        files.request(Purpose::Journal, RequestKind::Write, extent);
+    }
+}
+
+/// A request of the journal has ended.
+pub(super) fn journal_ended(files: &mut Files) {
+    files.journal.outstanding -= 1;
+    if files.journal.outstanding > 0 {
+        return;
+    }
+    match files.journal.state {
+        Commit::Blocks | Commit::Mark => {
+            let blocks = files.journal.state == Commit::Blocks;
+            files.journal.state = if blocks { Commit::Before } else { Commit::Behind };
+            files.journal.outstanding = 1;
+            files.request(Purpose::Journal, RequestKind::Flush, Extent { block: 0, count: 0 });
         }
+        Commit::Before => {
+            files.journal.state = Commit::Mark;
+            write_journal(files, 1);
+        }
+        Commit::Behind => {
+            let woken = files.journal.end_commit();
+            files.layout.reuse(std::mem::take(&mut files.journal.freed));
+            files.meter.commits += u64::from(files.is_measured());
+            woken.into_iter().for_each(|thread| files.waits.wake(thread));
+            if !files.journal.waiting.is_empty() {
+                start_commit(files);
+            }
+        }
+        Commit::Idle => unreachable!("a request of no commit"),
     }
 }

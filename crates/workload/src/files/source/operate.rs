@@ -1,346 +1,454 @@
 //! The threads: what an operation needs, what it waits for, and what it does to files and pages.
 
-use super::{Event, Files, METADATA, Purpose, RequestKind, Step, Until};
+use super::Files;
+use super::RequestKind;
+use super::requests::Purpose;
+use super::schedule::Event;
+use super::{journal, write_back};
+use crate::files::BLOCK_BYTES;
 use crate::files::layout::{Extent, LayoutError};
 use crate::files::personality::{Operation, Personality};
-use crate::files::{BLOCK_BYTES, Picks};
-use pellucid_flash::SimTime;
+use pellucid_flash::{Nanos, SimTime};
 
-impl Files {
-    pub(super) fn operation(&self, thread: u32) -> Operation {
-        self.config.personality.operations()[self.threads[thread as usize].at]
-    }
+/// Condition of pages that a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// The pages are in memory.
+    Read,
+    /// No page is on its way to the drive.
+    Written,
+    /// No page is on its way at all.
+    Still,
+}
 
-    pub(super) fn pages_copied(&self, thread: u32, operation: Operation) -> u64 {
-        let file =
-            self.threads[thread as usize].file.map(|file| self.files[file as usize]).unwrap_or_default();
-        match operation {
-            Operation::ReadWhole => file.bytes.div_ceil(BLOCK_BYTES),
-            Operation::WriteWhole => file.wanted_bytes.div_ceil(BLOCK_BYTES),
-            Operation::Append | Operation::AppendLog => self.config.append_bytes / 2 / BLOCK_BYTES,
-            _ => 0,
+/// How far an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Before its first effect.
+    First,
+    /// Its pages are at hand.
+    Ready,
+    /// Its commit is awaited.
+    Committing,
+}
+
+/// A thread: its operation, and what it waits for.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    /// Number of the operation in the loop.
+    at: usize,
+    began: SimTime,
+    step: Step,
+    file: Option<u32>,
+    rotor: u32,
+    /// Blocks that it waits for, from `looked` on.
+    blocks: Vec<u32>,
+    looked: usize,
+    until: Until,
+}
+
+impl Thread {
+    /// Creates a thread; `rotor`: where its own rotation begins.
+    pub fn new(rotor: u32) -> Thread {
+        Thread {
+            at: 0,
+            began: SimTime::ZERO,
+            step: Step::First,
+            file: None,
+            rotor,
+            blocks: Vec::new(),
+            looked: 0,
+            until: Until::Read,
         }
     }
 
-    /// An operation goes on as far as it can.
-    pub(super) fn work(&mut self, thread: u32) {
-        if self.threads[thread as usize].step == Step::First && !self.prepare(thread) {
-            return;
-        }
-        if !self.has_waited(thread) {
-            return;
-        }
-        if self.operation(thread) == Operation::Fsync {
-            return self.sync(thread);
-        }
-        match self.effect(thread) {
-            Ok(()) => self.end(thread),
-            Err(LayoutError) => self.leave_out(thread),
-        }
+    /// Begins an operation.
+    fn begin(&mut self, now: SimTime) {
+        (self.began, self.step) = (now, Step::First);
     }
 
-    /// The operation has ended; the thread goes on with its next.
-    pub(super) fn end(&mut self, thread: u32) {
-        let began = self.threads[thread as usize].began;
-        if self.counts(began) {
-            self.meter.record(self.operation(thread), self.now - began);
+    /// Goes on with the next of `count` operations.
+    fn go_on(&mut self, count: usize) {
+        self.at = (self.at + 1) % count;
+    }
+
+    /// Waits for blocks.
+    fn wait(&mut self, blocks: Vec<u32>, until: Until) {
+        (self.blocks, self.looked, self.until, self.step) = (blocks, 0, until, Step::Ready);
+    }
+}
+
+/// A thread begins its next operation: it takes processor time first.
+pub(super) fn begin(files: &mut Files, thread: u32) {
+    let operation = operation(files, thread);
+    let host = files.config.host;
+    let pages = pages_copied(files, thread, operation);
+    let time = Nanos(host.operation.0 + host.page.0 * pages);
+    let executes = files.schedule.compute(files.now, time);
+    files.threads[thread as usize].begin(files.now);
+    files.schedule.add(executes, Event::Execute(thread));
+}
+
+fn operation(files: &Files, thread: u32) -> Operation {
+    files.config.personality.operations()[files.threads[thread as usize].at]
+}
+
+fn pages_copied(files: &Files, thread: u32, operation: Operation) -> u64 {
+    let file = files.threads[thread as usize].file.map(|file| files.set.get(file)).unwrap_or_default();
+    match operation {
+        Operation::ReadWhole => file.bytes().div_ceil(BLOCK_BYTES),
+        Operation::WriteWhole => file.wanted_bytes().div_ceil(BLOCK_BYTES),
+        Operation::Append | Operation::AppendLog => files.config.append_bytes / 2 / BLOCK_BYTES,
+        _ => 0,
+    }
+}
+
+/// An operation goes on as far as it can.
+pub(super) fn work(files: &mut Files, thread: u32) {
+    if files.threads[thread as usize].step == Step::First && !prepare(files, thread) {
+        return;
+    }
+    if !has_waited(files, thread) {
+        return;
+    }
+    if operation(files, thread) == Operation::Fsync {
+        return sync(files, thread);
+    }
+    match effect(files, thread) {
+        Ok(()) => end(files, thread),
+        Err(LayoutError) => leave_out(files, thread),
+    }
+}
+
+/// The operation has ended; the thread goes on with its next.
+fn end(files: &mut Files, thread: u32) {
+    let began = files.threads[thread as usize].began;
+    if counts(files, began) {
+        files.meter.record(operation(files, thread), files.now - began);
+    }
+    go_on(files, thread);
+}
+
+/// The operation finds no file, or no room; the thread goes on with its next.
+fn leave_out(files: &mut Files, thread: u32) {
+    if counts(files, files.threads[thread as usize].began) {
+        files.meter.refused += 1;
+    }
+    go_on(files, thread);
+}
+
+/// Returns whether an operation that began then and ends now is one of the measurement.
+fn counts(files: &Files, began: SimTime) -> bool {
+    began >= files.measures_from() && files.now <= files.deadline()
+}
+
+fn go_on(files: &mut Files, thread: u32) {
+    let count = files.config.personality.operations().len();
+    files.threads[thread as usize].go_on(count);
+    files.schedule.add(files.now, Event::Begin(thread));
+}
+
+pub(super) fn is_crowded(files: &Files) -> bool {
+    f64::from(files.cache.unwritten()) > files.config.host.dirty_share * f64::from(files.cache.capacity())
+}
+
+/// Chooses the file of an operation and asks for the blocks that it needs. False: not now.
+fn prepare(files: &mut Files, thread: u32) -> bool {
+    let operation = operation(files, thread);
+    let writes = matches!(operation, Operation::WriteWhole | Operation::Append | Operation::AppendLog);
+    if writes && is_crowded(files) {
+        files.waits.throttle(thread);
+        write_back::write_back(files);
+        return false;
+    }
+    if writes && waits_for_blocks(files, thread, operation) {
+        return false;
+    }
+    let file = match operation {
+        Operation::Create => pick(files, thread, false),
+        Operation::Open | Operation::Delete | Operation::Stat => pick(files, thread, true),
+        Operation::AppendLog => Some(files.config.files),
+        _ => files.threads[thread as usize].file,
+    };
+    let Some(file) = file else {
+        leave_out(files, thread);
+        return false;
+    };
+    if matches!(operation, Operation::Create | Operation::Open | Operation::Delete) {
+        files.set.open(file);
+        files.threads[thread as usize].file = Some(file);
+    }
+    let mut blocks = std::mem::take(&mut files.threads[thread as usize].blocks);
+    blocks.clear();
+    let until = needs(files, operation, file, &mut blocks);
+    let reading = until == Until::Read && operation == Operation::ReadWhole && files.is_measured();
+    if reading {
+        files.meter.read_pages += blocks.len() as u64;
+        files.meter.hit_pages += blocks.iter().filter(|&&block| files.cache.has(block)).count() as u64;
+    }
+    if until == Until::Read {
+        read_missing(files, &blocks);
+    }
+    files.threads[thread as usize].wait(blocks, until);
+    true
+}
+
+/// Blocks that an operation needs before its effect, and how.
+fn needs(files: &Files, operation: Operation, file: u32, blocks: &mut Vec<u32>) -> Until {
+    let layout = &files.layout;
+    let extents = layout.extents(file).iter();
+    let own = extents.flat_map(|extent| extent.block..extent.block + extent.count);
+    match operation {
+        Operation::Open | Operation::Stat => {
+            blocks.extend([layout.entry_block(file), layout.inode_block(file)]);
+            Until::Read
         }
-        self.go_on(thread);
-    }
-
-    /// The operation finds no file, or no room; the thread goes on with its next.
-    fn leave_out(&mut self, thread: u32) {
-        if self.counts(self.threads[thread as usize].began) {
-            self.meter.refused += 1;
+        Operation::Create => {
+            blocks.extend([layout.entry_block(file), layout.inode_block(file), layout.inode_bitmap(file)]);
+            Until::Read
         }
-        self.go_on(thread);
+        Operation::ReadWhole => {
+            blocks.extend(own);
+            Until::Read
+        }
+        Operation::Append | Operation::AppendLog => {
+            let partial = !files.set.get(file).bytes().is_multiple_of(BLOCK_BYTES);
+            blocks.extend(own.last().filter(|_| partial));
+            Until::Read
+        }
+        Operation::Delete => {
+            blocks.extend(own);
+            Until::Still
+        }
+        Operation::Fsync => {
+            blocks.extend(own);
+            Until::Written
+        }
+        Operation::WriteWhole | Operation::Close => Until::Read,
     }
+}
 
-    /// Returns whether an operation that began then and ends now is one of the measurement.
-    fn counts(&self, began: SimTime) -> bool {
-        began >= self.measures_from() && self.now <= self.deadline()
+/// A file that exists, or does not, and that no thread has open.
+fn pick(files: &mut Files, thread: u32, exists: bool) -> Option<u32> {
+    // A webserver's files are read only, by any number of threads.
+    let shared = files.config.personality == Personality::Webserver;
+    let own = &mut files.threads[thread as usize].rotor;
+    let picks = (files.config.host.picks, shared);
+    files.set.pick(files.config.files, exists, picks, &mut files.rng, own)
+}
+
+/// Reads those of these blocks that are not in memory, contiguous ones together.
+fn read_missing(files: &mut Files, blocks: &[u32]) {
+    let most = (files.config.host.read_bytes / BLOCK_BYTES).max(1) as u32;
+    let mut run = Extent { block: 0, count: 0 };
+    for &block in blocks {
+        if files.cache.has(block) {
+            files.cache.touch(block);
+            continue;
+        }
+        files.cache.begin_read(block);
+        if run.count > 0 && block == run.block + run.count && run.count < most {
+            run.count += 1;
+            continue;
+        }
+        files.request(Purpose::Read, RequestKind::Read, run);
+        run = Extent { block, count: 1 };
     }
+    files.request(Purpose::Read, RequestKind::Read, run);
+}
 
-    fn go_on(&mut self, thread: u32) {
-        let count = self.config.personality.operations().len();
-        let record = &mut self.threads[thread as usize];
-        record.at = (record.at + 1) % count;
-        self.schedule(self.now, Event::Begin(thread));
-    }
-
-    pub(super) fn is_crowded(&self) -> bool {
-        f64::from(self.cache.unwritten()) > self.config.host.dirty_share * f64::from(self.cache.capacity())
-    }
-
-    /// Chooses the file of an operation and asks for the blocks that it needs. False: not now.
-    fn prepare(&mut self, thread: u32) -> bool {
-        let operation = self.operation(thread);
-        let writes = matches!(operation, Operation::WriteWhole | Operation::Append | Operation::AppendLog);
-        if writes && self.is_crowded() {
-            self.throttled.push(thread);
-            self.write_back();
+/// Returns whether what a thread waits for has come; else it is woken.
+fn has_waited(files: &mut Files, thread: u32) -> bool {
+    let record = &mut files.threads[thread as usize];
+    while let Some(&block) = record.blocks.get(record.looked) {
+        let waits = match record.until {
+            Until::Read => files.cache.is_reading(block),
+            Until::Written => files.cache.is_writing(block),
+            Until::Still => files.cache.is_reading(block) || files.cache.is_writing(block),
+        };
+        if waits {
+            files.waits.wait_for(block, thread);
             return false;
         }
-        if writes && self.waits_for_blocks(thread, operation) {
-            return false;
-        }
-        let file = match operation {
-            Operation::Create => self.pick(thread, false),
-            Operation::Open | Operation::Delete | Operation::Stat => self.pick(thread, true),
-            Operation::AppendLog => Some(self.config.files),
-            _ => self.threads[thread as usize].file,
-        };
-        let Some(file) = file else {
-            self.leave_out(thread);
-            return false;
-        };
-        if matches!(operation, Operation::Create | Operation::Open | Operation::Delete) {
-            self.files[file as usize].busy = true;
-            self.threads[thread as usize].file = Some(file);
-        }
-        let mut blocks = std::mem::take(&mut self.threads[thread as usize].blocks);
-        blocks.clear();
-        let until = self.needs(operation, file, &mut blocks);
-        let reading = until == Until::Read && operation == Operation::ReadWhole && self.is_measured();
-        if reading {
-            self.meter.read_pages += blocks.len() as u64;
-            self.meter.hit_pages += blocks.iter().filter(|&&block| self.cache.has(block)).count() as u64;
-        }
-        if until == Until::Read {
-            self.read_missing(&blocks);
-        }
-        let record = &mut self.threads[thread as usize];
-        (record.blocks, record.looked, record.until, record.step) = (blocks, 0, until, Step::Ready);
-        true
+        record.looked += 1;
     }
+    true
+}
 
-    pub(super) fn is_measured(&self) -> bool {
-        self.now >= self.measures_from() && self.now < self.deadline()
-    }
+/// A metadata block is changed by the running transaction.
+fn change(files: &mut Files, block: u32) {
+    files.journal.change(block);
+    write_back::write_page(files, block);
+    files.write_back.add_metadata(block);
+}
 
-    /// Blocks that an operation needs before its effect, and how.
-    pub(super) fn needs(&self, operation: Operation, file: u32, blocks: &mut Vec<u32>) -> Until {
-        let layout = &self.layout;
-        let extents = layout.extents(file).iter();
-        let own = extents.flat_map(|extent| extent.block..extent.block + extent.count);
-        match operation {
-            Operation::Open | Operation::Stat => {
-                blocks.extend([layout.entry_block(file), layout.inode_block(file)]);
-                Until::Read
-            }
-            Operation::Create => {
-                blocks.extend([
-                    layout.entry_block(file),
-                    layout.inode_block(file),
-                    layout.inode_bitmap(file),
-                ]);
-                Until::Read
-            }
-            Operation::ReadWhole => {
-                blocks.extend(own);
-                Until::Read
-            }
-            Operation::Append | Operation::AppendLog => {
-                let partial = !self.files[file as usize].bytes.is_multiple_of(BLOCK_BYTES);
-                blocks.extend(own.last().filter(|_| partial));
-                Until::Read
-            }
-            Operation::Delete => {
-                blocks.extend(own);
-                Until::Still
-            }
-            Operation::Fsync => {
-                blocks.extend(own);
-                Until::Written
-            }
-            Operation::WriteWhole | Operation::Close => Until::Read,
+/// Carries out an operation whose blocks are at hand. A write that does not fit writes nothing.
+fn effect(files: &mut Files, thread: u32) -> Result<(), LayoutError> {
+    let operation = operation(files, thread);
+    let file = match operation {
+        Operation::AppendLog => files.config.files,
+        _ => files.threads[thread as usize].file.unwrap_or(0),
+    };
+    match operation {
+        Operation::Create => {
+            files.set.create(file);
+            change(files, files.layout.inode_bitmap(file));
+            change(files, files.layout.entry_block(file));
+            change_inode(files, file);
         }
+        Operation::WriteWhole => {
+            let wanted = files.set.get(file).wanted_bytes();
+            extend(files, file, wanted)?;
+            written(files, wanted);
+        }
+        Operation::Append | Operation::AppendLog => {
+            let bytes = 1 + files.rng.below(files.config.append_bytes);
+            let size = files.set.get(file).bytes() + bytes;
+            let extended = extend(files, file, size);
+            if operation == Operation::AppendLog && size > files.config.log_bytes {
+                // A log is rotated some time; what it held is dropped.
+                empty(files, file);
+            }
+            extended?;
+            written(files, bytes);
+        }
+        Operation::ReadWhole if files.is_measured() => {
+            files.meter.read_bytes += files.set.get(file).bytes();
+        }
+        Operation::Delete => {
+            empty(files, file);
+            files.set.delete(file);
+            change(files, files.layout.inode_bitmap(file));
+            change(files, files.layout.entry_block(file));
+            close(files, thread);
+        }
+        Operation::Close => close(files, thread),
+        Operation::ReadWhole | Operation::Open | Operation::Stat | Operation::Fsync => {}
     }
+    write_back::write_back(files);
+    Ok(())
+}
 
-    /// A file that exists, or does not, and that no thread has open.
-    fn pick(&mut self, thread: u32, exists: bool) -> Option<u32> {
-        let files = self.config.files;
-        let rotor = match (self.config.host.picks, exists) {
-            (Picks::Random, _) => &mut (self.rng.below(files.into()) as u32),
-            (_, false) => &mut self.free_rotor,
-            (Picks::Together, true) => &mut self.rotor,
-            (Picks::Apart, true) => &mut self.threads[thread as usize].rotor,
-        };
-        let from = *rotor;
-        let is_one = |&file: &u32| {
-            let state = &self.files[file as usize];
-            state.exists == exists && !state.busy
-        };
-        // A webserver's files are read only, by any number of threads.
-        let shared = self.config.personality == Personality::Webserver;
-        let found = (from..files).chain(0..from).find(|file| shared || is_one(file))?;
-        *rotor = (found + 1) % files;
-        Some(found)
+fn written(files: &mut Files, bytes: u64) {
+    if files.is_measured() {
+        files.meter.written_bytes += bytes;
     }
+}
 
-    /// Reads those of these blocks that are not in memory, contiguous ones together.
-    fn read_missing(&mut self, blocks: &[u32]) {
-        let most = (self.config.host.read_bytes / BLOCK_BYTES).max(1) as u32;
-        let mut run = Extent { block: 0, count: 0 };
-        for &block in blocks {
-            if self.cache.has(block) {
-                self.cache.touch(block);
-                continue;
-            }
-            self.cache.begin_read(block);
-            if run.count > 0 && block == run.block + run.count && run.count < most {
-                run.count += 1;
-                continue;
-            }
-            self.request(Purpose::Read, RequestKind::Read, run);
-            run = Extent { block, count: 1 };
-        }
-        self.request(Purpose::Read, RequestKind::Read, run);
+fn close(files: &mut Files, thread: u32) {
+    if let Some(file) = files.threads[thread as usize].file.take() {
+        files.set.close(file);
     }
+}
 
-    /// Returns whether what a thread waits for has come; else it is woken.
-    pub(super) fn has_waited(&mut self, thread: u32) -> bool {
-        let record = &mut self.threads[thread as usize];
-        while let Some(&block) = record.blocks.get(record.looked) {
-            let waits = match record.until {
-                Until::Read => self.cache.is_reading(block),
-                Until::Written => self.cache.is_writing(block),
-                Until::Still => self.cache.is_reading(block) || self.cache.is_writing(block),
-            };
-            if waits {
-                self.waiters.entry(block).or_default().push(thread);
-                return false;
-            }
-            record.looked += 1;
-        }
-        true
-    }
+fn change_inode(files: &mut Files, file: u32) {
+    files.set.changed_by(file, files.journal.number());
+    change(files, files.layout.inode_block(file));
+}
 
-    /// A metadata block is changed by the running transaction.
-    fn change(&mut self, block: u32) {
-        self.journal.running.insert(block);
-        self.write_page(block);
-        self.metadata.insert(block);
-        if !std::mem::replace(&mut self.metadata_listed, true) {
-            self.order.push_back(METADATA);
-        }
+/// A file comes to have `bytes` bytes: its last page and all new ones are written. Nothing has changed where they do not fit.
+fn extend(files: &mut Files, file: u32, bytes: u64) -> Result<(), LayoutError> {
+    let before = files.set.get(file).bytes();
+    let have = files.layout.blocks_of(file);
+    let want = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).map_err(|_| LayoutError)?;
+    let last = files.layout.extents(file).last().map(|extent| extent.block + extent.count - 1);
+    let mut new = std::mem::take(&mut files.scratch);
+    if let Err(full) = files.layout.grow(file, want.saturating_sub(have), &mut new) {
+        files.scratch = new;
+        return Err(full);
     }
+    files.write_back.add(file);
+    if let Some(last) = last.filter(|_| !before.is_multiple_of(BLOCK_BYTES)) {
+        write_back::write_page(files, last);
+    }
+    for extent in &new {
+        for block in extent.block..extent.block + extent.count {
+            write_back::write_page(files, block);
+        }
+        change(files, files.layout.block_bitmap(extent.block));
+    }
+    files.scratch = new;
+    files.set.set_bytes(file, bytes);
+    change_inode(files, file);
+    Ok(())
+}
 
-    /// Carries out an operation whose blocks are at hand. A write that does not fit writes nothing.
-    fn effect(&mut self, thread: u32) -> Result<(), LayoutError> {
-        let operation = self.operation(thread);
-        let file = match operation {
-            Operation::AppendLog => self.config.files,
-            _ => self.threads[thread as usize].file.unwrap_or(0),
-        };
-        match operation {
-            Operation::Create => {
-                self.files[file as usize].exists = true;
-                self.files[file as usize].bytes = 0;
-                self.change(self.layout.inode_bitmap(file));
-                self.change(self.layout.entry_block(file));
-                self.change_inode(file);
-            }
-            Operation::WriteWhole => {
-                let wanted = self.files[file as usize].wanted_bytes;
-                self.extend(file, wanted)?;
-                self.written(wanted);
-            }
-            Operation::Append | Operation::AppendLog => {
-                let bytes = 1 + self.rng.below(self.config.append_bytes);
-                let size = self.files[file as usize].bytes + bytes;
-                let extended = self.extend(file, size);
-                if operation == Operation::AppendLog && size > self.config.log_bytes {
-                    // A log is rotated some time; what it held is dropped.
-                    self.empty(file);
-                }
-                extended?;
-                self.written(bytes);
-            }
-            Operation::ReadWhole if self.is_measured() => {
-                self.meter.read_bytes += self.files[file as usize].bytes;
-            }
-            Operation::Delete => {
-                self.empty(file);
-                self.files[file as usize].exists = false;
-                self.change(self.layout.inode_bitmap(file));
-                self.change(self.layout.entry_block(file));
-                self.close(thread);
-            }
-            Operation::Close => self.close(thread),
-            Operation::ReadWhole | Operation::Open | Operation::Stat | Operation::Fsync => {}
-        }
-        self.write_back();
-        Ok(())
+/// A file loses its blocks. None of them is under way.
+fn empty(files: &mut Files, file: u32) {
+    let mut freed = std::mem::take(&mut files.scratch);
+    // The last pages of a log may be on their way: they stay with it.
+    let blocks = files.layout.extents(file).iter().flat_map(|e| e.block..e.block + e.count);
+    let moving = |block: u32| files.cache.is_reading(block) || files.cache.is_writing(block);
+    if blocks.into_iter().any(moving) {
+        files.scratch = freed;
+        return;
     }
+    files.layout.free(file, &mut freed);
+    for extent in &freed {
+        for block in extent.block..extent.block + extent.count {
+            files.cache.forget(block);
+            #[cfg(test)]
+            files.newest.remove(&block);
+        }
+        change(files, files.layout.block_bitmap(extent.block));
+    }
+    files.scratch = freed;
+    files.set.set_bytes(file, 0);
+    change_inode(files, file);
+}
 
-    fn written(&mut self, bytes: u64) {
-        if self.is_measured() {
-            self.meter.written_bytes += bytes;
-        }
+/// Returns whether a write finds no blocks while freed ones wait for their transaction: as ext4 it waits for that, too.
+fn waits_for_blocks(files: &mut Files, thread: u32, operation: Operation) -> bool {
+    let file = match operation {
+        Operation::AppendLog => files.config.files,
+        _ => files.threads[thread as usize].file.unwrap_or(files.config.files),
+    };
+    let bytes = match operation {
+        Operation::WriteWhole => files.set.get(file).wanted_bytes(),
+        _ => files.set.get(file).bytes() + files.config.append_bytes,
+    };
+    let wanted = bytes.div_ceil(BLOCK_BYTES);
+    let more = wanted.saturating_sub(files.layout.blocks_of(file).into());
+    if more <= files.layout.free_blocks() || files.layout.freed() == 0 {
+        return false;
     }
+    files.journal.wait(thread, files.journal.number());
+    journal::start_commit(files);
+    true
+}
 
-    fn close(&mut self, thread: u32) {
-        if let Some(file) = self.threads[thread as usize].file.take() {
-            self.files[file as usize].busy = false;
+/// Fsync: no page of the file is on its way. Writes those that are dirty and waits again; then the journal commits.
+fn sync(files: &mut Files, thread: u32) {
+    let Some(file) = files.threads[thread as usize].file else { return end(files, thread) };
+    if files.threads[thread as usize].step == Step::Committing {
+        return end(files, thread);
+    }
+    let mut blocks = std::mem::take(&mut files.threads[thread as usize].blocks);
+    let mut dirty = false;
+    for (at, &block) in blocks.iter().enumerate() {
+        if write_back::may_write(files, block) {
+            let follows = |(&next, step): (&u32, u32)| next == block + step;
+            let count = blocks[at..].iter().zip(0..).take_while(|&pair| follows(pair)).count() as u32;
+            write_back::write_run(files, Extent { block, count });
+            dirty = true;
         }
     }
-
-    fn change_inode(&mut self, file: u32) {
-        self.files[file as usize].transaction = self.journal.number;
-        self.change(self.layout.inode_block(file));
+    blocks.clear();
+    if dirty {
+        needs(files, Operation::Fsync, file, &mut blocks);
     }
-
-    /// A file comes to have `bytes` bytes: its last page and all new ones are written. Nothing has changed where they do not fit.
-    fn extend(&mut self, file: u32, bytes: u64) -> Result<(), LayoutError> {
-        let before = self.files[file as usize].bytes;
-        let have = self.layout.blocks_of(file);
-        let want = u32::try_from(bytes.div_ceil(BLOCK_BYTES)).map_err(|_| LayoutError)?;
-        let last = self.layout.extents(file).last().map(|extent| extent.block + extent.count - 1);
-        let mut new = std::mem::take(&mut self.scratch);
-        if let Err(full) = self.layout.grow(file, want.saturating_sub(have), &mut new) {
-            self.scratch = new;
-            return Err(full);
-        }
-        if !std::mem::replace(&mut self.files[file as usize].listed, true) {
-            self.order.push_back(file);
-        }
-        if let Some(last) = last.filter(|_| !before.is_multiple_of(BLOCK_BYTES)) {
-            self.write_page(last);
-        }
-        for extent in &new {
-            for block in extent.block..extent.block + extent.count {
-                self.write_page(block);
-            }
-            self.change(self.layout.block_bitmap(extent.block));
-        }
-        self.scratch = new;
-        self.files[file as usize].bytes = bytes;
-        self.change_inode(file);
-        Ok(())
+    let record = &mut files.threads[thread as usize];
+    (record.blocks, record.looked) = (blocks, 0);
+    if dirty {
+        // Woken by the writes.
+        has_waited(files, thread);
+        return;
     }
-
-    /// A file loses its blocks. None of them is under way.
-    fn empty(&mut self, file: u32) {
-        let mut freed = std::mem::take(&mut self.scratch);
-        // The last pages of a log may be on their way: they stay with it.
-        let blocks = self.layout.extents(file).iter().flat_map(|e| e.block..e.block + e.count);
-        let moving = |block: u32| self.cache.is_reading(block) || self.cache.is_writing(block);
-        if blocks.into_iter().any(moving) {
-            self.scratch = freed;
-            return;
-        }
-        self.layout.free(file, &mut freed);
-        for extent in &freed {
-            for block in extent.block..extent.block + extent.count {
-                self.cache.forget(block);
-                #[cfg(test)]
-                self.newest.remove(&block);
-            }
-            self.change(self.layout.block_bitmap(extent.block));
-        }
-        self.scratch = freed;
-        self.files[file as usize].bytes = 0;
-        self.change_inode(file);
+    record.step = Step::Committing;
+    let transaction = files.set.get(file).transaction();
+    if files.journal.is_done(transaction) {
+        return end(files, thread);
     }
+    files.journal.wait(thread, transaction);
+    journal::start_commit(files);
 }

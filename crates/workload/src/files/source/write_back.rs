@@ -1,90 +1,178 @@
 //! Write-back: dirty pages that are too many or too old go to the drive, file by file.
 
-use super::{Files, METADATA, Purpose, RequestKind};
+use super::requests::Purpose;
+use super::{Files, RequestKind};
 use crate::files::BLOCK_BYTES;
 use crate::files::layout::Extent;
+use std::collections::{BTreeSet, VecDeque};
 
-impl Files {
-    pub(super) fn write_page(&mut self, block: u32) {
+/// Stands for metadata among files.
+const METADATA: u32 = u32::MAX;
+
+/// Pages that wait to be written back. Invariant: a file, or the metadata, is in the order once at most.
+#[derive(Clone, Debug)]
+pub(super) struct WriteBack {
+    /// Pages to be written for their age.
+    aged: VecDeque<u32>,
+    /// Files in the order in which they became dirty, [`METADATA`] among them.
+    order: VecDeque<u32>,
+    /// By file: whether it is in the order.
+    listed: Vec<bool>,
+    /// Metadata blocks that wait; whether they are in the order.
+    metadata: BTreeSet<u32>,
+    metadata_listed: bool,
+    /// Writes with the drive.
+    writes: u32,
+    /// Number of the last page that was written in memory.
+    version: u32,
+}
+
+impl WriteBack {
+    /// Creates the lists for so many files.
+    pub fn new(files: usize) -> WriteBack {
+        WriteBack {
+            aged: VecDeque::new(),
+            order: VecDeque::new(),
+            listed: vec![false; files],
+            metadata: BTreeSet::new(),
+            metadata_listed: false,
+            writes: 0,
+            version: 0,
+        }
+    }
+
+    /// Adds a file, unless it is there.
+    pub fn add(&mut self, file: u32) {
+        if !std::mem::replace(&mut self.listed[file as usize], true) {
+            self.order.push_back(file);
+        }
+    }
+
+    /// Adds a metadata block.
+    pub fn add_metadata(&mut self, block: u32) {
+        self.metadata.insert(block);
+        if !std::mem::replace(&mut self.metadata_listed, true) {
+            self.order.push_back(METADATA);
+        }
+    }
+
+    /// Returns whether pages wait that are to be written for their age.
+    pub fn has_aged(&self) -> bool {
+        !self.aged.is_empty()
+    }
+
+    /// Sets the pages that are to be written for their age.
+    pub fn set_aged(&mut self, blocks: impl Iterator<Item = u32>) {
+        self.aged.extend(blocks);
+    }
+
+    /// Number of a page that is written in memory.
+    fn next_version(&mut self) -> u32 {
         self.version += 1;
-        self.cache.write(block, self.version, self.now);
-        #[cfg(test)]
-        self.newest.insert(block, self.version);
+        self.version
     }
 
-    /// Writes dirty pages while too much memory is dirty, and those that are old.
-    pub(super) fn write_back(&mut self) {
-        let background = self.config.host.background_share * f64::from(self.cache.capacity());
-        let mut looks = self.order.len();
-        while self.writes < self.config.host.requests {
-            while self.aged.front().is_some_and(|&block| !self.may_write(block)) {
-                self.aged.pop_front();
-            }
-            let run = match self.aged.pop_front() {
-                Some(block) => Some(Extent { block, count: u32::MAX }),
-                None if f64::from(self.cache.unwritten()) > background => {
-                    let Some(&owner) = self.order.front() else { return };
-                    self.dirty_run(owner)
-                }
-                None => return,
-            };
-            match run {
-                Some(run) => self.write_run(run),
-                None if looks == 0 => return,
-                None => {
-                    looks -= 1;
-                    self.pass_on();
-                }
-            }
+    /// A write of a run of blocks begins.
+    fn begin_write(&mut self, run: Extent) {
+        for block in run.block..run.block + run.count {
+            self.metadata.remove(&block);
         }
+        self.writes += 1;
     }
 
-    /// The first block of a file, or of metadata, that can be written, and those of it behind that.
-    fn dirty_run(&self, owner: u32) -> Option<Extent> {
-        if owner == METADATA {
-            let block = *self.metadata.iter().find(|&&block| self.may_write(block))?;
-            return Some(Extent { block, count: u32::MAX });
-        }
-        self.layout.extents(owner).iter().find_map(|extent| {
-            let end = extent.block + extent.count;
-            let block = (extent.block..end).find(|&block| self.may_write(block))?;
-            Some(Extent { block, count: end - block })
-        })
+    /// A write has ended.
+    pub fn end_write(&mut self) {
+        self.writes -= 1;
     }
 
-    /// Passes over the first file in the order, of which nothing can be written now: it leaves, or waits behind the others for pages that
-    /// are on their way.
-    fn pass_on(&mut self) {
+    /// The first in the order leaves it, or goes behind the others.
+    fn pass_on(&mut self, waits: bool) {
         let Some(owner) = self.order.pop_front() else { return };
-        let is_dirty = |extent: &Extent| {
-            (extent.block..extent.block + extent.count).any(|block| self.cache.is_dirty(block))
-        };
-        let waits = match owner {
-            METADATA => !self.metadata.is_empty(),
-            file => self.layout.extents(file).iter().any(is_dirty),
-        };
         match owner {
             _ if waits => self.order.push_back(owner),
             METADATA => self.metadata_listed = false,
-            file => self.files[file as usize].listed = false,
+            file => self.listed[file as usize] = false,
         }
     }
+}
 
-    pub(super) fn may_write(&self, block: u32) -> bool {
-        self.cache.is_dirty(block) && !self.cache.is_writing(block) && !self.cache.is_reading(block)
-    }
+/// Writes a page in memory.
+pub(super) fn write_page(files: &mut Files, block: u32) {
+    let version = files.write_back.next_version();
+    files.cache.write(block, version, files.now);
+    #[cfg(test)]
+    files.newest.insert(block, version);
+}
 
-    /// Writes the first page of `run` and the dirty ones of it behind that without a gap.
-    pub(super) fn write_run(&mut self, run: Extent) {
-        let first = run.block;
-        let most = run.count.min((self.config.host.write_bytes / BLOCK_BYTES).max(1) as u32);
-        let mut count = 0;
-        while count < most && self.cache.has(first + count) && self.may_write(first + count) {
-            self.cache.begin_write(first + count);
-            self.metadata.remove(&(first + count));
-            count += 1;
+/// Writes dirty pages while too much memory is dirty, and those that are old.
+pub(super) fn write_back(files: &mut Files) {
+    let background = files.config.host.background_share * f64::from(files.cache.capacity());
+    let mut looks = files.write_back.order.len();
+    while files.write_back.writes < files.config.host.requests {
+        while files.write_back.aged.front().is_some_and(|&block| !may_write(files, block)) {
+            files.write_back.aged.pop_front();
         }
-        self.writes += 1;
-        self.request(Purpose::Page, RequestKind::Write, Extent { block: first, count });
+        let run = match files.write_back.aged.pop_front() {
+            Some(block) => Some(Extent { block, count: u32::MAX }),
+            None if f64::from(files.cache.unwritten()) > background => {
+                let Some(&owner) = files.write_back.order.front() else { return };
+                dirty_run(files, owner)
+            }
+            None => return,
+        };
+        match run {
+            Some(run) => write_run(files, run),
+            None if looks == 0 => return,
+            None => {
+                looks -= 1;
+                pass_on(files);
+            }
+        }
     }
+}
+
+/// The first block of a file, or of metadata, that can be written, and those of it behind that.
+fn dirty_run(files: &Files, owner: u32) -> Option<Extent> {
+    if owner == METADATA {
+        let block = *files.write_back.metadata.iter().find(|&&block| may_write(files, block))?;
+        return Some(Extent { block, count: u32::MAX });
+    }
+    files.layout.extents(owner).iter().find_map(|extent| {
+        let end = extent.block + extent.count;
+        let block = (extent.block..end).find(|&block| may_write(files, block))?;
+        Some(Extent { block, count: end - block })
+    })
+}
+
+/// Passes over the first file in the order, of which nothing can be written now: it leaves, or waits behind the others for pages that
+/// are on their way.
+fn pass_on(files: &mut Files) {
+    let Some(&owner) = files.write_back.order.front() else { return };
+    let is_dirty = |extent: &Extent| {
+        (extent.block..extent.block + extent.count).any(|block| files.cache.is_dirty(block))
+    };
+    let waits = match owner {
+        METADATA => !files.write_back.metadata.is_empty(),
+        file => files.layout.extents(file).iter().any(is_dirty),
+    };
+    files.write_back.pass_on(waits);
+}
+
+/// Returns whether a page can be written now.
+pub(super) fn may_write(files: &Files, block: u32) -> bool {
+    files.cache.is_dirty(block) && !files.cache.is_writing(block) && !files.cache.is_reading(block)
+}
+
+/// Writes the first page of `run` and the dirty ones of it behind that without a gap.
+pub(super) fn write_run(files: &mut Files, run: Extent) {
+    let first = run.block;
+    let most = run.count.min((files.config.host.write_bytes / BLOCK_BYTES).max(1) as u32);
+    let mut count = 0;
+    while count < most && files.cache.has(first + count) && may_write(files, first + count) {
+        files.cache.begin_write(first + count);
+        count += 1;
+    }
+    let run = Extent { block: first, count };
+    files.write_back.begin_write(run);
+    files.request(Purpose::Page, RequestKind::Write, run);
 }

@@ -1,0 +1,33 @@
+//! Reads that found damaged data in the store.
+
+/// Reads that found damaged data in the store.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Damage {
+    reads: u64,
+    /// The last read did.
+    last: bool,
+}
+
+impl Damage {
+    /// A read begins.
+    #[inline]
+    pub fn begin_read(&mut self) {
+        self.last = false;
+    }
+
+    /// The read has found damaged data.
+    pub fn found(&mut self) {
+        self.reads += 1;
+        self.last = true;
+    }
+
+    /// Reads that found damaged data.
+    pub fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    /// Returns whether the last read found damaged data.
+    pub fn is_of_last_read(&self) -> bool {
+        self.last
+    }
+}

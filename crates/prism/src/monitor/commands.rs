@@ -1,0 +1,212 @@
+//! Commands with the drive, and completions on their way up.
+//!
+//! ```text
+//!   own        send ─► drive ─► take ─► who asked for it
+//!   of an application   begin ─► drive ─────────────────────────────► end ─► up
+//!                         ├ report: ask (parts) ─► answered ─► ... ──┤
+//!                         └ reset that failed: ask (looks) ─► answered ─► ... ─► record on the media ─┘
+//! ```
+//! Invariant: a command of an application has a record from `begin` to `end`; a command of the monitor's own from `own` to `take`.
+
+use pellucid_flash::slab::Slab;
+use pellucid_flash::{Command, Completion, Opcode, SimTime, Stage};
+use std::collections::VecDeque;
+
+/// Purpose of a command to the drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum What {
+    /// No purpose: the record is not in use.
+    #[default]
+    Nothing,
+    /// An application's command.
+    Command,
+    /// A part of an application's report, in the record of the report.
+    Part(u32),
+    /// A look at a chunk that could not be erased, for the command of this record; its number in the command.
+    Look { op: u32, at: u32 },
+    /// One of the monitor's calls.
+    Call(usize),
+    /// Pages of a record of the state, or the reset before them.
+    Record { ring: usize, pages: u32 },
+    /// Command of a swap of two LUNs: which one, or which chunk.
+    Level(u32),
+}
+
+/// A command with the drive.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Op {
+    what: What,
+    tag: u64,
+    app: u16,
+    opcode: Option<Opcode>,
+    epoch: u32,
+    /// The drive's number of its chunk, if it names one.
+    chunk: u32,
+    sectors: u32,
+    submitted: SimTime,
+    /// Commands that are asked for it and have not ended.
+    left: u32,
+    /// A report from above; a reset that has ended, while its bad blocks are replaced.
+    ended: Option<Completion>,
+    /// The first chunk of a report.
+    first: u32,
+}
+
+impl Op {
+    pub fn app(&self) -> u16 {
+        self.app
+    }
+
+    pub fn sectors(&self) -> u32 {
+        self.sectors
+    }
+
+    /// The drive's number of its chunk, if it names one.
+    pub fn chunk(&self) -> u32 {
+        self.chunk
+    }
+
+    /// The first chunk of a report.
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+}
+
+/// Commands with the drive, and completions on their way up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Commands {
+    ops: Slab<Op>,
+    up: VecDeque<Completion>,
+}
+
+impl Commands {
+    /// A command of the monitor's own: returns its number.
+    pub fn own(&mut self, what: What, sectors: u32) -> u32 {
+        let op = self.ops.take();
+        self.ops[op] = Op { what, sectors, ..Op::default() };
+        op
+    }
+
+    /// A command of an application, of a generation: returns its number.
+    pub fn begin(&mut self, app: u16, command: &Command, submitted: SimTime, epoch: u32) -> u32 {
+        let op = self.ops.take();
+        self.ops[op] = Op {
+            what: What::Command,
+            tag: command.tag,
+            app,
+            opcode: Some(command.opcode),
+            epoch,
+            sectors: command.sectors,
+            submitted,
+            ..Op::default()
+        };
+        op
+    }
+
+    /// The record of a command.
+    pub fn get(&self, op: u32) -> &Op {
+        &self.ops[op]
+    }
+
+    /// Sets the drive's chunk that a command names.
+    pub fn set_chunk(&mut self, op: u32, chunk: u32) {
+        self.ops[op].chunk = chunk;
+    }
+
+    /// Sets the first chunk of a report, and the completion that its parts fill.
+    pub fn set_report(&mut self, op: u32, first: u32, whole: Completion) {
+        self.ops[op].first = first;
+        self.ops[op].ended = Some(whole);
+    }
+
+    /// Keeps the completion of a reset until its bad blocks are replaced.
+    pub fn keep(&mut self, op: u32, ended: Completion) {
+        self.ops[op].ended = Some(ended);
+    }
+
+    /// Makes a command wait for this many others.
+    pub fn ask(&mut self, op: u32, count: u32) {
+        self.ops[op].left = count;
+    }
+
+    /// One that a command waited for has ended. Returns whether it was the last.
+    pub fn answered(&mut self, op: u32) -> bool {
+        self.ops[op].left -= 1;
+        self.ops[op].left == 0
+    }
+
+    /// The completion that is kept for a command.
+    pub fn kept(&self, op: u32) -> &Completion {
+        self.ops[op].ended.as_ref().expect("a completion that is kept")
+    }
+
+    /// The completion that is kept for a command, to be changed.
+    pub fn kept_mut(&mut self, op: u32) -> &mut Completion {
+        self.ops[op].ended.as_mut().expect("a completion that is kept")
+    }
+
+    /// Takes the completion that is kept for a command.
+    pub fn take_kept(&mut self, op: u32) -> Completion {
+        self.ops[op].ended.take().expect("a completion that is kept")
+    }
+
+    /// Takes a completion from the drive: purpose and sectors of its command. Those of an application end with [`Commands::end`], all
+    /// others have.
+    pub fn take(&mut self, op: u32) -> (What, u32) {
+        let (what, sectors) = (self.ops[op].what, self.ops[op].sectors);
+        if what != What::Command {
+            self.ops[op].what = What::Nothing;
+            self.ops.release(op);
+        }
+        (what, sectors)
+    }
+
+    /// A command of an application ends, and its completion goes up: returns the application and the generation.
+    pub fn end(&mut self, op: u32, now: SimTime, mut completion: Completion) -> (u16, u32) {
+        let Op { app, tag, epoch, submitted, .. } = self.ops[op];
+        self.ops[op].what = What::Nothing;
+        self.ops.release(op);
+        completion.tag = tag;
+        // Time that it was held above the drive is the host's.
+        let held = completion.submitted - submitted;
+        completion.submitted = submitted;
+        completion.stages.add(Stage::Host, held);
+        let after = now - completion.completed;
+        completion.completed = now;
+        completion.stages.add(Stage::Host, after);
+        self.up.push_back(completion);
+        (app, epoch)
+    }
+
+    /// A completion goes up of a command that was not begun.
+    pub fn put_up(&mut self, completion: Completion) {
+        self.up.push_back(completion);
+    }
+
+    /// Takes the next completion.
+    pub fn pop(&mut self) -> Option<Completion> {
+        self.up.pop_front()
+    }
+
+    /// Completions that can be taken.
+    pub fn completed(&self) -> usize {
+        self.up.len()
+    }
+
+    /// Returns whether a command is with the drive, and an application's.
+    pub fn is_with_drive(&self, op: u32) -> bool {
+        self.ops[op].what == What::Command && self.ops[op].ended.is_none()
+    }
+
+    /// Commands of applications that have not ended: number, opcode, and when they were submitted.
+    pub fn lost(&self) -> Vec<(u32, Opcode, SimTime)> {
+        let of_applications = (0..).zip(self.ops.iter()).filter(|(_, op)| op.what == What::Command);
+        let told = |(at, op): (u32, &Op)| (at, op.opcode.expect("an application's"), op.submitted);
+        of_applications.map(told).collect()
+    }
+
+    /// The power was cut: no command is with the drive.
+    pub fn forget(&mut self) {
+        self.ops.clear();
+    }
+}

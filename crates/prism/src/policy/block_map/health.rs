@@ -1,0 +1,55 @@
+//! Failures of the flash: whether writes are still taken.
+//!
+//! Invariant: writes are refused after `FAILURES_MAX` (32) failures in a row, or when nothing frees a chunk, until it is tried again.
+
+/// After this many failures in a row nothing is written until it is tried again.
+const FAILURES_MAX: u32 = 32;
+
+/// Failures of the flash.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Health {
+    read_only: bool,
+    failures_in_a_row: u32,
+    /// Why the range could not start.
+    failure: Option<String>,
+}
+
+impl Health {
+    /// Returns whether writes are refused.
+    pub fn refuses_writes(&self) -> bool {
+        self.read_only
+    }
+
+    /// Why the range could not start.
+    pub fn failure(&self) -> Option<&String> {
+        self.failure.as_ref()
+    }
+
+    /// Ends the range: it could not start.
+    pub fn fail(&mut self, why: String) {
+        self.failure = Some(why);
+    }
+
+    /// A write has succeeded.
+    pub fn written(&mut self) {
+        self.failures_in_a_row = 0;
+    }
+
+    /// A write has failed. Returns whether that was one too many: writes are refused from now on.
+    pub fn write_failed(&mut self) -> bool {
+        self.failures_in_a_row += 1;
+        let too_many = self.failures_in_a_row >= FAILURES_MAX;
+        self.read_only |= too_many;
+        too_many
+    }
+
+    /// Refuses writes: no chunk will become free.
+    pub fn give_up(&mut self) {
+        self.read_only = true;
+    }
+
+    /// Takes writes again.
+    pub fn try_again(&mut self) {
+        (self.read_only, self.failures_in_a_row) = (false, 0);
+    }
+}

@@ -1,0 +1,61 @@
+//! Counts of the writer, of reads that failed, and of GC.
+//!
+//! Invariant: counts only grow.
+
+use pellucid_flash::{Nanos, Pauses};
+
+/// Counts since the start; sectors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub programmed: u64,
+    pub copied: u64,
+    pub erases: u64,
+    pub merges: u64,
+    pub pauses: Pauses,
+    pub write_failures: u64,
+    pub lost_reads: u64,
+}
+
+/// Counts of a range.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    counts: Counters,
+}
+
+impl Tally {
+    /// Counts so far.
+    pub fn counts(&self) -> Counters {
+        self.counts
+    }
+
+    /// A read has failed.
+    pub fn lost_read(&mut self) {
+        self.counts.lost_reads += 1;
+    }
+
+    /// Sectors were written; `copied`: they lay elsewhere before.
+    pub fn programmed(&mut self, sectors: u32, copied: bool) {
+        self.counts.programmed += u64::from(sectors);
+        self.counts.copied += if copied { u64::from(sectors) } else { 0 };
+    }
+
+    /// A write has failed.
+    pub fn write_failure(&mut self) {
+        self.counts.write_failures += 1;
+    }
+
+    /// An erase has ended.
+    pub fn erase(&mut self) {
+        self.counts.erases += 1;
+    }
+
+    /// A merge begins.
+    pub fn merge(&mut self) {
+        self.counts.merges += 1;
+    }
+
+    /// A merge has ended that took so long.
+    pub fn pause(&mut self, time: Nanos) {
+        self.counts.pauses.record(time);
+    }
+}

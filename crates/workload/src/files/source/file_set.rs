@@ -1,0 +1,124 @@
+//! Files of the set: which exist, how long they are, and which one is picked next.
+//!
+//! Invariant: a file that a thread has open is busy, and not picked.
+
+use crate::files::Picks;
+use pellucid_flash::Rng;
+
+/// A file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct File {
+    bytes: u64,
+    /// Size that a whole write gives it.
+    wanted_bytes: u64,
+    exists: bool,
+    busy: bool,
+    /// The transaction that changed it last.
+    transaction: u64,
+}
+
+impl File {
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Size that a whole write gives it.
+    pub fn wanted_bytes(&self) -> u64 {
+        self.wanted_bytes
+    }
+
+    /// The transaction that changed it last.
+    pub fn transaction(&self) -> u64 {
+        self.transaction
+    }
+}
+
+/// Files of the set.
+#[derive(Clone, Debug)]
+pub(super) struct FileSet {
+    files: Vec<File>,
+    /// Where the rotation that threads share stands, of files that exist and of those that do not.
+    rotor: u32,
+    free_rotor: u32,
+}
+
+impl FileSet {
+    /// Creates files of these sizes, none of which exists.
+    pub fn new(wanted_bytes: impl Iterator<Item = u64>) -> FileSet {
+        let files = wanted_bytes.map(|wanted_bytes| File { wanted_bytes, ..File::default() });
+        FileSet { files: files.collect(), rotor: 0, free_rotor: 0 }
+    }
+
+    /// Number of files.
+    pub fn count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// A file.
+    pub fn get(&self, file: u32) -> File {
+        self.files[file as usize]
+    }
+
+    /// A file exists with the size that it is to have.
+    pub fn fill(&mut self, file: u32) {
+        let file = &mut self.files[file as usize];
+        (file.exists, file.bytes) = (true, file.wanted_bytes);
+    }
+
+    /// A file exists, and is empty.
+    pub fn create(&mut self, file: u32) {
+        let file = &mut self.files[file as usize];
+        (file.exists, file.bytes) = (true, 0);
+    }
+
+    /// A file exists no longer.
+    pub fn delete(&mut self, file: u32) {
+        self.files[file as usize].exists = false;
+    }
+
+    /// A thread opens a file.
+    pub fn open(&mut self, file: u32) {
+        self.files[file as usize].busy = true;
+    }
+
+    /// The thread that has a file open closes it.
+    pub fn close(&mut self, file: u32) {
+        self.files[file as usize].busy = false;
+    }
+
+    /// Sets the size of a file.
+    pub fn set_bytes(&mut self, file: u32, bytes: u64) {
+        self.files[file as usize].bytes = bytes;
+    }
+
+    /// A transaction changes a file.
+    pub fn changed_by(&mut self, file: u32, transaction: u64) {
+        self.files[file as usize].transaction = transaction;
+    }
+
+    /// Picks one of the first `count` files, which exists or does not, and that no thread has open, unless they are `shared`. `rotor`: the
+    /// thread's own.
+    pub fn pick(
+        &mut self,
+        count: u32,
+        exists: bool,
+        (picks, shared): (Picks, bool),
+        rng: &mut Rng,
+        own: &mut u32,
+    ) -> Option<u32> {
+        let rotor = match (picks, exists) {
+            (Picks::Random, _) => &mut (rng.below(count.into()) as u32),
+            (_, false) => &mut self.free_rotor,
+            (Picks::Together, true) => &mut self.rotor,
+            (Picks::Apart, true) => own,
+        };
+        let (from, files) = (*rotor, &self.files);
+        let is_one = |&file: &u32| {
+            let state = &files[file as usize];
+            state.exists == exists && !state.busy
+        };
+        let found = (from..count).chain(0..from).find(|file| shared || is_one(file))?;
+        *rotor = (found + 1) % count;
+        Some(found)
+    }
+}

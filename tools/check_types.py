@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Fails if a type has its methods in more than three files, is not listed here with its reason, or a listed one is gone.
+
+A file is not an owner: a type whose methods are spread over files is several objects. Methods of traits and of tests do not count.
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+FILES_MAX = 3
+# Crate, file of the type, type, number of files, why it stays.
+KNOWN = [
+    ("device", "shared.rs", "Shared", 9, "the parts that namespaces share, each with its paths"),
+    ("device", "direct/zone_buffer.rs", "ZoneNamespace", 7, "zones with their buffer and log, one namespace"),
+    ("device", "disk/mod.rs", "Disk", 4, "arm, platters and commands of one disk"),
+]
+
+DEFINITION = re.compile(r"^ *(?:pub(?:\([^)]*\))? )?(?:struct|enum|union) (\w+)", re.MULTILINE)
+IMPL = re.compile(r"^impl(?:<[^{;]*?>)? (\w+)(?:<[^{;]*?>)?(?:\s+where[^{]*)?\s*\{$(.*?)^\}", re.MULTILINE | re.DOTALL)
+METHOD = re.compile(r"^    (?:pub(?:\([^)]*\))? )?(?:const )?(?:unsafe )?fn ", re.MULTILINE)
+
+
+def sources(source: pathlib.Path) -> dict[pathlib.PurePath, str]:
+    """The files of a crate by their path below `src`, without tests."""
+    found = {}
+    for path in sorted(source.rglob("*.rs")):
+        inside = path.relative_to(source)
+        if "tests" not in inside.with_suffix("").parts:
+            found[inside] = path.read_text().split("#[cfg(test)]\nmod tests {")[0]
+    return found
+
+
+def owner(path: pathlib.PurePath, homes: list[pathlib.PurePath]) -> pathlib.PurePath:
+    """The definition that an impl in `path` is for: of several types of one name the nearest."""
+
+    def nearness(home: pathlib.PurePath) -> tuple[bool, int, int]:
+        here, there = path.with_suffix("").parts, home.with_suffix("").parts
+        there = there[:-1] if there[-1] == "mod" else there
+        common = next((at for at, pair in enumerate(zip(here, there)) if pair[0] != pair[1]), min(len(here), len(there)))
+        return home == path, common, -len(there)
+
+    return max(homes, key=nearness)
+
+
+def files_of_types(source: pathlib.Path) -> dict[tuple[str, str], dict[str, int]]:
+    """Of each type of a crate, by file of its definition and name: the files with methods of it, and how many."""
+    files = sources(source)
+    homes: dict[str, list[pathlib.PurePath]] = {}
+    for path, text in files.items():
+        for match in DEFINITION.finditer(text):
+            homes.setdefault(match[1], []).append(path)
+    types: dict[tuple[str, str], dict[str, int]] = {}
+    for path, text in files.items():
+        for match in IMPL.finditer(text):
+            methods = len(METHOD.findall(match[2]))
+            if match[1] in homes and methods > 0:
+                found = types.setdefault((owner(path, homes[match[1]]).as_posix(), match[1]), {})
+                found[path.as_posix()] = found.get(path.as_posix(), 0) + methods
+    return types
+
+
+def complaints(crates: pathlib.Path, known: list[tuple[str, str, str, int, str]]) -> list[str]:
+    """What differs between the types of all crates and the rule, one line each."""
+    told = []
+    left = {(crate, home, name): count for crate, home, name, count, _ in known}
+    for crate in sorted(path.parent.name for path in crates.glob("*/src")):
+        for (home, name), files in sorted(files_of_types(crates / crate / "src").items()):
+            if len(files) <= FILES_MAX:
+                continue
+            allowed = left.pop((crate, home, name), FILES_MAX)
+            if len(files) != allowed:
+                told.append(f"{crate}: {name} of {home} has methods in {len(files)} files: {', '.join(sorted(files))}; allowed: {allowed}, or the number in KNOWN of tools/check_types.py")
+    return told + [f"{crate}: {name} of {home} has methods in no more than {FILES_MAX} files; take it off KNOWN in tools/check_types.py" for crate, home, name in left]
+
+
+def main() -> int:
+    told = complaints(ROOT / "crates", KNOWN)
+    for line in told:
+        print(f"types: {line}", file=sys.stderr)
+    if not told:
+        print(f"types: none has its methods in more than {FILES_MAX} files, but {len(KNOWN)} with a reason")
+    return 1 if told else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
