@@ -1,12 +1,15 @@
 //! Garbage collection: which block is a victim, which of its units are copied, and which blocks may be erased.
 
-use super::{Nameless, Taker, Victim};
+use super::{Nameless, Taker, Unread, Victim};
 use crate::block_manager::BlockState;
 use pellucid_flash::{BlockId, DieId, Lpn, Migration, Ppa};
 use std::collections::BTreeMap;
 
 /// Most moves that may await acknowledgement at the same time.
 const MOVES_MAX: u32 = 4096;
+/// A victim that gave nothing is left out for 1, 2, 4 and so on occasions, at most for 2 to this power: reads that always fail do not keep GC
+/// busy with each write of a host, and flash that recovers is found again.
+const FRUITLESS_MAX: u32 = 10;
 
 impl Nameless {
     /// Chooses the next victim, with its live units, when few blocks are free.
@@ -16,11 +19,11 @@ impl Nameless {
         }
         let block = self.failed_block().or_else(|| self.victim_for_space())?;
         self.failed.retain(|&failed| failed != block);
-        self.unread.remove(&block);
+        let fruitless = self.unread.remove(&block).map_or(0, |unread| unread.fruitless);
+        let (owners, live) = (self.owners(block), self.blocks.valid(block));
         self.blocks.choose(block);
         self.counters.victims += 1;
-        self.victim =
-            Some(Victim { block, owners: self.owners(block), taken: BTreeMap::new(), erased: None });
+        self.victim = Some(Victim { block, owners, taken: BTreeMap::new(), live, fruitless, erased: None });
         Some((block, self.units.of(block).collect()))
     }
 
@@ -50,7 +53,7 @@ impl Nameless {
         let valid = self.blocks.valid(block);
         let pages = valid.div_ceil(self.layout.units_per_superpage);
         !self.fresh.contains_key(&block.0)
-            && self.unread.get(&block).is_none_or(|&round| round < self.round)
+            && self.unread.get(&block).is_none_or(|unread| unread.again <= self.round)
             && pages <= self.pages
             && self.moved.len() as u64 + u64::from(valid) <= self.moves_max()
     }
@@ -92,15 +95,18 @@ impl Nameless {
     }
 
     /// Ends a victim: every copy has ended, or could not be read and stays where it is. Then the block is a closed one as before, and a
-    /// victim again after the next occasion ([`Nameless::read_again`]): a read may fail once and succeed later.
+    /// victim again after the next occasion ([`Nameless::read_again`]): a read may fail once and succeed later. If none of its units could be
+    /// moved, more occasions pass, twice as many each time.
     pub fn victim_done(&mut self) {
-        let Victim { block, erased, .. } = self.victim.take().expect("a victim");
+        let Victim { block, live, fruitless, erased, .. } = self.victim.take().expect("a victim");
         if let Some(ok) = erased {
             self.erased(block, ok);
         } else if self.blocks.valid(block) > 0 && self.config.migration == Migration::Acknowledged {
             // The prototype has given old names up by now: moving the rest once more would mistake them for others.
             self.blocks.put_back(block);
-            self.unread.insert(block, self.round);
+            let fruitless = if self.blocks.valid(block) < live { 0 } else { fruitless + 1 };
+            let again = self.round + (1 << fruitless.min(FRUITLESS_MAX));
+            self.unread.insert(block, Unread { again, fruitless });
             if self.blocks.failed(block) {
                 self.failed.push(block);
             }

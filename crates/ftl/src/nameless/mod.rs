@@ -64,11 +64,25 @@ impl Default for NamelessConfig {
 }
 
 impl NamelessConfig {
+    /// Least [`NamelessConfig::over_provisioning`] that takes effect on media of this layout; `None`: they are too small for any data. With less,
+    /// as many units may live as with it.
+    pub fn over_provisioning_least(layout: &Layout) -> Option<f64> {
+        let able = able_units(layout);
+        (able > 0).then(|| f64::from(layout.units) / able as f64 - 1.0)
+    }
+
     /// Completes the settings from the media.
     fn on(&self, layout: &Layout) -> NamelessConfig {
         let least = (layout.dies + 4).max(layout.blocks / 256);
         NamelessConfig { gc_low: if self.gc_low == 0 { least } else { self.gc_low }, ..self.clone() }
     }
+}
+
+/// Most units that may live, whatever the spare capacity is. Open blocks, the two reserves, one victim whose move is not acknowledged, and one
+/// block beside them hold none.
+fn able_units(layout: &Layout) -> u64 {
+    let used = layout.blocks.saturating_sub(layout.dies + 4);
+    u64::from(used) * u64::from(layout.units_per_block - layout.units_per_superpage)
 }
 
 /// Content of a unit of a program.
@@ -119,9 +133,21 @@ struct Victim {
     owners: BTreeMap<u32, Lpn>,
     /// Units taken off the media before they were written again, by place; whether they are still wanted, and their virtual address.
     taken: BTreeMap<u32, (bool, Option<Lpn>)>,
+    /// Live units when it was chosen, and choices before this one that moved none of them.
+    live: u32,
+    fruitless: u32,
     /// The victim's erase has ended, well or not. The block is reused only when the victim is done, so that no name is reused before its
     /// move is reported.
     erased: Option<bool>,
+}
+
+/// A block with units that could not be read when it was a victim.
+#[derive(Clone, Copy, Debug)]
+struct Unread {
+    /// Value of `round` from which on the units are read once more.
+    again: u64,
+    /// Choices as victim, one after the other, that moved none of its units.
+    fruitless: u32,
 }
 
 /// Event counts.
@@ -165,8 +191,8 @@ pub struct Nameless {
     covered: VecDeque<BlockId>,
     /// Closed blocks with a failed program.
     failed: Vec<BlockId>,
-    /// Closed blocks with units that could not be read when the block was a victim; the value of `round` at that time.
-    unread: BTreeMap<BlockId, u64>,
+    /// Closed blocks with units that could not be read when the block was a victim.
+    unread: BTreeMap<BlockId, Unread>,
     /// Rises with every occasion to read such units once more.
     round: u64,
     /// Pages that can still be written: in open blocks, and in free ones.
@@ -180,9 +206,7 @@ pub struct Nameless {
 impl Nameless {
     /// Creates the state for media without data. The error is a sentence.
     pub fn new(config: &NamelessConfig, layout: &Layout) -> Result<Nameless, String> {
-        // Open blocks, the two reserves, one victim whose move is not acknowledged, and one block beside them.
-        let used = layout.blocks.saturating_sub(layout.dies + 4);
-        let able = u64::from(used) * u64::from(layout.units_per_block - layout.units_per_superpage);
+        let able = able_units(layout);
         let asked = (f64::from(layout.units) / (1.0 + config.over_provisioning)) as u64;
         let living = able.min(asked) as u32;
         let virtual_units = (f64::from(living) * config.virtual_share) as u32;
@@ -276,7 +300,7 @@ impl Nameless {
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> u64 {
         let pairs = self.moved.len() + self.held.len() + self.fresh.len();
-        let lists = self.emptied.len() + self.covered.len() + self.failed.len() + 3 * self.unread.len();
+        let lists = self.emptied.len() + self.covered.len() + self.failed.len() + 5 * self.unread.len();
         self.blocks.memory_bytes()
             + self.units.memory_bytes()
             + self.virtuals.memory_bytes()
