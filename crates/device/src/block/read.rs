@@ -265,12 +265,13 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
         ReadResult::Uncorrectable if cache::drop_unreadable(core, core.buffer[entry].lpn()) => {
             shared.counts(core.side.number()).uncorrectable_reads += 1;
             cache::miss(core, shared, entry, Some(op));
-            damage::unreadable(&mut core.side, shared, ppa);
+            damage::unreadable(&mut core.side, shared, ppa, true);
         }
         ReadResult::Uncorrectable => {
             shared.counts(core.side.number()).uncorrectable_reads += 1;
+            let is_lost = core.buffer[entry].awaits_the_rest(shared.full);
             end_fill(core, shared, entry, Status::UnrecoveredRead, Some(op));
-            damage::unreadable(&mut core.side, shared, ppa);
+            damage::unreadable(&mut core.side, shared, ppa, is_lost);
         }
         ReadResult::Erased if now_at != ppa => shared.retry(op, now_at),
         ReadResult::Erased => panic!("the map points to erased unit {}", ppa.0),
@@ -373,8 +374,7 @@ pub(super) fn end_fill(core: &mut Core, shared: &mut Shared, entry: u32, status:
     }
     // A write that brought all of the page meanwhile needs nothing of what could not be read.
     if status != Status::Success {
-        let held = &core.buffer[entry];
-        if held.is_wanted() && !held.has(shared.full) {
+        if core.buffer[entry].awaits_the_rest(shared.full) {
             write_failures::lose(core, shared, entry);
         }
     }
