@@ -373,10 +373,8 @@ pub(super) fn end_fill(core: &mut Core, shared: &mut Shared, entry: u32, status:
         shared.scheduler.ops.release(op);
     }
     // A write that brought all of the page meanwhile needs nothing of what could not be read.
-    if status != Status::Success {
-        if core.buffer[entry].awaits_the_rest(shared.full) {
-            write_failures::lose(core, shared, entry);
-        }
+    if status != Status::Success && core.buffer[entry].awaits_the_rest(shared.full) {
+        write_failures::lose(core, shared, entry);
     }
     release(core, shared, entry);
 }

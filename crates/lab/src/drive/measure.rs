@@ -646,7 +646,7 @@ fn utilisation(device: &Device, measured: &Measured) -> Utilisation {
     }
 }
 
-/// What a drive without a block namespace maps.
+/// Describes the mapping of a drive without a block namespace.
 fn without_blocks(device: &Device) -> String {
     let (config, layout) = (device.config(), device.layout());
     match (0..Flash::namespaces(device)).find_map(|number| Flash::interface(device, number)) {

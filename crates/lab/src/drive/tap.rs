@@ -97,10 +97,10 @@ impl<'a, T: Target> Tap<'a, T> {
 
     fn look(&mut self, now: SimTime) {
         self.rounds = self.rounds.wrapping_add(1);
-        if self.rounds.is_multiple_of(LOOK_ROUNDS) {
-            if self.onlooker.look(self.run.device.flash(), self.run.progress(now)).is_break() {
-                self.stopped.set(true);
-            }
+        if self.rounds.is_multiple_of(LOOK_ROUNDS)
+            && self.onlooker.look(self.run.device.flash(), self.run.progress(now)).is_break()
+        {
+            self.stopped.set(true);
         }
     }
 
