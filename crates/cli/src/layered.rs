@@ -157,7 +157,7 @@ pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
     if FileConfig::is_meant(called) {
         return open_file(called);
     }
-    on_subject(called, Subject::open_to_serve(called, Use::Serve, global)?)
+    on_subject(called, Subject::open_to_serve(called, Use::Serve, global)?, global)
 }
 
 /// The drive of a description or an image, divided among applications of the flash library.
@@ -177,14 +177,44 @@ pub fn open_divided(called: &str, global: &Global) -> Result<Opened, Failure> {
     Ok(Opened { name, drive, registry: None, unprepared: false, from, made })
 }
 
+/// The command that puts this cache in front of a real backing store: the drive without the layers of its description, and with media that
+/// outlive the process.
+fn cache_command(called: &str, spec: &Spec, global: &Global) -> String {
+    let ours = ["host.layers", "backing.kind", "media.store", "media.path"];
+    let is_given = |set: &&String| !ours.iter().any(|key| is_of(set, key));
+    let mut sets: Vec<String> = global.sets.iter().filter(is_given).cloned().collect();
+    sets.extend(["host.layers=[]".into(), "backing.kind=none".into()]);
+    sets.push(match &spec.drive.media.store {
+        StoreKind::File(path) => format!("media.store=file:{}", path.display()),
+        _ => "media.store=file:flash.media".into(),
+    });
+    let sets: String = sets.iter().map(|set| format!(" --set {}", in_shell(set))).collect();
+    format!("pellucid cache --drive {}{sets} --backing FILE --nbd 10809", in_shell(called))
+}
+
+/// Returns whether an override is of this key, with or without `drive.`.
+fn is_of(set: &str, key: &str) -> bool {
+    let named = set.split_once('=').map_or(set, |(named, _)| named.trim());
+    named.strip_prefix("drive.").unwrap_or(named) == key
+}
+
+/// A word as a shell takes it.
+fn in_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%+@".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// The drive of what was `called` so.
-fn on_subject(called: &str, subject: Subject) -> Result<Opened, Failure> {
+fn on_subject(called: &str, subject: Subject, global: &Global) -> Result<Opened, Failure> {
     let name = subject.spec.drive_name.clone();
     let spec = subject.spec.clone();
     if spec.backing.kind == BackingKind::Disk && spec.is_cached() {
         return Err(Failure::asked(anyhow!(
-            "{called}: backing.kind = \"disk\": a modelled disk works in simulated time alone; allowed: pellucid run, or a real backing store: \
-             pellucid cache --drive {called} --backing FILE"
+            "{called}: backing.kind = \"disk\": a modelled disk works in simulated time alone; allowed: pellucid run, or a real backing store: {}",
+            cache_command(called, &spec, global)
         )));
     }
     let fills = subject.spec.precondition.fill.share() > 0.0;
@@ -297,7 +327,7 @@ pub fn open_cache(called: &str, global: &Global) -> Result<(Opened, KvConfig), F
     }
     // The host's processor is real.
     let config = KvConfig { costs: KvCosts::FREE, ..spec.kv.clone() };
-    Ok((on_subject(called, subject)?, config))
+    Ok((on_subject(called, subject, global)?, config))
 }
 
 /// Identity and wishes of this host towards a remote drive.

@@ -6,7 +6,8 @@ pub enum SetupError {
     /// The user capacity leaves too little space to work.
     #[error(
         "over_provisioning: {physical_units} mapping units on good blocks cannot serve {user_units} user units; \
-         at least {needed_units} more are needed for open blocks and GC"
+         at least {needed_units} more are needed for open blocks and GC; allowed: more over_provisioning, or fewer bad blocks \
+         (media.faults)"
     )]
     TooLittleSpare {
         /// Units on good blocks.

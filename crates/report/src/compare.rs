@@ -292,7 +292,9 @@ fn application(reports: &[Report]) -> Vec<Row> {
         row("operation mean", Unit::Nanoseconds, Less, |a| a.latency.mean_ns),
         row("operation p99", Unit::Nanoseconds, Less, |a| a.latency.p99_ns.map(|ns| ns as f64)),
         row("operations left out", Unit::Count, Less, |a| (a.left_out > 0).then_some(a.left_out as f64)),
-        row("copied by itself", Unit::Bytes, Less, |a| Some(a.copies.first()?.bytes as f64)),
+        row("copied by itself", Unit::Bytes, Less, |a| {
+            Some(a.copies.first().filter(|copies| copies.by != "drive")?.bytes as f64)
+        }),
         row("copied by the drive", Unit::Bytes, Less, |a| Some(a.copied_by("drive")? as f64)),
         row("programmed / written", Unit::Ratio, Less, |a| a.write_amplification),
         row("cleaner pause p99", Unit::Nanoseconds, Less, |a| a.pauses.p99_ns.map(|ns| ns as f64)),

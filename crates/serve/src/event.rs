@@ -180,6 +180,18 @@ pub enum Event {
         /// Error if the target could not start, or if the remaining ones cannot be kept for the next start.
         error: Option<String>,
     },
+    /// An application of the flash library got LUNs of its own.
+    AppAllocated {
+        /// Full name of the application.
+        application: String,
+        /// Its LUNs, as CHANNEL/LUN.
+        luns: Vec<String>,
+    },
+    /// The LUNs of an application are free again; its data are lost.
+    AppReleased {
+        /// Full name of the application.
+        application: String,
+    },
     /// A fault was injected into a drive.
     Fault {
         /// Name of the drive.

@@ -177,7 +177,8 @@ impl Kind {
             Kind::Real(min, f64::MAX) => format!("a number from {min}"),
             Kind::Real(min, max) => format!("a number from {min} to {max}"),
             Kind::Share(min, max) => {
-                format!("a share such as \"20%\" or 0.2, from {}% to {}%", min * 100.0, max * 100.0)
+                let plain = if max > PLAIN_SHARE_MAX { "; above 300% with the percent sign" } else { "" };
+                format!("a share such as \"20%\" or 0.2, from {}% to {}%{plain}", min * 100.0, max * 100.0)
             }
             Kind::Flag => "true, false".into(),
             Kind::Unit(quantity, min, max) => {

@@ -61,6 +61,9 @@ const fn of_work(keys: &'static [&'static str], with: &'static str, has: fn(&Spe
 /// Keys of the flash that a disk uses too.
 const OF_DISK_TOO: [&str; 3] = ["drive.media.sector_size", "drive.media.store", "drive.media.unit_size"];
 
+/// Keys that decide whether the others of their table have an effect, so that the rule of the table is not about them.
+const DECIDING: [&str; 1] = ["backing.kind"];
+
 /// The first rule that a key falls under and a description does not meet decides.
 const RULES: &[Rule] = &[
     rule(
@@ -211,6 +214,11 @@ const RULES: &[Rule] = &[
         "drive.ftl.map = \"page\" or \"demand\"",
         |spec| spec.drive.ftl.map.log_blocks().is_none(),
     ),
+    // A cache gives up the block with the fewest cached units; how its copies are kept is the key eviction of its namespace.
+    rule(&["drive.ftl.victim", "drive.ftl.separation"], "a block namespace", |spec| {
+        let is_block = |n: &Namespace| matches!(n, Namespace::Block { .. });
+        spec.drive.namespaces.is_empty() || spec.drive.namespaces.iter().any(is_block)
+    }),
     rule(&["drive.buffer.dirty_high"], "drive.buffer.write = \"write-back\"", |spec| {
         spec.is("drive.buffer.write", "write-back")
     }),
@@ -372,7 +380,10 @@ fn missing(spec: &Spec, key: &str, used: Use) -> Option<&'static str> {
 
 impl Rule {
     fn is_about(&self, key: &str) -> bool {
-        self.keys.iter().any(|own| if own.ends_with('.') { key.starts_with(own) } else { key == *own })
+        self.keys.iter().any(|own| match own.ends_with('.') {
+            true => key.starts_with(own) && !DECIDING.contains(&key),
+            false => key == *own,
+        })
     }
 
     /// Reports whether a key has no effect, as far as this rule is concerned.

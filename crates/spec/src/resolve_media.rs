@@ -59,6 +59,13 @@ fn slc_blocks(
     values: &Values,
 ) -> Result<Option<SlcBlocks>, SpecError> {
     let Some(asked) = times.filter(|_| blocks > 0) else { return Ok(None) };
+    if !values.rows("drive.namespace").is_empty() {
+        // No time of it would help.
+        return Err(values.refuse(
+            "drive.ftl.slc_cache.blocks",
+            "0, or more with one block namespace of the whole drive (drive.namespace = [])",
+        ));
+    }
     for (key, time) in
         [("drive.media.timing.slc_read", asked.read_ns), ("drive.media.timing.slc_program", asked.program_ns)]
     {

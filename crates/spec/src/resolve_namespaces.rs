@@ -7,11 +7,12 @@ use super::table::{Table, fields};
 use pellucid_device::{CacheConfig, DeviceConfig, Feedback, Guarantee, Namespace};
 use pellucid_flash::{Layout, Nanos, Vector};
 use pellucid_ftl::{
-    Checkpoint, ChunkConfig, Eviction, FtlConfig, Management, Map, MapLog, Nameless, NamelessConfig,
-    Separation, WriteFailure, ZoneConfig,
+    Checkpoint, ChunkConfig, Durability, Eviction, FtlConfig, Management, Map, MapLog, Nameless,
+    NamelessConfig, Separation, WriteFailure, ZoneConfig,
 };
 use pellucid_media::{MediaConfig, StoreKind};
-use pellucid_setting::{Kind, SHARE, TIME, Typed, count, few, size};
+use pellucid_setting::{Kind, SHARE, TIME, Typed, count, size};
+use pellucid_text::write_share;
 use std::ops::Range;
 use strum::{EnumString, VariantNames};
 
@@ -198,6 +199,10 @@ fn cache(
 ) -> Result<Namespace, SpecError> {
     for (ok, allowed) in [
         (
+            ftl.durability != Durability::Volatile,
+            "another one, or cache with drive.ftl.durability = \"journal\": a cache guarantees what a flush has made durable",
+        ),
+        (
             ftl.map == Map::Page || ftl.map.log_blocks().is_some(),
             "another one, or cache with drive.ftl.map of page, bast or fast",
         ),
@@ -244,6 +249,9 @@ fn cache(
 
 fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace, SpecError> {
     let usual = NamelessConfig::default();
+    let own = layout.with_blocks_per_die(blocks.len() as u32);
+    // GC would run all the time with any more.
+    let all_free = Kind::Whole(0, own.blocks.into());
     let real = |field, kind: Kind, usual| match table.field(field, kind)? {
         Some(Typed::Real(value)) => Ok(value),
         Some(other) => unreachable!("a number reads as a number: {other:?}"),
@@ -256,7 +264,7 @@ fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namesp
             usual.over_provisioning,
         )?,
         virtual_share: real(nameless::VIRTUAL_SHARE, SHARE, usual.virtual_share)?,
-        gc_low: table.number(nameless::GC_LOW, few(0), Some(usual.gc_low))?,
+        gc_low: table.number(nameless::GC_LOW, all_free, Some(usual.gc_low))?,
         migration: table.word(nameless::MIGRATION, Some(usual.migration))?,
         acknowledge_within_ns: match table.field(nameless::ACKNOWLEDGE_WITHIN, TIME)? {
             Some(Typed::Whole(ns)) => Nanos(ns),
@@ -264,7 +272,19 @@ fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namesp
             None => usual.acknowledge_within_ns,
         },
     };
-    match Nameless::new(&ftl, &layout.with_blocks_per_die(blocks.len() as u32)) {
+    if table.has(nameless::OVER_PROVISIONING)
+        && let Some(least) =
+            NamelessConfig::over_provisioning_least(&own).filter(|&least| ftl.over_provisioning < least)
+    {
+        // Rounded up in the last digit shown, so that the value in the message is itself accepted.
+        let least = write_share((least * 1e4).ceil() / 1e4);
+        let allowed = format!(
+            "at least {}: open blocks, those that GC needs and a page of each other block are spare in any case",
+            least.trim_matches('"')
+        );
+        return Err(table.refuse(nameless::OVER_PROVISIONING, allowed));
+    }
+    match Nameless::new(&ftl, &own) {
         Ok(_) => Ok(Namespace::Nameless { blocks, ftl }),
         Err(sentence) => Err(table.refuse(nameless::BLOCKS, sentence)),
     }

@@ -15,8 +15,8 @@ mod world;
 
 use block_reference::BlockReference;
 use pellucid_device::Device;
-use pellucid_flash::{Command, Completion, Drive, Interface, Nanos, SimTime};
-use pellucid_host::{CacheConfig, CacheMode, StoreIdentity};
+use pellucid_flash::{Command, Completion, Drive, Interface, Nanos, Opcode, SimTime};
+use pellucid_host::{CacheConfig, CacheMode, Layer, StoreIdentity};
 use reference::Faults;
 use world::{Crash, Crashing, World};
 
@@ -38,7 +38,6 @@ program = "200us"
 erase = "2ms"
 channel_rate = "200MB/s"
 [drive.ftl]
-over_provisioning = 0.5
 durability = "journal"
 [drive.buffer]
 entries = 32
@@ -103,11 +102,20 @@ impl Drive for Modelled {
     }
 }
 
-fn world(mode: CacheMode, guarantee: &str, eviction: &str, seed: u64) -> World<Modelled> {
+/// Settings of a map that a cache may have.
+type MapSettings = &'static [&'static str];
+const PAGE: MapSettings = &["drive.ftl.over_provisioning=0.5"];
+const FAST: MapSettings =
+    &["drive.ftl.map=fast", "drive.ftl.log_blocks=2", "drive.ftl.over_provisioning=1.0"];
+const BAST: MapSettings =
+    &["drive.ftl.map=bast", "drive.ftl.log_blocks=2", "drive.ftl.over_provisioning=1.0"];
+
+fn world(mode: CacheMode, guarantee: &str, eviction: &str, map: MapSettings, seed: u64) -> World<Modelled> {
     let namespace = format!(
         "drive.namespace=[{{ interface = \"cache\", address_space = \"8MiB\", eviction = \"{eviction}\", guarantee = \"{guarantee}\" }}]"
     );
-    let spec = pellucid_spec::from_str(DRIVE, "a small cache", &[namespace]).expect("a drive");
+    let settings: Vec<String> = map.iter().map(|&setting| setting.into()).chain([namespace]).collect();
+    let spec = pellucid_spec::from_str(DRIVE, "a small cache", &settings).expect("a drive");
     let device = Device::new(&spec.drive).expect("room");
     let config = CacheConfig {
         mode,
@@ -136,7 +144,7 @@ fn exercise(world: &mut World<Modelled>, steps: u32) {
     }
 }
 
-fn lives(guarantee: &str) {
+fn lives(guarantee: &str, map: MapSettings) {
     let mut evicted = 0;
     for (seed, (mode, eviction)) in (0..).zip([
         (CacheMode::WriteBack, "se-util"),
@@ -144,7 +152,7 @@ fn lives(guarantee: &str) {
         (CacheMode::WriteThrough, "se-util"),
         (CacheMode::WriteThrough, "se-merge"),
     ]) {
-        let mut world = world(mode, guarantee, eviction, seed);
+        let mut world = world(mode, guarantee, eviction, map, seed);
         for life in 0..12 {
             println!("{guarantee}, {}, {eviction}, life {life}", mode.name());
             exercise(&mut world, 2_000);
@@ -160,10 +168,47 @@ fn lives(guarantee: &str) {
 
 #[test]
 fn flushed_data_survive_crashes() {
-    lives("flush");
+    lives("flush", PAGE);
 }
 
 #[test]
 fn commands_that_are_durable_survive_crashes() {
-    lives("write-dirty");
+    lives("write-dirty", PAGE);
+}
+
+#[test]
+fn log_blocks_survive_crashes() {
+    lives("flush", FAST);
+    lives("write-dirty", BAST);
+}
+
+/// A block of each erase unit, so that as many as may be hold dirty blocks, and some were cleaned: after a crash these are dirty again, more than
+/// the cache may hold. It takes writes all the same, as the manager cleans first.
+#[test]
+fn a_cache_full_of_dirty_erase_units_takes_writes_after_a_crash() {
+    for map in [FAST, BAST] {
+        for eviction in ["se-util", "se-merge"] {
+            for who in Crash::ALL {
+                println!("{map:?}, {eviction}, {who:?}");
+                let mut world = world(CacheMode::WriteBack, "flush", eviction, map, 1);
+                let before = world.host.layer.counters().full;
+                for unit in 0..60 {
+                    world.ask(Opcode::Write, unit * 16 * 8, 8, false);
+                    world.drain();
+                }
+                world.ask(Opcode::Flush, 0, 0, false);
+                world.drain();
+                assert!(world.host.layer.counters().full > before, "it was full of dirty blocks");
+                world.crash(who);
+                assert!(!world.host.layer.is_read_only());
+                let failed = world.failed;
+                for unit in 0..60 {
+                    world.ask(Opcode::Write, unit * 16 * 8, 8, false);
+                }
+                world.drain();
+                assert_eq!(world.failed, failed, "it takes writes");
+                world.check();
+            }
+        }
+    }
 }

@@ -185,7 +185,7 @@ fn a_block_that_loses_data_is_emptied_and_retired() {
     let neighbour = at_place(&device, 3).expect("and so does the fourth");
     assert_eq!(read(&mut device, lost), Err(Status::UnrecoveredRead));
     rest(&mut device);
-    assert_eq!(device.counters().read_retries, 2);
+    assert_eq!(device.counters().read_retries, 4, "for the host, and once more to save what was there");
     let now_at = device.locate(0, Lpn(neighbour as u32)).unwrap();
     assert_ne!(device.layout().block_of(now_at), BlockId(0), "what can be read has left");
     assert_eq!(read(&mut device, neighbour), Ok(neighbour as u8));
@@ -194,6 +194,22 @@ fn a_block_that_loses_data_is_emptied_and_retired() {
     assert_eq!(flush(&mut device), Status::Success);
     rest(&mut device);
     assert_eq!((device.bad_blocks(), read(&mut device, lost)), ((0, 1), Ok(77)));
+}
+
+/// Each attempt to read is drawn by itself: a drive without retries fails as many reads as the description says, and a page that
+/// failed once can be read again.
+#[test]
+fn a_read_that_failed_says_nothing_of_the_next() {
+    let mut device = drive(&["media.faults.read_fail=0.02", "scheduler.read_retries=0"]);
+    filled(&mut device, 100);
+    let rounds = 100;
+    let failed: Vec<usize> = (0..100)
+        .map(|unit| (0..rounds).filter(|_| read(&mut device, unit) != Ok(unit as u8)).count())
+        .collect();
+    let all: usize = failed.iter().sum();
+    assert!((100..400).contains(&all), "{all} of 10,000 reads failed, 200 are drawn");
+    assert!(failed.iter().all(|&failed| failed < 15), "failures of each page: {failed:?}");
+    device.check();
 }
 
 /// A drive whose fresh pages have about four wrong bits in each chunk of 256 bytes, which are really decoded.

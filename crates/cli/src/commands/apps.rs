@@ -58,7 +58,6 @@ enum Action {
     /// Show the applications and their LUNs
     List {
         /// A preset or a description in TOML
-        #[arg(required_unless_present = "control")]
         drive: Option<String>,
         #[command(flatten)]
         served: InService,
@@ -74,7 +73,6 @@ enum Action {
     /// Show each LUN: whose it is, its erases, bad blocks and spares
     Stats {
         /// A preset or a description in TOML
-        #[arg(required_unless_present = "control")]
         drive: Option<String>,
         #[command(flatten)]
         served: InService,
@@ -88,7 +86,7 @@ struct InService {
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// The drive, when the server has several
-    #[arg(long = "drive", value_name = "NAME", requires = "control")]
+    #[arg(long = "drive", value_name = "NAME")]
     served_drive: Option<String>,
 }
 
@@ -102,11 +100,25 @@ enum Place {
 
 impl InService {
     /// The drive that is meant; `described`: one that is named without `--control`.
-    fn place(self, described: Option<String>) -> Result<Place, Failure> {
+    fn place(self, described: Option<String>, global: &Global) -> Result<Place, Failure> {
+        if self.control.is_some()
+            && let Some(set) = global.sets.first()
+        {
+            return Err(Failure::asked(anyhow!(
+                "--set {set}: without effect on a drive in service; allowed: without --control"
+            )));
+        }
+        if let (None, Some(name)) = (&self.control, &self.served_drive) {
+            return Err(Failure::asked(anyhow!(
+                "--drive {name}: one of the drives of a server; allowed: beside --control PATH, or a DRIVE without --drive"
+            )));
+        }
         match (self.control, described) {
             (None, Some(drive)) => Ok(Place::File(drive)),
             (Some(control), None) => Ok(Place::Served(control, self.served_drive)),
-            (None, None) => Err(Failure::asked(anyhow!("allowed: DRIVE NAME, or NAME with --control PATH"))),
+            (None, None) => {
+                Err(Failure::asked(anyhow!("no drive; allowed: a drive, or --control PATH in its place")))
+            }
             (Some(_), Some(drive)) => Err(Failure::asked(anyhow!(
                 "{drive}: a drive beside --control; allowed: --drive {drive} for one of several in service"
             ))),
@@ -114,9 +126,14 @@ impl InService {
     }
 
     /// The drive that is meant, and the name of an application behind it.
-    fn place_and_name(self, mut names: Vec<String>) -> Result<(Place, String), Failure> {
+    fn place_and_name(self, mut names: Vec<String>, global: &Global) -> Result<(Place, String), Failure> {
         let name = names.pop().unwrap_or_default();
-        Ok((self.place(names.pop())?, name))
+        if names.is_empty() && self.control.is_none() {
+            return Err(Failure::asked(anyhow!(
+                "{name}: a drive without the name of an application, or a name without a drive; allowed: DRIVE NAME, or NAME with --control PATH"
+            )));
+        }
+        Ok((self.place(names.pop(), global)?, name))
     }
 }
 
@@ -133,10 +150,10 @@ impl Apps {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let text = match self.action {
             Action::Allocate { names, capacity, over_provisioning, served } => {
-                let (place, name) = served.place_and_name(names)?;
+                let (place, name) = served.place_and_name(names, global)?;
                 allocate(place, name, request(&capacity, &over_provisioning)?, global)?
             }
-            Action::Release { names, served } => match served.place_and_name(names)? {
+            Action::Release { names, served } => match served.place_and_name(names, global)? {
                 (Place::Served(control, drive), name) => {
                     list_text(&asked(&control, &Ask::AppRelease { drive, name })?, global)
                 }
@@ -146,11 +163,11 @@ impl Apps {
                     list(&keep(monitor)?, global)
                 }
             },
-            Action::List { drive, served } => match served.place(drive)? {
+            Action::List { drive, served } => match served.place(drive, global)? {
                 Place::Served(control, drive) => list_text(&asked(&control, &Ask::Apps { drive })?, global),
                 Place::File(drive) => list(&keep(open_begun(&drive, global)?)?, global),
             },
-            Action::Stats { drive, served } => match served.place(drive)? {
+            Action::Stats { drive, served } => match served.place(drive, global)? {
                 Place::Served(control, drive) => stats_text(&asked(&control, &Ask::Apps { drive })?, global),
                 Place::File(drive) => stats(&keep(open_begun(&drive, global)?)?, global),
             },
@@ -266,7 +283,8 @@ fn list_text(all: &Value, global: &Global) -> String {
         return format!("{all:#}\n");
     }
     let size = |value: &Value| binary_bytes(value.as_f64().unwrap_or(0.0));
-    let mut text = format!("{} LUNs free, of {} each\n", all["free_luns"], size(&all["lun_bytes"]));
+    let luns = if all["free_luns"] == 1 { "LUN" } else { "LUNs" };
+    let mut text = format!("{} {luns} free, of {} each\n", all["free_luns"], size(&all["lun_bytes"]));
     for info in all["applications"].as_array().into_iter().flatten() {
         let share = percent(info["over_provisioning"].as_f64().unwrap_or(0.0));
         let wanted = format!("{} + {share}", size(&info["capacity_bytes"]));

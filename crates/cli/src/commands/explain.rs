@@ -45,8 +45,12 @@ impl Explain {
         let keys = match find_keys(&self.key) {
             Ok(keys) => keys,
             Err(why) => {
+                let is_of_jobs =
+                    |doc: &KeyDoc| doc.name == self.key || doc.aliases.contains(&self.key.as_str());
                 return match field_texts(&self.key) {
-                    texts if texts.is_empty() => self.job_key(&why, global),
+                    texts if texts.is_empty() || JobBuilder::keys().iter().any(is_of_jobs) => {
+                        self.job_key(&why, global)
+                    }
                     texts => self.fields(&texts, global),
                 };
             }
@@ -109,10 +113,15 @@ struct FieldText {
     rows: [(&'static str, String); 2],
 }
 
-/// The fields that `typed` names: `target.units`, or `namespace.blocks`, which tables of several kinds have.
+/// The fields that `typed` names: `target.units`, `namespace.blocks`, which tables of several kinds have, as a message names one of a table
+/// (`drive.namespace[0].blocks`), or a field alone.
 fn field_texts(typed: &str) -> Vec<FieldText> {
-    let Some((list, field)) = typed.rsplit_once('.') else { return Vec::new() };
-    let is_list = |name: &str| name == list || name.strip_prefix("drive.") == Some(list);
+    let (list, field) = match typed.rsplit_once('.') {
+        Some((list, field)) => (Some(list.split_once('[').map_or(list, |(list, _)| list)), field),
+        None => (None, typed),
+    };
+    let is_list =
+        |name: &str| list.is_none_or(|list| name == list || name.strip_prefix("drive.") == Some(list));
     let mut texts = Vec::new();
     for (name, when, fields) in tables().into_iter().filter(|(name, ..)| is_list(name)) {
         let about = fields.iter().find(|(known, _)| *known == field);

@@ -108,6 +108,15 @@ fn what_cannot_be_allocated_is_refused_and_changes_nothing() {
         ),
         (&["release", "open.toml", "other"], "no such application; there are cache"),
         (&["list", "other.toml"], "allowed: file:PATH"),
+        (&["list"], "no drive; allowed: a drive, or --control PATH"),
+        (
+            &["list", "--drive", "nix"],
+            "--drive nix: one of the drives of a server; allowed: beside --control",
+        ),
+        (
+            &["allocate", "open.toml", "--capacity", "1MiB"],
+            "open.toml: a drive without the name of an application",
+        ),
         (
             &["allocate", "cosmos-plus", "x", "--capacity", "1MiB", "--set", "media.store=file:c.media"],
             "no open-channel",
@@ -153,12 +162,23 @@ fn a_served_drive_has_applications_too() {
     assert!(twice.status != 0 && twice.stderr.contains("cache"), "{}", twice.stderr);
     let both = folder.run(&["apps", "list", "open.toml", "--control", "control"]);
     assert_eq!((both.status, both.stderr.contains("beside --control")), (2, true), "{}", both.stderr);
+    let set = folder.run(&["apps", "list", "--control", "control", "--set", "media.blocks=7"]);
+    let refused = "--set media.blocks=7: without effect on a drive in service";
+    assert_eq!((set.status, set.stderr.contains(refused)), (2, true), "{}", set.stderr);
     // A power cut: applications are where they were.
     folder.run(&["power-cut", "--control", "control", "--drive", "open"]).answer();
     assert_eq!(served(&["list"]), second);
     let mut left = served(&["release", "cache"]);
     assert_eq!(left["applications"].as_array().unwrap().len(), 1, "{left}");
     assert_eq!(server.end("TERM"), Some(0));
+    let said = std::fs::read_to_string(folder.path("log")).unwrap();
+    let own: Vec<&str> = luns(&first, "cache").into_iter().collect();
+    for event in [
+        format!("event=application-allocated application=\"open.cache\" luns=\"{}\"", own.join(" ")),
+        "event=application-released application=\"open.cache\"".into(),
+    ] {
+        assert!(said.contains(&event), "{event} in {said}");
+    }
     // Only a server has namespaces.
     let name = left["applications"][0].as_object_mut().unwrap().remove("namespace");
     assert_eq!(name.unwrap(), "open.log");

@@ -1,6 +1,6 @@
 //! `pellucid cache` from outside: what is written comes back after every kind of end, and a cache that cannot be is refused.
 
-use crate::common::{Folder, Serving, TINY, eventually, listens};
+use crate::common::{Folder, Serving, TINY, eventually, listens, project};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -404,4 +404,24 @@ fn a_cache_that_cannot_be_is_refused_with_a_sentence() {
     disk.set_len(STORE_BYTES).unwrap();
     let _serving = start(&folder, flash);
     assert_eq!(Client::new(&folder).read(0), 5, "refusals lose nothing");
+}
+
+/// A drive with a modelled disk behind its cache cannot be served: the command that is named instead works as it is printed.
+#[test]
+fn the_command_that_serve_advises_works() {
+    for example in ["flashtier-ssd", "flashtier-ssc"] {
+        let folder = Folder::new();
+        let path = project().join(format!("examples/papers/{example}.toml"));
+        let set = ["--set", "media.blocks=50"];
+        let done = folder.run(&[&["serve", path.to_str().unwrap(), "--nbd", "unix:nbd"], &set[..]].concat());
+        assert_eq!(done.status, 2, "{}", done.stderr);
+        let (_, advised) = done.stderr.split_once("a real backing store: pellucid").expect("a command");
+        assert!(advised.contains("--set media.blocks=50"), "{advised}");
+        File::create(folder.path("FILE")).unwrap().set_len(64 << 20).unwrap();
+        // The port may be taken on this machine.
+        let script = format!("exec \"$0\" {}", advised.trim().replace("--nbd 10809", "--nbd unix:nbd"));
+        let mut server = Serving::new(&folder, &script);
+        listens(&folder, "nbd");
+        assert_eq!(server.end("TERM"), Some(0));
+    }
 }

@@ -196,6 +196,11 @@ fn a_key_is_explained_with_its_value_and_source() {
     let refused = folder.run(&["explain", "target.units", "jasmine"]);
     assert_eq!(refused.status, 2);
     assert!(refused.stderr.contains("without DRIVE and --set"), "{}", refused.stderr);
+    for typed in ["acknowledge_within", "drive.namespace[1].address_space", "guarantee"] {
+        let text = folder.run(&["explain", typed]).answer();
+        let field = typed.rsplit('.').next().unwrap();
+        assert!(text.contains(&format!("drive.namespace.{field}\n")), "{typed}: {text}");
+    }
     let fields = folder.run(&["explain", "namespace.blocks", "--json"]).json();
     assert!(fields.as_array().unwrap().len() > 3, "{fields}");
     let job = folder.run(&["explain", "iodepth"]).answer();

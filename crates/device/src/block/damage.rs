@@ -24,10 +24,12 @@ pub(super) fn refresh_if_due(side: &mut MediaSide, shared: &mut Shared, ppa: Ppa
     }
 }
 
-/// The unit at `ppa` could not be read after every retry. It stays lost: a later attempt that happens to succeed would
-/// bring back data whose overwriting has been acknowledged, and then failed for want of the rest of the unit.
-pub(super) fn unreadable(side: &mut MediaSide, shared: &mut Shared, ppa: Ppa) {
-    shared.media.mark_lost(ppa);
+/// The unit at `ppa` could not be read after every retry. `is_lost`: new data were lost with it, which it was to complete. It stays
+/// lost then: a later attempt that happens to succeed would bring back data whose overwriting has been acknowledged.
+pub(super) fn unreadable(side: &mut MediaSide, shared: &mut Shared, ppa: Ppa, is_lost: bool) {
+    if is_lost {
+        shared.media.mark_lost(ppa);
+    }
     let block = shared.layout.block_of(ppa);
     // Data lost by the store say nothing about the flash.
     let emptied = match shared.media.was_damaged() {

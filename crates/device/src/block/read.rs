@@ -266,10 +266,12 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
         ReadResult::Uncorrectable if now_at != ppa => operations::retry(shared, op, now_at),
         ReadResult::Uncorrectable => {
             shared.counts(core.side.number()).uncorrectable_reads += 1;
-            if !tenancy::drop_unreadable(core, shared, entry, op) {
+            let awaits_rest = core.buffer[entry].awaits_the_rest(shared.full);
+            let leaves = tenancy::drop_unreadable(core, shared, entry, op);
+            if !leaves {
                 end_fill(core, shared, entry, Status::UnrecoveredRead, Some(op));
             }
-            damage::unreadable(&mut core.side, shared, ppa);
+            damage::unreadable(&mut core.side, shared, ppa, leaves || awaits_rest);
         }
         ReadResult::Erased if now_at != ppa => operations::retry(shared, op, now_at),
         ReadResult::Erased => panic!("the map points to erased unit {}", ppa.0),
@@ -371,11 +373,8 @@ pub(super) fn end_fill(core: &mut Core, shared: &mut Shared, entry: u32, status:
         shared.scheduler.ops.release(op);
     }
     // A write that brought all of the page meanwhile needs nothing of what could not be read.
-    if status != Status::Success {
-        let held = &core.buffer[entry];
-        if held.is_wanted() && !held.has(shared.full) {
-            write_failures::lose(core, shared, entry);
-        }
+    if status != Status::Success && core.buffer[entry].awaits_the_rest(shared.full) {
+        write_failures::lose(core, shared, entry);
     }
     release(core, shared, entry);
 }

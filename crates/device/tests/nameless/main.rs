@@ -96,6 +96,30 @@ fn garbage_collection_goes_on_where_reads_fail() {
     assert!(unread > 50, "{unread} reads failed");
 }
 
+/// Each write of a host is an occasion to read once more what could not be read; where no read ever succeeds, a block is tried after 1, 2, 4 and
+/// so on of them.
+#[test]
+fn reads_that_always_fail_do_not_keep_garbage_collection_busy() {
+    for seed in 0..3 {
+        let shape = Shape::random(seed);
+        let mut program = Program::new(&drive(&shape, Migration::Acknowledged), seed);
+        let faults = pellucid_media::Faults { read_fail: 1.0, ..Default::default() };
+        program.set_faults(faults);
+        for _ in 0..1_200 {
+            program.submit();
+            while program.in_flight() > 10 {
+                program.step_or_flush();
+            }
+        }
+        program.drain();
+        program.device.check();
+        let victims = program.device.nameless(0).expect("a nameless namespace").counters().engine.victims;
+        let blocks = u64::from(shape.channels * shape.blocks);
+        // 2 + 4 + ... + 1024 occasions are more than there are writes and erases.
+        assert!(victims <= 13 * blocks, "seed {seed}: {victims} victims on {blocks} blocks");
+    }
+}
+
 /// Every slot for commands is taken by writes that wait for an acknowledgement: they end, so that it can be heard.
 #[test]
 fn writes_that_wait_leave_room_for_the_acknowledgement() {

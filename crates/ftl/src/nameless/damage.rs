@@ -5,13 +5,25 @@
 use pellucid_flash::BlockId;
 use std::collections::BTreeMap;
 
+/// A victim that gave nothing is left out for 1, 2, 4 and so on occasions, at most for 2 to this power: reads that always fail do not keep GC
+/// busy with each write of a host, and flash that recovers is found again.
+const FRUITLESS_MAX: u32 = 10;
+
+/// A block with units that could not be read when it was a victim.
+#[derive(Clone, Copy, Debug)]
+struct Unread {
+    /// Value of `round` from which on the units are read once more.
+    again: u64,
+    /// Choices as victim, one after the other, that moved none of its units.
+    fruitless: u32,
+}
+
 /// Damaged blocks that are closed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Damage {
     /// Blocks with a failed program.
     failed: Vec<BlockId>,
-    /// Blocks with units that could not be read when the block was a victim; the value of `round` at that time.
-    unread: BTreeMap<BlockId, u64>,
+    unread: BTreeMap<BlockId, Unread>,
     /// Rises with every occasion to read such units once more.
     round: u64,
 }
@@ -24,9 +36,15 @@ impl Damage {
         }
     }
 
-    /// Units of a block could not be read.
-    pub fn cannot_read(&mut self, block: BlockId) {
-        self.unread.insert(block, self.round);
+    /// Units of a block could not be read; `fruitless`: choices as victim, one after the other, that moved none of them.
+    pub fn cannot_read(&mut self, block: BlockId, fruitless: u32) {
+        let again = self.round + (1 << fruitless.min(FRUITLESS_MAX));
+        self.unread.insert(block, Unread { again, fruitless });
+    }
+
+    /// Choices of a block as victim, one after the other, that moved none of its units.
+    pub fn fruitless(&self, block: BlockId) -> u32 {
+        self.unread.get(&block).map_or(0, |unread| unread.fruitless)
     }
 
     /// Allows units that could not be read to be tried once more.
@@ -36,7 +54,7 @@ impl Damage {
 
     /// Returns whether the units of a block can be read, or there was an occasion to try again.
     pub fn may_read(&self, block: BlockId) -> bool {
-        self.unread.get(&block).is_none_or(|&round| round < self.round)
+        self.unread.get(&block).is_none_or(|unread| unread.again <= self.round)
     }
 
     /// A block is empty, or a victim.
@@ -57,6 +75,6 @@ impl Damage {
 
     /// Words of memory held.
     pub fn words(&self) -> usize {
-        self.failed.len() + 3 * self.unread.len()
+        self.failed.len() + 5 * self.unread.len()
     }
 }

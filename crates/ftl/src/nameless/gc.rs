@@ -14,10 +14,12 @@ pub(super) fn next_victim(state: &mut Nameless) -> Option<(BlockId, Vec<Ppa>)> {
         return None;
     }
     let block = failed_block(state).or_else(|| victim_for_space(state))?;
+    let fruitless = state.damage.fruitless(block);
     state.damage.forget(block);
+    let (owners, live) = (owners(state, block), state.blocks.valid(block));
     state.blocks.choose(block);
     state.tally.victim();
-    state.victim = Some(Victim::new(block, owners(state, block)));
+    state.victim = Some(Victim::new(block, owners, live, fruitless));
     Some((block, state.units.of(block).collect()))
 }
 
@@ -74,7 +76,8 @@ pub(super) fn take_out(state: &mut Nameless) {
 }
 
 /// Ends a victim: every copy has ended, or could not be read and stays where it is. Then the block is a closed one as before, and a
-/// victim again after the next occasion: a read may fail once and succeed later.
+/// victim again after the next occasion: a read may fail once and succeed later. If none of its units could be moved, more occasions pass,
+/// twice as many each time.
 pub(super) fn victim_done(state: &mut Nameless) {
     let victim = state.victim.take().expect("a victim");
     let block = victim.block();
@@ -83,7 +86,7 @@ pub(super) fn victim_done(state: &mut Nameless) {
     } else if state.blocks.valid(block) > 0 && state.config.migration == Migration::Acknowledged {
         // The prototype has given old names up by now: moving the rest once more would mistake them for others.
         state.blocks.put_back(block);
-        state.damage.cannot_read(block);
+        state.damage.cannot_read(block, victim.fruitless_with(state.blocks.valid(block)));
         if state.blocks.failed(block) {
             state.damage.fail(block);
         }

@@ -98,11 +98,25 @@ impl Default for NamelessConfig {
 }
 
 impl NamelessConfig {
+    /// Least [`NamelessConfig::over_provisioning`] that takes effect on media of this layout; `None`: they are too small for any data. With less,
+    /// as many units may live as with it.
+    pub fn over_provisioning_least(layout: &Layout) -> Option<f64> {
+        let able = able_units(layout);
+        (able > 0).then(|| f64::from(layout.units) / able as f64 - 1.0)
+    }
+
     /// Completes the settings from the media.
     fn on(&self, layout: &Layout) -> NamelessConfig {
         let least = (layout.dies + 4).max(layout.blocks / 256);
         NamelessConfig { gc_low: if self.gc_low == 0 { least } else { self.gc_low }, ..self.clone() }
     }
+}
+
+/// Most units that may live, whatever the spare capacity is. Open blocks, the two reserves, one victim whose move is not acknowledged, and one
+/// block beside them hold none.
+fn able_units(layout: &Layout) -> u64 {
+    let used = layout.blocks.saturating_sub(layout.dies + 4);
+    u64::from(used) * u64::from(layout.units_per_block - layout.units_per_superpage)
 }
 
 /// Content of a unit of a program.
@@ -182,9 +196,7 @@ pub struct Nameless {
 impl Nameless {
     /// Creates the state for media without data. The error is a sentence.
     pub fn new(config: &NamelessConfig, layout: &Layout) -> Result<Nameless, String> {
-        // Open blocks, the two reserves, one victim whose move is not acknowledged, and one block beside them.
-        let used = layout.blocks.saturating_sub(layout.dies + 4);
-        let able = u64::from(used) * u64::from(layout.units_per_block - layout.units_per_superpage);
+        let able = able_units(layout);
         let asked = (f64::from(layout.units) / (1.0 + config.over_provisioning)) as u64;
         let living = able.min(asked) as u32;
         let virtual_units = (f64::from(living) * config.virtual_share) as u32;

@@ -21,15 +21,24 @@ pub(super) struct Victim {
     owners: BTreeMap<u32, Lpn>,
     /// Units taken off the media before they were written again, by place.
     taken: BTreeMap<u32, Taken>,
+    /// Live units when it was chosen, and choices before this one that moved none of them.
+    live: u32,
+    fruitless: u32,
     /// The victim's erase has ended, well or not. The block is reused only when the victim is done, so that no name is reused before its
     /// move is reported.
     erased: Option<bool>,
 }
 
 impl Victim {
-    /// Creates a victim from the virtual addresses of its units, by place.
-    pub fn new(block: BlockId, owners: BTreeMap<u32, Lpn>) -> Victim {
-        Victim { block, owners, taken: BTreeMap::new(), erased: None }
+    /// Creates a victim from the virtual addresses of its units, by place; it has `live` units, and `fruitless` choices before this one moved
+    /// none of them.
+    pub fn new(block: BlockId, owners: BTreeMap<u32, Lpn>, live: u32, fruitless: u32) -> Victim {
+        Victim { block, owners, taken: BTreeMap::new(), live, fruitless, erased: None }
+    }
+
+    /// Choices, one after the other, that moved none of its units, now that `live` of them are left in it.
+    pub fn fruitless_with(&self, live: u32) -> u32 {
+        if live < self.live { 0 } else { self.fruitless + 1 }
     }
 
     pub fn block(&self) -> BlockId {

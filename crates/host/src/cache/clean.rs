@@ -8,7 +8,8 @@
 //! during its copy stays dirty.
 //!
 //! Runs start at a cursor, so the backing store sees ascending addresses. Blocks that cannot be cleaned stay
-//! dirty, and are tried again after [`PAUSE`].
+//! dirty, and are tried again after [`PAUSE`]; while nothing is cleaned, each pause is twice as long as the one
+//! before, up to [`PAUSE_MAX`].
 
 use super::core::{Core, Effect};
 use super::op::{Part, Purpose, Side, Step};
@@ -22,8 +23,10 @@ const RUN_MAX: u64 = 64;
 const NOT_WRITTEN_BACK: &str =
     "a dirty block cannot be written back: the backing store or the cache drive answers with errors";
 const NOT_READ: &str = "dirty blocks cannot be read from the cache drive; all others are written back";
-/// Pause after a failure.
+/// Pause after a failure, and the longest after several: dirty blocks that can never be read are no work for every
+/// second.
 const PAUSE: Nanos = Nanos::from_secs(1);
+const PAUSE_MAX: Nanos = Nanos::from_secs(3600);
 /// Maximum number of locked runs that are skipped in one turn.
 const TRIES: u32 = 8;
 
@@ -59,8 +62,9 @@ pub(super) struct Cleaner {
     /// Runs covered by the flush under way.
     flushing: Vec<u32>,
     is_flushing: bool,
-    /// End of the pause; no run begins before it.
+    /// End of the pause; no run begins before it. `pause`: its length; 0: blocks were cleaned since the last.
     paused: Option<SimTime>,
+    pause: Nanos,
     /// A run has failed since the last successful one: blocks are tried one by one.
     troubled: bool,
     /// Number of blocks that the flash failed to read since that failure.
@@ -123,6 +127,12 @@ impl Cleaner {
     /// Begins what can begin now; `goes_on`: new runs are allowed. Returns what becomes of the parked writes.
     #[inline]
     pub fn pump(&mut self, core: &mut Core, goes_on: bool) -> Parked {
+        if let Some(end) = &mut self.paused
+            && (core.requests.has_parked() || core.ends.is_draining())
+        {
+            // Somebody waits for it.
+            *end = (*end).min(core.requests.now() + PAUSE);
+        }
         if self.next_event().is_some_and(|at| at <= core.requests.now()) {
             self.look_at_the_time(core);
         }
@@ -306,13 +316,14 @@ impl Cleaner {
     /// Pauses cleaning after a failure.
     fn give_up(&mut self, core: &mut Core, why: &'static str) -> Parked {
         (self.troubled, self.unreadable) = (true, 0);
-        self.paused = Some(core.requests.now() + PAUSE);
+        self.pause = Nanos(2 * self.pause.0).clamp(PAUSE, PAUSE_MAX);
+        self.paused = Some(core.requests.now() + self.pause);
         core.ends.cannot_clean(why);
         Parked::Fail
     }
 
     fn some_cleaned(&mut self) -> Parked {
-        (self.troubled, self.unreadable) = (false, 0);
+        (self.troubled, self.unreadable, self.pause) = (false, 0, Nanos::ZERO);
         Parked::Retry
     }
 

@@ -72,6 +72,7 @@ impl CacheManager {
     fn pass_effects_on(&mut self) {
         while let Some(effect) = self.core.next_effect() {
             self.commits.note(effect);
+            self.start.note(effect);
             self.cleaner.note(effect, self.core.requests.now(), self.core.shape.config.fallow);
         }
     }
@@ -195,8 +196,12 @@ impl CacheManager {
             while let Some(op) = self.core.requests.next_granted() {
                 self.begin(op);
             }
-            let parked = self.cleaner.pump(&mut self.core, self.start.is_running());
+            let goes_on = self.start.is_running() || self.start.is_pressed();
+            let parked = self.cleaner.pump(&mut self.core, goes_on);
             self.unpark(parked);
+            if self.start.is_pressed() {
+                self.press_on();
+            }
             self.pump_commits();
             while let Some(sector) = self.records.next() {
                 self.records.write(&mut self.core, self.start.epoch(), sector..sector + 1);
@@ -246,6 +251,14 @@ impl CacheManager {
         for op in waiting {
             self.enter(op);
         }
+    }
+
+    /// Continues a start whose head waits until blocks are cleaned.
+    #[cold]
+    fn press_on(&mut self) {
+        let cleans = !self.cleaner.is_idle();
+        self.start.press_on(&mut self.core, cleans);
+        self.started();
     }
 
     /// Opens a stopped cache again for a command.

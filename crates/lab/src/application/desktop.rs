@@ -213,7 +213,7 @@ pub(super) fn measure<T: Target>(
         settings: settings(work),
         warm_up: warm_up.len() as u64,
         phases: vec![phase("work", seconds, busy), phase("drain", end.since(ended).as_secs_f64(), 0.0)],
-        copies: copies("host", 0, &measured_drive, SECTOR_BYTES.into()),
+        copies: copies(None, &measured_drive, SECTOR_BYTES.into()),
         ..meter.reported(operations, seconds)
     };
     let counters = &measured_drive.counters;

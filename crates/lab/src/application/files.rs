@@ -440,7 +440,7 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
         by_operation: meter.report(&plan.config, simulated).by_operation,
         written_bytes: meter.written_bytes,
         read_bytes: meter.read_bytes,
-        copies: copies(S::CLEANER, copied, &measured, sector_bytes),
+        copies: copies(Some((S::CLEANER, copied)), &measured, sector_bytes),
         pauses: GcPauses::new(&pauses),
         figures,
         ..report

@@ -531,7 +531,7 @@ fn carry_out<'a, T: Target + 'a, D: Storage<'a, T>>(
         settings: plan.settings(),
         written_bytes: moved.written_bytes - moved_before.written_bytes,
         read_bytes: moved.read_bytes - moved_before.read_bytes,
-        copies: copies(D::COPIES, copied_bytes, &measured, sector_bytes),
+        copies: copies(Some((D::COPIES, copied_bytes)), &measured, sector_bytes),
         figures: library,
         ..reported(came, phases.all)
     };

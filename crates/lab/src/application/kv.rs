@@ -246,7 +246,7 @@ fn carry_out<T: Target, R: Requests>(
         name: app.name().into(),
         settings: settings(work, config, plan.keys),
         warm_up: warmed_up,
-        copies: copies("cache", work_done.copied_bytes, &measured, sector_bytes),
+        copies: copies(Some(("cache", work_done.copied_bytes)), &measured, sector_bytes),
         ..reported(summary, work_done)
     };
     let counters = &measured.counters;

@@ -148,14 +148,23 @@ impl Settings {
     }
 }
 
-/// Copies by part: what the application copied by itself, then the host's layers, then the drive.
-fn copies(own: &str, own_bytes: u64, measured: &Measured, sector_bytes: u64) -> Vec<Copies> {
+/// Copies by part: what the application copied by itself, if it copies at all, then the host's layers, then the drive.
+fn copies(own: Option<(&str, u64)>, measured: &Measured, sector_bytes: u64) -> Vec<Copies> {
     let sectors = |sectors: &[u64; Cause::COUNT]| sectors[Cause::Gc as usize] * sector_bytes;
     let layers = measured.host.map(|HostUse { layer, counters, .. }| Copies {
         by: layer.into(),
         bytes: sectors(&counters.programmed_sectors),
     });
     let drive = Copies { by: "drive".into(), bytes: sectors(&measured.counters.programmed_sectors) };
-    let own = Copies { by: own.into(), bytes: own_bytes };
-    std::iter::once(own).chain(layers).chain([drive]).collect()
+    let own = own.map(|(by, bytes)| Copies { by: by.into(), bytes });
+    // Parts without causes of their own: a cluster buffer completes clusters, the split FTL of nameless writes collects.
+    let counted = measured.figures.iter().filter_map(|part| {
+        let bytes = match part.part.as_str() {
+            "cluster-buffer" => part.get("padding_bytes")?,
+            "nameless-ftl" => part.get("nameless_copied_sectors")? * sector_bytes,
+            _ => return None,
+        };
+        Some(Copies { by: part.part.clone(), bytes })
+    });
+    own.into_iter().chain(layers).chain(counted).chain([drive]).collect()
 }

@@ -4,10 +4,10 @@ use super::namespaces::NamespaceUse;
 use super::steady::Steadiness;
 use super::target::{HostUse, Target};
 use super::targets::TargetPlace;
-use super::{Jobs, Run, RunError, Source, busy};
+use super::{Jobs, Onlooker, Run, RunError, Source, busy};
 use pellucid_device::{Counters, Device, FirmwareModule, Structure};
 use pellucid_flash::{
-    BlockUse, BlockView, Cause, Drive as _, Figure, FigureKind, Interface, MapReason, Nanos, SimTime,
+    BlockUse, BlockView, Cause, Drive as Flash, Figure, FigureKind, Interface, MapReason, Nanos, SimTime,
 };
 use pellucid_ftl::{FtlCounters, MAP_ENTRY_BYTES, Map, MapCounters, MountReport};
 use pellucid_host::HostCounters;
@@ -77,7 +77,12 @@ pub struct Measured {
 }
 
 impl Measured {
-    pub(super) fn take<T: Target>(mut run: Run<'_, T>, end: SimTime) -> Result<Measured, RunError> {
+    /// Takes the result of a run that ended at `end`, and lets the drive come to rest.
+    pub(super) fn take<T: Target>(
+        mut run: Run<'_, T>,
+        end: SimTime,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Measured, RunError> {
         for log in std::mem::take(&mut run.logs) {
             log.finish().map_err(RunError::Log)?;
         }
@@ -85,6 +90,7 @@ impl Measured {
         let since =
             |now: Vec<u64>, before: &[u64]| now.iter().zip(before).map(|(n, b)| n - b).collect::<Vec<_>>();
         let simulated = end.since(run.measured_from);
+        let at_end = run.progress(end);
         let (channel_count, die_count) =
             run.device.flash().map_or((0, 0), |device| (device.layout().channels, device.layout().dies));
         let (jobs, groups) = match &run.source {
@@ -135,13 +141,7 @@ impl Measured {
             steady: run.steady.as_ref().map(Steadiness::report),
             series: run.series.finish(end, channel_count, die_count),
         };
-        // An idle time, in which an SLC cache would be folded, is no part of coming to rest.
-        let rests = |target: &T| target.flash().is_some_and(Device::waits_to_fold);
-        // Layers that wake up by the clock never come to rest: a day is enough for the others.
-        let latest = end + Nanos::from_secs(86_400);
-        while let Some(next) = run.device.next_event().filter(|&next| next <= latest && !rests(run.device)) {
-            run.device.advance(next);
-        }
+        super::rest(run.device, end, at_end, onlooker);
         Ok(measured)
     }
 }
@@ -304,6 +304,8 @@ fn of_flash(device: &Device, measured: &Measured) -> Report {
     let sector = u64::from(layout.sector_bytes);
     let counters = measured.counters;
     let (written, programmed) = whole_stack(&counters, measured.host.as_ref());
+    let page_sectors = u64::from(layout.units_per_superpage * layout.sectors_per_unit);
+    let programmed = with_layers(programmed, &measured.figures, page_sectors);
     let written = measured.written_bytes.map_or(written, |bytes| bytes / sector);
     let ftl = measured.host.map_or(measured.ftl, |host| host.ftl);
     let block_units = measured.host.map_or(layout.units_per_block, |host| host.units_per_block);
@@ -421,6 +423,25 @@ fn warnings(measured: &Measured, fill: Fill) -> Vec<String> {
             .push(format!("{} of the operations were left out, for want of files or room", percent(share)));
     }
     warnings
+}
+
+/// The split FTL of nameless writes tells a drive no causes: what it programmed for itself is no longer among what its host wrote.
+fn with_layers(
+    mut programmed: [u64; Cause::COUNT],
+    parts: &[PartFigures],
+    page_sectors: u64,
+) -> [u64; Cause::COUNT] {
+    let Some(split) = parts.iter().find(|part| part.part == "nameless-ftl") else { return programmed };
+    let own = |name: &str| split.get(name).unwrap_or(0);
+    for (cause, sectors) in [
+        (Cause::Gc, own("nameless_copied_sectors")),
+        (Cause::Journal, own("nameless_checkpoint_pages") * page_sectors),
+    ] {
+        let sectors = sectors.min(programmed[Cause::Host as usize]);
+        programmed[Cause::Host as usize] -= sectors;
+        programmed[cause as usize] += sectors;
+    }
+    programmed
 }
 
 fn amplification(
@@ -625,6 +646,20 @@ fn utilisation(device: &Device, measured: &Measured) -> Utilisation {
     }
 }
 
+/// Describes the mapping of a drive without a block namespace.
+fn without_blocks(device: &Device) -> String {
+    let (config, layout) = (device.config(), device.layout());
+    match (0..Flash::namespaces(device)).find_map(|number| Flash::interface(device, number)) {
+        Some(Interface::Cache(cache)) => {
+            let held = cache.units * u64::from(layout.unit_bytes);
+            let map = config.ftl.map.summary(f64::from(layout.unit_bytes) / 1024.0, "silent eviction");
+            format!("solid-state cache of {} MiB, {map}", held >> 20)
+        }
+        Some(Interface::Nameless(_)) => "nameless writes".into(),
+        _ => "no map in the drive".into(),
+    }
+}
+
 /// One line: shape, cell, policies.
 pub fn summary(device: &Device) -> String {
     let (config, layout) = (device.config(), device.layout());
@@ -649,7 +684,7 @@ pub fn summary(device: &Device) -> String {
         let map = config.ftl.map.summary(unit, &config.ftl.victim_name());
         format!("{several}{map}, {:.1} % over-provisioning{cache}", spare * 100.0)
     } else {
-        "no map in the drive".to_string()
+        without_blocks(device)
     };
     format!(
         "{} ch x {} ways{}, {cell}, {} KiB pages, {translation}",

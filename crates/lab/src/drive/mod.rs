@@ -61,6 +61,9 @@ const LOOK_TIME: Nanos = Nanos::from_secs(1);
 /// as long; layers of the host that ask again and again go on for ever.
 pub(crate) const SILENCE_MAX: Nanos = Nanos::from_secs(86_400);
 
+/// Simulated time within which a drive comes to rest behind a run.
+const REST_MAX: Nanos = Nanos::from_secs(86_400);
+
 /// A moment that does not come.
 const NEVER: SimTime = SimTime(u64::MAX);
 
@@ -450,9 +453,7 @@ impl<'a, T: Target> Run<'a, T> {
             }
             rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(LOOK_ROUNDS) || now.since(next).0 >= LOOK_TIME.0 / 2 {
-                let requests = self.recorders.iter().map(RequestRecorder::requests).sum();
-                let progress = Progress { requests, simulated: SimTime(now.since(self.start).0) };
-                stopped = onlooker.look(self.device.flash(), progress).is_break();
+                stopped = onlooker.look(self.device.flash(), self.progress(now)).is_break();
                 if stopped {
                     break;
                 }
@@ -479,7 +480,13 @@ impl<'a, T: Target> Run<'a, T> {
         if let Some(timeline) = self.device.flash_mut().and_then(Device::take_timeline) {
             onlooker.keep_timeline(timeline);
         }
-        Measured::take(self, end)
+        Measured::take(self, end, &mut onlooker)
+    }
+
+    /// The progress at `now`.
+    fn progress(&self, now: SimTime) -> Progress {
+        let requests = self.recorders.iter().map(RequestRecorder::requests).sum();
+        Progress { requests, simulated: SimTime(now.since(self.start).0) }
     }
 
     /// The error of requests that do not end.
@@ -823,6 +830,25 @@ impl<'a, T: Target> Run<'a, T> {
 }
 
 /// Returns the counters of a target's flash.
+/// Lets the drive come to rest after `end`, unless the onlooker does not want to wait for it; `at_end`: the progress then.
+fn rest<T: Target>(target: &mut T, end: SimTime, at_end: Progress, onlooker: &mut dyn Onlooker) {
+    // An idle time, in which an SLC cache would be folded, is no part of coming to rest.
+    let rests = |target: &T| target.flash().is_some_and(Device::waits_to_fold);
+    // Layers that wake up by the clock never come to rest: a day is enough for the others.
+    let latest = end + REST_MAX;
+    let mut rounds = 0u32;
+    while let Some(next) = target.next_event().filter(|&next| next <= latest && !rests(target)) {
+        target.advance(next);
+        rounds = rounds.wrapping_add(1);
+        let simulated = SimTime(at_end.simulated.0 + next.since(end).0);
+        if rounds.is_multiple_of(LOOK_ROUNDS)
+            && onlooker.look(target.flash(), Progress { simulated, ..at_end }).is_break()
+        {
+            return;
+        }
+    }
+}
+
 fn counters(target: &impl Target) -> Counters {
     target.flash().map_or_else(Counters::default, Device::counters)
 }

@@ -7,11 +7,11 @@
 //! The application sees the drive as it is: its commands and their times are the same with and without the tap.
 
 use super::{BlockNamespace, HostUse};
-use super::{LOOK_ROUNDS, Measured, NEVER, Onlooker, Progress, Run, RunError, Source, Target, TargetPlace};
+use super::{LOOK_ROUNDS, Measured, NEVER, Onlooker, Run, RunError, Source, Target, TargetPlace};
 use pellucid_device::{Device, Disk};
 use pellucid_film::Clock;
 use pellucid_flash::{Command, Completion, Drive, Figure, Interface, Lba, Notice, SimTime, Tag};
-use pellucid_report::{RequestRecorder, RequestSink};
+use pellucid_report::RequestSink;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -78,7 +78,7 @@ impl<'a, T: Target> Tap<'a, T> {
         if let Some(timeline) = self.run.device.flash_mut().and_then(Device::take_timeline) {
             self.onlooker.keep_timeline(timeline);
         }
-        Measured::take(self.run, end)
+        Measured::take(self.run, end, self.onlooker)
     }
 
     /// Takes the samples that are due by `now`, at their moments.
@@ -97,12 +97,10 @@ impl<'a, T: Target> Tap<'a, T> {
 
     fn look(&mut self, now: SimTime) {
         self.rounds = self.rounds.wrapping_add(1);
-        if self.rounds.is_multiple_of(LOOK_ROUNDS) {
-            let requests = self.run.recorders.iter().map(RequestRecorder::requests).sum();
-            let progress = Progress { requests, simulated: SimTime(now.since(self.run.start).0) };
-            if self.onlooker.look(self.run.device.flash(), progress).is_break() {
-                self.stopped.set(true);
-            }
+        if self.rounds.is_multiple_of(LOOK_ROUNDS)
+            && self.onlooker.look(self.run.device.flash(), self.run.progress(now)).is_break()
+        {
+            self.stopped.set(true);
         }
     }
 

@@ -10,9 +10,10 @@
 use super::Core;
 use super::targets::{TargetNamespace, check_length};
 use crate::drive::Served;
+use crate::event::Event;
 use pellucid_flash::Drive;
 use pellucid_monitor::{DriveLuns, LunSide};
-use pellucid_prism::{Monitor, Request};
+use pellucid_prism::{ApplicationInfo, Monitor, Request};
 use serde_json::{Value, json};
 
 /// Gives flash to a new application. The error is a sentence.
@@ -34,6 +35,9 @@ pub(super) fn allocate(core: &mut Core, drive: usize, name: &str, request: Reque
     let at = register.reserve(namespace, |at| book.held_by(at) > 0);
     register.show(at);
     core.book.changed_once();
+    let luns = luns_of(core, drive, name)?;
+    let application = core.register.all()[at].name.clone();
+    core.log(Event::AppAllocated { application, luns });
     list(core, drive)
 }
 
@@ -59,10 +63,26 @@ pub(super) fn release(core: &mut Core, drive: usize, name: &str) -> Result<Value
     core.submit_waiting();
     let released = core.drive_mut(drive).change_apps(|apps| apps.release(name));
     released.expect("the drive has applications").map_err(|error| error.to_string())?;
+    let application = core.register.all()[found].name.clone();
+    core.log(Event::AppReleased { application });
     core.register.give_up(found);
     core.plan.remove(found);
     core.book.changed_once();
     list(core, drive)
+}
+
+/// The LUNs of an application, by their names in order.
+fn luns_of(core: &Core, drive: usize, name: &str) -> Result<Vec<String>, String> {
+    let monitor = none_but_apps(core, drive)?;
+    let per_channel = monitor.drive_geometry().luns_each_channel;
+    let found = monitor.applications().find(|info| info.name == name);
+    Ok(found.map(|info| names_of(&info, per_channel)).unwrap_or_default())
+}
+
+fn names_of(info: &ApplicationInfo, per_channel: u32) -> Vec<String> {
+    let mut units = info.units.clone();
+    units.sort_unstable();
+    units.iter().map(|&unit| lun_name(unit, per_channel)).collect()
 }
 
 /// Lists the applications of a drive and its LUNs. The error is a sentence.
@@ -70,10 +90,8 @@ pub(super) fn list(core: &Core, drive: usize) -> Result<Value, String> {
     let monitor = none_but_apps(core, drive)?;
     let lun_bytes = monitor.lun_bytes();
     let per_channel = monitor.drive_geometry().luns_each_channel;
-    let one = |info: pellucid_prism::ApplicationInfo| {
-        let mut units = info.units.clone();
-        units.sort_unstable();
-        let luns: Vec<String> = units.iter().map(|&unit| lun_name(unit, per_channel)).collect();
+    let one = |info: ApplicationInfo| {
+        let luns = names_of(&info, per_channel);
         json!({
             "name": info.name,
             "namespace": format!("{}.{}", core.register.name(drive), info.name),

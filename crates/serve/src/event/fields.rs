@@ -49,6 +49,8 @@ impl Event {
             Event::UblkFailed { step: UblkStep::Delete { .. }, .. } => "ublk-delete-failed",
             Event::TargetReady { .. } => "target-ready",
             Event::TargetGone { .. } => "target-gone",
+            Event::AppAllocated { .. } => "application-allocated",
+            Event::AppReleased { .. } => "application-released",
             Event::Fault { .. } => "fault",
             Event::FaultNotStruck { .. } => "fault-not-struck",
             Event::PowerCut { .. } => "power-cut",
@@ -141,6 +143,10 @@ impl Event {
                 fields.extend(error.as_ref().map(|error| text("error", error)));
                 fields
             }
+            Event::AppAllocated { application, luns } => {
+                vec![text("application", application), text("luns", luns.join(" "))]
+            }
+            Event::AppReleased { application } => vec![text("application", application)],
             Event::Fault { drive, fault, by, read_only, error } => {
                 let mut fields = vec![text("drive", drive)];
                 fields.extend(by.fields(fault));

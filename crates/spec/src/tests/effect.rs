@@ -40,21 +40,52 @@ fn values(key: &KeyInfo) -> Vec<String> {
     words.chain(of_kind.iter().map(|value| value.to_string())).collect()
 }
 
+/// A cache of 40 blocks on each of 8 dies.
+const CACHE: &str = "drive.namespace=[{ interface = \"cache\", address_space = \"1GiB\" }]";
+const SMALL_BLOCKS: &[&str] = &["media.blocks=40", "media.pages=32", "ftl.over_provisioning=0.5"];
+
+/// A drive of every kind: the presets, and kinds of namespaces and maps that no preset has.
+fn kinds_of_drives() -> Vec<(&'static str, Vec<String>)> {
+    let own = [
+        ("jasmine-optimized", [&[CACHE, "ftl.map=fast", "ftl.log_blocks=2"], SMALL_BLOCKS].concat()),
+        ("jasmine-optimized", [&[CACHE, "ftl.map=bast", "ftl.log_blocks=2"], SMALL_BLOCKS].concat()),
+        ("jasmine-optimized", [&["ftl.map=fast", "ftl.log_blocks=2"], SMALL_BLOCKS].concat()),
+        ("jasmine-optimized", [&["drive.namespace=[{ interface = \"nameless\" }]"], SMALL_BLOCKS].concat()),
+        (
+            "jasmine-optimized",
+            [
+                &["drive.namespace=[{ interface = \"block\", blocks = 20 }, { interface = \"block\" }]"],
+                SMALL_BLOCKS,
+            ]
+            .concat(),
+        ),
+    ];
+    let presets = presets().iter().map(|preset| (preset.name, Vec::new()));
+    let own = own.into_iter().map(|(preset, sets)| (preset, sets.into_iter().map(String::from).collect()));
+    presets.chain(own).collect()
+}
+
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
-fn every_key_over_every_preset_takes_effect_or_is_refused() {
+fn every_key_over_every_kind_of_drive_takes_effect_or_is_refused() {
     let mut swallowed = Vec::new();
-    for preset in presets() {
-        let base = load(preset.name, &[]).expect("a preset");
+    for (preset, sets) in kinds_of_drives() {
+        let base = load(preset, &sets).unwrap_or_else(|why| panic!("{preset} {sets:?}: {why}"));
         let before = used(&base);
         for key in keys() {
-            let now = &base.provenance.get(key.key).expect("a key").value;
+            let entry = base.provenance.get(key.key).expect("a key");
+            // What makes the kind stays.
+            if matches!(entry.origin.place, Place::Set { .. }) {
+                continue;
+            }
+            let now = &entry.value;
             for value in values(&key).iter().filter(|value| *value != now) {
-                let Ok(spec) = load(preset.name, &[format!("{}={value}", key.key)]) else { continue };
+                let all = [sets.clone(), vec![format!("{}={value}", key.key)]].concat();
+                let Ok(spec) = load(preset, &all) else { continue };
                 let refused = [Use::Work, Use::Show].map(|used| spec.check_effect(used).is_err());
                 let same_value = &spec.provenance.get(key.key).expect("a key").value == now;
                 if refused == [false; 2] && used(&spec) == before && !same_value {
-                    swallowed.push(format!("{} {}={value}", preset.name, key.key));
+                    swallowed.push(format!("{preset} {sets:?} {}={value}", key.key));
                 }
             }
         }
@@ -159,6 +190,36 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
         file.check_effect(Use::Show).expect("warned of"),
         ["my.toml:15: drive.ftl.map_cache has no effect here; it has one with drive.ftl.map = \"demand\""]
     );
+}
+
+/// Values that a namespace would not follow.
+#[test]
+fn what_a_namespace_cannot_do_is_refused() {
+    let with = |sets: &[&str], more: &str| {
+        let all = [sets, SMALL_BLOCKS, &[more]].concat();
+        load("jasmine-optimized", &all.iter().map(|set| set.to_string()).collect::<Vec<_>>())
+    };
+    let nameless = |fields: &str| {
+        with(&["media.seed=1"], &format!("drive.namespace=[{{ interface = \"nameless\"{fields} }}]"))
+    };
+    let message = refusal(nameless(", over_provisioning = 0"));
+    let least =
+        "drive.namespace[0].over_provisioning = 0: not allowed; allowed: at least 0.0725: open blocks";
+    assert!(message.contains(least), "{message}");
+    assert!(nameless(", over_provisioning = 0.0725").is_ok(), "what is allowed is taken");
+    let message = refusal(nameless(", gc_low = 321"));
+    assert!(
+        message.contains("gc_low = 321: not allowed; allowed: a whole number from 0 to 320"),
+        "{message}"
+    );
+    assert!(nameless(", gc_low = 320").is_ok());
+    for map in ["ftl.map=page", "ftl.map=fast", "ftl.map=bast"] {
+        let message = refusal(with(&[CACHE, map], "ftl.durability=volatile"));
+        assert!(message.contains("cache with drive.ftl.durability = \"journal\""), "{map}: {message}");
+        let spec = with(&[CACHE, map], "ftl.victim=fifo").expect("a value that the drive allows");
+        let message = spec.check_effect(Use::Show).expect_err("refused").to_string();
+        assert!(message.contains("has no effect here"), "{map}: {message}");
+    }
 }
 
 #[test]

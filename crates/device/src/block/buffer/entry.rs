@@ -105,6 +105,12 @@ impl Entry {
         self.wanted
     }
 
+    /// Returns whether it must go to the media, and lacks sectors of the old content for that. `full`: all sectors of a unit.
+    #[inline]
+    pub fn awaits_the_rest(&self, full: u64) -> bool {
+        self.wanted && !self.has(full)
+    }
+
     /// Returns whether its program has failed before.
     #[inline]
     pub fn is_again(&self) -> bool {

@@ -6,12 +6,14 @@
 //!                    ├─ blank, detached, or format ─► new: empty records are written (format.rs), a ──┐
 //!                    │                                solid-state cache is emptied                    │
 //!                    └─ its own ─► block backend: records; solid-state cache: dirty blocks ─► head: open ─► running
+//!                        no space for the head ─► dirty blocks are written back ─┘ (again)
 //!                                                                        the flash takes no writes ─► running, read only
 //! ```
 //! Both drives are flushed first, so that a later power loss cannot undo the data that the start reads. (A
 //! manager that starts again after the flash lost power knows the data of the backing store.) After a crash
 //! only dirty blocks are valid (rule 5 of the [module above](super)); a solid-state cache with durable
-//! commands keeps clean ones. If the drives keep stamps instead of data, there is no head; a solid-state
+//! commands keeps clean ones. A solid-state cache may find more dirty blocks than it may hold, because cleaned
+//! blocks are dirty again; it takes no write, not even the head, before enough of them are cleaned. If the drives keep stamps instead of data, there is no head; a solid-state
 //! cache is still asked for its dirty blocks.
 
 use crate::cache::head::{BLOCK_FORMAT, Head, Life, SSC_FORMAT, decode_records};
@@ -19,7 +21,7 @@ mod format;
 mod whose;
 
 use crate::cache::blocks::{Layout, Loaded};
-use crate::cache::core::Core;
+use crate::cache::core::{Core, Effect};
 use crate::cache::op::{Part, Purpose, Side};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{CacheGeometry, CacheOp, CacheState, Command, Lba, Opcode, Status};
@@ -55,6 +57,8 @@ pub(super) enum Phase {
     Sweep,
     /// Writing the head.
     Opening,
+    /// Solid-state cache: the head found no space, and dirty blocks are written back to make some.
+    Pressed,
     Running,
     /// Failed, with the reason as a sentence; `true` if a drive failed, `false` if the configuration was
     /// refused.
@@ -76,6 +80,8 @@ pub(super) struct CacheStart {
     under_way: u32,
     /// State of the head and its copy, as far as they were read: both are readable, and both are blank.
     head_was: (bool, bool),
+    /// Blocks were cleaned since the head was last sent.
+    space_came: bool,
     /// The copy replaced the head.
     by_copy: bool,
     /// Nothing was found so far where a cache lies.
@@ -214,7 +220,7 @@ impl CacheStart {
             Phase::Clearing => self.clear_on(core, status),
             Phase::Dirty => self.dirty_found(core, part, status, result, data),
             Phase::Sweep => self.states_swept(core, part, status, data),
-            Phase::Opening | Phase::Running | Phase::Failed(..) => {}
+            Phase::Opening | Phase::Pressed | Phase::Running | Phase::Failed(..) => {}
         }
     }
 
@@ -428,6 +434,41 @@ impl CacheStart {
         match core.shape.keeps_content() && !core.ends.is_read_only() {
             true => self.write_head(core, Life::Open),
             false => self.running(),
+        }
+    }
+
+    // ---- a head that finds no space
+
+    /// Reports whether the head waits until dirty blocks are cleaned.
+    #[inline]
+    pub fn is_pressed(&self) -> bool {
+        self.phase == Phase::Pressed
+    }
+
+    /// Notes what the cleaner did while the head waits, or is being written.
+    #[inline]
+    pub fn note(&mut self, effect: Effect) {
+        if effect == Effect::FlashChanged && !self.is_running() {
+            self.space_came = true;
+        }
+    }
+
+    /// Lets the head wait until blocks are cleaned.
+    pub(super) fn press(&mut self, core: &mut Core) {
+        self.phase = Phase::Pressed;
+        core.requests.count().found_full();
+        core.emit(Effect::Full(core.blocks.dirty_count()));
+    }
+
+    /// Continues a waiting head: it is written again once blocks were cleaned. `cleans`: the cleaner is at work; if it cannot clean, the
+    /// cache runs read only.
+    pub fn press_on(&mut self, core: &mut Core, cleans: bool) {
+        assert!(self.is_pressed(), "no head waits for space");
+        if std::mem::take(&mut self.space_came) {
+            self.write_head(core, Life::Open);
+        } else if !cleans {
+            core.ends.begin_read_only(true);
+            self.running();
         }
     }
 

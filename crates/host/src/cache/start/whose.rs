@@ -138,6 +138,8 @@ impl CacheStart {
             Life::Detached if self.fresh => self.fail(core, UNWRITABLE),
             Life::Open if self.phase != Phase::Opening => return Some(Life::Open),
             Life::Open if done => self.running(),
+            // A known cache: a new one holds nothing.
+            Life::Open if status == Status::CacheFull && !self.fresh => self.press(core),
             Life::Open => match core.ends.begin_read_only(!self.fresh) {
                 true => self.running(),
                 false => self.fail(core, UNWRITABLE),

@@ -125,6 +125,28 @@ fn flash(world: &mut World<Flash>) -> &mut BlockReference {
     }
 }
 
+/// Dirty blocks that can never be read are tried ever more seldom: a day is no work for them.
+#[test]
+fn blocks_that_can_never_be_cleaned_are_not_tried_every_second() {
+    let (config, flash, backing) = world::shape(4);
+    let (sequential_bytes, fallow) = (0, Nanos::ZERO);
+    let config =
+        CacheConfig { mode: CacheMode::WriteBack, sequential_bytes, dirty_percent: 1, fallow, ..config };
+    let blocks = u64::from(config.block_bytes) / 512;
+    let mut world = World::on(config, flash, backing, 4);
+    *world.host.drive.first.faults() = Faults { read: 1.0, ..Faults::default() };
+    for block in [1, 5, 9] {
+        world.ask(Opcode::Write, block * blocks, blocks, false);
+        world.drain();
+    }
+    let day = world.now + Nanos::from_secs(86_400);
+    while world.host.next_event().is_some_and(|next| next <= day) && world.step() {}
+    let (dirty, tried) = (world.host.layer.dirty_blocks(), world.host.layer.counters().flash_read_errors);
+    assert_eq!(dirty, 3, "more than the percent that may be");
+    // 1, 2, 4 and so on seconds, and then 23 hours.
+    assert!((60..180).contains(&tried), "{tried} reads of {dirty} dirty blocks failed within a day");
+}
+
 /// Checks that readable blocks are still written back at once.
 #[test]
 fn a_dirty_block_that_cannot_be_read_is_told() {

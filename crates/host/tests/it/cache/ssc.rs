@@ -1,7 +1,8 @@
 //! Reference solid-state cache: a map from blocks to data, with every guarantee at its weakest.
 //!
 //! A clean block may disappear at any time. Without durable commands, a power cut leaves each block in any
-//! state that it had since the last flush.
+//! state that it had since the last flush. If more blocks are dirty then than fit, every write is refused, also
+//! of a block that is there, until enough of them are clean.
 
 use crate::reference::Faults;
 use pellucid_flash::{
@@ -103,7 +104,7 @@ impl Ssc {
         let blocks = self.blocks(command);
         let new = blocks.clone().filter(|block| !self.now_there.contains_key(block)).count();
         // A cut may bring back more blocks.
-        while new > 0 && self.now_there.len() + new > self.geometry.units as usize {
+        while self.now_there.len() + new > self.geometry.units as usize {
             let kept = |block: &u64| blocks.contains(block);
             if self.now_there.iter().all(|(block, entry)| entry.dirty || kept(block))
                 || !self.evict_silently()

@@ -12,7 +12,7 @@ use pellucid_flash::{
     CacheGeometry, Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status,
 };
 use pellucid_host::{
-    CacheConfig, CacheManager, CacheMode, Machine, Pair, RecordWrites, Stack, StoreIdentity,
+    CacheConfig, CacheManager, CacheMode, Layer, Machine, Pair, RecordWrites, Stack, StoreIdentity,
 };
 use std::collections::BTreeMap;
 
@@ -394,6 +394,7 @@ impl<F: Crashing> World<F> {
     /// Crashes a part and checks everything. A failed start is repeated with the drives as they are.
     pub fn crash(&mut self, who: Crash) {
         self.crash_with(who, Faults::default());
+        assert!(!self.host.layer.is_read_only(), "the drives take writes");
         self.check();
     }
 
