@@ -1,7 +1,7 @@
 //! The host DMA of slices.
 
 use crate::events::Event;
-use crate::firmware::Task;
+use crate::firmware::{Chore, Task};
 use crate::front::commands::Route;
 use crate::front::host_interface::Direction;
 use crate::shared::Shared;
@@ -21,7 +21,9 @@ impl Shared {
     /// Returns whether the data of a slice cross the host link in no time, of the link or of the firmware.
     #[inline]
     pub(crate) fn moves_at_once(&self, slice: u32) -> bool {
-        self.host.link_is_free() && self.firmware.does_at_once(Task::Dma(slice))
+        self.host.link_is_free()
+            && self.firmware.does_at_once(Task::Dma(slice))
+            && !self.firmware.is_priced(Chore::Depend)
     }
 
     /// Starts the host DMA of a slice. `true`: it has ended already.
