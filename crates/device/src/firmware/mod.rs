@@ -489,7 +489,7 @@ mod tests {
         assert!(firmware.does_at_once(Task::Slice(1)) && events.is_empty());
     }
 
-    /// What FTL has still a chore for waits for that; what the hardware tells the scheduler does not.
+    /// Operations that FTL has still a chore for wait for that; ends that the hardware tells the scheduler do not.
     #[test]
     fn operations_are_handed_over_behind_the_chores_of_ftl_and_in_order() {
         let (mut firmware, mut events) = (firmware(2), Events::default());

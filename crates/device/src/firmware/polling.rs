@@ -12,7 +12,7 @@
 //!    channel 0, 1, ...: look (lists, ready/busy, status words) ─► deal with each end that it showed │
 //!                       ─► issue one of each class, by priority, until the controller is full ──────┘
 //! ```
-//! On two processors the host's loop has only the turn, and the scheduler's only what lies below it: it comes by whether or not the other
+//! On two processors the host's loop has only the turn, and the scheduler's only the steps below it: it comes by whether or not the other
 //! one takes commands.
 //!
 //! Hardware sets state; nothing follows until the loop comes by. What a step calls (a host DMA to issue, a command to complete)
@@ -87,7 +87,7 @@ enum Round {
     Whole,
     /// The turn alone: host interface and FTL.
     Host,
-    /// What lies below the turn: the scheduler.
+    /// The steps below the turn: the scheduler.
     Scheduler,
 }
 
