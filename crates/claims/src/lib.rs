@@ -43,6 +43,7 @@ mod predictable;
 mod prism;
 mod show;
 mod solid_state_cache;
+mod split;
 mod table;
 mod throughput;
 mod wear;

@@ -137,6 +137,31 @@ static MUTATIONS: &[Mutation] = &[
         SHORT,
     ),
     mutation(
+        "C15",
+        "SLC read 8x8, issuer and status checker together",
+        "registers of the flash controllers that cost nothing, and a scheduler of hardware",
+        &[
+            "firmware.poll={ cycles = 0, fixed = 0 }",
+            "firmware.register={ cycles = 0, fixed = 0 }",
+            "firmware.issue={ cycles = 0, fixed = 0 }",
+            "firmware.status={ cycles = 0, fixed = 0 }",
+        ],
+        SHORT,
+    ),
+    mutation(
+        "C15",
+        "SLC read 8x8, time of the status checker, 64 outstanding / 1",
+        "ends that cost nothing to find",
+        &[
+            "firmware.poll={ cycles = 0, fixed = 0 }",
+            "firmware.visit={ cycles = 0, fixed = 0 }",
+            "firmware.status={ cycles = 0, fixed = 0 }",
+            "firmware.arrival={ cycles = 0, fixed = 0 }",
+            "firmware.word={ cycles = 0, fixed = 0 }",
+        ],
+        SHORT,
+    ),
+    mutation(
         "L1",
         "open-channel, p99 of reads, 80/20",
         "a firmware processor on which the streams meet",
@@ -445,6 +470,8 @@ a_wrong_model_misses! {
     c12_misses_a_wrong_model: "C12";
     #[cfg_attr(quick, ignore = "slow")]
     c13_and_c14_miss_wrong_models: "C13", "C14";
+    #[cfg_attr(quick, ignore = "slow")]
+    c15_misses_wrong_models: "C15";
     #[cfg_attr(quick, ignore = "slow")]
     l1_misses_a_wrong_model: "L1";
     #[cfg_attr(quick, ignore = "slow")]

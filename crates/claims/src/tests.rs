@@ -49,7 +49,7 @@ fn claims_are_selected_by_identifier_and_paper() {
     assert_eq!(ids(&["c10", "B1", "C10"]), ["C10", "B1"]);
     assert_eq!(ids(&["theory"]), ["B1", "B5", "B6", "B8", "B4"]);
     assert_eq!(ids(&["prism"]), ["P1", "P2", "P3", "P4", "P5", "P6", "U1", "U2", "G1"]);
-    assert_eq!(ids(&["Cosmos-Plus"]).len(), 14);
+    assert_eq!(ids(&["Cosmos-Plus"]).len(), 15);
     assert_eq!(ids(&[]).len(), claims().len());
     let error = select(&["C99".into()]).err().unwrap().to_string();
     assert!(error.starts_with("C99: neither a claim nor a paper; allowed: C1, C2, "), "{error}");

@@ -139,22 +139,73 @@ pub enum FirmwareModel {
     Loop,
 }
 
-/// The firmware processor: one serial resource. All costs zero: the work is done by hardware and takes no time (the loop
-/// still takes its turns, at no cost).
+/// Costs of the firmware's modules above the scheduler (Cosmos+ sections 3.3.1 and 3.3.2), each beside the step that calls the
+/// module. What costs nothing is no step of the processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Settings)]
+pub struct ModuleCosts {
+    /// NVMe manager: handling an admin command that a host sends over NVMe/TCP.
+    ///
+    /// It never reaches FTL or flash, and the processor does nothing else meanwhile.
+    #[setting(table, lead)]
+    pub admin: StepCost,
+    /// Data buffer manager: looking for the page of a slice among the buffer's entries.
+    #[setting(table, lead)]
+    pub lookup: StepCost,
+    /// Data buffer manager: giving a vacant entry to a page.
+    #[setting(table, lead)]
+    pub entry: StepCost,
+    /// Data buffer manager: evicting an entry for another page, clean or to be written out.
+    #[setting(table, lead)]
+    pub evict: StepCost,
+    /// Address translator: looking up where a page that is read lies.
+    #[setting(table, lead)]
+    pub translate: StepCost,
+    /// Address translator: choosing the place of a page that is written.
+    ///
+    /// Each mapping unit of a superpage, for hosts, GC and metadata alike.
+    #[setting(table, lead)]
+    pub allocate: StepCost,
+    /// Address translator: invalidating the older copy of a page that is written.
+    #[setting(table, lead)]
+    pub invalidate: StepCost,
+    /// Dependency checker: the check of each host DMA and of each flash operation.
+    #[setting(table, lead)]
+    pub depend: StepCost,
+    /// GC: choosing a victim.
+    #[setting(table, lead)]
+    pub victim: StepCost,
+    /// GC: copying a mapping unit, beside the flash operations and the choice of its new place.
+    #[setting(table, lead)]
+    pub copy: StepCost,
+}
+
+/// The firmware: one processor or two, each a serial resource. All costs zero: the work is done by hardware and takes no time (the
+/// loop still takes its turns, at no cost).
 #[derive(Clone, Debug, PartialEq, Settings)]
 pub struct Firmware {
     /// Tasks in order of arrival, or one polling loop.
     #[setting(default = "tasks")]
     pub model: FirmwareModel,
+    /// Processors: 1 does everything; of 2, one has host interface and FTL, the other the scheduler.
+    ///
+    /// The scheduler issues host DMA and flash operations and finds out what has ended. What one processor tells the other is in memory
+    /// that both see, and takes no time.
+    #[setting(kind = whole(1, 2), default = 1)]
+    pub processors: u32,
     /// Processor clock in MHz.
     #[setting(kind = count(1), default = 1000)]
     pub clock_mhz: u32,
     /// Fetching a command.
     #[setting(table, lead)]
     pub fetch: StepCost,
-    /// Buffer lookup, translation and dependency check of a slice.
+    /// Cutting a slice from a command, and what the modules do for it that has no cost of its own.
+    ///
+    /// Their own costs: `lookup`, `entry`, `evict`, `translate`, `depend`.
     #[setting(table, lead)]
     pub slice: StepCost,
+    /// Costs of modules.
+    #[setting(flatten)]
+    pub modules: ModuleCosts,
     /// Issuing a host DMA operation.
     #[setting(table, lead)]
     pub dma: StepCost,
@@ -196,6 +247,19 @@ pub struct Firmware {
     /// Each step of the processor that finds something draws its factor uniformly (cache misses, others on the buses).
     #[setting(kind = share(0.0, 0.99), default = 0.0)]
     pub spread: f64,
+}
+
+impl Firmware {
+    /// Returns whether any step of the model takes time.
+    pub fn takes_time(&self) -> bool {
+        let Firmware { model, fetch, slice, dma, issue, status, arrival, complete, .. } = *self;
+        let Firmware { turn, visit, poll, register, word, .. } = *self;
+        let of_loop = [turn, visit, poll, register, word];
+        let steps = [fetch, slice, dma, issue, status, arrival, complete];
+        let is_paid = |cost: &StepCost| *cost != StepCost::default();
+        steps.iter().chain(&crate::firmware::Chore::costs(&self.modules)).any(is_paid)
+            || (model == FirmwareModel::Loop && of_loop.iter().any(is_paid))
+    }
 }
 
 /// When a write is acknowledged and when its data leave the buffer.

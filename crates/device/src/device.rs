@@ -17,8 +17,8 @@ use crate::back::scheduler::{OpKind, Step};
 use crate::config::{Completes, DeviceConfig};
 use crate::error::DeviceError;
 use crate::events::Event;
-use crate::firmware::Task;
 use crate::firmware::polling::Takes;
+use crate::firmware::{Chore, Task};
 use crate::namespaces::{self, Namespace};
 use crate::probes;
 use crate::shared::Shared;
@@ -153,9 +153,11 @@ impl Device {
                 return false;
             }
             Event::Dma(slice) => self.dma_ended(at, slice),
-            Event::Processor if shared.firmware.polling.is_some() => self.loop_step(),
-            Event::Processor => {
-                let task = shared.firmware.finished(at, &mut shared.events);
+            Event::Processor(processor) if shared.firmware.polling.is_some() => {
+                self.loop_step(processor as usize)
+            }
+            Event::Processor(processor) => {
+                let task = shared.firmware.finished(at, processor as usize, &mut shared.events);
                 return self.take_turn(task) || self.shared.firmware.is_next_instant();
             }
             Event::Visible(work) => return self.visible(work),
@@ -188,12 +190,12 @@ impl Device {
     }
 
     /// A step of a firmware loop has ended.
-    fn loop_step(&mut self) {
-        match self.shared.loop_step() {
+    fn loop_step(&mut self, processor: usize) {
+        match self.shared.loop_step(processor) {
             Takes::Nothing => {}
             Takes::Command => {
                 let took = self.fetch_one();
-                self.shared.turned(took);
+                self.shared.turned(processor, took);
             }
             Takes::Task(task) => _ = self.take_turn(task),
         }
@@ -468,6 +470,7 @@ impl Device {
                 shared.completed_by_firmware(work);
                 return shared.may_go_on();
             }
+            Task::Chore(..) => return false,
         }
         true
     }
@@ -479,6 +482,15 @@ impl Device {
         shared.media.set_now(shared.now);
         let time = namespaces[usize::from(shared.scheduler.ops[op].owner.namespace)].begins(shared, op);
         shared.scheduler.start_array(shared.now, op, time, &mut shared.events);
+    }
+
+    /// The firmware handles an admin command of a host at `now`, which must not lie before the last `advance`: its processor is busy with
+    /// it, and steps of other commands wait. The answer is the caller's. As after [`Device::inject`], the drive may have something to
+    /// do at once.
+    pub fn handle_admin(&mut self, now: SimTime) {
+        self.advance(now);
+        self.shared.charge(Chore::Admin, 1);
+        self.drain(true);
     }
 
     /// Cuts the power now and switches the drive on again. Everything volatile is lost; superpages being programmed are torn,

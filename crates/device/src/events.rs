@@ -35,8 +35,8 @@ pub(crate) enum Event {
     Decoded(u32),
     /// The host DMA of this slice ends.
     Dma(u32),
-    /// The firmware processor has finished its task.
-    Processor,
+    /// This processor of the firmware has finished its task.
+    Processor(u32),
     /// This command has become visible to the firmware.
     Visible(u32),
     /// The completion of this command reaches the host.
@@ -78,7 +78,7 @@ struct Sorted {
 
 impl Default for Sorted {
     fn default() -> Sorted {
-        Sorted { places: [Near { at: NEVER, event: Event::Processor }; PLACES], count: 0 }
+        Sorted { places: [Near { at: NEVER, event: Event::Processor(0) }; PLACES], count: 0 }
     }
 }
 
@@ -424,16 +424,16 @@ mod tests {
                 events.at(at, event);
             }
             for at in [SimTime(1), now] {
-                events.at(at, Event::Processor);
+                events.at(at, Event::Processor(0));
             }
-            for expected in [(SimTime(1), Event::Processor), (now, Event::Processor)] {
+            for expected in [(SimTime(1), Event::Processor(0)), (now, Event::Processor(0))] {
                 assert_eq!(events.pop_due(later), Some(expected));
             }
             assert_eq!(
                 [1, 2].map(|_| events.pop_due(later)),
                 [1, 2].map(|n| Some((later, Event::Decoded(n))))
             );
-            events.at(later, Event::Processor);
+            events.at(later, Event::Processor(0));
             events.clear();
             assert!(events.is_empty() && events.count() == 0);
         }

@@ -31,8 +31,8 @@ pub use block::precondition::{Filler, NoRoom};
 pub use claim::keeps_data;
 pub use config::{
     Arbitration, ArbitrationSettings, CacheConfig, Completes, DataBuffer, DeviceConfig, DieOrder, Feedback,
-    Firmware, FirmwareModel, Guarantee, HostInterface, Namespace, Priorities, Scheduler, Solver, StepCost,
-    Turns, WritePolicy,
+    Firmware, FirmwareModel, Guarantee, HostInterface, ModuleCosts, Namespace, Priorities, Scheduler, Solver,
+    StepCost, Turns, WritePolicy,
 };
 pub use counters::Counters;
 pub use device::Device;

@@ -7,7 +7,7 @@ use crate::back::scheduler::{OpKind, Scheduler};
 use crate::config::{DeviceConfig, DieOrder, FirmwareModel};
 use crate::counters::{Counters, Tally};
 use crate::events::Events;
-use crate::firmware::{Firmware, Task};
+use crate::firmware::{Chore, Firmware, Task};
 use crate::front::commands::{Fetched, Slice, Work, sector_mask};
 use crate::front::host_interface::HostInterface;
 use crate::front::notices::Notices;
@@ -135,9 +135,18 @@ impl Shared {
         self.firmware.ask(self.now, task, &mut self.events);
     }
 
+    /// A module of the firmware does a chore, so many times: what is asked of its processor from now on stands behind that.
+    #[inline(always)]
+    pub fn charge(&mut self, chore: Chore, times: u32) {
+        if self.firmware.is_priced(chore) {
+            self.ask_processor(Task::Chore(chore, times));
+        }
+    }
+
     /// A flash operation is to join the queue of its die.
     #[inline(always)]
     pub fn ask_issue(&mut self, op: u32) {
+        self.charge(Chore::Depend, 1);
         if self.grants(Task::Issue(op)) {
             self.issue(op);
         }

@@ -400,12 +400,13 @@ impl Device {
         self.shared.host.link_busy(self.shared.now)
     }
 
-    /// Busy time of the firmware processor.
+    /// Busy time of the firmware: the mean of its processors.
     pub fn firmware_busy(&self) -> Nanos {
-        Nanos(self.firmware_busy_by_module().iter().map(|time| time.0).sum())
+        let all: u64 = self.firmware_busy_by_module().iter().map(|time| time.0).sum();
+        Nanos(all / self.shared.firmware.processors() as u64)
     }
 
-    /// Returns the busy time of the firmware processor by module. Turns of a loop that find nothing do not count.
+    /// Returns the busy time of the firmware's processors by module. Turns of a loop that find nothing do not count.
     pub fn firmware_busy_by_module(&self) -> [Nanos; FirmwareModule::COUNT] {
         self.shared.firmware.busy(self.shared.now)
     }
@@ -545,6 +546,7 @@ impl Device {
             read_only: self.is_read_only(),
             link_busy: self.link_busy(),
             firmware_busy: self.firmware_busy_by_module(),
+            processors: self.shared.firmware.processors() as u32,
             sector_bytes: self.layout().sector_bytes,
             capacity_bytes: sectors * u64::from(self.layout().sector_bytes),
             probes: self.probes().map(Probes::settled),

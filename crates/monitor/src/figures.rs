@@ -499,7 +499,8 @@ impl DriveFigures {
             grown_bad_blocks: counters.retired_blocks,
             read_only: snapshot.read_only,
             link_busy_ns: snapshot.link_busy.map(|busy| busy.0),
-            firmware_busy_ns: snapshot.firmware_busy.iter().map(|time| time.0).sum(),
+            firmware_busy_ns: snapshot.firmware_busy.iter().map(|time| time.0).sum::<u64>()
+                / u64::from(snapshot.processors),
             firmware_module_ns: FirmwareModule::ALL
                 .iter()
                 .zip(snapshot.firmware_busy)

@@ -278,11 +278,13 @@ fn busy(text: &mut Text, figures: &Figures) {
         }
     }
     let name = "pellucid_firmware_busy_seconds_total";
-    text.each(figures, (name, "counter", "Simulated time that the firmware processor was busy."), |d| {
-        seconds(d.firmware_busy_ns)
-    });
+    text.each(
+        figures,
+        (name, "counter", "Simulated time that the firmware was busy; of two processors, their mean."),
+        |d| seconds(d.firmware_busy_ns),
+    );
     let name = "pellucid_firmware_module_seconds_total";
-    text.metric(name, "counter", "Simulated time that the firmware processor worked for a `module`.");
+    text.metric(name, "counter", "Simulated time that the firmware's processors worked for a `module`.");
     for drive in &figures.drives {
         for (module, &ns) in &drive.firmware_module_ns {
             text.sample(name, &[("drive", &drive.name), ("module", module)], seconds(ns));

@@ -560,8 +560,13 @@ fn utilisation(report: &Report) -> Vec<Part> {
         ],
     )));
     if let Some(modules) = &utilisation.firmware_modules {
-        let rows = modules.named().map(|(name, share)| (name, Unit::Percent.show(share)));
-        parts.push(Part::Half(facts("Busy time of the firmware processor", &rows)));
+        let rows: Vec<_> = modules
+            .named()
+            .into_iter()
+            .filter(|(_, share)| *share > 0.0)
+            .map(|(name, share)| (name, Unit::Percent.show(share)))
+            .collect();
+        parts.push(Part::Half(facts("Busy time of the firmware's processors", &rows)));
     }
     parts
 }

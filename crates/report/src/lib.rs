@@ -451,9 +451,9 @@ pub struct Utilisation {
     /// Each die, one list per channel, ways in order: sensing, programming or erasing, or holding data for
     /// the channel.
     pub dies: Vec<Vec<f64>>,
-    /// The firmware processor; absent when its steps take no time.
+    /// The firmware's processor, or the mean of its two; absent when its steps take no time.
     pub firmware: Option<f64>,
-    /// Busy time of the processor by module; absent when its steps take no time.
+    /// Busy time of the processors by module; absent when its steps take no time.
     pub firmware_modules: Option<FirmwareModules>,
     /// The host link from drive to host (reads); absent when transfers take no time.
     pub link_to_host: Option<f64>,
@@ -463,13 +463,21 @@ pub struct Utilisation {
     pub dma_unseen_ns: u64,
 }
 
-/// Shares of the firmware processor's busy time by module, 0 to 1. They sum to 1.
+/// Shares of the busy time of the firmware's processors by module, 0 to 1. They sum to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FirmwareModules {
     /// Looking for commands, and taking them.
     pub fetch: f64,
-    /// Slices: data buffer, address translation, dependency check.
+    /// Cutting slices, and all of them that no other module is paid for.
     pub slice: f64,
+    /// The data buffer manager.
+    pub buffer: f64,
+    /// The address translator.
+    pub translation: f64,
+    /// The dependency checker.
+    pub dependency: f64,
+    /// Garbage collection: its own work, beside places and operations.
+    pub gc: f64,
     /// Handing host DMA operations to their engine.
     pub dma: f64,
     /// The scheduler's issuer.
@@ -478,6 +486,8 @@ pub struct FirmwareModules {
     pub status: f64,
     /// Completing commands.
     pub complete: f64,
+    /// Handling admin commands.
+    pub admin: f64,
 }
 
 impl FirmwareModules {
@@ -488,10 +498,15 @@ impl FirmwareModules {
         FirmwareModules {
             fetch: share(FirmwareModule::Fetch),
             slice: share(FirmwareModule::Slice),
+            buffer: share(FirmwareModule::Buffer),
+            translation: share(FirmwareModule::Translation),
+            dependency: share(FirmwareModule::Dependency),
+            gc: share(FirmwareModule::Gc),
             dma: share(FirmwareModule::Dma),
             issue: share(FirmwareModule::Issue),
             status: share(FirmwareModule::Status),
             complete: share(FirmwareModule::Complete),
+            admin: share(FirmwareModule::Admin),
         }
     }
 
@@ -500,10 +515,15 @@ impl FirmwareModules {
         [
             ("fetch", self.fetch),
             ("slices", self.slice),
+            ("data buffer", self.buffer),
+            ("translation", self.translation),
+            ("dependencies", self.dependency),
+            ("GC", self.gc),
             ("host DMA", self.dma),
             ("issuer", self.issue),
             ("status checker", self.status),
             ("completion", self.complete),
+            ("admin", self.admin),
         ]
     }
 }

@@ -228,7 +228,7 @@ pub(crate) fn report() -> Report {
             channels: (0..8).map(|channel| 0.30 + 0.05 * f64::from(channel % 5)).collect(),
             dies,
             firmware: Some(0.22),
-            firmware_modules: Some(FirmwareModules::new(&[10, 25, 5, 20, 30, 10])),
+            firmware_modules: Some(FirmwareModules::new(&[10, 5, 8, 6, 4, 2, 5, 20, 30, 10, 0])),
             link_to_host: Some(0.31),
             link_to_drive: None,
             dma_unseen_ns: 0,

@@ -27,7 +27,7 @@ use crate::file_drive::FileDrive;
 use crate::remote::Remote;
 use injector::Injector;
 use mio::{Poll, Token, Waker};
-use pellucid_device::{Device, WritePolicy};
+use pellucid_device::{Device, StepCost, WritePolicy};
 use pellucid_flash::{
     ChunkInfo, Command, Completion, Drive, Figure, Held, Interface, Layout, Lba, Lpn, Notice, SimTime,
 };
@@ -548,6 +548,18 @@ impl Served {
         let damage =
             |bottom: &mut Bottom| bottom.device_mut().map_or(Ok(()), |device| device.inject(now, fault));
         self.tower.act_on_bottom(now, damage).map_err(|error| error.to_string())
+    }
+
+    /// The firmware of the modelled drive at the bottom handles an admin command, not before `now`.
+    pub(crate) fn handle_admin(&mut self, now: SimTime) {
+        // Most drives answer in no time.
+        if self.device().is_none_or(|device| device.config().firmware.modules.admin == StepCost::default()) {
+            return;
+        }
+        let now = now.max(self.now());
+        self.tower.act_on_bottom(now, |bottom: &mut Bottom| {
+            bottom.device_mut().into_iter().for_each(|device| device.handle_admin(now));
+        });
     }
 
     /// Has the layers write all state that their next start needs. If the drive runs in wall time, this only

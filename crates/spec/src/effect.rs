@@ -99,6 +99,14 @@ const RULES: &[Rule] = &[
             "drive.buffer.retain",
             "drive.buffer.fifo",
             "drive.buffer.dirty_high",
+            "drive.firmware.lookup.",
+            "drive.firmware.entry.",
+            "drive.firmware.evict.",
+            "drive.firmware.translate.",
+            "drive.firmware.allocate.",
+            "drive.firmware.invalidate.",
+            "drive.firmware.victim.",
+            "drive.firmware.copy.",
         ],
         "a block namespace",
         Spec::has_mapped_namespace,
@@ -199,6 +207,9 @@ const RULES: &[Rule] = &[
         "drive.firmware.model = \"loop\"",
         |spec| spec.is("drive.firmware.model", "loop"),
     ),
+    rule(&["drive.firmware.processors"], "a step of drive.firmware that takes time", |spec| {
+        spec.drive.firmware.takes_time()
+    }),
     // Merges have no victims to choose, no copies to place and no space to keep ready; their journal is checkpointed when it is full.
     rule(
         &[
@@ -210,6 +221,7 @@ const RULES: &[Rule] = &[
             "drive.ftl.gc_high",
             "drive.ftl.gc_pacing",
             "drive.ftl.checkpoint_every",
+            "drive.firmware.victim.",
         ],
         "drive.ftl.map = \"page\" or \"demand\"",
         |spec| spec.drive.ftl.map.log_blocks().is_none(),
@@ -310,6 +322,14 @@ const RULES: &[Rule] = &[
         "drive.media.retry.enabled = true or drive.media.bit_errors.enabled = true",
         |spec| spec.is_on("drive.media.retry.enabled") || spec.is_on("drive.media.bit_errors.enabled"),
     ),
+    Rule {
+        uses: &[Use::Work, Use::Age, Use::Kv, Use::ServeKv, Use::Claim],
+        ..rule(
+            &["drive.firmware.admin."],
+            "pellucid serve, whose hosts send admin commands over NVMe/TCP",
+            |_| false,
+        )
+    },
     Rule {
         uses: &[Use::Age, Use::Serve],
         ..rule(&["kv."], "pellucid kv, which puts a cache on the drive", |_| false)

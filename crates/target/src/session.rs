@@ -359,6 +359,11 @@ impl Port<'_> {
         self.service.pop_notice(namespaces)
     }
 
+    /// The firmware of the drive behind a namespace handles an admin command; see [`Drives::handle_admin`].
+    pub fn handle_admin(&mut self, namespace: usize) {
+        self.service.handle_admin(namespace);
+    }
+
     /// Mutable access to the drive behind a namespace; `None` if it is remote.
     pub fn device_mut(&mut self, namespace: usize) -> Option<&mut Device> {
         self.service.device_mut(namespace)

@@ -242,16 +242,26 @@ fn the_time_of_the_processor_is_booked_to_the_module_that_works() {
         let steps = [
             ("fetch", Fetch, COMMANDS),
             ("slice", Slice, COMMANDS),
+            ("lookup", Buffer, COMMANDS),
+            ("entry", Buffer, COMMANDS),
+            ("translate", Translation, 3),
+            ("allocate", Translation, 3),
+            // Of each command's host DMA, and of each flash operation, however often the loop issues it.
+            ("depend", Dependency, COMMANDS + 6),
             ("dma", Dma, COMMANDS),
             ("issue", Issue, flash),
             ("status", Status, dma_ends + flash),
             ("arrival", Status, 3),
             ("complete", Complete, COMMANDS),
         ];
-        for (step, module, times) in steps {
-            let [model_key, cost] =
-                [format!("firmware.model={model}"), format!("firmware.{step}.fixed=\"7us\"")];
-            let mut device = drive(&[&model_key, &cost, "buffer.write=write-through", "buffer.retain=false"]);
+        for ((step, module, times), processors) in steps.into_iter().flat_map(|step| [(step, 1), (step, 2)]) {
+            let [model_key, cost, processors] = [
+                format!("firmware.model={model}"),
+                format!("firmware.{step}.fixed=\"7us\""),
+                format!("firmware.processors={processors}"),
+            ];
+            let mut device =
+                drive(&[&model_key, &cost, &processors, "buffer.write=write-through", "buffer.retain=false"]);
             for (n, opcode) in
                 [Opcode::Write, Opcode::Read].into_iter().cycle().take(COMMANDS as usize).enumerate()
             {
@@ -262,7 +272,7 @@ fn the_time_of_the_processor_is_booked_to_the_module_that_works() {
             }
             let busy = device.firmware_busy_by_module();
             let expected = FirmwareModule::ALL.map(|m| Nanos(if m == module { 7_000 * times } else { 0 }));
-            assert_eq!(busy, expected, "{model}: {step}");
+            assert_eq!(busy, expected, "{model}: {step}, {processors}");
         }
     }
 }

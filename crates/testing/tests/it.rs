@@ -12,6 +12,7 @@ mod determinism;
 mod die_time;
 mod direct;
 mod firmware_loop;
+mod firmware_modules;
 mod flush_promises;
 mod healthy;
 mod host_damage;

@@ -135,7 +135,7 @@ fn nothing_overlaps_and_busy_times_are_those_of_the_report() {
                 check(Track::Way { die, plane: 0 }, Some(*share));
             });
         }
-        check(Track::Firmware, used.firmware);
+        check(Track::Firmware(0), used.firmware);
         check(Track::LinkToDrive, used.link_to_drive);
         check(Track::LinkToHost, used.link_to_host);
     }
@@ -144,7 +144,7 @@ fn nothing_overlaps_and_busy_times_are_those_of_the_report() {
 /// First begin and last end of the spans of each operation in channels and ways.
 fn times_of_operations(timeline: &Timeline) -> Vec<(SimTime, SimTime)> {
     let mut times = vec![(SimTime(u64::MAX), SimTime::ZERO); timeline.operations.len()];
-    for span in timeline.spans.iter().filter(|span| span.track != Track::Firmware) {
+    for span in timeline.spans.iter().filter(|span| !matches!(span.track, Track::Firmware(_))) {
         if let Some(at) = span.operation {
             let time = &mut times[at as usize];
             *time = (time.0.min(span.begin), time.1.max(span.end));

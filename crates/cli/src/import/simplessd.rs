@@ -15,11 +15,14 @@ const SECTIONS: &[(&str, &str)] = &[
     ("dram", "time of the drive's memory is not modelled"),
 ];
 
+/// Why the numbers of cores have no counterpart.
+const CORES: &str = "drive.firmware.processors is the nearest: 1, or 2 with one of them for the scheduler; drive.firmware has the time of each task";
+
 /// Parameters without a counterpart, and why.
 const WITHOUT: &[(&str, &str)] = &[
-    ("cpu.HILCoreCount", "one processor does all tasks of the firmware; drive.firmware has the time of each"),
-    ("cpu.ICLCoreCount", "one processor does all tasks of the firmware; drive.firmware has the time of each"),
-    ("cpu.FTLCoreCount", "one processor does all tasks of the firmware; drive.firmware has the time of each"),
+    ("cpu.HILCoreCount", CORES),
+    ("cpu.ICLCoreCount", CORES),
+    ("cpu.FTLCoreCount", CORES),
     (
         "nvme.AXIBusWidth",
         "drive.host.write_rate is the nearest: something between link and memory that is slower",

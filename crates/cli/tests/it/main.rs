@@ -6,6 +6,7 @@ mod cache;
 mod common;
 mod film;
 mod fire;
+mod firmware;
 mod fs;
 mod fuzz;
 mod graph;

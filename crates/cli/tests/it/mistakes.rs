@@ -597,7 +597,7 @@ fn an_unknown_claim_is_named_with_those_that_exist() {
     assert_eq!(
         refused(&folder, &["reproduce", "C10", "C99"]),
         "C99: neither a claim nor a paper; allowed: C1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, \
-         C13, C14, L1, L2, B1, B2, B3, B5, B6, B7, B8, B4, P1, P2, P3, P4, P5, P6, U1, U2, G1, J1, J2, J3, S1, S2, S3, S4, N1, N2, F1, F2, F3, F4, F5, F6, F7, F8; \
+         C13, C14, C15, L1, L2, B1, B2, B3, B5, B6, B7, B8, B4, P1, P2, P3, P4, P5, P6, U1, U2, G1, J1, J2, J3, S1, S2, S3, S4, N1, N2, F1, F2, F3, F4, F5, F6, F7, F8; \
          cosmos-plus, lightnvm, theory, cachelib, zns, data-sheets, prism, jasmine, flashfire"
     );
     let sentence = refused(&folder, &["reproduce", "C10", "--verify"]);

@@ -54,6 +54,11 @@ impl FixedCopies {
         self.sources.sort_unstable();
     }
 
+    /// Units of the copy that begins.
+    pub fn taken_in(&self) -> usize {
+        self.sources.len()
+    }
+
     /// This unit of a copy is no longer needed.
     pub fn drop_source(&mut self, id: CopyId, unit: u32) {
         self.of(id).units.iter_mut().filter(|held| **held == Some(unit)).for_each(|held| *held = None);

@@ -14,6 +14,7 @@ use super::superpages::SuperpageUnit;
 use super::{Purpose, erases, fixed_copies, metadata, programs};
 use crate::back::operations;
 use crate::back::scheduler::{FlashOp, OpKind};
+use crate::firmware::Chore;
 use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::slab::{Linked, List, NIL, Slab};
@@ -213,6 +214,7 @@ fn start_and_pack(side: &mut MediaSide, shared: &mut Shared, die: DieId) {
 pub(super) fn start_copies(side: &mut MediaSide, shared: &mut Shared, die: DieId) {
     let load = side.load(shared);
     side.translation.set_now(shared.now);
+    let mut victims = victims(side, shared);
     while side.gc.may_move(die)
         && let Some(job) = side.translation.next_gc(die, load)
     {
@@ -221,6 +223,7 @@ pub(super) fn start_copies(side: &mut MediaSide, shared: &mut Shared, die: DieId
                 let mut inside = std::mem::take(&mut side.gc.inside);
                 inside.clear();
                 inside.extend_from_slice(moves);
+                charge_gc(side, shared, &mut victims, inside.len());
                 if !copy_inside(side, shared, die, &inside) {
                     let head = side.gc.enter(die, &inside);
                     read_copies(side, shared, die, head, inside.len() as u32);
@@ -229,13 +232,37 @@ pub(super) fn start_copies(side: &mut MediaSide, shared: &mut Shared, die: DieId
             }
             GcJob::Move(moves) => {
                 let (head, count) = (side.gc.enter(die, moves), moves.len() as u32);
+                charge_gc(side, shared, &mut victims, count as usize);
                 read_copies(side, shared, die, head, count);
             }
             GcJob::Copy { id, cause, sources } => {
                 side.fixed.take_in(sources);
+                charge_gc(side, shared, &mut victims, side.fixed.taken_in());
                 fixed_copies::read_sources(side, shared, die, id, cause);
             }
         }
+    }
+    // A victim without valid units leaves nothing to copy.
+    charge_gc(side, shared, &mut victims, 0);
+}
+
+/// Victims chosen so far; not counted where a choice costs the firmware nothing.
+fn victims(side: &MediaSide, shared: &Shared) -> u64 {
+    match shared.firmware.is_priced(Chore::Victim) {
+        true => side.translation.view().counters.victims.iter().sum(),
+        false => 0,
+    }
+}
+
+/// The firmware has chosen victims, since there were `seen`, and copies so many units.
+fn charge_gc(side: &MediaSide, shared: &mut Shared, seen: &mut u64, units: usize) {
+    let now = victims(side, shared);
+    if now > *seen {
+        shared.charge(Chore::Victim, (now - *seen) as u32);
+    }
+    *seen = now;
+    if units > 0 {
+        shared.charge(Chore::Copy, units as u32);
     }
 }
 

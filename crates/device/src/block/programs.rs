@@ -15,6 +15,7 @@ use super::{
 };
 use crate::back::operations;
 use crate::back::scheduler::{FlashOp, OpKind};
+use crate::firmware::Chore;
 use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::{Cause, Lpn, Nanos, Ppa, Stage, StageTimes, Status};
@@ -28,6 +29,7 @@ pub(super) fn program_packed(core: &mut Core, shared: &mut Shared, queue: usize,
         let page = |entry: u32| if buffer[entry].is_dropped() { Lpn::NONE } else { buffer[entry].lpn() };
         let (stream, lpns) = packed.next_superpage(queue, page);
         let count = lpns.len();
+        let overwritten = overwritten(side, shared, lpns);
         let plan = match side.translation.place(stream, None, lpns) {
             Ok(plan) => plan,
             Err(Full { die }) => {
@@ -39,6 +41,7 @@ pub(super) fn program_packed(core: &mut Core, shared: &mut Shared, queue: usize,
                 };
             }
         };
+        charge_overwritten(shared, overwritten);
         core.side.superpages.enter(&plan, count as u32);
         for i in 0..count {
             let entry = core.queue.take(queue);
@@ -48,6 +51,23 @@ pub(super) fn program_packed(core: &mut Core, shared: &mut Shared, queue: usize,
         if core.side.translation.checkpoint() {
             metadata::write_map(&mut core.side, shared);
         }
+    }
+}
+
+/// Units of a superpage that have an older copy; not counted where it costs the firmware nothing to invalidate one.
+#[inline]
+fn overwritten(side: &MediaSide, shared: &Shared, lpns: &[Lpn]) -> u32 {
+    match shared.firmware.is_priced(Chore::Invalidate) {
+        true => lpns.iter().filter(|&&lpn| side.locate(lpn).is_some()).count() as u32,
+        false => 0,
+    }
+}
+
+/// The firmware invalidates so many older copies.
+#[inline]
+pub(super) fn charge_overwritten(shared: &mut Shared, units: u32) {
+    if units > 0 {
+        shared.charge(Chore::Invalidate, units);
     }
 }
 
@@ -112,6 +132,7 @@ fn make_program(side: &MediaSide, shared: &mut Shared, plan: &Plan, count: u32, 
     let counters = shared.counts(side.number());
     counters.programmed_sectors[Cause::Padding as usize] += u64::from(padding);
     counters.programs[cause as usize] += 1;
+    shared.charge(Chore::Allocate, count);
     let kind = match side.superpages.units(plan.id)[0] {
         SuperpageUnit::Copyback { .. } => OpKind::Copyback,
         _ => OpKind::Program,

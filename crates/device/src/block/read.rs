@@ -22,6 +22,7 @@ use super::{Purpose, damage, map_reads, starved, tenancy, write, write_failures}
 use crate::back::operations;
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::config::DieOrder;
+use crate::firmware::Chore;
 use crate::front::commands::{Place, Slice};
 use crate::probes;
 use crate::shared::Shared;
@@ -86,10 +87,15 @@ fn place_read(core: &mut Core, shared: &mut Shared, slice: u32, in_turn: bool) {
             core.buffer.busy(entry);
             entry
         }
-        None if (!in_turn && !starved::is_line_empty(core, false)) || !starved::make_vacancy(core) => {
+        None if (!in_turn && !starved::is_line_empty(core, false))
+            || !starved::make_vacancy(core, shared) =>
+        {
             return starved::starve(core, shared, slice, false);
         }
-        None => core.buffer.take(lpn).expect("a vacancy was made"),
+        None => {
+            shared.charge(Chore::Entry, 1);
+            core.buffer.take(lpn).expect("a vacancy was made")
+        }
     };
     book_placed(core, shared, slice, entry, in_turn);
     let record = &mut shared.slices[slice];
@@ -134,6 +140,7 @@ fn serve(core: &mut Core, shared: &mut Shared, slice: u32, entry: u32) {
 pub(super) fn start_fill(core: &mut Core, shared: &mut Shared, entry: u32, cause: Cause, work: u32) {
     let held = &mut core.buffer[entry];
     held.begin_fill(cause == Cause::ReadModifyWrite);
+    shared.charge(Chore::Translate, 1);
     let located = core.side.translation.lookup(held.lpn());
     fill_from(core, shared, entry, located, cause, work);
 }

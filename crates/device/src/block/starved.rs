@@ -12,6 +12,7 @@
 
 use super::core::Core;
 use super::{read, write};
+use crate::firmware::Chore;
 use crate::shared::Shared;
 use pellucid_flash::StageTimes;
 use pellucid_flash::slab::{NIL, Slab};
@@ -229,22 +230,24 @@ pub(super) fn is_line_empty(core: &Core, write: bool) -> bool {
 
 /// Makes sure that an entry is vacant, at the cost of the least recently used clean one.
 #[inline]
-pub(super) fn make_vacancy(core: &mut Core) -> bool {
-    core.buffer.has_vacant() || vacate_oldest(core)
+pub(super) fn make_vacancy(core: &mut Core, shared: &mut Shared) -> bool {
+    core.buffer.has_vacant() || vacate_oldest(core, shared)
 }
 
-fn vacate_oldest(core: &mut Core) -> bool {
+fn vacate_oldest(core: &mut Core, shared: &mut Shared) -> bool {
     // Where dirty entries leave some to others, what is clean need not wait until they are older.
     let apart = core.config().buffer.read_entries > 0;
     match if apart { core.buffer.oldest_clean() } else { core.buffer.oldest() } {
         Some(oldest) if core.buffer[oldest].dirty() == 0 => {
             core.buffer.vacate(oldest);
+            shared.charge(Chore::Evict, 1);
             true
         }
         // Dirty entries can no longer leave: clean ones must do.
         Some(_) if core.side.is_read_only() => match core.buffer.oldest_clean() {
             Some(clean) => {
                 core.buffer.vacate(clean);
+                shared.charge(Chore::Evict, 1);
                 true
             }
             None => false,
@@ -271,11 +274,11 @@ fn serves_starved(core: &Core) -> bool {
 
 /// Entries became vacant or clean: waiting slices get them.
 pub(super) fn feed_starved(core: &mut Core, shared: &mut Shared) {
-    while !core.starved.has_no_reads() && make_vacancy(core) {
+    while !core.starved.has_no_reads() && make_vacancy(core, shared) {
         let slice = core.starved.pop_read().expect("not empty");
         read::place(core, shared, slice, true);
     }
-    while !core.starved.is_line_empty() && serves_starved(core) && make_vacancy(core) {
+    while !core.starved.is_line_empty() && serves_starved(core) && make_vacancy(core, shared) {
         let slice = core.starved.pop().expect("not empty");
         core.queue.expect(u32::from(shared.is_write(slice)));
         read::place(core, shared, slice, true);
@@ -298,6 +301,7 @@ pub(super) fn dispatch_for_space(core: &mut Core, shared: &mut Shared) {
         if evicts_for_one {
             core.starved.evict(entry);
         }
+        shared.charge(Chore::Evict, 1);
         write::dispatch(core, shared, entry);
     }
 }

@@ -4,7 +4,8 @@
 
 use super::buffer::Phase;
 use super::core::Core;
-use super::{discards, erases, flush, read, write};
+use super::{discards, erases, flush, programs, read, write};
+use crate::firmware::Chore;
 use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::Lpn;
@@ -22,6 +23,7 @@ pub(super) fn start_trim(core: &mut Core, shared: &mut Shared, work: u32) {
         zero_part(core, shared, work, lba, sectors);
     } else {
         zero_part(core, shared, work, lba, first * per_unit - lba);
+        charge_trim(core, shared, first as u32, end as u32);
         for unit in first..end {
             trim_unit(core, shared, Lpn(unit as u32));
         }
@@ -33,6 +35,18 @@ pub(super) fn start_trim(core: &mut Core, shared: &mut Shared, work: u32) {
     if shared.works[work].slices_left == 0 {
         shared.works[work].mark = shared.now;
         shared.ask_complete(work);
+    }
+}
+
+/// The firmware looks for whole units in the buffer and invalidates their copies.
+fn charge_trim(core: &Core, shared: &mut Shared, first: u32, end: u32) {
+    if first == end {
+        return;
+    }
+    shared.charge(Chore::Lookup, end - first);
+    if shared.firmware.is_priced(Chore::Invalidate) {
+        let stored = (first..end).filter(|&unit| core.side.locate(Lpn(unit)).is_some()).count();
+        programs::charge_overwritten(shared, stored as u32);
     }
 }
 

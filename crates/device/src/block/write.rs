@@ -15,7 +15,7 @@ use super::core::Core;
 use super::map_reads::Then;
 use super::{behind, map_reads, programs, read, starved, tenancy, write_waits};
 use crate::config::WritePolicy;
-use crate::firmware::Task;
+use crate::firmware::{Chore, Task};
 use crate::front::commands::{Place, Route, Slice};
 use crate::probes;
 use crate::shared::Shared;
@@ -75,6 +75,7 @@ fn ask_slice(core: &mut Core, shared: &mut Shared, slice: u32) {
 /// Asks the firmware to have the data of a slice moved.
 #[inline(always)]
 pub(super) fn ask_dma(core: &mut Core, shared: &mut Shared, slice: u32) {
+    shared.charge(Chore::Depend, 1);
     if shared.grants(Task::Dma(slice)) {
         start_dma(core, shared, slice);
     }
@@ -84,6 +85,7 @@ pub(super) fn ask_dma(core: &mut Core, shared: &mut Shared, slice: u32) {
 #[inline]
 pub(super) fn slice_known(core: &mut Core, shared: &mut Shared, slice: u32) {
     shared.slices[slice].book(Stage::Firmware, shared.now);
+    shared.charge(Chore::Lookup, 1);
     read::place(core, shared, slice, false);
 }
 
@@ -125,9 +127,10 @@ pub(super) fn place_write(core: &mut Core, shared: &mut Shared, slice: u32, in_t
         // A new entry: for a page that is not here, or beside one whose data are being programmed.
         _ => {
             let waits = !in_turn && !starved::is_line_empty(core, true);
-            if waits || core.buffer.writes_are_full() || !starved::make_vacancy(core) {
+            if waits || core.buffer.writes_are_full() || !starved::make_vacancy(core, shared) {
                 return starved::starve(core, shared, slice, true);
             }
+            shared.charge(Chore::Entry, 1);
             take_beside(core, lpn, found.is_some())
         }
     };

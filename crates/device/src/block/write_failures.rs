@@ -119,7 +119,7 @@ fn give_up_writing(core: &mut Core, shared: &mut Shared) {
         }
     }
     // Reads go on one after the other, whatever the buffer cannot get rid of; writes are refused in their turn.
-    if !core.starved.is_line_empty() && !starved::make_vacancy(core) {
+    if !core.starved.is_line_empty() && !starved::make_vacancy(core, shared) {
         core.buffer.grow();
     }
     starved::feed_starved(core, shared);

@@ -26,7 +26,7 @@ mod zone_write;
 mod zones;
 
 use crate::back::scheduler::{FlashOp, OpKind, Owner};
-use crate::firmware::Task;
+use crate::firmware::{Chore, Task};
 use crate::front::commands::{Place, Route, Slice};
 use crate::probes;
 use crate::shared::Shared;
@@ -91,6 +91,7 @@ pub(crate) trait DirectPath {
     }
 
     fn ask_dma(&mut self, shared: &mut Shared, slice: u32) {
+        shared.charge(Chore::Depend, 1);
         if shared.grants(Task::Dma(slice)) {
             self.start_dma(shared, slice);
         }

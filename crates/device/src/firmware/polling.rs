@@ -1,4 +1,4 @@
-//! The firmware as one endless loop on one processor (Cosmos+ OpenSSD, Algorithm 1).
+//! The firmware as endless loops: one on one processor (Cosmos+ OpenSSD, Algorithm 1), or one on each of two.
 //!
 //! ```text
 //!      ┌────────────────────────────────────────────────────────────────────────────────────────────┐
@@ -12,6 +12,9 @@
 //!    channel 0, 1, ...: look (lists, ready/busy, status words) ─► deal with each end that it showed │
 //!                       ─► issue one of each class, by priority, until the controller is full ──────┘
 //! ```
+//! On two processors the host's loop has only the turn, and the scheduler's only the steps below it: it comes by whether or not the other
+//! one takes commands.
+//!
 //! Hardware sets state; nothing follows until the loop comes by. What a step calls (a host DMA to issue, a command to complete)
 //! runs before the loop goes on, as a function call would. The public firmware skips the scheduler in a turn that took a
 //! command, and so does this.
@@ -20,10 +23,10 @@
 //! turns are all alike until something changes, so when that happens the step at which the loop would be follows by
 //! division, and it goes on there.
 //!
-//! Invariant: at most one processor event is outstanding, and then `doing` says what ends with it.
+//! Invariant: of each processor at most one event is outstanding, and then `doing` of its loop says what ends with it.
 
 use crate::events::Event;
-use crate::firmware::{Concern, FirmwareModule, Task};
+use crate::firmware::{Concern, FirmwareModule, HOST, SCHEDULER, Task};
 use crate::shared::Shared;
 use pellucid_flash::{Nanos, Rng, SimTime, Stage};
 use std::collections::VecDeque;
@@ -77,9 +80,46 @@ pub(crate) enum Takes {
     Task(Task),
 }
 
-/// The loop's state.
+/// Steps that a loop goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    /// All of Algorithm 1.
+    Whole,
+    /// The turn alone: host interface and FTL.
+    Host,
+    /// The steps below the turn: the scheduler.
+    Scheduler,
+}
+
+impl Round {
+    /// Its first step.
+    fn begins(self) -> At {
+        match self {
+            Round::Whole | Round::Host => At::Turn,
+            Round::Scheduler => At::HostDma,
+        }
+    }
+}
+
+/// The state of one loop.
 #[derive(Clone, Debug)]
-pub(crate) struct Loop {
+struct Loop {
+    round: Round,
+    at: At,
+    doing: Option<Doing>,
+    /// Since when it turns without finding anything.
+    parked: Option<SimTime>,
+}
+
+impl Loop {
+    fn new(round: Round) -> Loop {
+        Loop { round, at: round.begins(), doing: None, parked: Some(SimTime::ZERO) }
+    }
+}
+
+/// State of all loops.
+#[derive(Clone, Debug)]
+pub(crate) struct Polling {
     turn: Nanos,
     visit: Nanos,
     poll: Nanos,
@@ -87,19 +127,19 @@ pub(crate) struct Loop {
     word: Nanos,
     spread: f64,
     rng: Rng,
-    at: At,
-    doing: Option<Doing>,
-    /// Since when the loop turns without finding anything.
-    parked: Option<SimTime>,
+    /// By processor.
+    loops: Vec<Loop>,
     dma_running: u32,
     dma_ended: VecDeque<u32>,
 }
 
-impl Loop {
-    /// `costs`: turn, visit, poll, register, word; each step's is drawn from `1 +- spread` of it.
-    pub fn new(costs: [Nanos; 5], spread: f64, seed: u64) -> Loop {
+impl Polling {
+    /// `costs`: turn, visit, poll, register, word; each step's is drawn from `1 +- spread` of it. `is_split`: on two processors.
+    pub fn new(costs: [Nanos; 5], spread: f64, seed: u64, is_split: bool) -> Polling {
         let [turn, visit, poll, register, word] = costs;
-        Loop {
+        let rounds: &[Round] = if is_split { &[Round::Scheduler, Round::Host] } else { &[Round::Whole] };
+        debug_assert!(SCHEDULER == 0 && HOST == 1, "the order of the rounds");
+        Polling {
             turn,
             visit,
             poll,
@@ -107,17 +147,15 @@ impl Loop {
             word,
             spread,
             rng: Rng::stream(seed, "firmware.spread"),
-            at: At::Turn,
-            doing: None,
-            parked: Some(SimTime::ZERO),
+            loops: rounds.iter().map(|&round| Loop::new(round)).collect(),
             dma_running: 0,
             dma_ended: VecDeque::new(),
         }
     }
 
-    /// Subject of the current step.
-    pub fn concern(&self) -> Concern {
-        match self.doing {
+    /// Subject of the current step of a processor.
+    pub fn concern(&self, at: usize) -> Concern {
+        match self.loops[at].doing {
             Some(Doing::Task(task)) => task.concern(),
             Some(Doing::Sensed(die) | Doing::Issue(die)) => Concern::Die(die),
             _ => Concern::Nothing,
@@ -131,14 +169,19 @@ impl Loop {
 
     /// Forgets everything (power cut).
     pub fn reset(&mut self) {
-        let costs = [self.turn, self.visit, self.poll, self.register, self.word];
-        *self = Loop { rng: self.rng.clone(), ..Loop::new(costs, self.spread, 0) };
+        self.loops.iter_mut().for_each(|all| *all = Loop::new(all.round));
+        self.dma_running = 0;
+        self.dma_ended.clear();
     }
 }
 
 impl Shared {
-    fn polling(&mut self) -> &mut Loop {
+    fn polling(&mut self) -> &mut Polling {
         self.firmware.polling.as_mut().expect("the firmware is a loop")
+    }
+
+    fn loop_of(&mut self, at: usize) -> &mut Loop {
+        &mut self.polling().loops[at]
     }
 
     /// The hardware has moved the data of a slice; the loop will see it.
@@ -146,10 +189,10 @@ impl Shared {
         self.polling().dma_ended.push_back(slice);
     }
 
-    /// Ends the processor's current step, which takes effect now. Returns the resulting work for the drive.
-    pub(crate) fn loop_step(&mut self) -> Takes {
+    /// Ends the current step of a processor, which takes effect now. Returns the resulting work for the drive.
+    pub(crate) fn loop_step(&mut self, processor: usize) -> Takes {
         let now = self.now;
-        let doing = self.polling().doing.take().expect("a processor event of an idle loop");
+        let doing = self.loop_of(processor).doing.take().expect("a processor event of an idle loop");
         match doing {
             Doing::Passing(_) => {}
             Doing::Turn => return Takes::Command,
@@ -159,58 +202,81 @@ impl Shared {
                     let unseen = now - self.slices[slice].mark;
                     self.tally.of_drive().dma_unseen_ns += unseen.0;
                     self.slices[slice].book(Stage::HostLink, now);
-                    self.firmware.waiting.push_back(Task::DmaStatus(slice));
+                    self.firmware.put_last(Task::DmaStatus(slice));
                 }
-                self.polling().at = At::Look(0);
+                self.loop_of(processor).at = At::Look(0);
             }
             Doing::Look(channel) => {
                 self.scheduler.look(now, channel, &mut self.events);
-                self.polling().at = At::Sensed(channel);
+                self.loop_of(processor).at = At::Sensed(channel);
             }
-            Doing::Task(task) => return Takes::Task(task),
+            Doing::Task(task) => {
+                self.firmware.ended(task);
+                return Takes::Task(task);
+            }
             Doing::Sensed(die) => self.scheduler.sensed(now, die, &mut self.events),
             Doing::Issue(die) => {
                 let channel = self.scheduler.issue(now, die, &mut self.events);
-                self.polling().at = At::Recheck(channel);
+                self.loop_of(processor).at = At::Recheck(channel);
             }
-            Doing::Recheck(channel) => self.polling().at = At::Issue(channel),
+            Doing::Recheck(channel) => self.loop_of(processor).at = At::Issue(channel),
         }
         Takes::Nothing
     }
 
-    /// A turn of the loop has ended; whether it took a command.
-    pub(crate) fn turned(&mut self, took: bool) {
+    /// A turn of a loop has ended; whether it took a command.
+    pub(crate) fn turned(&mut self, processor: usize, took: bool) {
         let work = self.has_outstanding();
-        self.polling().at = if work && !took { At::HostDma } else { At::Turn };
+        let turning = self.loop_of(processor);
+        let goes_on = turning.round == Round::Whole && work && !took;
+        turning.at = if goes_on { At::HostDma } else { At::Turn };
     }
 
-    /// Lets the processor go on with its next step, if it is not in one. `command_waits`: it could take a command.
+    /// Lets each processor go on with its next step, if it is not in one. `command_waits`: one could take a command.
     pub(crate) fn loop_on(&mut self, command_waits: bool) {
-        if self.polling().doing.is_some() {
-            return;
+        // What the host's processor hands over is there for the scheduler's.
+        for processor in (0..self.polling().loops.len()).rev() {
+            if self.loop_of(processor).doing.is_none() {
+                self.goes_on(processor, command_waits);
+            }
         }
-        if let Some(since) = self.polling().parked {
-            if self.nothing_new(command_waits) {
+    }
+
+    fn goes_on(&mut self, processor: usize, command_waits: bool) {
+        let Loop { round, parked, .. } = *self.loop_of(processor);
+        if let Some(since) = parked {
+            if self.nothing_new(processor, command_waits) {
                 return;
             }
-            let (at, left) = self.position(since);
+            let (at, left) = self.position(round, since);
             // The turn is its own step; every other one looks at what has ended.
-            let turning = at == At::HostDma || !self.has_outstanding();
+            let turning = match round {
+                Round::Whole => at == At::HostDma || !self.has_outstanding(),
+                Round::Host => true,
+                Round::Scheduler => false,
+            };
             let module = if turning { FirmwareModule::Fetch } else { FirmwareModule::Status };
-            let polling = self.polling();
-            (polling.at, polling.parked) = (at, None);
-            return self.work(Doing::Passing(module), left);
+            let parked = self.loop_of(processor);
+            (parked.at, parked.parked) = (at, None);
+            return self.work(processor, Doing::Passing(module), left);
         }
-        if let Some(task) = self.firmware.waiting.pop_front() {
-            let cost = self.task_cost(task);
-            return self.work(Doing::Task(task), cost);
+        while let Some(task) = self.firmware.pop_waiting(processor) {
+            match task {
+                Ok(task) => {
+                    let cost = self.task_cost(task);
+                    return self.work(processor, Doing::Task(task), cost);
+                }
+                // It joins the reservation station.
+                Err(Task::Issue(op)) => self.issue(op),
+                Err(task) => self.firmware.put_last(task),
+            }
         }
         loop {
             let now = self.now;
-            let at = self.polling().at;
+            let at = self.loop_of(processor).at;
             let (doing, cost) = match at {
-                At::Turn if self.nothing_new(command_waits) => {
-                    self.polling().parked = Some(now);
+                at if at == round.begins() && self.nothing_new(processor, command_waits) => {
+                    self.loop_of(processor).parked = Some(now);
                     return;
                 }
                 At::Turn => (Some(Doing::Turn), self.step_cost(at)),
@@ -231,8 +297,8 @@ impl Shared {
                 }
             };
             match doing {
-                Some(doing) => return self.work(doing, cost),
-                None => self.polling().at = self.after(at),
+                Some(doing) => return self.work(processor, doing, cost),
+                None => self.loop_of(processor).at = self.after(round, at),
             }
         }
     }
@@ -249,23 +315,23 @@ impl Shared {
         self.firmware.cost(task) + Nanos(unit * u64::from(units))
     }
 
-    fn work(&mut self, doing: Doing, cost: Nanos) {
+    fn work(&mut self, processor: usize, doing: Doing, cost: Nanos) {
         let polling = self.polling();
-        polling.doing = Some(doing);
+        polling.loops[processor].doing = Some(doing);
         let cost = cost.scaled(polling.rng.factor(polling.spread));
-        self.firmware.book(self.now, doing.module(), cost);
-        self.events.at(self.now + cost, Event::Processor);
+        self.firmware.book(self.now, processor, doing.module(), cost);
+        self.events.at(self.now + cost, Event::Processor(processor as u32));
     }
 
     /// The step after `at` when `at` has nothing more to do.
-    fn after(&self, at: At) -> At {
+    fn after(&self, round: Round, at: At) -> At {
         match at {
             At::Turn => At::HostDma,
             At::HostDma => At::Look(0),
             At::Look(channel) => At::Sensed(channel),
             At::Sensed(channel) | At::Recheck(channel) => At::Issue(channel),
             At::Issue(channel) if channel + 1 < self.scheduler.channels() => At::Look(channel + 1),
-            At::Issue(_) => At::Turn,
+            At::Issue(_) => round.begins(),
         }
     }
 
@@ -294,26 +360,26 @@ impl Shared {
         self.polling().dma_running > 0 || self.scheduler.occupied()
     }
 
-    /// Returns whether a whole turn would find nothing.
-    fn nothing_new(&mut self, command_waits: bool) -> bool {
-        let polling = self.polling();
-        polling.dma_ended.is_empty()
-            && self.firmware.waiting.is_empty()
-            && !command_waits
-            && self.scheduler.nothing_new()
+    /// Returns whether a whole round of a processor's loop would find nothing.
+    fn nothing_new(&mut self, processor: usize, command_waits: bool) -> bool {
+        let round = self.loop_of(processor).round;
+        self.firmware.is_none_waiting(processor)
+            && (round == Round::Scheduler || !command_waits)
+            && (round == Round::Host || (self.polling().dma_ended.is_empty() && self.scheduler.nothing_new()))
     }
 
-    /// Returns the position of a loop whose turns since `since` found nothing: the step it comes to next, and how long until then.
-    fn position(&mut self, since: SimTime) -> (At, Nanos) {
-        let working = self.has_outstanding();
-        let channels = if working { self.scheduler.channels() } else { 0 };
+    /// Returns the position of a loop whose rounds since `since` found nothing: the step it comes to next, and how long until then.
+    fn position(&mut self, round: Round, since: SimTime) -> (At, Nanos) {
+        let looks = round != Round::Host && self.has_outstanding();
+        let channels = if looks { self.scheduler.channels() } else { 0 };
         let steps = || {
-            let scheduler = working.then_some(At::HostDma).into_iter().chain((0..channels).map(At::Look));
-            std::iter::once(At::Turn).chain(scheduler)
+            let turn = (round != Round::Scheduler).then_some(At::Turn);
+            let scheduler = looks.then_some(At::HostDma).into_iter().chain((0..channels).map(At::Look));
+            turn.into_iter().chain(scheduler)
         };
         let period: u64 = steps().map(|at| self.step_cost(at).0).sum();
         if period == 0 {
-            return (At::Turn, Nanos::ZERO);
+            return (round.begins(), Nanos::ZERO);
         }
         let phase = (self.now - since).0 % period;
         let mut begins = 0;
@@ -323,6 +389,6 @@ impl Shared {
             }
             begins += self.step_cost(at).0;
         }
-        (At::Turn, Nanos(period - phase))
+        (round.begins(), Nanos(period - phase))
     }
 }

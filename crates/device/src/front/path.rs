@@ -10,7 +10,7 @@
 
 use crate::config::Namespace;
 use crate::events::Event;
-use crate::firmware::Task;
+use crate::firmware::{Chore, Task};
 use crate::front::commands::{Route, Slice, Work};
 use crate::front::host_interface::Direction;
 use crate::probes;
@@ -239,7 +239,9 @@ impl Shared {
     /// Returns whether the data of a slice cross the host link in no time, of the link or of the firmware.
     #[inline]
     pub(crate) fn moves_at_once(&self, slice: u32) -> bool {
-        self.host.link_is_free() && self.firmware.does_at_once(Task::Dma(slice))
+        self.host.link_is_free()
+            && self.firmware.does_at_once(Task::Dma(slice))
+            && !self.firmware.is_priced(Chore::Depend)
     }
 
     /// Starts the host DMA of a slice. `true`: it has ended already.

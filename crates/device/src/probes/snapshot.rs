@@ -50,7 +50,9 @@ pub struct Snapshot {
     pub read_only: bool,
     /// Busy time of the host link: to the drive, to the host.
     pub link_busy: [Nanos; 2],
-    /// Busy time of the firmware processor, by [`FirmwareModule`].
+    /// Processors of the firmware.
+    pub processors: u32,
+    /// Busy time of the firmware's processors, by [`FirmwareModule`].
     pub firmware_busy: [Nanos; FirmwareModule::COUNT],
     /// Bytes of a host sector.
     pub sector_bytes: u32,

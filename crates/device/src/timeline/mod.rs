@@ -9,7 +9,7 @@
 //! Recording is off by default and is a side band like the [probes](crate::Probes): nothing in the drive reads it, so a recorded drive
 //! does the same as another one, to the nanosecond.
 //!
-//! Invariants: spans of one channel, of one direction of the link and of the processor do not overlap, nor do operations of one way; the
+//! Invariants: spans of one channel, of one direction of the link and of a processor do not overlap, nor do operations of one way; the
 //! spans of a track sum to what the drive counts as its busy time in the window (with independent plane reads a way has a track for
 //! each plane, and their union does).
 
@@ -37,8 +37,8 @@ pub struct TimelineWindow {
 /// A part of the drive that does one thing at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Track {
-    /// The firmware processor.
-    Firmware,
+    /// A processor of the firmware; of two, 0 is the scheduler's.
+    Firmware(u32),
     /// The host link, from host to drive.
     LinkToDrive,
     /// The host link, from drive to host.
@@ -148,6 +148,8 @@ pub struct Timeline {
     pub ways: u32,
     /// Tracks of a way: 1, or with independent plane reads its planes.
     pub planes: u32,
+    /// Processors of the firmware.
+    pub processors: u32,
     /// All spans in the order of tracks, then of their begin; a way's operation before its parts.
     pub spans: Vec<TimelineSpan>,
     /// Operations that spans name.

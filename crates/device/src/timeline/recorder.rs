@@ -58,8 +58,8 @@ pub(crate) struct Recorder {
     /// Ways, or their planes.
     ways: Vec<Option<Open>>,
     planes: u32,
-    /// End of the processor's last step seen.
-    step_end: SimTime,
+    /// End of the last step seen of each processor.
+    step_ends: Vec<SimTime>,
     /// Number of entries at which those that are not wanted are thrown out.
     sweep_at: usize,
 }
@@ -80,7 +80,7 @@ impl Recorder {
             channels: vec![SimTime::ZERO; shared.layout.channels as usize],
             ways: vec![None; (shared.layout.dies * planes) as usize],
             planes,
-            step_end: SimTime::ZERO,
+            step_ends: vec![SimTime::ZERO; shared.firmware.processors()],
             sweep_at: SWEEP,
         }
     }
@@ -104,10 +104,13 @@ impl Recorder {
             let held = held.map(|held| (self.operation(shared, held.op), held.activity));
             self.way_does(way, held, now);
         }
-        let (module, end) = shared.firmware.step();
-        if end > now && std::mem::replace(&mut self.step_end, end) != end {
-            let (operation, command) = self.concern(shared);
-            self.span(Track::Firmware, Activity::Firmware(module), (now, end), operation, command);
+        for processor in 0..self.step_ends.len() {
+            let (module, end) = shared.firmware.step(processor);
+            if end > now && std::mem::replace(&mut self.step_ends[processor], end) != end {
+                let (operation, command) = self.concern(shared, processor);
+                let track = Track::Firmware(processor as u32);
+                self.span(track, Activity::Firmware(module), (now, end), operation, command);
+            }
         }
         if self.spans.len() + self.commands.len() + self.operations.len() >= self.sweep_at {
             self.sweep(shared);
@@ -148,9 +151,9 @@ impl Recorder {
         Track::Way { die: way as u32 / self.planes, plane: way as u32 % self.planes }
     }
 
-    /// The operation and the command that the processor's step is for.
-    fn concern(&mut self, shared: &Shared) -> (Option<u32>, Option<u32>) {
-        let op = match shared.firmware.concern() {
+    /// The operation and the command that a processor's step is for.
+    fn concern(&mut self, shared: &Shared, processor: usize) -> (Option<u32>, Option<u32>) {
+        let op = match shared.firmware.concern(processor) {
             Concern::Nothing => return (None, None),
             Concern::Work(work) => return (None, self.command(shared, work)),
             Concern::Slice(slice) => return (None, self.command(shared, shared.slices[slice].work)),
@@ -272,6 +275,7 @@ impl Recorder {
             channels: shared.layout.channels,
             ways: shared.layout.dies_per_channel,
             planes: self.planes,
+            processors: self.step_ends.len() as u32,
             commands: order.iter().map(|&at| self.commands[at as usize].command.clone()).collect(),
             spans: self.spans,
             operations: self.operations,

@@ -2,7 +2,7 @@
 
 use pellucid_device::{
     Arbitration, CacheConfig, Completes, DataBuffer, DeviceConfig, DieOrder, Firmware, FirmwareModel,
-    Guarantee, HostInterface, Namespace, Priorities, Scheduler, StepCost, WritePolicy,
+    Guarantee, HostInterface, ModuleCosts, Namespace, Priorities, Scheduler, StepCost, WritePolicy,
 };
 use pellucid_flash::{Geometry, Nanos, Rng};
 use pellucid_ftl::{
@@ -267,6 +267,8 @@ pub fn config(shape: &Shape) -> DeviceConfig {
         },
         firmware: Firmware {
             model: FirmwareModel::Tasks,
+            processors: 1,
+            modules: ModuleCosts::default(),
             turn: StepCost::default(),
             visit: StepCost::default(),
             poll: StepCost::default(),

@@ -638,7 +638,7 @@ fn utilisation(device: &Device, measured: &Measured) -> Utilisation {
     Utilisation {
         channels: measured.channel_busy.iter().map(|&b| share(b)).collect(),
         dies: measured.die_busy.chunks(per_channel).map(|c| c.iter().map(|&b| share(b)).collect()).collect(),
-        firmware: (firmware > 0).then(|| share(firmware)),
+        firmware: (firmware > 0).then(|| share(firmware) / f64::from(config.firmware.processors)),
         firmware_modules: (firmware > 0).then(|| FirmwareModules::new(&measured.firmware_busy)),
         link_to_host: link.then(|| share(measured.link_busy[1])),
         link_to_drive: link.then(|| share(measured.link_busy[0])),

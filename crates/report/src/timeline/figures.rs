@@ -62,7 +62,7 @@ fn channels_and_ways(timeline: &Timeline) -> Drawing {
         let row = match span.track {
             Track::Way { die, plane } => timeline.channels + die * timeline.planes + plane,
             Track::Channel(channel) => channel,
-            Track::Firmware | Track::LinkToDrive | Track::LinkToHost => continue,
+            Track::Firmware(_) | Track::LinkToDrive | Track::LinkToHost => continue,
         };
         let end = span.end.min(until);
         drawing.bar(row as usize, &what(timeline, span), (since(timeline, span.begin), since(timeline, end)));
@@ -101,7 +101,7 @@ fn active(timeline: &Timeline) -> Drawing {
         let spans = timeline.busy_spans().filter(move |span| match span.track {
             Track::Way { .. } => ways,
             Track::Channel(_) => !ways,
-            Track::Firmware | Track::LinkToDrive | Track::LinkToHost => false,
+            Track::Firmware(_) | Track::LinkToDrive | Track::LinkToHost => false,
         });
         counted(timeline, spans.map(|span| (span.begin, span.end)))
     };

@@ -184,7 +184,13 @@ impl Drive<'_> {
             self.trace.track(uuid + number, Some(uuid + parent), name, rank);
         };
         track(COMMANDS, 0, "commands", 0);
-        track(FIRMWARE, 0, "firmware", 1);
+        match timeline.processors {
+            1 => track(FIRMWARE, 0, "firmware", 1),
+            _ => {
+                track(FIRMWARE + 1, 0, "firmware: host interface and FTL", 1);
+                track(FIRMWARE, 0, "firmware: scheduler", 1);
+            }
+        }
         track(LINK, 0, "host link", 2);
         track(LINK_TO_DRIVE, LINK, "to drive", 0);
         track(LINK_TO_HOST, LINK, "to host", 1);
@@ -325,7 +331,7 @@ fn annotated(trace: &mut Trace, event: Message, operation: &TimelineOperation) -
 /// Number of a part's track.
 fn number(track: Track, timeline: &Timeline) -> u64 {
     match track {
-        Track::Firmware => FIRMWARE,
+        Track::Firmware(processor) => FIRMWARE + u64::from(processor),
         Track::LinkToDrive => LINK_TO_DRIVE,
         Track::LinkToHost => LINK_TO_HOST,
         Track::Channel(channel) => CHANNELS + u64::from(channel),

@@ -104,6 +104,12 @@ impl Drives for Core {
         self.drive_mut(drive).device_mut()
     }
 
+    fn handle_admin(&mut self, namespace: usize) {
+        self.submit_waiting();
+        let (now, drive) = (self.desk.engine.backend_now(), self.register.get(namespace).drive);
+        self.drive_mut(drive).handle_admin(now);
+    }
+
     fn is_read_only(&self, namespace: usize) -> bool {
         self.served(namespace).is_read_only(self.register.get(namespace).number)
     }

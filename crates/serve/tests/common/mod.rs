@@ -3,7 +3,7 @@
 
 use pellucid_device::{
     Arbitration, Completes, DataBuffer, Device, DeviceConfig, DieOrder, Feedback, Firmware, FirmwareModel,
-    HostInterface, Namespace, Priorities, Scheduler, StepCost, WritePolicy,
+    HostInterface, ModuleCosts, Namespace, Priorities, Scheduler, StepCost, WritePolicy,
 };
 use pellucid_flash::{Geometry, Nanos};
 use pellucid_ftl::{
@@ -126,6 +126,8 @@ pub fn config(store: StoreKind) -> DeviceConfig {
         },
         firmware: Firmware {
             model: FirmwareModel::Tasks,
+            processors: 1,
+            modules: ModuleCosts::default(),
             turn: StepCost::default(),
             visit: StepCost::default(),
             poll: StepCost::default(),

@@ -3,7 +3,7 @@
 
 use super::world::{CC_ENABLE, HOST, NQN, SECTOR, World, blocks, in_capsule};
 use crate::common;
-use pellucid_device::Device;
+use pellucid_device::{Device, FirmwareModule, StepCost};
 use pellucid_media::StoreKind;
 use pellucid_serve::serial_number;
 use pellucid_serve::{Core, Time};
@@ -501,4 +501,31 @@ fn drives_of_one_name_have_serial_numbers_of_their_own() {
         assert!(serial.len() <= 20 && !all[..n].contains(serial), "{all:?}");
     }
     std::fs::remove_dir_all(directory).expect("it is there");
+}
+
+/// An admin command is handled by the processor that takes commands, too: a read behind it waits.
+#[test]
+fn admin_commands_take_the_processors_time() {
+    let mut config = common::config(StoreKind::Ram);
+    config.firmware.modules.admin = StepCost { cycles: 0, fixed_ns: 300_000 };
+    let device = Device::new(&config).expect("a good configuration");
+    let mut world = World::of(vec![("one".into(), device)], None);
+    let (admin, id) = world.attach(PLAIN);
+    let queue = world.queue(PLAIN, id, 1);
+    let busy = |world: &World| {
+        let device = world.core.device(0).expect("of this process");
+        (device.firmware_busy_by_module()[FirmwareModule::Admin as usize].0, device.now().0)
+    };
+    let read = |world: &mut World| world.fetch(queue, blocks(2, 0, 1), SECTOR as u32).expect("zeros");
+    read(&mut world);
+    let before = busy(&world);
+    for _ in 0..3 {
+        identify(&mut world, admin, Cns::Controller, 0).expect("a controller");
+    }
+    // Reading a property is the transport's own work.
+    world.property(admin, 0);
+    read(&mut world);
+    let after = busy(&world);
+    assert_eq!(after.0 - before.0, 900_000);
+    assert!(after.1 - before.1 > 900_000, "the read came after them: {before:?} {after:?}");
 }

@@ -50,6 +50,19 @@ pub(super) fn data_bytes(entry: &SubmissionEntry) -> u32 {
     }
 }
 
+/// Lets the firmware of the drives concerned pay for a command of the admin queue (`drive.firmware.admin`): that of the namespace that
+/// it names, else each drive of the subsystem. Fabrics commands and keep-alives are the transport's, and cost nothing.
+pub(super) fn take_processor_time(subsystem: &Subsystem, entry: &SubmissionEntry, port: &mut Port<'_>) {
+    if entry.opcode() == FABRICS_OPCODE || entry.opcode() == AdminOpcode::KeepAlive.raw() {
+        return;
+    }
+    let concerned = match subsystem.namespace(entry.nsid()) {
+        Some(namespace) => vec![namespace],
+        None => logs::first_namespaces(subsystem, port),
+    };
+    concerned.into_iter().for_each(|namespace| port.handle_admin(namespace));
+}
+
 /// Executes a command of the admin queue; `subsystem` is `None` on a discovery controller.
 pub(super) fn execute(
     controller: &mut Controller,

@@ -153,8 +153,8 @@ fn part(page: &[u8], arguments: &GetLogPage) -> Result<Vec<u8>, Status> {
     Ok(bytes)
 }
 
-/// Modelled drives of a subsystem, each once however many namespaces it has.
-fn drives<'a>(subsystem: &Subsystem, port: &'a Port<'_>) -> Vec<&'a Device> {
+/// The first namespace of each drive of a subsystem.
+pub(super) fn first_namespaces(subsystem: &Subsystem, port: &Port<'_>) -> Vec<usize> {
     let drive = |n: &usize| port.namespaces()[*n].drive;
     let mut firsts: Vec<usize> = Vec::new();
     for namespace in &subsystem.config.namespaces {
@@ -162,6 +162,12 @@ fn drives<'a>(subsystem: &Subsystem, port: &'a Port<'_>) -> Vec<&'a Device> {
             firsts.push(*namespace);
         }
     }
+    firsts
+}
+
+/// Modelled drives of a subsystem, each once however many namespaces it has.
+fn drives<'a>(subsystem: &Subsystem, port: &'a Port<'_>) -> Vec<&'a Device> {
+    let firsts = first_namespaces(subsystem, port);
     firsts.into_iter().filter_map(|namespace| port.device(namespace)).collect()
 }
 

@@ -83,7 +83,13 @@ fn reply_to(
             admin::discovery_log(controller, &offered, entry).map(Reply::of)
         }
         Kind::Discovery => admin::execute(controller, None, entry, data, port),
-        Kind::Io(subsystem) => admin::execute(controller, subsystems.get_mut(subsystem), entry, data, port),
+        Kind::Io(subsystem) => {
+            let mut subsystem = subsystems.get_mut(subsystem);
+            if let Some(subsystem) = subsystem.as_deref_mut() {
+                admin::take_processor_time(subsystem, entry, port);
+            }
+            admin::execute(controller, subsystem, entry, data, port)
+        }
     }
 }
 
