@@ -27,8 +27,13 @@ const FROM_64K: usize = 7;
 struct Sizes([f64; CLASSES.len()]);
 
 impl Sizes {
+    /// Takes the counters of a report.
+    ///
+    /// # Panics
+    /// When one is not there: it counts no writes of another size, and is not 0.
     fn of(report: &ApplicationReport) -> Sizes {
-        let counts = CLASSES.map(|(name, _)| report.figure(name).unwrap_or(0) as f64);
+        let count = |name: &str| report.figure(name).unwrap_or_else(|| panic!("{name} is not counted"));
+        let counts = CLASSES.map(|(name, _)| count(name) as f64);
         let all: f64 = counts.iter().sum();
         Sizes(counts.map(|count| count / all))
     }
