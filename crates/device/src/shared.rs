@@ -7,7 +7,7 @@ use crate::back::scheduler::Scheduler;
 use crate::config::{DeviceConfig, FirmwareModel};
 use crate::counters::Counters;
 use crate::events::Events;
-use crate::firmware::{Chore, Firmware, Task};
+use crate::firmware::{Chore, Chores, Firmware, Task};
 use crate::front::commands::{Slice, Work, sector_mask};
 use crate::front::host_interface::HostInterface;
 use crate::probes::Observers;
@@ -161,7 +161,7 @@ impl Shared {
     #[inline(always)]
     pub fn charge(&mut self, chore: Chore, times: u32) {
         if self.firmware.is_priced(chore) {
-            self.ask_processor(Task::Chore(chore, times));
+            self.ask_processor(Task::Chore(Chores::new(chore, times)));
         }
     }
 

@@ -30,7 +30,7 @@ use crate::firmware::polling::Polling;
 use pellucid_flash::{Nanos, SimTime};
 use std::collections::VecDeque;
 
-pub(crate) use module::Chore;
+pub(crate) use module::{Chore, Chores};
 
 /// A step of the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,8 @@ pub(crate) enum Task {
     DataStatus(u32),
     /// Complete this command.
     Complete(u32),
-    /// Work of a module, so many times.
-    Chore(Chore, u32),
+    /// Work of a module.
+    Chore(Chores),
 }
 
 /// Subject of a step of the processor.
@@ -77,7 +77,7 @@ impl Task {
             Task::Fetch(work) | Task::Complete(work) => Concern::Work(work),
             Task::Slice(slice) | Task::Dma(slice) | Task::DmaStatus(slice) => Concern::Slice(slice),
             Task::Issue(op) | Task::Status(op) | Task::DataStatus(op) => Concern::Operation(op),
-            Task::Chore(..) => Concern::Nothing,
+            Task::Chore(_) => Concern::Nothing,
         }
     }
 
@@ -92,7 +92,7 @@ impl Task {
             Task::Status(_) | Task::DmaStatus(_) => 4,
             Task::DataStatus(_) => 5,
             Task::Complete(_) => 6,
-            Task::Chore(chore, _) => FIRST_CHORE + chore as usize,
+            Task::Chore(chores) => FIRST_CHORE + chores.number(),
         }
     }
 
@@ -105,7 +105,7 @@ impl Task {
             Task::Issue(_) => FirmwareModule::Issue,
             Task::DmaStatus(_) | Task::Status(_) | Task::DataStatus(_) => FirmwareModule::Status,
             Task::Complete(_) => FirmwareModule::Complete,
-            Task::Chore(chore, _) => chore.module(),
+            Task::Chore(chores) => chores.module(),
         }
     }
 }
@@ -228,7 +228,7 @@ impl Firmware {
     #[inline(always)]
     pub fn cost(&self, task: Task) -> Nanos {
         match task {
-            Task::Chore(_, times) => Nanos(self.costs[task.kind()].0 * u64::from(times)),
+            Task::Chore(chores) => Nanos(self.costs[task.kind()].0 * chores.times()),
             _ => self.costs[task.kind()],
         }
     }
@@ -482,12 +482,12 @@ mod tests {
     fn what_follows_a_chore_stands_behind_it_as_often_as_it_is_done() {
         let (mut firmware, mut events) = (firmware(1), Events::default());
         assert!(firmware.is_priced(Chore::Lookup) && !firmware.is_priced(Chore::Entry));
-        firmware.ask(SimTime(0), Task::Chore(Chore::Lookup, 3), &mut events);
+        firmware.ask(SimTime(0), Task::Chore(Chores::new(Chore::Lookup, 3)), &mut events);
         assert!(!firmware.does_at_once(Task::Dma(1)), "the processor works");
         firmware.ask(SimTime(0), Task::Dma(1), &mut events);
         let end = SimTime(900);
         assert_eq!(events.pop_due(end), Some((end, Event::Processor(0))));
-        assert_eq!(firmware.finished(end, 0, &mut events), Task::Chore(Chore::Lookup, 3));
+        assert_eq!(firmware.finished(end, 0, &mut events), Task::Chore(Chores::new(Chore::Lookup, 3)));
         assert_eq!(firmware.finished_at_once(end, &mut events), Some(Task::Dma(1)));
         assert_eq!(firmware.busy(end)[FirmwareModule::Buffer as usize], Nanos(900));
     }
@@ -512,14 +512,14 @@ mod tests {
     #[test]
     fn operations_are_handed_over_behind_the_chores_of_ftl_and_in_order() {
         let (mut firmware, mut events) = (firmware(2), Events::default());
-        firmware.ask(SimTime(0), Task::Chore(Chore::Lookup, 1), &mut events);
+        firmware.ask(SimTime(0), Task::Chore(Chores::new(Chore::Lookup, 1)), &mut events);
         assert!(firmware.does_at_once(Task::Status(7)) && !firmware.does_at_once(Task::Issue(1)));
         firmware.ask(SimTime(0), Task::Issue(1), &mut events);
         firmware.ask(SimTime(0), Task::Fetch(3), &mut events);
         firmware.ask(SimTime(0), Task::Dma(2), &mut events);
         let (chore, fetch) = (SimTime(300), SimTime(1_000));
         assert_eq!(events.pop_due(chore), Some((chore, Event::Processor(HOST as u32))));
-        assert_eq!(firmware.finished(chore, HOST, &mut events), Task::Chore(Chore::Lookup, 1));
+        assert_eq!(firmware.finished(chore, HOST, &mut events), Task::Chore(Chores::new(Chore::Lookup, 1)));
         assert_eq!(firmware.finished_at_once(chore, &mut events), Some(Task::Issue(1)));
         assert!(!firmware.does_at_once(Task::Issue(4)), "another one is before it");
         assert_eq!(events.pop_due(fetch), Some((fetch, Event::Processor(HOST as u32))));
