@@ -143,6 +143,7 @@ static MUTATIONS: &[Mutation] = &[
         &[
             "firmware.poll={ cycles = 0, fixed = 0 }",
             "firmware.register={ cycles = 0, fixed = 0 }",
+            "firmware.visit={ cycles = 0, fixed = 0 }",
             "firmware.issue={ cycles = 0, fixed = 0 }",
             "firmware.status={ cycles = 0, fixed = 0 }",
         ],

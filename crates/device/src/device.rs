@@ -470,7 +470,7 @@ impl Device {
                 shared.completed_by_firmware(work);
                 return shared.may_go_on();
             }
-            Task::Chore(..) => return false,
+            Task::Chore(_) => return false,
         }
         true
     }

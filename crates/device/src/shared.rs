@@ -7,7 +7,7 @@ use crate::back::scheduler::{OpKind, Scheduler};
 use crate::config::{DeviceConfig, DieOrder, FirmwareModel};
 use crate::counters::{Counters, Tally};
 use crate::events::Events;
-use crate::firmware::{Chore, Firmware, Task};
+use crate::firmware::{Chore, Chores, Firmware, Task};
 use crate::front::commands::{Fetched, Slice, Work, sector_mask};
 use crate::front::host_interface::HostInterface;
 use crate::front::notices::Notices;
@@ -139,7 +139,7 @@ impl Shared {
     #[inline(always)]
     pub fn charge(&mut self, chore: Chore, times: u32) {
         if self.firmware.is_priced(chore) {
-            self.ask_processor(Task::Chore(chore, times));
+            self.ask_processor(Task::Chore(Chores::new(chore, times)));
         }
     }
 

@@ -3,13 +3,15 @@
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustix::fs::{CWD, RenameFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Connections that wait to be accepted.
@@ -87,8 +89,26 @@ pub(crate) struct Ends {
 /// A socket that accepts connections. Dropping it removes the file of a Unix socket.
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    /// With its path, and the file that is there as long as nobody else takes the path.
-    Unix(UnixListener, PathBuf, Option<(u64, u64)>),
+    /// With its path, and the name that it has until it listens.
+    Unix(UnixListener, PathBuf, Option<Hidden>),
+}
+
+/// Name of a socket before it has its own; the file goes with it.
+pub(crate) struct Hidden(PathBuf);
+
+impl Hidden {
+    /// A name beside `path` that no other socket has.
+    fn beside(path: &Path) -> Hidden {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        Hidden(path.with_file_name(format!(".{}.{count}", std::process::id())))
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 impl Listener {
@@ -104,33 +124,43 @@ impl Listener {
             }
             Address::Unix(path) => {
                 remove_stale(path);
-                if std::fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
-                    let message = "a file is there that is no socket; allowed: a path where nothing is, or a socket that a server left";
-                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+                if let Ok(found) = std::fs::symlink_metadata(path) {
+                    let (kind, message) = match found.file_type().is_socket() {
+                        true => (io::ErrorKind::AddrInUse, "another program listens there"),
+                        false => (
+                            io::ErrorKind::AlreadyExists,
+                            "a file is there that is no socket; allowed: a path where nothing is, or a socket that a server left",
+                        ),
+                    };
+                    return Err(io::Error::new(kind, message));
                 }
+                // Whoever sees a socket at the path may connect to it, so it takes its name when it listens.
+                let hidden = Hidden::beside(path);
                 let socket = stream_socket(AddressFamily::UNIX)?;
-                rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-                let listener = UnixListener::from_std(socket.into());
-                let listener = Listener::Unix(listener, path.clone(), place_of(path));
+                rustix::net::bind(&socket, &SocketAddrUnix::new(&hidden.0)?)?;
+                let listener =
+                    Listener::Unix(UnixListener::from_std(socket.into()), path.clone(), Some(hidden));
                 // Accessible to its owner only: a client that can connect can write to the drive, or break
                 // it.
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+                if let Listener::Unix(_, _, Some(hidden)) = &listener {
+                    std::fs::set_permissions(&hidden.0, std::fs::Permissions::from_mode(0o600))?;
+                }
                 Ok(listener)
             }
         }
     }
 
     /// Lets peers connect from now on.
-    pub fn listen(&self) -> io::Result<()> {
+    pub fn listen(&mut self) -> io::Result<()> {
         match self {
             Listener::Tcp(listener) => rustix::net::listen(listener, BACKLOG)?,
-            Listener::Unix(listener, path, place) => {
-                // One that does not listen yet looks like one that a server left.
-                if place_of(path) != *place {
-                    let message = "another program has taken the path meanwhile";
-                    return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+            Listener::Unix(listener, path, hidden) => {
+                rustix::net::listen(&*listener, BACKLOG)?;
+                if let Some(Hidden(name)) = hidden {
+                    rustix::fs::renameat_with(CWD, &*name, CWD, &*path, RenameFlags::NOREPLACE)?;
+                    // There is nothing left to remove under that name.
+                    std::mem::forget(hidden.take());
                 }
-                rustix::net::listen(listener, BACKLOG)?;
             }
         }
         Ok(())
@@ -180,16 +210,9 @@ fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-/// Device and inode of what is at a path.
-fn place_of(path: &Path) -> Option<(u64, u64)> {
-    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
-}
-
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, path, place) = self
-            && place_of(path) == *place
-        {
+        if let Listener::Unix(_, path, None) = self {
             let _ = std::fs::remove_file(path);
         }
     }

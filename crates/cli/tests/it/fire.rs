@@ -212,7 +212,7 @@ fn what_cannot_be_is_refused_in_one_sentence() {
     let folder = with_device();
     std::fs::write(folder.path("odd.img"), [0; 1000]).unwrap();
     std::fs::write(folder.path("small.img"), [0; BYTES]).unwrap();
-    let serve = ["--nbd", "unix:nbd"];
+    let serve = ["--nbd", "unix:another"];
     let device = ["--device", "stick.img"];
     let (_server, _client) = fire(&folder);
     for (words, says) in [

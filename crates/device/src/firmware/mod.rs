@@ -15,7 +15,7 @@
 //! nothing is no task.
 //!
 //! Invariants: an event of a processor is due if and only if its running task costs something; `at_once` has the instant kinds of
-//! the processors that run nothing, less what is handed over while `held` is not 0; `turns` has the processors whose running task costs
+//! the processors that run nothing (`idle`), less what is handed over while `held` is not 0; `turns` has the processors whose running task costs
 //! nothing; host DMA and flash operations reach the scheduler's processor in the order in which they were asked for.
 //! With [`FirmwareModel::Loop`] the processors poll instead; that is [`crate::firmware::polling`].
 
@@ -30,7 +30,7 @@ use crate::firmware::polling::Polling;
 use pellucid_flash::{Nanos, SimTime};
 use std::collections::VecDeque;
 
-pub(crate) use module::Chore;
+pub(crate) use module::{Chore, Chores};
 
 /// A step of the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,8 @@ pub(crate) enum Task {
     DataStatus(u32),
     /// Complete this command.
     Complete(u32),
-    /// Work of a module, so many times.
-    Chore(Chore, u32),
+    /// Work of a module.
+    Chore(Chores),
 }
 
 /// Subject of a step of the processor.
@@ -77,7 +77,7 @@ impl Task {
             Task::Fetch(work) | Task::Complete(work) => Concern::Work(work),
             Task::Slice(slice) | Task::Dma(slice) | Task::DmaStatus(slice) => Concern::Slice(slice),
             Task::Issue(op) | Task::Status(op) | Task::DataStatus(op) => Concern::Operation(op),
-            Task::Chore(..) => Concern::Nothing,
+            Task::Chore(_) => Concern::Nothing,
         }
     }
 
@@ -92,15 +92,7 @@ impl Task {
             Task::Status(_) | Task::DmaStatus(_) => 4,
             Task::DataStatus(_) => 5,
             Task::Complete(_) => 6,
-            Task::Chore(chore, _) => FIRST_CHORE + chore as usize,
-        }
-    }
-
-    /// How often its cost is paid.
-    fn times(self) -> u64 {
-        match self {
-            Task::Chore(_, times) => u64::from(times),
-            _ => 1,
+            Task::Chore(chores) => FIRST_CHORE + chores.number(),
         }
     }
 
@@ -113,7 +105,7 @@ impl Task {
             Task::Issue(_) => FirmwareModule::Issue,
             Task::DmaStatus(_) | Task::Status(_) | Task::DataStatus(_) => FirmwareModule::Status,
             Task::Complete(_) => FirmwareModule::Complete,
-            Task::Chore(chore, _) => chore.module(),
+            Task::Chore(chores) => chores.module(),
         }
     }
 }
@@ -161,8 +153,12 @@ struct Processor {
 /// The processors and what waits for them.
 #[derive(Clone, Debug)]
 pub(crate) struct Firmware {
-    /// One, or [`SCHEDULER`] and [`HOST`].
-    processors: Vec<Processor>,
+    /// [`SCHEDULER`], which does everything where there is no other one, and [`HOST`].
+    processors: [Processor; 2],
+    /// There are two processors.
+    is_split: bool,
+    /// Kinds of tasks of processors that run nothing.
+    idle: Kinds,
     /// Busy time of each module, counting current steps up to their end.
     busy: [Nanos; FirmwareModule::COUNT],
     costs: [Nanos; KINDS],
@@ -207,9 +203,11 @@ impl Firmware {
         };
         Firmware {
             processors: match is_split {
-                true => vec![processor(OF_SCHEDULER), processor(ALL & !OF_SCHEDULER)],
-                false => vec![processor(ALL)],
+                true => [processor(OF_SCHEDULER), processor(ALL & !OF_SCHEDULER)],
+                false => [processor(ALL), processor(0)],
             },
+            is_split,
+            idle: ALL,
             busy: [Nanos::ZERO; FirmwareModule::COUNT],
             costs,
             instant,
@@ -223,12 +221,16 @@ impl Firmware {
 
     /// How many processors there are.
     pub fn processors(&self) -> usize {
-        self.processors.len()
+        1 + usize::from(self.is_split)
     }
 
     /// Cost of a task.
+    #[inline(always)]
     pub fn cost(&self, task: Task) -> Nanos {
-        Nanos(self.costs[task.kind()].0 * task.times())
+        match task {
+            Task::Chore(chores) => Nanos(self.costs[task.kind()].0 * chores.times()),
+            _ => self.costs[task.kind()],
+        }
     }
 
     /// Returns whether a task needs no turn now, and no other one is before it. The caller does it at once.
@@ -247,44 +249,46 @@ impl Firmware {
     #[inline]
     fn processor_of(&self, task: Task) -> usize {
         // The first one has all tasks, or those of the scheduler.
-        usize::from(self.processors[0].kinds & kind(task) == 0)
+        usize::from(self.is_split && self.processors[SCHEDULER].kinds & kind(task) == 0)
     }
 
     /// Asks for a task, which will be [`Firmware::finished`] in its turn.
     #[inline]
     pub fn ask(&mut self, now: SimTime, task: Task, events: &mut Events) {
         debug_assert!(!self.does_at_once(task), "{task:?} needs no turn");
-        let mut at = self.processor_of(task);
-        if self.processors.len() > 1 {
-            at = self.holder_of(task).unwrap_or(at);
-        }
+        let at = if self.is_split { self.holder_of(task) } else { SCHEDULER };
         self.enter(now, at, task, events);
-        self.refresh();
     }
 
-    /// Counts a chore, and a task that goes to the scheduler behind chores: the latter waits at the processor that is returned.
-    fn holder_of(&mut self, task: Task) -> Option<usize> {
+    /// Returns the processor at which a task waits, of two: one that goes to the scheduler waits behind the chores that FTL has still to do.
+    /// Counts it then, and chores.
+    fn holder_of(&mut self, task: Task) -> usize {
         let is_behind = self.held > 0 && kind(task) & HANDED != 0;
-        self.held += u32::from(is_behind || kind(task) & CHORES != 0);
-        is_behind.then_some(HOST)
+        if is_behind || kind(task) & CHORES != 0 {
+            self.held += 1;
+            self.refresh();
+        }
+        if is_behind { HOST } else { self.processor_of(task) }
     }
 
     /// A task joins those of a processor.
-    #[inline]
+    #[inline(always)]
     fn enter(&mut self, now: SimTime, at: usize, task: Task, events: &mut Events) {
-        let processor = &mut self.processors[at];
+        let processor = &mut self.processors[at % 2];
         if processor.running.is_some() || self.polling.is_some() {
             processor.waiting.push_back(task);
         } else {
+            self.idle &= !processor.kinds;
+            self.at_once &= !processor.kinds;
             self.run(now, at, task, events);
         }
     }
 
     /// A task has its turn.
-    #[inline]
+    #[inline(always)]
     fn run(&mut self, now: SimTime, at: usize, task: Task, events: &mut Events) {
         let cost = self.cost(task);
-        self.processors[at].running = Some(task);
+        self.processors[at % 2].running = Some(task);
         self.book(now, at, task.module(), cost);
         if cost > Nanos::ZERO {
             events.at(now + cost, Event::Processor(at as u32));
@@ -296,36 +300,51 @@ impl Firmware {
     /// The running task of a processor is done: do what it stands for. The next one starts.
     #[inline]
     pub fn finished(&mut self, now: SimTime, at: usize, events: &mut Events) -> Task {
-        let task = self.processors[at].running.take().expect("a processor event without a task");
+        let processor = &mut self.processors[at % 2];
+        let task = processor.running.take().expect("a processor event without a task");
         self.turns &= !(1 << at);
-        self.ended(task);
-        while let Some(next) = self.processors[at].waiting.pop_front() {
-            if self.processors[at].kinds & kind(next) != 0 {
-                self.run(now, at, next, events);
-                break;
+        if self.is_split {
+            self.ended(task);
+            self.hand_over(now, at, events);
+        }
+        let processor = &mut self.processors[at % 2];
+        match processor.waiting.pop_front() {
+            Some(next) => self.run(now, at, next, events),
+            None => {
+                self.idle |= processor.kinds;
+                self.refresh();
             }
+        }
+        task
+    }
+
+    /// Tasks at the head of the line that are the other processor's go there.
+    fn hand_over(&mut self, now: SimTime, at: usize, events: &mut Events) {
+        let kinds = self.processors[at].kinds;
+        while let Some(&next) = self.processors[at].waiting.front()
+            && kinds & kind(next) == 0
+        {
+            self.processors[at].waiting.pop_front();
             self.held -= 1;
             self.enter(now, self.processor_of(next), next, events);
+            self.refresh();
         }
-        self.refresh();
-        task
     }
 
     /// A task has ended; of a loop, too.
     #[inline]
     pub fn ended(&mut self, task: Task) {
-        if kind(task) & CHORES != 0 && self.processors.len() > 1 {
+        if self.is_split && kind(task) & CHORES != 0 {
             self.held -= 1;
             self.refresh();
         }
     }
 
     /// Finds out which tasks are done at once from now on.
-    #[inline]
+    #[inline(always)]
     fn refresh(&mut self) {
-        let idle = self.processors.iter().filter(|processor| processor.running.is_none());
         let handed = if self.held > 0 { HANDED } else { 0 };
-        self.at_once = self.instant & !handed & idle.fold(0, |kinds, processor| kinds | processor.kinds);
+        self.at_once = self.instant & self.idle & !handed;
     }
 
     /// Returns whether a task whose turn it is costs nothing.
@@ -363,10 +382,10 @@ impl Firmware {
     }
 
     /// A processor works for a module, from `now` on.
-    #[inline]
+    #[inline(always)]
     pub fn book(&mut self, now: SimTime, at: usize, module: FirmwareModule, time: Nanos) {
         self.busy[module as usize] += time;
-        self.processors[at].step = (module, now + time);
+        self.processors[at % 2].step = (module, now + time);
     }
 
     /// Module and end of the step that a processor began last.
@@ -400,7 +419,7 @@ impl Firmware {
             processor.running = None;
             processor.waiting.clear();
         }
-        (self.at_once, self.turns, self.held) = (self.instant, 0, 0);
+        (self.at_once, self.turns, self.held, self.idle) = (self.instant, 0, 0, ALL);
         if let Some(polling) = &mut self.polling {
             polling.reset();
         }
@@ -463,12 +482,12 @@ mod tests {
     fn what_follows_a_chore_stands_behind_it_as_often_as_it_is_done() {
         let (mut firmware, mut events) = (firmware(1), Events::default());
         assert!(firmware.is_priced(Chore::Lookup) && !firmware.is_priced(Chore::Entry));
-        firmware.ask(SimTime(0), Task::Chore(Chore::Lookup, 3), &mut events);
+        firmware.ask(SimTime(0), Task::Chore(Chores::new(Chore::Lookup, 3)), &mut events);
         assert!(!firmware.does_at_once(Task::Dma(1)), "the processor works");
         firmware.ask(SimTime(0), Task::Dma(1), &mut events);
         let end = SimTime(900);
         assert_eq!(events.pop_due(end), Some((end, Event::Processor(0))));
-        assert_eq!(firmware.finished(end, 0, &mut events), Task::Chore(Chore::Lookup, 3));
+        assert_eq!(firmware.finished(end, 0, &mut events), Task::Chore(Chores::new(Chore::Lookup, 3)));
         assert_eq!(firmware.finished_at_once(end, &mut events), Some(Task::Dma(1)));
         assert_eq!(firmware.busy(end)[FirmwareModule::Buffer as usize], Nanos(900));
     }
@@ -493,14 +512,14 @@ mod tests {
     #[test]
     fn operations_are_handed_over_behind_the_chores_of_ftl_and_in_order() {
         let (mut firmware, mut events) = (firmware(2), Events::default());
-        firmware.ask(SimTime(0), Task::Chore(Chore::Lookup, 1), &mut events);
+        firmware.ask(SimTime(0), Task::Chore(Chores::new(Chore::Lookup, 1)), &mut events);
         assert!(firmware.does_at_once(Task::Status(7)) && !firmware.does_at_once(Task::Issue(1)));
         firmware.ask(SimTime(0), Task::Issue(1), &mut events);
         firmware.ask(SimTime(0), Task::Fetch(3), &mut events);
         firmware.ask(SimTime(0), Task::Dma(2), &mut events);
         let (chore, fetch) = (SimTime(300), SimTime(1_000));
         assert_eq!(events.pop_due(chore), Some((chore, Event::Processor(HOST as u32))));
-        assert_eq!(firmware.finished(chore, HOST, &mut events), Task::Chore(Chore::Lookup, 1));
+        assert_eq!(firmware.finished(chore, HOST, &mut events), Task::Chore(Chores::new(Chore::Lookup, 1)));
         assert_eq!(firmware.finished_at_once(chore, &mut events), Some(Task::Issue(1)));
         assert!(!firmware.does_at_once(Task::Issue(4)), "another one is before it");
         assert_eq!(events.pop_due(fetch), Some((fetch, Event::Processor(HOST as u32))));

@@ -93,9 +93,50 @@ pub(crate) enum Chore {
     Copy = 9,
 }
 
+/// A chore, and how often it is done. One number, so that a task is passed in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chores(u32);
+
+impl Chores {
+    /// A chore that is done so many times, fewer than 2^28.
+    #[inline]
+    pub fn new(chore: Chore, times: u32) -> Chores {
+        debug_assert!(times < 1 << 28, "{chore:?} {times} times");
+        Chores(times << 4 | chore as u32)
+    }
+
+    /// The number of the chore.
+    pub const fn number(self) -> usize {
+        (self.0 & 0xF) as usize
+    }
+
+    /// The module that does it.
+    pub const fn module(self) -> FirmwareModule {
+        Chore::ALL[self.number()].module()
+    }
+
+    /// How often it is done.
+    pub const fn times(self) -> u64 {
+        (self.0 >> 4) as u64
+    }
+}
+
 impl Chore {
     /// How many chores there are.
     pub const COUNT: usize = 10;
+    /// All chores in the order of their numbers.
+    const ALL: [Chore; Chore::COUNT] = [
+        Chore::Admin,
+        Chore::Lookup,
+        Chore::Entry,
+        Chore::Evict,
+        Chore::Translate,
+        Chore::Allocate,
+        Chore::Invalidate,
+        Chore::Depend,
+        Chore::Victim,
+        Chore::Copy,
+    ];
 
     /// The module that does it.
     pub const fn module(self) -> FirmwareModule {
