@@ -138,7 +138,7 @@ impl Polling {
     pub fn new(costs: [Nanos; 5], spread: f64, seed: u64, is_split: bool) -> Polling {
         let [turn, visit, poll, register, word] = costs;
         let rounds: &[Round] = if is_split { &[Round::Scheduler, Round::Host] } else { &[Round::Whole] };
-        debug_assert!(SCHEDULER == 0 && HOST == 1, "the order of the rounds");
+        const { assert!(SCHEDULER == 0 && HOST == 1, "the order of the rounds") };
         Polling {
             turn,
             visit,
