@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from served import HANG_SECONDS, ROOT, Server, Unavailable, main, program, run, served
+from served import HANG_SECONDS, ROOT, Server, Unavailable, main, program, run, served, wait_for
 
 MIB = 1 << 20
 WORK = ["--size=48M", "--iodepth=8", "--verify=crc32c", "--verify_fatal=1"]
@@ -157,6 +157,8 @@ def metadata(pellucid):
             if "has_journal" in listed:
                 blocks.update(map(int, run("debugfs", "-R", "blocks <8>", device).split()))
             server = Fire(directory, device=device, options=["--bypass-metadata", "--memory", "64MiB"], pellucid=pellucid)
+            # Lines of the log are written by a thread of their own.
+            wait_for(lambda server=server: "writes into" in server.log(), f"{options}: nothing is said of metadata")
             server.kill()
             told = re.search(r"writes into (\d+) bytes", server.log())
             assert told and int(told[1]) == len(blocks) * block, (options, told and told[0], len(blocks) * block)

@@ -769,7 +769,9 @@ def in_service(pellucid, mount, name):
     assert b'"ok":true' in said(control, '{"do":"status"}'), name
     assert "read-fail=0.0001" in mount.log(), mount.log()
     monitor = re.search(r"http://[^ \"]*/", mount.log()).group(0)
-    assert b"pellucid_" in urllib.request.urlopen(monitor + "metrics", timeout=HANG_SECONDS).read()
+    shown = urllib.request.urlopen(monitor + "metrics", timeout=HANG_SECONDS).read()
+    written = re.search(rb"^pellucid_layer_fs_data_blocks_total\{[^}]*\} (\d+)$", shown, re.MULTILINE)
+    assert written and int(written[1]) >= len(contents) and b"pellucid_layer_fs_gc_pauses_total" in shown, shown[-2000:]
     (mount.path / "unsynced").write_bytes(b"unsynced")
     ask(pellucid, "power-cut", "--control", control)
     for late in [lambda: (mount.path / "late").write_bytes(b"late"), lambda: list(mount.path.iterdir())]:

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use anyhow::anyhow;
 use pellucid_host::LayerConfig;
 use pellucid_spec::{Medium, Spec};
+use pellucid_workload::Job;
 
 /// Bytes that a buffer takes for a sector beside its data: its stamp or its place in a table.
 const SECTOR_BYTES: u64 = 16;
@@ -70,6 +71,19 @@ pub fn check(spec: &Spec) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Bytes that a request takes while it is outstanding, in the run and in the drive: measured, 1.7 GB for 4 million of them.
+const REQUEST_BYTES: u64 = 400;
+
+/// Refuses jobs that together keep more requests outstanding than the memory of this machine can hold.
+pub fn check_jobs(jobs: &[Job]) -> Result<(), Failure> {
+    let outstanding = jobs.iter().map(|job| u64::from(job.iodepth)).sum::<u64>();
+    let (machine_bytes, most) = (machine_bytes(), machine_bytes() / REQUEST_BYTES);
+    match outstanding > most {
+        true => Err(refused("iodepth of all jobs together", outstanding, most, machine_bytes)),
+        false => Ok(()),
+    }
 }
 
 /// Returns the failure of a buffer that is larger than the memory of this machine.

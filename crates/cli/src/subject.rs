@@ -269,6 +269,7 @@ impl Subject {
             return Err(Failure::asked(anyhow::anyhow!("{}: {message}", self.spec.drive_name)));
         }
         check_log(self)?;
+        memory::check_jobs(jobs)?;
         match &run.trace {
             None if jobs.is_empty() => Err(ExperimentError::NoWork.into()),
             None if self.seeded && jobs.iter().all(|job| job.written.has("randseed")) => {

@@ -1,6 +1,6 @@
 //! Views of callers: the state of a file system, its counters, and how full it is.
 
-use pellucid_flash::Pauses;
+use pellucid_flash::{Figure, Pauses};
 
 /// How a file system is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,32 @@ pub struct FsCounters {
     pub write_failures: u64,
     /// Data blocks that the drive moved to other names.
     pub renamed_blocks: u64,
+}
+
+impl FsCounters {
+    /// The counters as figures of a layer.
+    pub fn figures(&self) -> Vec<Figure> {
+        let count = Figure::count;
+        let mut list = vec![
+            count("fs_data_blocks", "Blocks of new data written.", self.data_blocks),
+            count("fs_moved_blocks", "Blocks of data that the cleaner moved.", self.moved_blocks),
+            count("fs_node_blocks", "Nodes of the tree written.", self.node_blocks),
+            count("fs_record_blocks", "Headers and entries of the log written.", self.record_blocks),
+            count("fs_read_blocks", "Blocks read.", self.read_blocks),
+            count("fs_commits", "Commits.", self.commits),
+            count("fs_checkpoints", "Checkpoints that are durable.", self.checkpoints),
+            count("fs_cleaned_segments", "Segments cleaned.", self.cleaned),
+            count("fs_write_failures", "Writes that failed.", self.write_failures),
+        ];
+        list.extend(self.pauses.figures([
+            "fs_gc_pauses",
+            "fs_gc_pause_sum_ns",
+            "fs_gc_pause_p50_ns",
+            "fs_gc_pause_p99_ns",
+            "fs_gc_pause_max_ns",
+        ]));
+        list
+    }
 }
 
 /// How full it is, and what it has in hand; for reports.

@@ -77,11 +77,20 @@ pub(crate) struct Flash {
     io: Io,
     reads: Slab<Read>,
     shape: Shape,
+    /// Counters of the engine from before a power cut.
+    before: EngineCounters,
 }
 
 impl Flash {
     pub fn new(engine: Engine) -> Flash {
-        Flash { io: Io::default(), reads: Slab::default(), shape: engine.shape(), engine }
+        let before = EngineCounters::default();
+        Flash { io: Io::default(), reads: Slab::default(), shape: engine.shape(), engine, before }
+    }
+
+    /// Goes on counting where `old` had come to.
+    pub fn count_on(&mut self, old: &Flash) {
+        (self.io.written_bytes, self.io.read_bytes) = (old.io.written_bytes, old.io.read_bytes);
+        self.before = EngineCounters { resting: 0, ..old.counters() };
     }
 
     /// The engine as new, without knowledge of the flash.
@@ -99,7 +108,13 @@ impl Flash {
     }
 
     pub fn counters(&self) -> EngineCounters {
-        self.engine.counters()
+        let EngineCounters { erases, failures, retired, resting } = self.engine.counters();
+        EngineCounters {
+            erases: self.before.erases + erases,
+            failures: self.before.failures + failures,
+            retired: self.before.retired + retired,
+            resting,
+        }
     }
 
     pub fn figures(&self) -> Vec<Figure> {

@@ -227,6 +227,8 @@ impl Kv {
         self.set_now(old.clock.now());
         self.core.clock = old.clock.again();
         self.core.answers = old.answers.kept();
+        self.core.counters = old.counters;
+        self.core.flash.count_on(&old.flash);
         for ask in old.requests.asks().chain(old.passage.early()).chain(old.requests.held()) {
             self.core.answer(ask.tag, LOST);
         }

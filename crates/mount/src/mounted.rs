@@ -3,6 +3,7 @@
 use crate::requests::Requests;
 use crate::volume::Volume;
 use fuser::{Config, INodeNo, MountOption, Session, SessionACL, SessionUnmounter};
+use pellucid_flash::Figure;
 use pellucid_fs::Ino;
 use std::fs::File;
 use std::io;
@@ -125,6 +126,20 @@ impl Mounted {
         let session = Session::new(requests, point, &config)
             .map_err(|error| MountError::Refused(point.to_owned(), error.to_string()))?;
         Ok(Mounted { session, volume, point: point.to_owned(), ends: mpsc::channel() })
+    }
+
+    /// Returns what tells the figures of the file system, from any thread: those of the last moment at which it was not busy, and none once it
+    /// is unmounted.
+    pub fn figures(&self) -> impl Fn() -> Vec<Figure> + Send + Sync + 'static {
+        let (volume, last) = (Arc::downgrade(&self.volume), Mutex::new(Vec::new()));
+        move || {
+            let Some(volume) = volume.upgrade() else { return Vec::new() };
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(figures) = volume.figures() {
+                *last = figures;
+            }
+            last.clone()
+        }
     }
 
     /// Returns a handle that unmounts from another thread.

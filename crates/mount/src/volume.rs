@@ -15,6 +15,7 @@
 use crate::carrier::Carrier;
 use crate::convert::now;
 use crate::target::Target;
+use pellucid_flash::Figure;
 use pellucid_fs::{Attributes, DirEntry, Errno, Fs, FsState, Ino, Step};
 use std::collections::HashMap;
 use std::path::Path;
@@ -65,6 +66,11 @@ impl Volume {
         };
         let (ended, due) = (Condvar::new(), Condvar::new());
         Volume { held: Mutex::new(held), carrier, ended, due, tell: Box::new(tell) }
+    }
+
+    /// Counters of the file system as figures; `None`: it is busy at this moment, and the caller must not wait.
+    pub(crate) fn figures(&self) -> Option<Vec<Figure>> {
+        Some(self.held.try_lock().ok()?.fs.counters().figures())
     }
 
     /// Has the keeper woken when the drive loses its power.

@@ -45,7 +45,7 @@ use crate::remote::Remote;
 use crate::service::Desk;
 use notices::Notices;
 use pellucid_device::Device;
-use pellucid_flash::{Command, Completion, Histogram, Lba, Opcode, SimTime};
+use pellucid_flash::{Command, Completion, Figure, Histogram, Lba, Opcode, SimTime};
 use pellucid_host::{HostFtlConfig, Targets};
 use pellucid_media::{Fault, Faults};
 use pellucid_monitor::Figures;
@@ -119,7 +119,12 @@ pub struct Core {
     rest: Rest,
     /// At least one drive runs in wall time.
     in_wall_time: bool,
+    /// What works on the drives in this process, with its name.
+    users: Vec<(String, UserFigures)>,
 }
+
+/// Tells the figures of what works on a drive; called by the server's thread, so it must not wait.
+pub type UserFigures = Box<dyn Fn() -> Vec<Figure> + Send>;
 
 impl Core {
     /// Takes named drives into service.
@@ -167,6 +172,7 @@ impl Core {
             pausing: Waits::default(),
             rest: Rest::default(),
             in_wall_time,
+            users: Vec::new(),
         })
     }
 
@@ -243,6 +249,11 @@ impl Core {
     /// Fails if the drive does not exist, or cannot be damaged in this way.
     pub fn plan(&mut self, fault: PlannedFault) -> Result<(), String> {
         damage::plan(self, fault)
+    }
+
+    /// Shows the figures of what works on a drive in this process, under this name, beside those of layers.
+    pub fn show_user(&mut self, name: String, figures: UserFigures) {
+        self.users.push((name, figures));
     }
 
     /// Sets the failure probabilities of media operations.

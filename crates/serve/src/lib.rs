@@ -45,7 +45,7 @@ mod tls;
 mod ublk;
 
 pub use crate::attachment::Attachment;
-pub use crate::core::{Arrival, Core, KeepTargets, Observer, Refusal};
+pub use crate::core::{Arrival, Core, KeepTargets, Observer, Refusal, UserFigures};
 pub use drive::{Bottom, NoCache, Pace, Served, Waiter};
 pub use engine::{Answered, Backend, Engine, Lead, Reply, Time};
 pub use file_drive::{FileConfig, FileDrive, FileError};

@@ -127,24 +127,24 @@ impl Fire {
         let file = file_config(device)?;
         let known = Beforehand { example: &example, proves: false, is_real: true, files: &[&file.path] };
         let reserved = self.serving.reserve(&known, global)?;
-        let stand_in = FileDrive::open(&file).map_err(Failure::asked)?;
-        self.serving.rehearse(&file.drive_name(), stand_in)?;
-        let opened = self.open(device, global)?;
+        let opened = self.open(device, &file, global)?;
         let asked = [device.clone()];
         self.serving.run(reserved, vec![opened], &asked, global)
     }
 
     /// The device under its buffer.
-    fn open(&self, device: &str, global: &Global) -> Result<Opened, Failure> {
-        let file = file_config(device)?;
-        let cluster = self.cluster_of(device, &file, global)?;
+    fn open(&self, device: &str, file: &FileConfig, global: &Global) -> Result<Opened, Failure> {
+        let cluster = self.cluster_of(device, file, global)?;
         let mut layer = self.layer(file.sector_bytes, cluster.as_deref(), global)?;
         let wants_journal = layer.journal.is_some();
         if !wants_journal {
-            refuse_forgotten_journal(device, &file)?;
+            refuse_forgotten_journal(device, file)?;
         }
-        layer.bypass.extend(self.bypassed(device, &file, global)?);
-        let drive = FileDrive::open(&file).map_err(Failure::asked)?;
+        layer.bypass.extend(self.bypassed(device, file, global)?);
+        // Before a journal is made.
+        let stand_in = FileDrive::open(file).map_err(Failure::asked)?;
+        self.serving.rehearse(&file.drive_name(), stand_in)?;
+        let drive = FileDrive::open(file).map_err(Failure::asked)?;
         let whole = drive.interface(0).map_or(0, |interface| interface.capacity_sectors());
         let drive = Served::on_file(drive, &[LayerConfig::ClusterBuffer(layer)]);
         let drive = drive.map_err(|why| Failure::asked(anyhow!("{device}: {why}")))?;

@@ -164,6 +164,7 @@ impl Mount {
         if let Below::InService(service) = &below {
             let ender = Arc::clone(&ender);
             service.on_stop(move || ender.end());
+            service.show(mounted.figures());
         }
         interrupt::instead(move || ender.end());
         let point = self.mountpoint.display();

@@ -10,13 +10,13 @@ use crate::failure::Failure;
 use crate::log_line::LogFormat;
 use anyhow::anyhow;
 use pellucid_device::Device;
-use pellucid_flash::SimTime;
+use pellucid_flash::{Figure, SimTime};
 use pellucid_host::LayerConfig;
 use pellucid_mount::{ModelledDrive, Pace};
 use pellucid_serve::{Core, LocalDrive, Options, Refusal, Served, Server, Stopper, Time, in_process};
 use std::path::Path;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -33,8 +33,12 @@ pub struct Wanted {
     pub time: Time,
 }
 
+/// Figures of the file system, once it is mounted.
+type Figures = Arc<OnceLock<Box<dyn Fn() -> Vec<Figure> + Send + Sync>>>;
+
 /// A drive in service, and a file system's place on it.
 pub struct InService {
+    figures: Figures,
     drive: Arc<ModelledDrive<LocalDrive>>,
     stopper: Stopper,
     server: JoinHandle<Result<(), Failure>>,
@@ -51,8 +55,9 @@ impl InService {
         global: &Global,
     ) -> Result<InService, Failure> {
         let (tell, told) = mpsc::channel();
-        let of_thread = global.clone();
-        let server = std::thread::spawn(move || serve(wanted, &oversight, &of_thread, &tell));
+        let (of_thread, figures) = (global.clone(), Figures::default());
+        let shown = Arc::clone(&figures);
+        let server = std::thread::spawn(move || serve(wanted, shown, &oversight, &of_thread, &tell));
         let ended = || Failure::work(anyhow!("the thread of the drive has ended"));
         let (local, stopper) = told.recv().map_err(|_| ended())??;
         let (number, clock) = (local.number(), Instant::now());
@@ -77,12 +82,17 @@ impl InService {
             }
         };
         drive.act(|local| local.call(wake));
-        Ok(InService { drive, stopper, server })
+        Ok(InService { figures, drive, stopper, server })
     }
 
     /// The file system's place.
     pub fn drive(&self) -> &Arc<ModelledDrive<LocalDrive>> {
         &self.drive
+    }
+
+    /// Shows the figures of the file system from now on, beside the drive's.
+    pub fn show(&self, figures: impl Fn() -> Vec<Figure> + Send + Sync + 'static) {
+        assert!(self.figures.set(Box::new(figures)).is_ok(), "a drive in service has one file system");
     }
 
     /// Calls `end` from a separate thread when the server is told to stop.
@@ -107,11 +117,12 @@ impl InService {
 /// Serves the drive, on a thread of its own.
 fn serve(
     wanted: Wanted,
+    figures: Figures,
     oversight: &Oversight,
     global: &Global,
     tell: &Sender<Began>,
 ) -> Result<(), Failure> {
-    let began = begin(wanted, oversight, global);
+    let began = begin(wanted, figures, oversight, global);
     let (server, local) = match began {
         Ok(began) => began,
         Err(why) => {
@@ -128,13 +139,20 @@ fn serve(
     }
 }
 
-fn begin(wanted: Wanted, oversight: &Oversight, global: &Global) -> Result<(Server, LocalDrive), Failure> {
+fn begin(
+    wanted: Wanted,
+    figures: Figures,
+    oversight: &Oversight,
+    global: &Global,
+) -> Result<(Server, LocalDrive), Failure> {
     let Wanted { name, device, layers, time } = wanted;
     let refuse = |why: String| Failure::asked(anyhow!("{name}: {why}"));
     let served = Served::with_layers(device, &layers).map_err(refuse)?;
     let core = Core::new(vec![(name.clone(), served)], time);
     let mut core = core.map_err(|refusal: Refusal| Failure::asked(anyhow!("{refusal}")))?;
     oversight.plan(&mut core)?;
+    let told = move || figures.get().map_or_else(Vec::new, |figures| figures());
+    core.show_user(format!("{name}, file system"), Box::new(told));
     let (end, local) = in_process(0, &core).map_err(Failure::work)?;
     let log = LogFormat::Text.log(global);
     let mut server = Server::new(core, Options::default(), Box::new(log)).map_err(Failure::work)?;

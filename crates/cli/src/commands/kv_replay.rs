@@ -17,7 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   pellucid kv replay cluster12.sort.zst --drive datacenter-tlc
   pellucid kv replay kvcache_traces_1.csv --drive open-channel --engine raw --clients 64
-  pellucid kv replay trace.csv.gz --format cachelib --limit 1000000 --json
+  pellucid kv replay trace.csv.gz --drive datacenter-tlc --format cachelib --limit 1000000 --json
 
 The drive holds data in memory, so it should be small: --set media.blocks=64. A get that misses stores the value behind it,
 as clients do, where the trace says how long it is.";

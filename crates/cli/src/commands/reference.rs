@@ -8,6 +8,7 @@ use crate::{args, output};
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, Subcommand};
 use pellucid_flash::{Cause, Opcode, Status};
+use pellucid_fs::FsCounters;
 use pellucid_host::{HostCounters, HostHoldings};
 use pellucid_monitor::{Figures, LayerFigures, LayerSide, ServingFigures, WorkFigures, metrics};
 use pellucid_target::{nbd, nvme};
@@ -242,14 +243,13 @@ fn prometheus() -> String {
     let mut out = page(
         "Metrics",
         "What `/metrics` of a [monitor](monitors.md) (`--monitor ADDR`) offers Prometheus. Every metric has the label `drive`, unless it \
-         is about the server (`protocol`) or a layer of the host (`layer`). Other labels are in the meaning, in code marks. *Watched* \
+         is about the server (`protocol`), a layer of the host, or a file system mounted on the drive (`layer`). Other labels are in the meaning, in code marks. *Watched* \
          metrics count from the moment at which the drive is first watched, and are absent before. A histogram has `_bucket`, `_sum` \
          and `_count`.",
     );
-    let layer = LayerSide {
-        figures: HostCounters::default().figures(&HostHoldings::default()),
-        ..LayerSide::default()
-    };
+    let mut figures = HostCounters::default().figures(&HostHoldings::default());
+    figures.extend(FsCounters::default().figures());
+    let layer = LayerSide { figures, ..LayerSide::default() };
     let layers = vec![LayerFigures::from(&layer)];
     let serving = Some(ServingFigures { layers, ..Default::default() });
     let figures = Figures { serving, work: Some(WorkFigures::default()), ..Figures::default() };

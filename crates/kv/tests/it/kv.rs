@@ -278,7 +278,7 @@ fn a_cache_starts_again_after_a_power_cut() {
         let mut cache = Cache::new(engine);
         stored(&cache.store("a", Mode::Set, "before"));
         cache.push_out();
-        let now = cache.system.now();
+        let (now, before) = (cache.system.now(), cache.system.statistics());
         let cut = cache.system.power_cut(|flash| {
             flash.power_cut();
             Ok(((), now))
@@ -288,6 +288,10 @@ fn a_cache_starts_again_after_a_power_cut() {
         stored(&cache.store("a", Mode::Set, "after"));
         cache.push_out();
         assert_eq!(cache.value("a").as_deref(), Some("after"), "{engine:?}");
+        // Counts go on: they are since the cache was made.
+        let statistics = cache.system.statistics();
+        assert_eq!((statistics.sets, statistics.gets), (2, 2), "{engine:?}");
+        assert!(statistics.flash_written_bytes > before.flash_written_bytes, "{engine:?}");
     }
 }
 

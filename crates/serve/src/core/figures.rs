@@ -2,7 +2,7 @@
 //!
 //! Invariant: a view is built only if the board is asked; any other turn costs one check.
 
-use super::{Core, apps};
+use super::{Core, UserFigures, apps};
 use crate::drive::Served;
 use pellucid_device::Device;
 use pellucid_flash::BlockMap;
@@ -45,12 +45,16 @@ fn maps(core: &Core) -> Vec<(String, BlockMap)> {
     drives.filter_map(|(name, drive)| Some((name.clone(), drive.device()?.block_map()))).collect()
 }
 
-/// Counters of the host side of every layer.
+/// Counters of the host side of every layer, and of what works on the drives in this process.
 fn layers(core: &Core) -> Vec<LayerSide> {
     let side = |namespace: &Namespace| {
         let drive = &core.desk.engine.backends()[namespace.drive];
         let figures = drive.layer_figures(namespace.number)?;
         Some(LayerSide { name: namespace.name.clone(), remote: drive.connection(), figures })
     };
-    core.register.present().filter_map(side).collect()
+    let user = |(name, figures): &(String, UserFigures)| {
+        let figures = figures();
+        (!figures.is_empty()).then(|| LayerSide { name: name.clone(), remote: None, figures })
+    };
+    core.register.present().filter_map(side).chain(core.users.iter().filter_map(user)).collect()
 }
