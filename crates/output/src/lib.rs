@@ -369,6 +369,8 @@ impl OutputFile {
         renamed.map_err(|error| OutputError::new(&self.path, error))?;
         note(part, false);
         sync_parent(name);
+        // It is complete, and may be replaced by the next one.
+        let _ = self.file.unlock();
         self.rename = None;
         Ok(())
     }
