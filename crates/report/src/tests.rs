@@ -118,6 +118,8 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
             "" | "namespaces[]" | "targets[]" => name,
             // Reasons, of which one has the name of a cause.
             _ if path.starts_with("map_cache.") => name,
+            // Modules, of which some have the name of a cause or stage.
+            "utilisation.firmware_modules" => name,
             _ if cause.is_some() => "<cause>",
             _ if stage.is_some() => "<stage>",
             _ => name,
