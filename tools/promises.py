@@ -721,7 +721,10 @@ def announced(pellucid) -> list[str]:
     for preset in presets(pellucid):
         wishes = [("as it is", [])]
         volatile = [key for key in VOLATILE if takes(preset, key)]
-        wishes += [("volatile", volatile)] if volatile else [("buffer = volatile", [UNPROTECTED])]
+        if volatile:
+            wishes.append(("volatile", volatile))
+        elif preset == "zoned":
+            wishes.append(("buffer = volatile", [UNPROTECTED]))
         for wish, sets in wishes:
             told = set()
             for store in ("file", "ram"):
