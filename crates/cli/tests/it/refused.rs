@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 
-/// All files of a folder, with their bytes.
+/// All files of a folder, with their bytes, without the log of a server that these tests keep there.
 fn content(folder: &Folder) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(folder.path(".")).unwrap().map(|entry| entry.unwrap());
-    let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+    let files = entries.filter(|entry| entry.file_type().unwrap().is_file() && entry.file_name() != "log");
     files.map(|file| (file.file_name().into_string().unwrap(), std::fs::read(file.path()).unwrap())).collect()
 }
 
