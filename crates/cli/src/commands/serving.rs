@@ -355,24 +355,7 @@ impl Serving {
             (opened.name, opened.drive)
         });
         let drives: Vec<_> = drives.collect();
-        let mut core = Core::new(drives, self.time()).map_err(|refusal| {
-            let instead = match &refusal {
-                Refusal::SameName { name } => {
-                    let last = names.iter().rposition(|other| other == name);
-                    let drive = last.and_then(|at| asked.get(at)).unwrap_or(name);
-                    format!("; for one: {drive},drive.name={name}-2")
-                }
-                // An image keeps what it was made with.
-                Refusal::Stamps { .. } if asked.iter().any(is_image) => {
-                    "; for one: an image that pellucid age makes with --set media.store=ram".into()
-                }
-                Refusal::Stamps { .. } => "; for one: --set media.store=ram".into(),
-                Refusal::NoDrive | Refusal::Dilation { .. } => String::new(),
-            };
-            Failure::asked(anyhow!("{refusal}{instead}"))
-        })?;
-        let lead = self.lead_us.unwrap_or(Lead::Fixed(LEAD));
-        core.lead(lead);
+        let mut core = self.core(drives, &names, asked)?;
         let subsystem = |(drive, name): (usize, &String)| SubsystemConfig {
             secrets: secrets.clone(),
             ..self.subsystem(drive, name, &core)
@@ -390,6 +373,79 @@ impl Serving {
             core.observe(Box::new(recording));
         }
         self.oversight.plan(&mut core)?;
+        let blocks = self.block_namespaces(&core, &names, global)?;
+        let log = self.log_format.log(global);
+        // They are said when everything listens, so that a refusal stands alone.
+        let mut facts = served_log::drives(&core, &origins);
+        let offered = served_log::offered(&core, &names);
+        let options = Options {
+            poll: Duration::from_micros(self.poll_us),
+            connections_max: self.connections.unwrap_or(Options::default().connections_max),
+            ..Options::default()
+        };
+        let mut server = Server::new(core, options, Box::new(log)).map_err(Failure::work)?;
+        // Whoever finds the server listening may already ask it to stop.
+        let stopper = server.stopper();
+        interrupt::instead(move || stopper.stop_because("signal"));
+        facts.extend(self.listen_nbd(&mut server, nbd, tls.as_ref(), &offered)?);
+        if !nvme_tcp.is_empty() {
+            facts.extend(listen_nvme(&mut server, nvme_tcp, offer.as_ref(), subsystems, &offered)?);
+        }
+        if self.ublk {
+            self.attach(&mut server, &blocks)?;
+        }
+        if let Some(control) = control {
+            listen_control(&mut server, control)?;
+        }
+        unprepared.into_iter().for_each(|drive| log(&Event::NotPreconditioned { drive }));
+        if let Some((board, address)) = board {
+            let uri = Some(format!("http://{address}/"));
+            log(&Event::Listening { protocol: "monitor", address: address.to_string(), uri });
+            server.show_on(&board);
+        }
+        facts.iter().for_each(log);
+        made.into_iter().for_each(MadeFile::keep);
+        let core = server.run().map_err(Failure::work)?;
+        match core.unstopped() {
+            [] => Ok(()),
+            failed => Err(Failure::work(anyhow!("not stopped in order: {}", failed.join("; ")))),
+        }
+    }
+
+    /// Takes the drives into service.
+    fn core(
+        &self,
+        drives: Vec<(String, Served)>,
+        names: &[String],
+        asked: &[String],
+    ) -> Result<Core, Failure> {
+        let mut core = Core::new(drives, self.time()).map_err(|refusal| {
+            let instead = match &refusal {
+                Refusal::SameName { name } => {
+                    let last = names.iter().rposition(|other| other == name);
+                    let drive = last.and_then(|at| asked.get(at)).unwrap_or(name);
+                    format!("; for one: {drive},drive.name={name}-2")
+                }
+                // An image keeps what it was made with.
+                Refusal::Stamps { .. } if asked.iter().any(is_image) => {
+                    "; for one: an image that pellucid age makes with --set media.store=ram".into()
+                }
+                Refusal::Stamps { .. } => "; for one: --set media.store=ram".into(),
+                Refusal::NoDrive | Refusal::Dilation { .. } => String::new(),
+            };
+            Failure::asked(anyhow!("{refusal}{instead}"))
+        })?;
+        core.lead(self.lead_us.unwrap_or(Lead::Fixed(LEAD)));
+        Ok(core)
+    }
+
+    /// Returns the block namespaces of the drives. Refuses NBD where there are none, and names the drives that it does not show.
+    fn block_namespaces(
+        &self,
+        core: &Core,
+        names: &[String],
+        global: &Global,
+    ) -> Result<Vec<usize>, Failure> {
         let numbered = core.namespaces().iter().enumerate();
         let is_block = |n: &Namespace| matches!(n.interface, Interface::Block { .. });
         let blocks: Vec<usize> = numbered.filter(|(_, n)| is_block(n)).map(|(index, _)| index).collect();
@@ -413,21 +469,20 @@ impl Serving {
                 |name| format!("{name}: no block namespace, so NBD does not show it; --nvme-tcp ADDR would");
             output::warn(global, unseen.map(|(_, name)| sentence(name)));
         }
-        let log = self.log_format.log(global);
-        // They are said when everything listens, so that a refusal stands alone.
-        let mut facts = served_log::drives(&core, &origins);
-        let offered = served_log::offered(&core, &names);
-        let options = Options {
-            poll: Duration::from_micros(self.poll_us),
-            connections_max: self.connections.unwrap_or(Options::default().connections_max),
-            ..Options::default()
-        };
-        let mut server = Server::new(core, options, Box::new(log)).map_err(Failure::work)?;
-        // Whoever finds the server listening may already ask it to stop.
-        let stopper = server.stopper();
-        interrupt::instead(move || stopper.stop_because("signal"));
-        for bound in nbd {
-            let tls = tls.clone();
+        Ok(blocks)
+    }
+
+    /// Accepts NBD clients on these sockets.
+    fn listen_nbd(
+        &self,
+        server: &mut Server,
+        sockets: Vec<Bound>,
+        tls: Option<&TlsConfig>,
+        offered: &[Offered],
+    ) -> Result<Vec<Event>, Failure> {
+        let mut facts = Vec::new();
+        for socket in sockets {
+            let tls = tls.cloned();
             let simple = self.nbd_simple_replies;
             let session = move || {
                 let session =
@@ -435,31 +490,10 @@ impl Serving {
                 if simple { session.with_simple_replies() } else { session }
             };
             let accept = Box::new(move |_, _| Ok(Box::new(session()) as _));
-            let bound = server.listen_on(bound, "nbd", accept).map_err(Failure::asked)?;
-            facts.extend(served_log::nbd(&offered, &bound, self.tls.is_some()));
+            let bound = server.listen_on(socket, "nbd", accept).map_err(Failure::asked)?;
+            facts.extend(served_log::nbd(offered, &bound, self.tls.is_some()));
         }
-        if !nvme_tcp.is_empty() {
-            facts.extend(listen_nvme(&mut server, nvme_tcp, offer.as_ref(), subsystems, &offered)?);
-        }
-        if self.ublk {
-            self.attach(&mut server, &blocks)?;
-        }
-        if let Some(control) = control {
-            listen_control(&mut server, control)?;
-        }
-        unprepared.into_iter().for_each(|drive| log(&Event::NotPreconditioned { drive }));
-        if let Some((board, address)) = board {
-            let uri = Some(format!("http://{address}/"));
-            log(&Event::Listening { protocol: "monitor", address: address.to_string(), uri });
-            server.show_on(&board);
-        }
-        facts.iter().for_each(log);
-        made.into_iter().for_each(MadeFile::keep);
-        let core = server.run().map_err(Failure::work)?;
-        match core.unstopped() {
-            [] => Ok(()),
-            failed => Err(Failure::work(anyhow!("not stopped in order: {}", failed.join("; ")))),
-        }
+        Ok(facts)
     }
 
     /// Refuses addresses that others reach and whose peers need not prove who they are, unless that is wanted.
