@@ -4,7 +4,9 @@ use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
@@ -12,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Connections that wait to be accepted.
@@ -93,21 +96,39 @@ pub(crate) enum Listener {
     Unix(UnixListener, PathBuf, Option<Hidden>),
 }
 
-/// Name of a socket before it has its own; the file goes with it.
-pub(crate) struct Hidden(PathBuf);
+/// Paths that sockets of this process are to take.
+static TO_TAKE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Name of a socket before it has its own. Its file, if it is still there, goes with it.
+pub(crate) struct Hidden {
+    name: PathBuf,
+    /// The path to take, without links.
+    path: PathBuf,
+}
 
 impl Hidden {
     /// A name beside `path` that no other socket has.
-    fn beside(path: &Path) -> Hidden {
+    fn beside(path: &Path) -> io::Result<Hidden> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        Hidden(path.with_file_name(format!(".{}.{count}", std::process::id())))
+        let name = path.with_file_name(format!(".{}.{count}", std::process::id()));
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let path = folder.canonicalize()?.join(path.file_name().unwrap_or_default());
+        let mut all = TO_TAKE.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.insert(path.clone()) {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "given twice; allowed: a path for each socket",
+            ));
+        }
+        Ok(Hidden { name, path })
     }
 }
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(&self.name);
+        TO_TAKE.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
     }
 }
 
@@ -120,6 +141,8 @@ impl Listener {
                 let socket = stream_socket(family)?;
                 sockopt::set_socket_reuseaddr(&socket, true)?;
                 rustix::net::bind(&socket, address)?;
+                // Two sockets may have one port until one of them listens. Peers wait until they are accepted.
+                rustix::net::listen(&socket, BACKLOG)?;
                 Ok(Listener::Tcp(TcpListener::from_std(socket.into())))
             }
             Address::Unix(path) => {
@@ -135,15 +158,15 @@ impl Listener {
                     return Err(io::Error::new(kind, message));
                 }
                 // Whoever sees a socket at the path may connect to it, so it takes its name when it listens.
-                let hidden = Hidden::beside(path);
+                let hidden = Hidden::beside(path)?;
                 let socket = stream_socket(AddressFamily::UNIX)?;
-                rustix::net::bind(&socket, &SocketAddrUnix::new(&hidden.0)?)?;
+                rustix::net::bind(&socket, &SocketAddrUnix::new(&hidden.name)?)?;
                 let listener =
                     Listener::Unix(UnixListener::from_std(socket.into()), path.clone(), Some(hidden));
                 // Accessible to its owner only: a client that can connect can write to the drive, or break
                 // it.
                 if let Listener::Unix(_, _, Some(hidden)) = &listener {
-                    std::fs::set_permissions(&hidden.0, std::fs::Permissions::from_mode(0o600))?;
+                    std::fs::set_permissions(&hidden.name, std::fs::Permissions::from_mode(0o600))?;
                 }
                 Ok(listener)
             }
@@ -153,13 +176,13 @@ impl Listener {
     /// Lets peers connect from now on.
     pub fn listen(&mut self) -> io::Result<()> {
         match self {
-            Listener::Tcp(listener) => rustix::net::listen(listener, BACKLOG)?,
+            Listener::Tcp(_) => {}
             Listener::Unix(listener, path, hidden) => {
                 rustix::net::listen(&*listener, BACKLOG)?;
-                if let Some(Hidden(name)) = hidden {
+                if let Some(Hidden { name, .. }) = hidden {
                     rustix::fs::renameat_with(CWD, &*name, CWD, &*path, RenameFlags::NOREPLACE)?;
                     // There is nothing left to remove under that name.
-                    std::mem::forget(hidden.take());
+                    *hidden = None;
                 }
             }
         }
@@ -230,9 +253,16 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
 /// Removes the socket file of a server that is gone. Any other file stays, and binding fails on it.
 fn remove_stale(path: &Path) {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
-    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
+    if is_socket && is_left(path) {
         let _ = std::fs::remove_file(path);
     }
+}
+
+/// Returns whether nobody listens at the path of a socket. Does not wait for a server that accepts nothing at this moment.
+fn is_left(path: &Path) -> bool {
+    let (socket, address) = (stream_socket(AddressFamily::UNIX), SocketAddrUnix::new(path));
+    let (Ok(socket), Ok(address)) = (socket, address) else { return false };
+    rustix::net::connect(&socket, &address) == Err(Errno::CONNREFUSED)
 }
 
 /// A connected, non-blocking stream.

@@ -20,7 +20,10 @@ fn unchanged(before: &BTreeMap<String, Vec<u8>>, after: &BTreeMap<String, Vec<u8
 }
 
 /// Options of any server that make it refuse: what it cannot have, and what does not exist.
-const REFUSED: [&str; 7] = [
+const REFUSED: [&str; 10] = [
+    "--nbd unix:same --control same",
+    "--nbd unix:same --nbd unix:same",
+    "--nbd 46107 --nbd 46107",
     "--nbd unix:busy",
     "--control busy",
     "--control nowhere/socket",
@@ -99,6 +102,7 @@ fn no_warm_cache_is_lost_to_a_refused_command() {
     for option in [
         "--unix busy",
         "--unix socket --control busy",
+        "--unix same --control same",
         "--unix socket --tls nowhere",
         "--unix socket --time paced",
     ] {
