@@ -119,7 +119,7 @@ pub struct Core {
     rest: Rest,
     /// At least one drive runs in wall time.
     in_wall_time: bool,
-    /// What works on the drives in this process, with its name.
+    /// Programs of this process that work on the drives, by name.
     users: Vec<(String, UserFigures)>,
 }
 
