@@ -1,7 +1,7 @@
 //! `pellucid cache`: a flash cache in front of a slow device, and `pellucid detach`, which puts it out of use.
 
 use super::control::Control;
-use super::serving::{Beforehand, Serving};
+use super::serving::{Beforehand, Serving, is_one_file};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{MadeFile, Opened, refuse_sets};
@@ -17,8 +17,7 @@ use pellucid_media::StoreKind;
 use pellucid_serve::{Bottom, FileConfig, FileDrive, NoCache, Served, Time};
 use pellucid_spec::Use;
 use pellucid_target::request::Request;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 const EXAMPLES: &str = "\
@@ -109,7 +108,7 @@ impl Cache {
         if FileConfig::is_meant(&self.drive) {
             refuse_sets(&self.drive, global, |_| false, "options of the command, as --mode")?;
             let flash: FileConfig = self.drive.parse().map_err(Failure::asked)?;
-            if place_of(&flash.path).is_some_and(|place| Some(place) == place_of(&file.path)) {
+            if is_one_file(&flash.path, &file.path) {
                 return Err(refuse(
                     "--drive",
                     format!("{} is the backing store; allowed: another file or device", flash.path.display()),
@@ -238,11 +237,6 @@ fn backing_config(backing: &str) -> Result<FileConfig, Failure> {
             "--backing {backing}: a backing store is there already; allowed: no size"
         ))),
     }
-}
-
-/// Returns the device and inode of a file, which identify it under any name.
-fn place_of(path: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// A number that marks a new cache.

@@ -679,7 +679,7 @@ fn no_ublk(error: UblkError) -> Failure {
 }
 
 /// Returns whether two names are of one file that is there.
-fn is_one_file(one: &Path, other: &Path) -> bool {
+pub(super) fn is_one_file(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     place(one).is_some_and(|found| Some(found) == place(other))
 }
