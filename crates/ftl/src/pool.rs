@@ -82,10 +82,24 @@ impl Pool {
     /// Creates a pool with all of `blocks` free; among equally worn blocks it takes the lowest first.
     pub(crate) fn all_free(layout: &Layout, blocks: Range<u32>, order: TakeOrder) -> Pool {
         let mut pool = Pool { order, ..Pool::new(layout, blocks) };
-        for block in pool.all() {
-            pool.give(block);
+        pool.uses.fill(Use::Free);
+        for die in 0..layout.dies {
+            pool.fill_die(DieId(die));
         }
         pool
+    }
+
+    /// All blocks of a die are free, and were given back in the order of their numbers. Their entries are in order, so the set of them is
+    /// built at once; a drive may have half a million blocks.
+    fn fill_die(&mut self, die: DieId) {
+        let number = self.blocks.len();
+        let first = die.0 as usize * number;
+        for (since, at) in (1..).zip(first..first + number) {
+            self.since[at] = since;
+        }
+        let blocks = self.of_die(die).map(|block| self.entry(block)).collect();
+        self.free[die.0 as usize] = FreeList { blocks, given: number as u64 };
+        self.free_total += number as u32;
     }
 
     fn index(&self, block: BlockId) -> usize {
@@ -217,6 +231,9 @@ impl Pool {
     /// Sets the number of complete erases.
     pub fn set_erases(&mut self, block: BlockId, erases: u32) {
         let index = self.index(block);
+        if self.erases[index] == erases {
+            return;
+        }
         let is_free = self.uses[index] == Use::Free;
         if is_free {
             self.unlist(block);
@@ -268,6 +285,52 @@ impl Pool {
                 assert_eq!(self.die(block), die, "block {} is among the free ones of die {die}", block.0);
                 assert_eq!(self.entry(block), *entry, "block {} stands with other erases", block.0);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pellucid_flash::Geometry;
+
+    #[test]
+    fn a_pool_of_free_blocks_takes_them_as_if_each_had_been_given() {
+        let geometry = Geometry {
+            channels: 2,
+            ways: 1,
+            dies: 1,
+            planes: 1,
+            blocks: 40,
+            pages: 4,
+            page_bytes: 4096,
+            spare_bytes: 0,
+            sector_bytes: 4096,
+            unit_bytes: 4096,
+            multi_plane: false,
+            one_shot_pages: 1,
+        };
+        let layout = geometry.layout().expect("a geometry");
+        for order in [TakeOrder::Oldest, TakeOrder::LeastWorn, TakeOrder::LeastWornLowest] {
+            let mut pool = Pool::all_free(&layout, 3..40, order);
+            let mut given = Pool { order, ..Pool::new(&layout, 3..40) };
+            given.all().for_each(|block| given.give(block));
+            pool.check();
+            for step in 0..200u32 {
+                let die = DieId(step % 2);
+                let block = if step % 5 == 0 { pool.take_most_worn(die) } else { pool.take(die) };
+                let same = if step % 5 == 0 { given.take_most_worn(die) } else { given.take(die) };
+                assert_eq!(block, same, "{order:?}, step {step}");
+                if let Some(block) = block.filter(|_| step % 3 > 0) {
+                    let erases = pool.erases(block) + step % 4;
+                    for pool in [&mut pool, &mut given] {
+                        pool.set_erases(block, erases);
+                        pool.give(block);
+                    }
+                }
+                pool.check();
+            }
+            assert_eq!(pool.free_total(), given.free_total());
         }
     }
 }
