@@ -150,6 +150,7 @@ quick: prerequisites $(NEXTEST)
 	python3 tools/check_dependencies.py
 	python3 tools/check_circles.py
 	python3 tools/check_types.py
+	python3 tools/check_functions.py
 	$(RUN_NEXTEST) $(TLS)
 
 build-tests: prerequisites $(NEXTEST)
@@ -184,6 +185,7 @@ check: prerequisites
 	python3 tools/check_dependencies.py
 	python3 tools/check_circles.py
 	python3 tools/check_types.py
+	python3 tools/check_functions.py
 	python3 tools/check_packages.py
 	python3 tools/check_words.py
 

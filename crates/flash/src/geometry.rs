@@ -157,10 +157,8 @@ impl Geometry {
     /// The most pages that one program writes: a word line of QLC.
     pub const ONE_SHOT_PAGES_MAX: u32 = 4;
 
-    /// Checks the shape and derives the [`Layout`].
-    pub fn layout(&self) -> Result<Layout, GeometryError> {
-        let refuse =
-            |key, value: u64, allowed: &str| Err(GeometryError { key, value, allowed: allowed.into() });
+    /// Checks each field, and what one program writes.
+    fn check(&self) -> Result<(), GeometryError> {
         for (key, value, max) in [
             ("channels", self.channels, Geometry::CHANNELS_MAX),
             ("ways", self.ways, Geometry::WAYS_MAX),
@@ -203,8 +201,7 @@ impl Geometry {
         if unit == 0 || !unit.is_multiple_of(self.sector_bytes) || unit / self.sector_bytes > 64 {
             return refuse("unit_bytes", unit.into(), "allowed: 1 to 64 whole sectors (sector_bytes)");
         }
-        let planes = if self.multi_plane { self.planes } else { 1 };
-        let superpage_bytes = u64::from(self.page_bytes) * u64::from(planes * self.one_shot_pages);
+        let superpage_bytes = self.superpage_bytes();
         if !superpage_bytes.is_multiple_of(unit.into()) || superpage_bytes / u64::from(unit) > 256 {
             return refuse(
                 "unit_bytes",
@@ -215,10 +212,23 @@ impl Geometry {
         if !(unit.is_multiple_of(self.page_bytes) || self.page_bytes.is_multiple_of(unit)) {
             return refuse("unit_bytes", unit.into(), "allowed: a divisor or a multiple of page_bytes");
         }
+        Ok(())
+    }
+
+    /// Bytes that one program writes.
+    fn superpage_bytes(&self) -> u64 {
+        let planes = if self.multi_plane { self.planes } else { 1 };
+        u64::from(self.page_bytes) * u64::from(planes * self.one_shot_pages)
+    }
+
+    /// Checks the shape and derives the [`Layout`].
+    pub fn layout(&self) -> Result<Layout, GeometryError> {
+        self.check()?;
+        let unit = self.unit_bytes;
         let dies_per_channel = self.ways * self.dies;
         let dies = self.channels * dies_per_channel;
         let blocks_per_die = self.blocks * if self.multi_plane { 1 } else { self.planes };
-        let units_per_superpage = (superpage_bytes / u64::from(unit)) as u32;
+        let units_per_superpage = (self.superpage_bytes() / u64::from(unit)) as u32;
         let superpages_per_block = self.pages / self.one_shot_pages;
         let units_per_block = units_per_superpage * superpages_per_block;
         let blocks = u64::from(dies) * u64::from(blocks_per_die);
@@ -249,6 +259,10 @@ impl Geometry {
             split: Split::new(units_per_block, units_per_superpage, blocks_per_die, unit / self.sector_bytes),
         })
     }
+}
+
+fn refuse<T>(key: &'static str, value: u64, allowed: &str) -> Result<T, GeometryError> {
+    Err(GeometryError { key, value, allowed: allowed.into() })
 }
 
 impl Layout {

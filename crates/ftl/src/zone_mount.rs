@@ -13,7 +13,7 @@ use crate::MountSource;
 use crate::mount::BLOCK_SEQUENCES;
 use crate::zones::{Column, Extent, Mark, Zones};
 use pellucid_flash::{BlockId, Lpn, Ppa, ZoneState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The logical page in the spare areas of the staging log. The spare areas of a zone's superpages hold the zone.
 pub const LOG: Lpn = Lpn(u32::MAX - 1);
@@ -100,6 +100,69 @@ impl Zones {
     }
 }
 
+/// Superpages on the media, as a scan of all blocks finds them.
+struct Scan {
+    /// By zone: its own superpages, and those of the log.
+    data: Vec<Vec<Found>>,
+    log: Vec<Vec<Found>>,
+    /// Blocks that hold something.
+    used: Vec<BlockId>,
+    /// Blocks of the log, and the first sequence number of each.
+    log_blocks: BTreeMap<BlockId, u64>,
+}
+
+impl Scan {
+    /// Scans all blocks: sets their erases, gives those that hold nothing to the pool, and raises sequence and epoch of `zones` above all
+    /// that was found.
+    fn of(zones: &mut Zones, source: &impl MountSource, mark: impl Fn(Ppa) -> Option<Mark>) -> Scan {
+        let lists = vec![Vec::new(); zones.zones.len()];
+        let mut scan =
+            Scan { data: lists.clone(), log: lists, used: Vec::new(), log_blocks: BTreeMap::new() };
+        for block in zones.pool.all() {
+            zones.pool.set_erases(block, source.erases(block));
+            let superpages = source.used_superpages(block);
+            match (superpages, source.is_bad(block)) {
+                (0, true) => zones.pool.retire(block),
+                (0, false) => zones.pool.give(block),
+                _ => scan.used.push(block),
+            }
+            for at in 0..superpages {
+                let ppa = zones.layout.ppa(block, at * zones.layout.units_per_superpage);
+                let (Some((lpn, sequence)), Some(mark)) = (source.spare(ppa), mark(ppa)) else { continue };
+                zones.sequence = zones.sequence.max(sequence + SEQUENCE_GAP);
+                zones.epoch = zones.epoch.max(mark.epoch + 1);
+                scan.enter(lpn == LOG, Found { mark, sequence, block, at });
+            }
+        }
+        scan
+    }
+
+    fn enter(&mut self, is_log: bool, found: Found) {
+        if is_log {
+            let first = self.log_blocks.entry(found.block).or_insert(found.sequence);
+            *first = found.sequence.min(*first);
+        }
+        let into = if is_log { &mut self.log } else { &mut self.data };
+        if let Some(list) = into.get_mut(found.mark.zone as usize) {
+            list.push(found);
+        }
+    }
+
+    /// The newest verdict of the log on a zone.
+    fn verdict(&self, zone: usize) -> Option<(ZoneState, BlockId)> {
+        let verdicts = self.log[zone].iter().filter(|f| f.mark.verdict.is_some());
+        let newest = verdicts.max_by_key(|f| f.sequence)?;
+        Some((newest.mark.verdict?, newest.block))
+    }
+
+    /// Blocks of the log in the order in which they were written.
+    fn log_in_order(&self) -> Vec<BlockId> {
+        let mut log: Vec<BlockId> = self.log_blocks.keys().copied().collect();
+        log.sort_by_key(|block| self.log_blocks[block]);
+        log
+    }
+}
+
 /// Sets `zones` to the state of the media, and of the data `saved` from a protected buffer.
 pub(crate) fn find(
     zones: &mut Zones,
@@ -110,64 +173,31 @@ pub(crate) fn find(
     for saved in saved {
         zones.epoch = zones.epoch.max(saved.mark.epoch + 1);
     }
-    let mut data: Vec<Vec<Found>> = vec![Vec::new(); zones.zones.len()];
-    let mut log: Vec<Vec<Found>> = data.clone();
-    let mut used = Vec::new();
-    let mut log_blocks = BTreeMap::new();
-    for block in zones.pool.all() {
-        zones.pool.set_erases(block, source.erases(block));
-        let superpages = source.used_superpages(block);
-        if superpages == 0 {
-            if source.is_bad(block) {
-                zones.pool.retire(block)
-            } else {
-                zones.pool.give(block)
-            }
-            continue;
-        }
-        used.push(block);
-        for at in 0..superpages {
-            let ppa = zones.layout.ppa(block, at * zones.layout.units_per_superpage);
-            let (Some((lpn, sequence)), Some(mark)) = (source.spare(ppa), mark(ppa)) else { continue };
-            zones.sequence = zones.sequence.max(sequence + SEQUENCE_GAP);
-            zones.epoch = zones.epoch.max(mark.epoch + 1);
-            let into = if lpn == LOG { &mut log } else { &mut data };
-            if lpn == LOG {
-                let first = log_blocks.entry(block).or_insert(sequence);
-                *first = sequence.min(*first);
-            }
-            if let Some(list) = into.get_mut(mark.zone as usize) {
-                list.push(Found { mark, sequence, block, at });
-            }
-        }
-    }
-    let mut holding = BTreeMap::new();
-    let mut mount = ZoneMount::default();
+    let scan = Scan::of(zones, source, mark);
+    let mut holding = BTreeSet::new();
+    let mut mount = ZoneMount { log: scan.log_in_order(), ..ZoneMount::default() };
     for zone in 0..zones.zones.len() {
-        let verdicts = log[zone].iter().filter(|f| f.mark.verdict.is_some());
-        let newest = verdicts.max_by_key(|f| f.sequence).copied();
-        let verdict = newest.and_then(|f| f.mark.verdict);
+        let verdict = scan.verdict(zone);
         let (chain, staged) = match verdict {
-            Some(ZoneState::Offline) => Default::default(),
-            _ => chain(zones, &data[zone], &log[zone], saved.iter().filter(|s| s.mark.zone as usize == zone)),
+            Some((ZoneState::Offline, _)) => Default::default(),
+            _ => {
+                let saved = saved.iter().filter(|s| s.mark.zone as usize == zone);
+                chain(zones, &scan.data[zone], &scan.log[zone], saved)
+            }
         };
-        for found in &chain {
-            holding.insert(found.block, ());
-        }
+        holding.extend(chain.iter().map(|found| found.block));
         settle(zones, zone as u32, &chain, &staged, source);
-        if let (Some(state), Some(Found { block, .. })) = (verdict, newest) {
+        if let Some((state, block)) = verdict {
             zones.zones[zone].state = state;
             mount.verdicts.push(Verdict { zone: zone as u32, state, block });
         }
-        if log[zone].iter().any(|f| f.mark.verdict.is_none()) {
+        if scan.log[zone].iter().any(|f| f.mark.verdict.is_none()) {
             mount.logged.push(zone as u32);
         }
         mount.staged.extend(staged);
     }
-    mount.log = log_blocks.keys().copied().collect();
-    mount.log.sort_by_key(|block| log_blocks[block]);
-    for block in used {
-        match (holding.contains_key(&block) || log_blocks.contains_key(&block), source.is_bad(block)) {
+    for &block in &scan.used {
+        match (holding.contains(&block) || scan.log_blocks.contains_key(&block), source.is_bad(block)) {
             (true, true) => zones.pool.mark_failed(block),
             (true, false) => {}
             (false, true) => {

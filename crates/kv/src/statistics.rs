@@ -136,8 +136,25 @@ impl Counters {
 
 /// Names all counters; `more` are those of the engine.
 pub(crate) fn figures(s: &KvStatistics, more: Vec<Figure>) -> Vec<Figure> {
+    let mut list = counters(s);
+    list.extend(flash_state(s));
+    list.push(Figure::count("kv_waits", "Stores that waited for a write buffer.", s.waits));
+    list.extend(content(s));
+    list.extend(s.pauses.figures([
+        "kv_gc_pauses",
+        "kv_gc_pause_sum_ns",
+        "kv_gc_pause_p50_ns",
+        "kv_gc_pause_p99_ns",
+        "kv_gc_pause_max_ns",
+    ]));
+    list.extend(more);
+    list
+}
+
+/// Events that were counted.
+fn counters(s: &KvStatistics) -> Vec<Figure> {
     let count = Figure::count;
-    let mut list = vec![
+    vec![
         count("kv_gets", "Gets answered.", s.gets),
         count("kv_hits", "Gets that found an item.", s.hits),
         count("kv_hits_in_memory", "Hits served from a write buffer.", s.hits_in_memory),
@@ -168,6 +185,13 @@ pub(crate) fn figures(s: &KvStatistics, more: Vec<Figure>) -> Vec<Figure> {
         Figure::bytes("kv_flash_read_bytes", "Bytes read from the drive.", s.flash_read_bytes),
         count("kv_erases", "Blocks erased by the cache or, for it, by the library.", s.erases),
         count("kv_failures", "Writes and erases of flash that failed.", s.failures),
+    ]
+}
+
+/// What the flash takes now.
+fn flash_state(s: &KvStatistics) -> Vec<Figure> {
+    let count = Figure::count;
+    vec![
         count("kv_retired_blocks", "Blocks out of use for good.", s.retired_blocks).gauge(),
         count(
             "kv_resting_parts",
@@ -181,7 +205,13 @@ pub(crate) fn figures(s: &KvStatistics, more: Vec<Figure>) -> Vec<Figure> {
             s.takes_stores.into(),
         )
         .gauge(),
-        count("kv_waits", "Stores that waited for a write buffer.", s.waits),
+    ]
+}
+
+/// What the cache holds now, and where eviction begins and ends.
+fn content(s: &KvStatistics) -> Vec<Figure> {
+    let count = Figure::count;
+    vec![
         count("kv_items", "Items now.", s.items).gauge(),
         Figure::bytes("kv_item_bytes", "Bytes of the slots of these items.", s.item_bytes).gauge(),
         Figure::bytes("kv_index_bytes", "Memory of the index.", s.index_bytes).gauge(),
@@ -197,14 +227,5 @@ pub(crate) fn figures(s: &KvStatistics, more: Vec<Figure>) -> Vec<Figure> {
         count("kv_low_watermark", "Free slabs below which eviction does not wait.", s.watermarks[0]).gauge(),
         count("kv_high_watermark", "Free slabs up to which obsolete slabs are reclaimed.", s.watermarks[1])
             .gauge(),
-    ];
-    list.extend(s.pauses.figures([
-        "kv_gc_pauses",
-        "kv_gc_pause_sum_ns",
-        "kv_gc_pause_p50_ns",
-        "kv_gc_pause_p99_ns",
-        "kv_gc_pause_max_ns",
-    ]));
-    list.extend(more);
-    list
+    ]
 }

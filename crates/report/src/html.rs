@@ -15,7 +15,7 @@ pub use side_by_side::{compare_figures, render_compare_html, render_compare_svg}
 
 use super::plot::{Drawing, Unit, escape};
 use super::text::PARTIAL;
-use super::{Direction, Latency, MergesOfKind, Report, Requests, jobs};
+use super::{Direction, Latency, MapCache, MediaHealth, Merges, MergesOfKind, Report, Requests, jobs};
 use figures as figure;
 use pellucid_flash::Cause;
 use pellucid_text::format::{bytes, count, duration, optional, percent, quantity, significant, span};
@@ -578,15 +578,41 @@ fn timeline(report: &Report) -> Vec<Part> {
 }
 
 fn health(report: &Report) -> Vec<Part> {
-    let (wear, gc, media) = (&report.wear, &report.gc, &report.media);
     let mut parts = Vec::new();
-    if wear.erases.max > 0 {
+    if report.wear.erases.max > 0 {
         parts
             .push(Part::Figure(figure::wear(report), "Good blocks by the number of times they were erased."));
         parts
             .push(Part::Figure(figure::wear_map(report), "Mean erase count of the good blocks of each die."));
     }
-    parts.push(Part::Half(facts(
+    parts.push(blocks(report));
+    parts.extend(pauses(report));
+    if report.drive.memory_bytes > 0 {
+        let used = report.drive.memory.named().into_iter().filter(|(_, size)| *size > 0);
+        let used: Vec<_> = used.map(|(name, size)| (name, bytes(size as f64))).collect();
+        parts.push(Part::Half(facts("Memory of the drive", &used)));
+    }
+    parts.extend(report.map_cache.as_ref().map(map_cache));
+    parts.extend(report.merges.as_ref().map(merges));
+    parts.push(media_errors(&report.media));
+    if let Some(mount) = &report.mount {
+        parts.push(Part::Half(facts(
+            "Mount",
+            &[
+                ("time", duration(mount.duration_ns as f64)),
+                ("superpages scanned", count(mount.scanned_superpages)),
+                ("superpages of journal read", count(mount.journal_superpages)),
+                ("units mapped", count(mount.mapped_units)),
+            ],
+        )));
+    }
+    parts
+}
+
+/// Blocks, their erases, and what GC did with them.
+fn blocks(report: &Report) -> Part {
+    let (wear, gc) = (&report.wear, &report.gc);
+    Part::Half(facts(
         "Blocks",
         &[
             ("erase units", count(wear.blocks)),
@@ -603,55 +629,58 @@ fn health(report: &Report) -> Vec<Part> {
             ("units copied", count(gc.copied_units)),
             ("copybacks", count(report.write_amplification.copybacks)),
         ],
-    )));
-    let pauses = &gc.pauses;
-    if pauses.count > 0 {
-        parts.push(Part::Figure(
-            figure::pauses(report),
-            "Share of victims that were over, from their choice to their erase, within each time.",
-        ));
-        parts.push(Part::Half(facts(
-            "Pauses of garbage collection",
-            &[
-                ("victims that ended", count(pauses.count)),
-                ("mean", optional(pauses.mean_ns, duration)),
-                ("p50", ns(pauses.p50_ns)),
-                ("p95", ns(pauses.p95_ns)),
-                ("p99", ns(pauses.p99_ns)),
-                ("longest", ns(pauses.max_ns)),
-            ],
-        )));
+    ))
+}
+
+/// Pauses of GC, if a victim was collected.
+fn pauses(report: &Report) -> Vec<Part> {
+    let pauses = &report.gc.pauses;
+    if pauses.count == 0 {
+        return Vec::new();
     }
-    if report.drive.memory_bytes > 0 {
-        let used = report.drive.memory.named().into_iter().filter(|(_, size)| *size > 0);
-        let used: Vec<_> = used.map(|(name, size)| (name, bytes(size as f64))).collect();
-        parts.push(Part::Half(facts("Memory of the drive", &used)));
-    }
-    if let Some(map) = &report.map_cache {
-        parts.push(Part::Half(facts(
-            "Cached mapping table",
-            &[
-                ("entries", count(map.entries)),
-                ("look-ups", count(map.lookups)),
-                ("hits", optional(map.hit_ratio, percent)),
-                ("translation pages read for look-ups", count(map.lookup_reads)),
-                ("read to be merged", count(map.merge_reads.named().iter().map(|(_, n)| n).sum())),
-                ("written for evictions", count(map.writes.eviction)),
-                ("written for GC", count(map.writes.gc)),
-                ("written for flushes and checkpoints", count(map.writes.flush)),
-            ],
-        )));
-    }
-    if let Some(merges) = &report.merges {
-        let head = ["merges", "number", "units copied", "units padded", "erases"];
-        let row = |(name, kind): (&'static str, MergesOfKind)| {
-            let counts = [kind.merges, kind.copied_units, kind.padded_units, kind.erases].map(count);
-            std::iter::once(name.into()).chain(counts).collect()
-        };
-        let rows: Vec<Vec<String>> = merges.named().into_iter().map(row).collect();
-        parts.push(Part::Half(table("Merges of log blocks", &head, &rows)));
-    }
-    parts.push(Part::Half(facts(
+    let shares = "Share of victims that were over, from their choice to their erase, within each time.";
+    let numbers = facts(
+        "Pauses of garbage collection",
+        &[
+            ("victims that ended", count(pauses.count)),
+            ("mean", optional(pauses.mean_ns, duration)),
+            ("p50", ns(pauses.p50_ns)),
+            ("p95", ns(pauses.p95_ns)),
+            ("p99", ns(pauses.p99_ns)),
+            ("longest", ns(pauses.max_ns)),
+        ],
+    );
+    vec![Part::Figure(figure::pauses(report), shares), Part::Half(numbers)]
+}
+
+fn map_cache(map: &MapCache) -> Part {
+    Part::Half(facts(
+        "Cached mapping table",
+        &[
+            ("entries", count(map.entries)),
+            ("look-ups", count(map.lookups)),
+            ("hits", optional(map.hit_ratio, percent)),
+            ("translation pages read for look-ups", count(map.lookup_reads)),
+            ("read to be merged", count(map.merge_reads.named().iter().map(|(_, n)| n).sum())),
+            ("written for evictions", count(map.writes.eviction)),
+            ("written for GC", count(map.writes.gc)),
+            ("written for flushes and checkpoints", count(map.writes.flush)),
+        ],
+    ))
+}
+
+fn merges(merges: &Merges) -> Part {
+    let head = ["merges", "number", "units copied", "units padded", "erases"];
+    let row = |(name, kind): (&'static str, MergesOfKind)| {
+        let counts = [kind.merges, kind.copied_units, kind.padded_units, kind.erases].map(count);
+        std::iter::once(name.into()).chain(counts).collect()
+    };
+    let rows: Vec<Vec<String>> = merges.named().into_iter().map(row).collect();
+    Part::Half(table("Merges of log blocks", &head, &rows))
+}
+
+fn media_errors(media: &MediaHealth) -> Part {
+    Part::Half(facts(
         "Media errors",
         &[
             ("read retries", count(media.read_retries)),
@@ -667,19 +696,7 @@ fn health(report: &Report) -> Vec<Part> {
             ("failed erases", count(media.erase_failures)),
             ("suspensions", count(media.suspensions)),
         ],
-    )));
-    if let Some(mount) = &report.mount {
-        parts.push(Part::Half(facts(
-            "Mount",
-            &[
-                ("time", duration(mount.duration_ns as f64)),
-                ("superpages scanned", count(mount.scanned_superpages)),
-                ("superpages of journal read", count(mount.journal_superpages)),
-                ("units mapped", count(mount.mapped_units)),
-            ],
-        )));
-    }
-    parts
+    ))
 }
 
 /// Mean and largest of the wrong bits in a chunk.

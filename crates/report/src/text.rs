@@ -16,29 +16,7 @@ const LABEL: usize = 20;
 pub fn render_text(report: &Report, width: usize) -> String {
     let width = width.max(60);
     let mut out = String::new();
-    labelled(&mut out, width, &report.drive.name, &words(&report.drive.summary));
-    labelled(&mut out, width, "workload", &words(&report.workload.summary));
-    labelled(&mut out, width, "preconditioning", &words(&report.workload.precondition));
-    labelled(&mut out, width, "run", &words(&headline(report)));
-    if let Some(steady) = &report.steady_state {
-        labelled(&mut out, width, "steady state", &words(&steady.words()));
-    }
-    if report.partial {
-        labelled(&mut out, width, "partial", &words(PARTIAL));
-    }
-    if let Some(reads) = report.verified_reads {
-        let line = format!("{} reads were compared with what was written, and all are right", count(reads));
-        labelled(&mut out, width, "verify", &words(&line));
-    }
-    labelled(&mut out, width, "trace", &report.replay.map_or(Vec::new(), |replay| replay.words()));
-    if report.requests == 0 && report.application.is_none() {
-        labelled(
-            &mut out,
-            width,
-            "measured",
-            &words("nothing: no request came after the ramp_time, or none at all"),
-        );
-    }
+    head(&mut out, report, width);
     out.push('\n');
     requests(&mut out, report, width);
     out.push('\n');
@@ -72,6 +50,42 @@ pub fn render_text(report: &Report, width: usize) -> String {
     labelled(&mut out, width, "busy", &busy(report));
     labelled(&mut out, width, "firmware time", &firmware(report));
     labelled(&mut out, width, "host", &host_layer(report));
+    parts(&mut out, report, width);
+    labelled(&mut out, width, "failed requests", &errors(report));
+    labelled(&mut out, width, "media", &media(report));
+    labelled(&mut out, width, "mount", &mount(report));
+    out
+}
+
+/// Drive, work and run.
+fn head(out: &mut String, report: &Report, width: usize) {
+    labelled(out, width, &report.drive.name, &words(&report.drive.summary));
+    labelled(out, width, "workload", &words(&report.workload.summary));
+    labelled(out, width, "preconditioning", &words(&report.workload.precondition));
+    labelled(out, width, "run", &words(&headline(report)));
+    if let Some(steady) = &report.steady_state {
+        labelled(out, width, "steady state", &words(&steady.words()));
+    }
+    if report.partial {
+        labelled(out, width, "partial", &words(PARTIAL));
+    }
+    if let Some(reads) = report.verified_reads {
+        let line = format!("{} reads were compared with what was written, and all are right", count(reads));
+        labelled(out, width, "verify", &words(&line));
+    }
+    labelled(out, width, "trace", &report.replay.map_or(Vec::new(), |replay| replay.words()));
+    if report.requests == 0 && report.application.is_none() {
+        labelled(
+            out,
+            width,
+            "measured",
+            &words("nothing: no request came after the ramp_time, or none at all"),
+        );
+    }
+}
+
+/// Counters of the parts above the drive.
+fn parts(out: &mut String, report: &Report, width: usize) {
     for part in &report.parts {
         let figures = part.figures.iter().filter(|figure| figure.value > 0);
         let mut words: Vec<String> =
@@ -79,12 +93,8 @@ pub fn render_text(report: &Report, width: usize) -> String {
         if words.is_empty() {
             words.push("nothing counted".into());
         }
-        labelled(&mut out, width, &part.part, &words);
+        labelled(out, width, &part.part, &words);
     }
-    labelled(&mut out, width, "failed requests", &errors(report));
-    labelled(&mut out, width, "media", &media(report));
-    labelled(&mut out, width, "mount", &mount(report));
-    out
 }
 
 /// Puts `items` after a label, breaking lines between items only; nothing at all without items.

@@ -766,6 +766,15 @@ impl JobBuilder {
         }
         self.build_raw(&mut job)?;
         job.written.no_effect = self.no_effect(&job, places);
+        self.build_files(&mut job)?;
+        Ok(job)
+    }
+
+    /// Adds the threads of a file server, if `rw` asks for them.
+    fn build_files(&self, job: &mut Job) -> Result<(), JobError> {
+        let refuse = |key, value: &str, allowed: &str| {
+            Err(JobError::Value { key, value: value.into(), allowed: allowed.into() })
+        };
         let FileKeys { personality, files, file_bytes, threads, page_cache_bytes } = self.file_keys;
         job.files = personality.map(|personality| FileJob {
             personality,
@@ -792,7 +801,7 @@ impl JobBuilder {
                 "1 with threads that work on files; nthreads says how many",
             );
         }
-        Ok(job)
+        Ok(())
     }
 
     /// Adds the work on chunks or zones, if `rw` asks for some.

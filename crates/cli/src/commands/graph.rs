@@ -23,7 +23,7 @@ use pellucid_text::format::{binary_bytes, bytes, count, percent, significant, sp
 use pellucid_workload::trace::{decompressed_within, zstd_window_bytes};
 use pellucid_workload::{Grammar, parse_bytes};
 use serde_json::json;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -150,22 +150,8 @@ impl Graph {
         let memory_bytes = parse_bytes(&common.memory, Grammar::Ours)
             .map_err(|error| Failure::asked(anyhow!("--memory {}: {error}", common.memory)))?;
         let format = Format::of(&common);
-        if let (Format::Table, true) = (format, common.columns.len() == 1 || common.columns.len() > 3) {
-            let names = common.columns.join(",");
-            return Err(Failure::asked(anyhow!("--columns {names}; allowed: two or three names")));
-        }
-        if !common.columns.is_empty() && format != Format::Table {
-            return Err(Failure::asked(anyhow!("--columns means nothing here; allowed: with Parquet")));
-        }
-        if program.column().is_none() && common.out.is_some() {
-            return Err(Failure::asked(anyhow!("--out means nothing to {name}: it gives one number")));
-        }
-        let about = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", common.edges.display());
-        let file = File::open(&common.edges).map_err(|error| Failure::asked(about(&error)))?;
-        let data = file.metadata().map_err(|error| Failure::asked(about(&error)))?;
-        if data.is_dir() {
-            return Err(Failure::asked(about(&"is a directory; allowed: a file of edges")));
-        }
+        refuse_without_meaning(&common, format, name, &program)?;
+        let (file, data) = edges(&common)?;
         let window_bytes = window_bytes(&file, &common.edges, format);
         let not_graph = beside_graph(format, window_bytes);
         let Some(graph_bytes) = memory_bytes.checked_sub(not_graph).filter(|&bytes| bytes >= MEMORY_MIN)
@@ -218,6 +204,37 @@ impl Graph {
         let text = if global.json { told.json() } else { told.text() };
         Ok(output::print(&text)?)
     }
+}
+
+/// Refuses options that mean nothing to the program or the format.
+fn refuse_without_meaning(
+    common: &Common,
+    format: Format,
+    name: &str,
+    program: &Program,
+) -> Result<(), Failure> {
+    if let (Format::Table, true) = (format, common.columns.len() == 1 || common.columns.len() > 3) {
+        let names = common.columns.join(",");
+        return Err(Failure::asked(anyhow!("--columns {names}; allowed: two or three names")));
+    }
+    if !common.columns.is_empty() && format != Format::Table {
+        return Err(Failure::asked(anyhow!("--columns means nothing here; allowed: with Parquet")));
+    }
+    if program.column().is_none() && common.out.is_some() {
+        return Err(Failure::asked(anyhow!("--out means nothing to {name}: it gives one number")));
+    }
+    Ok(())
+}
+
+/// Opens the edges.
+fn edges(common: &Common) -> Result<(File, Metadata), Failure> {
+    let about = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", common.edges.display());
+    let file = File::open(&common.edges).map_err(|error| Failure::asked(about(&error)))?;
+    let data = file.metadata().map_err(|error| Failure::asked(about(&error)))?;
+    if data.is_dir() {
+        return Err(Failure::asked(about(&"is a directory; allowed: a file of edges")));
+    }
+    Ok((file, data))
 }
 
 /// Less for the graph is of no use: buffers would take all of it.
@@ -383,7 +400,7 @@ fn origin(
     program: &Program,
     storage: Storage,
     memory_bytes: u64,
-    data: &std::fs::Metadata,
+    data: &Metadata,
 ) -> Result<u64, Failure> {
     let program = match program {
         // More iterations, or another end, go on where fewer have ended.

@@ -364,14 +364,7 @@ impl Serving {
         for (name, registry) in names.iter().zip(registries) {
             registry.map_or(Ok(()), |registry| registry.put_on(name, &mut core))?;
         }
-        if let Some(recording) = recording {
-            if self.record.as_deref().is_some_and(is_in_use) {
-                return Err(Failure::asked(anyhow!(
-                    "--record: a drive here is on this file; allowed: another file"
-                )));
-            }
-            core.observe(Box::new(recording));
-        }
+        self.observe(recording, &mut core)?;
         self.oversight.plan(&mut core)?;
         let blocks = self.block_namespaces(&core, &names, global)?;
         let log = self.log_format.log(global);
@@ -410,6 +403,17 @@ impl Serving {
             [] => Ok(()),
             failed => Err(Failure::work(anyhow!("not stopped in order: {}", failed.join("; ")))),
         }
+    }
+
+    /// Records what hosts ask of the drives, if that is wanted.
+    fn observe(&self, recording: Option<Recording>, core: &mut Core) -> Result<(), Failure> {
+        let Some(recording) = recording else { return Ok(()) };
+        if self.record.as_deref().is_some_and(is_in_use) {
+            let why = "a drive here is on this file; allowed: another file";
+            return Err(Failure::asked(anyhow!("--record: {why}")));
+        }
+        core.observe(Box::new(recording));
+        Ok(())
     }
 
     /// Takes the drives into service.

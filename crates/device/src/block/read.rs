@@ -234,21 +234,7 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
             let sectors = shared.layout.sectors_per_unit;
             shared.media.read(ppa, 0, core.buffer.images_mut(entry, 0, sectors), attempts)
         }
-        valid => {
-            let mut scratch = std::mem::take(&mut core.senses.scratch);
-            scratch.resize(shared.layout.sectors_per_unit as usize * shared.image_bytes, 0);
-            let result = shared.media.read(ppa, 0, &mut scratch, attempts);
-            if matches!(result, ReadResult::Ok { .. }) {
-                for sector in (0..shared.layout.sectors_per_unit).filter(|s| valid >> s & 1 == 0) {
-                    let at = sector as usize * shared.image_bytes;
-                    core.buffer
-                        .images_mut(entry, sector, 1)
-                        .copy_from_slice(&scratch[at..at + shared.image_bytes]);
-                }
-            }
-            core.senses.scratch = scratch;
-            result
-        }
+        valid => read_rest(core, shared, ppa, entry, (attempts, valid)),
     };
     // A read that failed has delivered nothing.
     let held = &mut core.buffer[entry];
@@ -283,6 +269,28 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
         ReadResult::Erased if now_at != ppa => operations::retry(shared, op, now_at),
         ReadResult::Erased => panic!("the map points to erased unit {}", ppa.0),
     }
+}
+
+/// Reads a unit into the sectors of the entry that are not here yet.
+fn read_rest(
+    core: &mut Core,
+    shared: &mut Shared,
+    ppa: Ppa,
+    entry: u32,
+    (attempts, valid): (u32, u64),
+) -> ReadResult {
+    let sectors = shared.layout.sectors_per_unit;
+    let mut scratch = std::mem::take(&mut core.senses.scratch);
+    scratch.resize(sectors as usize * shared.image_bytes, 0);
+    let result = shared.media.read(ppa, 0, &mut scratch, attempts);
+    if matches!(result, ReadResult::Ok { .. }) {
+        for sector in (0..sectors).filter(|s| valid >> s & 1 == 0) {
+            let at = sector as usize * shared.image_bytes;
+            core.buffer.images_mut(entry, sector, 1).copy_from_slice(&scratch[at..at + shared.image_bytes]);
+        }
+    }
+    core.senses.scratch = scratch;
+    result
 }
 
 /// Returns whether the content of a fill bypasses the buffer: the entry is given back after it, so the data go straight to the waiting

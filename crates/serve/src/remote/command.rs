@@ -266,36 +266,36 @@ impl Remote {
             self.waiting.push_back(at);
             return Some(status.to_string());
         };
+        self.part_answered(at, met, result, data, filled);
+        None
+    }
+
+    /// The drive has answered a part with `met`; nothing is in doubt.
+    fn part_answered(&mut self, at: u32, met: Status, result: u64, data: Vec<u8>, filled: usize) {
+        let work = &mut self.works[at as usize];
         let sector_bytes = self.identity.geometry.sector_bytes as usize;
         if let Some(geometry) = &self.identity.cache {
-            match cache::ended(work, met, result, &data[..filled], geometry, sector_bytes) {
+            return match cache::ended(work, met, result, &data[..filled], geometry, sector_bytes) {
                 true => self.part_done(at),
                 false => self.finish(at, met),
-            }
-            return None;
+            };
         }
         if work.verifying {
             let same = matches!(met, Status::Success | Status::HighEcc) && data == work.blocks(sector_bytes);
-            match same {
+            return match same {
                 true => self.part_done(at),
                 // The write is torn: the layer writes elsewhere. The chunk itself may still be good.
                 false => self.finish(at, Status::PowerLoss),
-            }
-            return None;
+            };
         }
+        let opcode = work.command.opcode;
         match opcode {
             Opcode::Report if self.identity.zones.is_some() => match zones::parse(&data[..filled]) {
                 Some(_) => work.command.data.extend_from_slice(&data[zones::HEADER_BYTES..filled]),
-                None => {
-                    self.finish(at, Status::WriteFault);
-                    return None;
-                }
+                None => return self.finish(at, Status::WriteFault),
             },
             Opcode::Report if parse_chunks(&data).is_some() => work.command.data.extend_from_slice(&data),
-            Opcode::Report => {
-                self.finish(at, Status::WriteFault);
-                return None;
-            }
+            Opcode::Report => return self.finish(at, Status::WriteFault),
             Opcode::Read => work.take_blocks(&data, sector_bytes),
             _ => {}
         }
@@ -307,17 +307,12 @@ impl Remote {
                 // The first transmission may have been executed before the second.
                 Opcode::Write if work.resent => {
                     work.verifying = true;
-                    self.waiting.push_front(at);
-                    return None;
+                    return self.waiting.push_front(at);
                 }
-                _ => {
-                    self.finish(at, met);
-                    return None;
-                }
+                _ => return self.finish(at, met),
             }
         }
         self.part_done(at);
-        None
     }
 
     /// Completes a part and records the sectors that the drive has acknowledged.

@@ -304,6 +304,7 @@ fn left_s(expires_s: u32, now_s: u32) -> Option<u32> {
     (expires_s > 0).then(|| expires_s.saturating_sub(now_s))
 }
 
+/// Answers a meta command. Returns a value whose memory can be used again.
 fn meta(
     kind: Kind,
     key: &[u8],
@@ -322,29 +323,7 @@ fn meta(
     };
     // A quiet client gets no answer for an expected outcome.
     let (code, expected): (&[u8], bool) = match outcome {
-        Outcome::Item(item) => {
-            let Item {
-                flags: client,
-                cas,
-                expires_s,
-                value,
-                size,
-                idle_s,
-                fetched,
-                binary,
-                stale,
-                won,
-                taken,
-            } = item;
-            let left_s = left_s(expires_s, now_s);
-            let shown = Shown { cas, flags: client, left_s, idle_s, fetched, size, stale, won, taken };
-            let length = flags.value.then_some(value.len());
-            let key = shown_key(key, flags.base64, binary);
-            let key = &key[..];
-            let line = MetaAnswer { code: b"HD", length, key, base64: binary, flags, shown: Some(shown) };
-            out.encode(|out| line.encode(out));
-            return if flags.value { send_value(value, out) } else { Some(value) };
-        }
+        Outcome::Item(item) => return meta_item(key, flags, item, now_s, out),
         Outcome::Number { value, cas, expires_s, created } => {
             // As in memcached, a creation is always reported.
             if !flags.quiet || created {
@@ -371,7 +350,7 @@ fn meta(
         Outcome::Touched | Outcome::Deleted | Outcome::Done => (b"HD", true),
         Outcome::NotStored => (b"NS", false),
         Outcome::Exists => (b"EX", false),
-        Outcome::NotFound if kind == Kind::MetaGet => (b"EN", true),
+        Outcome::NotFound | Outcome::Failed(_) if kind == Kind::MetaGet => (b"EN", true),
         Outcome::NotFound => (b"NF", false),
         Outcome::NotNumber => {
             out.head(ErrorLine::NotNumber.line());
@@ -381,7 +360,6 @@ fn meta(
             out.head(ErrorLine::TooLarge.line());
             return None;
         }
-        Outcome::Failed(_) if kind == Kind::MetaGet => (b"EN", true),
         Outcome::Failed(why) => {
             fail(why, out);
             return None;
@@ -391,6 +369,19 @@ fn meta(
         out.encode(|out| line(code, None, None).encode(out));
     }
     None
+}
+
+/// Answers a meta get that has found an item. As [`meta`].
+fn meta_item(key: &[u8], flags: Flags<'_>, item: Item, now_s: u32, out: &mut Output) -> Option<Vec<u8>> {
+    let Item { flags: client, cas, expires_s, value, size, idle_s, fetched, binary, stale, won, taken } =
+        item;
+    let left_s = left_s(expires_s, now_s);
+    let shown = Shown { cas, flags: client, left_s, idle_s, fetched, size, stale, won, taken };
+    let length = flags.value.then_some(value.len());
+    let key = shown_key(key, flags.base64, binary);
+    let line = MetaAnswer { code: b"HD", length, key: &key, base64: binary, flags, shown: Some(shown) };
+    out.encode(|out| line.encode(out));
+    if flags.value { send_value(value, out) } else { Some(value) }
 }
 
 /// Key of an item, shown in base64 if it is `binary`, in whatever form the request had it.

@@ -8,6 +8,7 @@ use super::subsystem::Subsystem;
 use super::{ASYNC_EVENTS_MAX, IO_QUEUES_MAX};
 use super::{fdp, open_channel};
 use crate::session::Port;
+use pellucid_device::Feedback;
 use pellucid_wire::nvme::{AsyncEventConfig, FeatureId, FeatureSelect, QueueCount, Status, SubmissionEntry};
 
 /// Capabilities word of a changeable feature.
@@ -274,27 +275,10 @@ pub(super) fn set(
             }
             controller.look_at_health();
         }
-        FeatureId::ErrorRecovery => {
-            // Only unwritten chunks can return an error (DULBE); elsewhere unwritten blocks read as zeros.
-            if value >> 17 != 0 {
-                return Err(invalid);
-            }
-            let dulbe = value >> 16 & 1 == 1;
-            let set = subsystem.is_some_and(|subsystem| {
-                open_channel::set_feedback(subsystem, controller.id, entry.nsid(), port, |f| {
-                    f.unwritten_is_error = dulbe
-                })
-            });
-            if dulbe && !set {
-                return Err(invalid);
-            }
-            features.error_recovery = value & 0xFFFF;
-        }
+        FeatureId::ErrorRecovery => return set_error_recovery(controller, subsystem, entry, port),
         FeatureId::OpenChannelMediaFeedback => {
-            let set = subsystem.is_some_and(|subsystem| {
-                open_channel::set_feedback(subsystem, controller.id, entry.nsid(), port, |feedback| {
-                    (feedback.high_ecc, feedback.very_high_ecc) = (value & 1 == 1, value >> 1 & 1 == 1);
-                })
+            let set = set_feedback(controller, subsystem, entry, port, |feedback| {
+                (feedback.high_ecc, feedback.very_high_ecc) = (value & 1 == 1, value >> 1 & 1 == 1);
             });
             if !set {
                 return Err(invalid);
@@ -309,10 +293,8 @@ pub(super) fn set(
             features.write_cache = value & 1 == 1;
             controller.gate.write_through.set(!features.write_cache);
         }
+        FeatureId::QueueCount if has_queues => return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
         FeatureId::QueueCount => {
-            if has_queues {
-                return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
-            }
             let asked = QueueCount::decode(value).ok_or(invalid)?;
             features.io_queues = asked.submission.min(asked.completion).min(IO_QUEUES_MAX.into()) as u16;
             return Ok(granted(features.io_queues));
@@ -323,16 +305,61 @@ pub(super) fn set(
             controller.look_at_health();
         }
         FeatureId::KeepAliveTimer => features.keep_alive_ms = value,
-        FeatureId::Timestamp => {
-            let bytes = data.first_chunk::<8>().ok_or(Status::SGL_DATA_LENGTH_INVALID.do_not_retry())?;
-            let (now_ns, previous) = (port.now_ns(), features.timestamp(port.now_ns()));
-            features.timestamp = Some((u64::from_le_bytes(*bytes) & 0xFFFF_FFFF_FFFF, now_ns / 1_000_000));
-            if let Some(subsystem) = subsystem {
-                subsystem.history.timestamp(controller.id, previous, now_ns);
-            }
-        }
+        FeatureId::Timestamp => return set_timestamp(controller, subsystem, data, port),
         FeatureId::HostIdentifier => return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
         _ => return Err(invalid),
+    }
+    Ok(0)
+}
+
+/// Changes what a namespace of chunks tells its host; `false`: the command names none.
+fn set_feedback(
+    controller: &Controller,
+    subsystem: Option<&mut Subsystem>,
+    entry: &SubmissionEntry,
+    port: &mut Port<'_>,
+    change: impl Fn(&mut Feedback),
+) -> bool {
+    subsystem.is_some_and(|subsystem| {
+        open_channel::set_feedback(subsystem, controller.id, entry.nsid(), port, change)
+    })
+}
+
+/// Only unwritten chunks can return an error (DULBE); elsewhere unwritten blocks read as zeros.
+fn set_error_recovery(
+    controller: &mut Controller,
+    subsystem: Option<&mut Subsystem>,
+    entry: &SubmissionEntry,
+    port: &mut Port<'_>,
+) -> Result<u32, Status> {
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    let value = entry.cdw(11);
+    if value >> 17 != 0 {
+        return Err(invalid);
+    }
+    let dulbe = value >> 16 & 1 == 1;
+    let set =
+        set_feedback(controller, subsystem, entry, port, |feedback| feedback.unwritten_is_error = dulbe);
+    if dulbe && !set {
+        return Err(invalid);
+    }
+    controller.features.error_recovery = value & 0xFFFF;
+    Ok(0)
+}
+
+/// Sets the clock of the controller, from which its events are dated.
+fn set_timestamp(
+    controller: &mut Controller,
+    subsystem: Option<&mut Subsystem>,
+    data: &[u8],
+    port: &mut Port<'_>,
+) -> Result<u32, Status> {
+    let bytes = data.first_chunk::<8>().ok_or(Status::SGL_DATA_LENGTH_INVALID.do_not_retry())?;
+    let features = &mut controller.features;
+    let (now_ns, previous) = (port.now_ns(), features.timestamp(port.now_ns()));
+    features.timestamp = Some((u64::from_le_bytes(*bytes) & 0xFFFF_FFFF_FFFF, now_ns / 1_000_000));
+    if let Some(subsystem) = subsystem {
+        subsystem.history.timestamp(controller.id, previous, now_ns);
     }
     Ok(0)
 }

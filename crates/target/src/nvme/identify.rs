@@ -42,12 +42,7 @@ pub(super) fn page(
         };
     };
     let nsid = entry.nsid();
-    let zoned = match CommandSet::from_raw(Cns::command_set_of(entry)) {
-        Some(CommandSet::Nvm) => false,
-        Some(CommandSet::Zoned) if has_zones(subsystem, port) => true,
-        _ if Cns::is_of_command_set(cns) => return Err(invalid),
-        _ => false,
-    };
+    let zoned = asks_for_zoned(subsystem, entry, cns, port)?;
     match cns {
         Cns::Controller => Ok(io_controller(controller, subsystem, port).encode()),
         Cns::Namespace | Cns::AllocatedNamespace => Ok(namespace(subsystem, nsid, port)?.encode()),
@@ -87,15 +82,33 @@ pub(super) fn page(
             let first = Cns::specific_of(entry);
             Ok(endurance_group_list(groups(subsystem, port).filter(|&id| id >= first)))
         }
-        Cns::CommandSets => {
-            let mut page = [0; BYTES];
-            page[0] = 1 << CommandSet::Nvm.raw();
-            if has_zones(subsystem, port) {
-                page[0] |= 1 << CommandSet::Zoned.raw();
-            }
-            Ok(page)
-        }
+        Cns::CommandSets => Ok(command_sets(subsystem, port)),
     }
+}
+
+/// Returns whether the command asks for the structure of the zoned command set.
+fn asks_for_zoned(
+    subsystem: &Subsystem,
+    entry: &SubmissionEntry,
+    cns: Cns,
+    port: &Port<'_>,
+) -> Result<bool, Status> {
+    match CommandSet::from_raw(Cns::command_set_of(entry)) {
+        Some(CommandSet::Nvm) => Ok(false),
+        Some(CommandSet::Zoned) if has_zones(subsystem, port) => Ok(true),
+        _ if Cns::is_of_command_set(cns) => Err(Status::INVALID_FIELD.do_not_retry()),
+        _ => Ok(false),
+    }
+}
+
+/// The command sets that the controller has, as one combination.
+fn command_sets(subsystem: &Subsystem, port: &Port<'_>) -> [u8; BYTES] {
+    let mut page = [0; BYTES];
+    page[0] = 1 << CommandSet::Nvm.raw();
+    if has_zones(subsystem, port) {
+        page[0] |= 1 << CommandSet::Zoned.raw();
+    }
+    page
 }
 
 /// Zones of a namespace, if it is zoned.
