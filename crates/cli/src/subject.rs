@@ -24,7 +24,7 @@ use pellucid_workload::Job;
 use pellucid_workload::trace::TraceReader;
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -253,6 +253,47 @@ impl Subject {
         }
     }
 
+    /// The files that the command reads or works on, none of which an output may replace, forced or not.
+    fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let media = match &self.spec.drive.media.store {
+            StoreKind::File(path) => Some(path),
+            StoreKind::None | StoreKind::Unstamped | StoreKind::Ram => None,
+        };
+        let reads = self.reads.iter().map(|(_, path)| path);
+        reads.chain(&self.spec.run.trace).chain(media).map(PathBuf::as_path)
+    }
+
+    /// Refuses an output in the place of a file that the command reads or works on.
+    pub fn refuse_input(&self, option: &str, output: &Path) -> Result<(), Failure> {
+        match self.inputs().find(|input| is_one_file(input, output)) {
+            None => Ok(()),
+            Some(input) => Err(Failure::asked(anyhow::anyhow!(
+                "{option} {}: {} is read by this command; allowed: another file",
+                output.display(),
+                input.display()
+            ))),
+        }
+    }
+
+    /// Refuses a report whose files would replace one that the command reads or works on.
+    fn check_report(&self) -> Result<(), Failure> {
+        let Some(report) = &self.spec.run.report else { return Ok(()) };
+        match self.inputs().find(|input| is_replaced(report, input)) {
+            None => Ok(()),
+            Some(input) => Err(Failure::asked(anyhow::anyhow!(
+                "--report {}: it would replace {}, which is read by this command; allowed: another directory",
+                report.display(),
+                input.display()
+            ))),
+        }
+    }
+
+    /// Returns whether the run writes this file as its log of requests, or beside that.
+    pub fn logs_to(&self, path: &Path) -> bool {
+        let log = self.spec.run.log.as_deref();
+        log.is_some_and(|log| log == path || output::is_parquet(log) && beside(log).iter().any(|t| t == path))
+    }
+
     /// Refuses work that is missing or cannot be read, before anything is printed.
     pub fn check_work(&self, jobs: &[Job]) -> Result<(), Failure> {
         let run = &self.spec.run;
@@ -269,6 +310,7 @@ impl Subject {
             return Err(Failure::asked(anyhow::anyhow!("{}: {message}", self.spec.drive_name)));
         }
         check_log(self)?;
+        self.check_report()?;
         memory::check_jobs(jobs)?;
         match &run.trace {
             None if jobs.is_empty() => Err(ExperimentError::NoWork.into()),
@@ -484,39 +526,36 @@ fn copy_if_read_twice(spec: &Spec) -> Result<Option<Copied>, Failure> {
     })
 }
 
-/// Refuses a log that would take the place of what is read.
+/// Refuses a log that would take the place of what is read, or of another file of the run.
 fn check_log(subject: &Subject) -> Result<(), Failure> {
-    let RunSpec { log: Some(log), trace, report, .. } = &subject.spec.run else { return Ok(()) };
+    let RunSpec { log: Some(log), report, .. } = &subject.spec.run else { return Ok(()) };
     if report.as_ref().is_some_and(|report| is_replaced(report, log)) {
         return Err(Failure::asked(anyhow::anyhow!(
             "--log {}: the report in that directory has a file of this name; allowed: another name",
             log.display()
         )));
     }
-    let same = |other: &Path| match (std::fs::canonicalize(log), std::fs::canonicalize(other)) {
-        (Ok(log), Ok(other)) => log.is_file() && log == other,
-        _ => false,
-    };
-    let read = [trace.as_deref(), Some(Path::new(&subject.given))];
-    match read.into_iter().flatten().find(|other| same(other)) {
-        None => {
-            output::check_log_place(log, subject.force)?;
-            if output::is_parquet(log) {
-                beside(log).iter().try_for_each(|table| output::check_log_place(table, subject.force))?;
-            }
-            if is_stream(log) {
-                // The reader of a pipe would see it end here.
-                return Ok(());
-            }
-            // Begun when the run begins; refused before anything is printed.
-            Ok(OutputFile::create(log).map(drop)?)
-        }
-        Some(other) => Err(Failure::asked(anyhow::anyhow!(
-            "--log {}: {} is read by this command; allowed: another file",
-            log.display(),
-            other.display()
-        ))),
+    let tables = if output::is_parquet(log) { Vec::from(beside(log)) } else { Vec::new() };
+    for file in std::iter::once(log).chain(&tables) {
+        subject.refuse_input("--log", file)?;
     }
+    output::check_log_place(log, subject.force)?;
+    tables.iter().try_for_each(|table| output::check_log_place(table, subject.force))?;
+    if is_stream(log) {
+        // The reader of a pipe would see it end here.
+        return Ok(());
+    }
+    // Begun when the run begins; refused before anything is printed.
+    Ok(OutputFile::create(log).map(drop)?)
+}
+
+/// Returns whether two names are of one file that is there.
+pub fn is_one_file(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+        found.map(|found| (found.dev(), found.ino()))
+    };
+    place(one).is_some_and(|found| Some(found) == place(other))
 }
 
 /// Refuses the name of an image where a description must stand.

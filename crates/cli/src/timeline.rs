@@ -114,10 +114,10 @@ fn check(subject: &Subject, path: &Path) -> Result<(), Failure> {
     if run.report.as_ref().is_some_and(|report| is_replaced(report, path)) {
         return refuse("the report in that directory has a file of this name; allowed: another name");
     }
-    if run.log.as_deref() == Some(path) {
-        return refuse("it is the log of requests, too; allowed: another name");
+    if subject.logs_to(path) {
+        return refuse("the log of requests writes it, too; allowed: another name");
     }
-    Ok(())
+    subject.refuse_input("--timeline", path)
 }
 
 /// A sentence on a record that was full before the end of its window; for the warnings of the report.

@@ -7,7 +7,7 @@ use crate::output;
 use crate::precondition::MemoryOptions;
 use crate::progress::Bar;
 use crate::spelling::{Given, add_set};
-use crate::subject::description_expected;
+use crate::subject::{description_expected, is_one_file, split_sets};
 use anyhow::anyhow;
 use pellucid_device::{Device, Namespace};
 use pellucid_ftl::Durability;
@@ -21,7 +21,7 @@ use pellucid_report::EraseCounts;
 use pellucid_spec::{Fill, Medium, Overwrite, Spec, SpecText, Use};
 use pellucid_text::format::{binary_bytes, count, percent, significant, span};
 use pellucid_text::read_share;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 const EXAMPLES: &str = "\
@@ -80,8 +80,9 @@ fn written(overwrite: Overwrite) -> String {
 
 impl Age {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        description_expected(&self.drive)?;
-        let spec = self.spec(global)?;
+        let (name, sets) = split_sets(&self.drive, &global.sets);
+        description_expected(name)?;
+        let spec = self.spec(name, sets, global)?;
         if spec.medium == Medium::Disk {
             let message = "a disk, which does not age; allowed: a drive of flash";
             return Err(Failure::asked(anyhow!("{}: {message}", spec.drive_name)));
@@ -101,6 +102,10 @@ impl Age {
         if in_file.is_none() && path.exists() && !path.is_file() {
             let message = "not a file; allowed: a file, or a new name";
             return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
+        }
+        if in_file.is_none() && is_one_file(&path, Path::new(name)) {
+            let message = "the description, which is read by this command; allowed: another file";
+            return Err(Failure::asked(anyhow!("--output {}: {message}", path.display())));
         }
         let empty = std::fs::metadata(&path).is_ok_and(|file| file.len() == 0);
         if in_file.is_none() && path.is_file() && !empty && !global.force && !image::is_image(&path) {
@@ -134,10 +139,9 @@ impl Age {
         Ok(output::print(&if global.json { summary.json() } else { summary.text() })?)
     }
 
-    fn spec(&self, global: &Global) -> Result<Spec, Failure> {
-        let text = SpecText::open(if self.drive == "-" { "/dev/stdin" } else { &self.drive })?;
-        let described = text.spec(&global.sets)?;
-        let mut sets = global.sets.clone();
+    fn spec(&self, name: &str, mut sets: Vec<String>, global: &Global) -> Result<Spec, Failure> {
+        let text = SpecText::open(if name == "-" { "/dev/stdin" } else { name })?;
+        let described = text.spec(&sets)?;
         let share = described.precondition.fill.share();
         self.check_spellings(&described, global)?;
         if described.precondition.fill == Fill::Trace {

@@ -1,13 +1,14 @@
 //! `pellucid cache`: a flash cache in front of a slow device, and `pellucid detach`, which puts it out of use.
 
 use super::control::Control;
-use super::serving::{Beforehand, Serving, is_one_file};
+use super::serving::{Beforehand, Serving};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{MadeFile, Opened, refuse_sets};
 use crate::numbers::whole;
 use crate::output;
 use crate::subject::Subject;
+use crate::subject::is_one_file;
 use anyhow::anyhow;
 use pellucid_device::{Guarantee, Namespace};
 use pellucid_flash::{Drive, FNV_BASIS, Interface, Nanos, fnv1a};

@@ -4,6 +4,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::import::{Imported, femu, mqsim, nvmevirt, simplessd};
 use crate::output;
+use crate::subject::is_one_file;
 use anyhow::anyhow;
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_lab::experiment;
@@ -262,6 +263,10 @@ impl To {
         match &self.output {
             None => output::print(&described)?,
             Some(path) => {
+                if source.files.iter().any(|read| is_one_file(read, path)) {
+                    let message = "is read by this command; allowed: another file";
+                    return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
+                }
                 let mut is_edited = false;
                 refuse_foreign(path, global.force, |file| {
                     let text = beginning(file);

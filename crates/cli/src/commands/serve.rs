@@ -5,10 +5,11 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{self, Opened, RemoteDrive, RemoteHost};
 use crate::numbers::whole;
+use crate::subject::split_sets;
 use anyhow::anyhow;
 use pellucid_serve::{FileConfig, RemoteConfig, secret};
 use pellucid_target::nvme::HostSecrets;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -67,11 +68,13 @@ impl Serve {
         let named = self.drives.iter().filter(|drive| FileConfig::is_meant(drive));
         let files: Result<Vec<FileConfig>, _> = named.map(|drive| drive.parse()).collect();
         let files = files.map_err(Failure::asked)?;
+        let described = self.drives.iter().filter(|drive| !FileConfig::is_meant(drive));
+        let described = described.map(|drive| Path::new(split_sets(drive, &[]).0));
         let known = Beforehand {
             example: &example,
             proves: self.remote_dhchap.is_some(),
             is_real: self.remote.is_some() || files.len() == self.drives.len(),
-            files: &files.iter().map(|file| file.path.as_path()).collect::<Vec<_>>(),
+            files: &files.iter().map(|file| file.path.as_path()).chain(described).collect::<Vec<_>>(),
         };
         let reserved = self.serving.reserve(&known, global)?;
         let drives = self.open_drives(global)?;

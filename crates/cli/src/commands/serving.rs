@@ -6,6 +6,7 @@ use crate::layered::{MadeFile, Opened};
 use crate::log_line::LogFormat;
 use crate::numbers::whole;
 use crate::served_log::{self, Offered};
+use crate::subject::is_one_file;
 use crate::watch::MonitorOptions;
 use crate::{exposure, interrupt, output};
 use anyhow::anyhow;
@@ -29,7 +30,6 @@ use pellucid_target::session::Session;
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -143,7 +143,7 @@ pub struct Beforehand<'a> {
     pub proves: bool,
     /// No drive is a modelled one.
     pub is_real: bool,
-    /// Files that the command will open for its drives.
+    /// Files that the command will open for its drives, or reads.
     pub files: &'a [&'a Path],
 }
 
@@ -321,8 +321,8 @@ impl Serving {
     fn recording(&self, files: &[&Path], global: &Global) -> Result<Option<Recording>, Failure> {
         let Some(path) = &self.record else { return Ok(None) };
         if files.iter().any(|file| is_one_file(file, path)) {
-            let allowed = "allowed: another file";
-            return Err(Failure::asked(anyhow!("--record {}: a drive is on it; {allowed}", path.display())));
+            let why = "a drive is on it, or described in it; allowed: another file";
+            return Err(Failure::asked(anyhow!("--record {}: {why}", path.display())));
         }
         let is_ours = |file: &File| begins_with(file, &[b"fio version "]);
         refuse_foreign(path, global.force, is_ours)?;
@@ -680,12 +680,6 @@ where
 fn no_ublk(error: UblkError) -> Failure {
     let instead = "a block device comes also with --nvme-tcp PORT and `nvme connect`, or with --nbd PORT and `nbd-client`";
     Failure::work(anyhow!("--ublk: {error}. {instead}"))
-}
-
-/// Returns whether two names are of one file that is there.
-pub(super) fn is_one_file(one: &Path, other: &Path) -> bool {
-    let place = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
-    place(one).is_some_and(|found| Some(found) == place(other))
 }
 
 /// Returns whether a program, this one perhaps, has the file locked, as a drive has its own.

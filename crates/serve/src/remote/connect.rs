@@ -280,6 +280,11 @@ impl RemoteConfig {
             status if status.is(Status::CONNECT_INVALID_PARAMETERS) => {
                 return Err(format!("there is no subsystem {subsystem}"));
             }
+            status if status.is(Status::CONNECT_CONTROLLER_BUSY) => {
+                return Err(format!(
+                    "{subsystem} is in use by another host; allowed: one host at a time, where the host keeps the map"
+                ));
+            }
             status => return Err(format!("Connect to {subsystem}: {status}")),
         }
         let (id, requirements) = ConnectReply::parse_accepted(ended.result);

@@ -11,6 +11,7 @@ use crate::nvme::dhchap::Authentication;
 use crate::nvme::io::Volume;
 use crate::nvme::{QUEUE_ENTRIES_MAX, Target, identify};
 use crate::session::Port;
+use pellucid_flash::Interface;
 use pellucid_wire::nvme::{
     Connect, ConnectData, ConnectReply, ConnectRequirements, DISCOVERY_NQN, DYNAMIC_CONTROLLER,
     STATIC_CONTROLLER_ANY, Status, SubmissionEntry, parse_nqn,
@@ -78,6 +79,7 @@ fn connect(
     let kind = kind_of(target, host_nqn, data)?;
     let id = match arguments.queue_id {
         0 => {
+            check_alone(target, kind, host_nqn, data, port)?;
             let id = connect_admin(core, target, kind, host_nqn, data, &arguments, port)?;
             if let Some((controller, Some(subsystem))) = target.get(id) {
                 let zoned = identify::has_zones(subsystem, port);
@@ -124,6 +126,30 @@ fn kind_of(target: &Target, host_nqn: &str, data: &ConnectData) -> Result<Kind, 
             None => invalid(ConnectReply::invalid_in_data(256)),
         },
         Err(_) => invalid(ConnectReply::invalid_in_data(256)),
+    }
+}
+
+/// Namespaces whose host keeps the map, the names or the cache have one host at a time. Each of two would take the chunks of the other for
+/// free, and overwrite them. A host that comes back while its old connection is not known to be dead is the same host.
+fn check_alone(
+    target: &Target,
+    kind: Kind,
+    host_nqn: &str,
+    data: &ConnectData,
+    port: &Port<'_>,
+) -> Result<(), Refused> {
+    let Kind::Io(subsystem) = kind else { return Ok(()) };
+    let is_alone = |&number: &usize| {
+        matches!(
+            port.namespaces()[number].interface,
+            Interface::OpenChannel(_) | Interface::Nameless(_) | Interface::Cache(_)
+        )
+    };
+    let is_another = |c: &Controller| c.kind == kind && (c.host_nqn != host_nqn || c.host_id != data.host_id);
+    let config = &target.subsystems[subsystem].config;
+    match config.namespaces.iter().any(is_alone) && target.controllers.values().any(is_another) {
+        true => Err((Status::CONNECT_CONTROLLER_BUSY.do_not_retry(), 0)),
+        false => Ok(()),
     }
 }
 
