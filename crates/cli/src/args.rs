@@ -4,9 +4,11 @@
 //! that it does not use, and names the commands that do.
 
 use crate::commands::Command;
+use crate::failure::Failure;
 use crate::numbers::whole;
 use crate::version::VERSION;
 use crate::{output, stderr, workload};
+use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args as _, CommandFactory, FromArgMatches, Parser};
 use std::ffi::{OsStr, OsString};
@@ -139,6 +141,25 @@ impl Global {
             whole_only: false,
             force: switch("force"),
             quiet: switch("quiet"),
+        }
+    }
+
+    /// Refuses two `--set` that give one key different values.
+    pub fn check_sets(&self) -> Result<(), Failure> {
+        fn parts(set: &str) -> Option<(&str, &str)> {
+            let (key, value) = set.split_once('=')?;
+            Some((key.trim().trim_start_matches("drive."), value.trim()))
+        }
+        let given: Vec<(&str, &str)> = self.sets.iter().filter_map(|set| parts(set)).collect();
+        let twice = given.iter().enumerate().find_map(|(at, later)| {
+            let other = |earlier: &&(&str, &str)| earlier.0 == later.0 && earlier.1 != later.1;
+            Some((given[..at].iter().find(other)?, later))
+        });
+        match twice {
+            None => Ok(()),
+            Some(((key, one), (_, other))) => Err(Failure::asked(anyhow!(
+                "--set {key}: both {one} and {other}; allowed: one value of a key"
+            ))),
         }
     }
 }

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         Err(status) => return status,
     };
     interrupt::install();
-    let status = match commands::run(command, &global) {
+    let status = match global.check_sets().and_then(|()| commands::run(command, &global)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     };

@@ -70,7 +70,7 @@ fn arg(doc: &'static KeyDoc) -> Arg {
         .value_name(doc.example)
         .help(doc.help)
         .help_heading(HEADING)
-        .action(ArgAction::Append);
+        .action(ArgAction::Set);
     let arg = if doc.name.contains('_') { arg.visible_alias(doc.name) } else { arg };
     // `--seed` is an option of the command.
     let aliases = doc.aliases.iter().copied().filter(|&alias| alias != "seed");

@@ -345,6 +345,10 @@ fn with_base(mut top: Document, paths: &[&'static str]) -> Result<Document, Spec
         schema::check_names(&base, paths)?;
         let next = base.leaves.remove("drive.preset");
         top.leaves.remove("drive.preset");
+        if top.leaves.contains_key("target") {
+            // The layers of a preset stand above all of its drive, which targets divide.
+            base.leaves.remove("host.layers");
+        }
         base.overlay(top);
         base.leaves.extend(next.map(|leaf| (leaf.path.clone(), leaf)));
         top = base;

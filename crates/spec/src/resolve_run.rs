@@ -6,7 +6,7 @@ use super::schema::Values;
 use pellucid_flash::Nanos;
 use pellucid_setting::{Kind, SHARE, Setting, Settings, Typed, Word};
 use pellucid_workload::trace::AddressPolicy;
-use pellucid_workload::{SNIA_ROUNDS, SteadyRule};
+use pellucid_workload::{JobBuilder, SNIA_ROUNDS, SteadyRule};
 use std::path::PathBuf;
 
 /// One `[[job]]`: fio's words, not yet understood.
@@ -249,7 +249,19 @@ pub(crate) fn jobs(rows: &[Row]) -> Result<Vec<RawJob>, SpecError> {
 }
 
 fn job(index: usize, row: &Row) -> Result<RawJob, SpecError> {
-    let pairs = row.fields.iter().map(|field| pair(index, field)).collect::<Result<_, _>>()?;
+    let pairs: Vec<RawPair> = row.fields.iter().map(|field| pair(index, field)).collect::<Result<_, _>>()?;
+    let named = |pair: &RawPair| JobBuilder::key(&pair.key).map(|doc| doc.name);
+    for (at, pair) in pairs.iter().enumerate() {
+        let same = |other: &&RawPair| named(pair).is_some() && named(other) == named(pair);
+        if let Some(other) = pairs[..at].iter().find(same) {
+            return Err(SpecError::NotAllowed {
+                place: pair.origin.place.clone(),
+                key: format!("job[{index}].{}", pair.key),
+                value: pair.value.clone(),
+                allowed: format!("one of {} and {}, which are one key", other.key, pair.key),
+            });
+        }
+    }
     Ok(RawJob { place: row.place.clone(), pairs })
 }
 

@@ -318,6 +318,7 @@ fn careless_command_lines_get_one_sentence_each() {
     std::fs::write(folder.path("junk"), [0xff, 0, 1, 0xfe, 10, 200]).unwrap();
     std::fs::create_dir(folder.path("dir")).unwrap();
     folder.write("trace.csv", "100,host,0,Read,0,4096,0\n");
+    folder.write("twice.toml", &format!("[[job]]\nbs = '4k'\nblocksize = '8k'\n{TINY}"));
     folder.write("jobs.toml", &format!("[[job]]\nrw = \"nonsense\"\n{TINY}"));
     let work = ["--rw", "read", "--number-ios", "10"];
     let run = |words: &[&'static str]| [&["run", "tiny.toml"], &work[..], words].concat();
@@ -325,6 +326,12 @@ fn careless_command_lines_get_one_sentence_each() {
         |words: &[&'static str]| [&["serve", "tiny.toml", "--set", "media.store=ram"], words].concat();
     for (words, named) in [
         (vec!["run", "", "--rw", "read"], "\"\": an empty name, where a drive is expected"),
+        (run(&["--rw", "write"]), "--rw"),
+        (
+            run(&["--set", "ftl.victim=fifo", "--set", "drive.ftl.victim=greedy"]),
+            "--set ftl.victim: both fifo and greedy; allowed: one value of a key",
+        ),
+        (vec!["run", "twice.toml"], "twice.toml:3: job[0].blocksize"),
         (
             vec!["run", "dir", "--rw", "read"],
             "dir: not a preset, and not a file that can be read: Is a directory",

@@ -304,3 +304,46 @@ fn an_interrupted_reproduction_leaves_no_folder() {
     assert_eq!(done.status.code(), Some(130), "{}", String::from_utf8_lossy(&done.stderr));
     assert!(!place.exists());
 }
+
+/// What a command reads or works on is not replaced by what it writes, forced or not.
+#[test]
+fn no_output_replaces_an_input() {
+    let folder = Folder::with_drive();
+    let trace = "100,host,0,Read,0,4096,0\n".repeat(20);
+    folder.write("trace.csv", &trace);
+    folder.write("work.fio", "[global]\nrw=randread\nnumber_ios=10\n[one]\n");
+    folder.write("series.csv", &trace);
+    folder.run(&["age", "tiny.toml", "--fill", "0.1", "--overwrite", "0", "-o", "used.pellucid"]).answer();
+    let media = ["--set", "media.store=file:media.drive", "--set", "ftl.durability=journal"];
+    folder
+        .run(&[&["run", "tiny.toml"], &media[..], &["--rw", "write", "--number-ios", "10"]].concat())
+        .answer();
+    std::fs::hard_link(folder.path("media.drive"), folder.path("media.csv")).unwrap();
+    let work = ["--rw", "read", "--number-ios", "10"];
+    let on_media = [&["run", "tiny.toml"], &media[..], &work].concat();
+    let replay = ["replay", "tiny.toml", "trace.csv", "--address", "fold"];
+    let image = [&["run", "--image", "used.pellucid"], &work[..]].concat();
+    for (words, option, file) in [
+        (replay.to_vec(), "--timeline", "trace.csv"),
+        (replay.to_vec(), "--log", "trace.csv"),
+        ([&["run", "tiny.toml"], &work[..]].concat(), "--timeline", "tiny.toml"),
+        (vec!["run", "tiny.toml", "work.fio"], "--timeline", "work.fio"),
+        (image, "--timeline", "used.pellucid"),
+        (on_media.clone(), "--timeline", "media.drive"),
+        (on_media, "--log", "media.csv"),
+        (vec!["replay", "tiny.toml", "series.csv", "--address", "fold"], "--report", "."),
+        (vec!["age", "tiny.toml", "--fill", "0.1"], "--output", "tiny.toml"),
+        (
+            vec!["serve", "tiny.toml", "--set", "media.store=ram", "--nbd", "unix:nbd"],
+            "--record",
+            "tiny.toml",
+        ),
+    ] {
+        let read = if option == "--report" { "series.csv" } else { file };
+        let before = std::fs::read(folder.path(read)).unwrap();
+        let done = folder.run(&[&words[..], &[option, file, "--force"]].concat());
+        assert_eq!(done.status, 2, "{words:?} {option} {file}: {}", done.stderr);
+        assert!(done.stderr.contains(option) && done.stderr.contains("allowed: another"), "{}", done.stderr);
+        assert!(std::fs::read(folder.path(read)).unwrap() == before, "{words:?} {option} {file}");
+    }
+}

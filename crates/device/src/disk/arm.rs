@@ -27,6 +27,8 @@ pub(super) struct Operation {
     pub task: Task,
     pub lba: u64,
     pub sectors: u64,
+    /// The arm begins to move.
+    pub begins: SimTime,
     /// The first sector passes the head.
     pub transfers: SimTime,
 }
@@ -160,7 +162,7 @@ impl Disk {
         self.counters.transfer_ns += ends.since(transfers).0;
         let retried = !write && self.is_unreadable(lba, sectors);
         let ends = if retried { ends + self.config.retry } else { ends };
-        self.arm.operation = Some(Operation { task, lba, sectors, transfers });
+        self.arm.operation = Some(Operation { task, lba, sectors, begins: self.now, transfers });
         self.schedule(ends, super::Event::Arm);
     }
 
@@ -244,11 +246,11 @@ impl Disk {
     pub(super) fn arm_ended(&mut self) {
         let Some(operation) = self.arm.operation.take() else { return };
         self.rest_behind(&operation);
-        let Operation { task, lba, sectors, transfers, .. } = operation;
+        let Operation { task, lba, sectors, begins, .. } = operation;
         match task {
-            Task::Read(slot) => self.read_ended(slot, transfers),
+            Task::Read(slot) => self.read_ended(slot, begins),
             Task::Write(slot) => {
-                self.book_arm(slot, transfers);
+                self.book_arm(slot, begins);
                 let ok = self.reach_platters(lba, sectors);
                 let data = self.written_data(slot);
                 if ok {
@@ -282,16 +284,16 @@ impl Disk {
         !self.is_dead(lba, sectors)
     }
 
-    /// Books what a command spent with the arm: waiting for it and for its place, then under the head.
-    fn book_arm(&mut self, slot: u32, transfers: SimTime) {
+    /// Books what a command spent with the arm: waiting for it, then seek, rotation and its sectors under the head.
+    fn book_arm(&mut self, slot: u32, begins: SimTime) {
         let record = &mut self.slots[slot as usize];
-        record.stages.add(Stage::WaitWay, transfers.since(record.since));
-        record.since = record.since.max(transfers);
+        record.stages.add(Stage::WaitWay, begins.since(record.since));
+        record.since = record.since.max(begins);
         self.book(slot, Stage::Media);
     }
 
-    fn read_ended(&mut self, slot: u32, transfers: SimTime) {
-        self.book_arm(slot, transfers);
+    fn read_ended(&mut self, slot: u32, begins: SimTime) {
+        self.book_arm(slot, begins);
         let (lba, sectors, _) = self.range_of(slot);
         // Cached data newer than a spoilt sector are still good.
         if self.is_unreadable(lba, sectors) && !self.cache.covers(lba, sectors) {

@@ -3,7 +3,7 @@
 
 mod groups;
 
-use super::world::{CC_ENABLE, SECTOR, World, blocks, in_capsule};
+use super::world::{CC_ENABLE, NQN, SECTOR, World, blocks, in_capsule};
 use crate::common;
 use pellucid_device::Device;
 use pellucid_flash::{DieId, Interface};
@@ -19,8 +19,8 @@ use pellucid_wire::nvme::fdp::{
 };
 use pellucid_wire::nvme::open_channel::{ChunkDescriptor, ChunkNotification, Geometry};
 use pellucid_wire::nvme::{
-    DsmRange, IdentifyController, IdentifyNamespace, IndependentNamespace, SglDescriptor, SmartLog, Status,
-    SubmissionEntry,
+    Connect, DYNAMIC_CONTROLLER, DsmRange, IdentifyController, IdentifyNamespace, IndependentNamespace,
+    SglDescriptor, SmartLog, Status, SubmissionEntry,
 };
 use pellucid_wire::tcp::IcReq;
 use std::collections::BTreeMap;
@@ -562,4 +562,32 @@ fn chunks_alone_have_no_write_zeroes() {
     assert_eq!(IdentifyController::decode(&sets.identify(1, 0)).nvm_commands, 0b1101_0101);
     let page = sets.log(5, 0, 0, 0, 4096).expect("effects");
     assert_eq!([8, 9, 0x12, 0x91].map(|opcode: usize| page[1024 + 4 * opcode]), [0, 3, 0, 3]);
+}
+
+/// Two hosts that each keep a map of the same chunks would overwrite each other's data.
+#[test]
+fn chunks_have_one_host_at_a_time() {
+    let other = "nqn.2014-08.org.example:other";
+    let admin_connect = Connect { queue_id: 0, queue_entries: 32, attributes: 0, keep_alive_ms: 5000 };
+    let mut connects = |world: &mut World, host| {
+        let link = world.dial(PLAIN);
+        world.connect(link, &admin_connect, NQN, host, DYNAMIC_CONTROLLER).status
+    };
+    let core = Core::new(vec![("chunks".into(), common::chunks())], Time::Instant).expect("a drive");
+    let mut world = World::on(core, None, BTreeMap::new());
+    let (first, _) = world.attach(PLAIN);
+    let busy = Status::CONNECT_CONTROLLER_BUSY.do_not_retry();
+    assert_eq!(connects(&mut world, other), busy);
+    // It comes back before its old connection is known to be dead.
+    let (again, _) = world.attach(PLAIN);
+    world.close(first, Close::Finished);
+    world.pump();
+    assert_eq!(connects(&mut world, other), busy);
+    world.close(again, Close::Finished);
+    world.pump();
+    assert_eq!(connects(&mut world, other), Status::SUCCESS);
+    // Sectors may be shared.
+    let mut world = World::new();
+    world.attach(PLAIN);
+    assert_eq!(connects(&mut world, other), Status::SUCCESS);
 }

@@ -495,6 +495,12 @@ fn wrong_targets_are_refused_by_name() {
     assert!(on_block.contains("allowed: on a drive with one open-channel namespace"), "{on_block}");
     let layered = refusal(targets(&format!("{one}[host]\nlayers = ['host-ftl']\n")));
     assert!(layered.contains("host.layers") && layered.contains("[] with [[target]]"), "{layered}");
+    // The layers of a preset are those of a whole drive.
+    let preset = format!("[drive]\npreset = 'open-channel'\n{one}");
+    let divided = from_str(&preset, "my.toml", &[]).expect("targets take their place");
+    assert!(divided.host.is_empty() && divided.targets.len() == 1);
+    let asked = from_str(&preset, "my.toml", &["host.layers=[\"host-ftl\"]".into()]);
+    assert!(refusal(asked).contains("[] with [[target]]"), "what is asked for is refused");
 }
 
 #[test]
