@@ -177,7 +177,11 @@ fn what_an_application_does_not_ask_is_refused_with_its_place() {
         assert!(done.status == 2 && done.stderr.contains(expected), "{options:?}: {}", done.stderr);
     };
     refused(&["--job", "app=varmial"], "did you mean varmail?");
-    refused(&["--job", "app=varmail", "--job", "rw=read"], "app = varmail: allowed: an application alone");
+    let writes = ["--job", "app=varmail", "--job", "name=log,rw=write,number_ios=10"];
+    refused(
+        &writes,
+        "rw = write: allowed: reads, or another target or namespace: its data there belong to job job1",
+    );
     refused(&["--job", "rw=read,cleaner=greedy"], "cleaner = greedy: allowed: only with an app");
     for place in ["in-place", "log-structured"] {
         let job = |more: &str| format!("app=varmail,filesystem={place},{more}");
@@ -252,7 +256,7 @@ fn operations_that_are_left_out_are_no_work() {
         assert_eq!((&app["operations"], &app["left_out"]), (&json!(2), &json!(1)), "{place}");
         assert_eq!((&app["latency"]["count"], &app["written_bytes"]), (&json!(1), &json!(0)), "{place}");
         let warning = report["warnings"][0].as_str().unwrap();
-        assert!(warning.contains("50.0 % of the operations were left out"), "{place}: {warning}");
+        assert!(warning.contains("50.0 % of the operations of job1 were left out"), "{place}: {warning}");
         let rate = 1.0 / report["simulated_seconds"].as_f64().unwrap();
         assert!((app["operations_per_second"].as_f64().unwrap() / rate - 1.0).abs() < 1e-9, "{place}");
     }

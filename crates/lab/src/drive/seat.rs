@@ -310,5 +310,16 @@ impl Target for Seat {
         }
     }
 
+    /// Stops at completions of its own alone: events of others are nothing to the application.
+    fn wait(&mut self, now: SimTime, until: Option<SimTime>) -> Option<SimTime> {
+        let line = self.line.get_mut();
+        line.settle();
+        if line.outstanding == 0 && line.completions.is_empty() {
+            line.go_to(now.max(until?));
+            return Some(line.now);
+        }
+        Some(self.advance_to_completion(now, until.map_or(NEVER, |until| until.max(now))))
+    }
+
     fn prefetch(&self, _namespace: u16, _lba: Lba) {}
 }
