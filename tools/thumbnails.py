@@ -53,8 +53,7 @@ def columns(values: list[float], lengths: list[float]) -> list[float]:
 
 def line(report: dict) -> str:
     """The result in one line: of the application if there is one, else of the requests."""
-    application = report.get("application")
-    if application:
+    for application in report.get("applications", []):
         phases = [phase for phase in application["phases"] if phase.get("seconds")]
         if application["name"] in GRAPHS and phases:
             return f"{application['name']}: " + ", ".join(f"{phase['phase']} {latency(phase['seconds'] * 1e9)}" for phase in phases)

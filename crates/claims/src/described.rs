@@ -61,8 +61,8 @@ impl File {
         own: &[String],
         words: &str,
     ) -> Result<ApplicationReport, ReproduceError> {
-        let found = self.run(bench, own, words)?.application;
-        found.ok_or_else(|| ReproduceError::Program(format!("{}: no application ran", self.name)))
+        let mut found = self.run(bench, own, words)?.applications;
+        found.pop().ok_or_else(|| ReproduceError::Program(format!("{}: no application ran", self.name)))
     }
 
     /// The experiment as it stands in the file.

@@ -81,6 +81,9 @@ pub struct Global {
     /// Nothing follows an interrupt, as only whole runs are of use. No option sets it.
     #[arg(skip)]
     pub whole_only: bool,
+    /// The drive that is opened is one of several, to which the same `--set` apply. No option sets it.
+    #[arg(skip)]
+    pub one_of_several: bool,
     /// Replace files that this program did not write
     #[arg(long)]
     pub force: bool,
@@ -139,6 +142,7 @@ impl Global {
             seed: one(matches, "seed"),
             seed_of_run: None,
             whole_only: false,
+            one_of_several: false,
             force: switch("force"),
             quiet: switch("quiet"),
         }

@@ -114,6 +114,8 @@ impl From<ExperimentError> for Failure {
             | ExperimentError::Job { .. }
             | ExperimentError::Application { .. }
             | ExperimentError::Refused { .. }
+            | ExperimentError::ForApplication { .. }
+            | ExperimentError::FilledFlash { .. }
             | ExperimentError::Memory { .. }
             | ExperimentError::Format(_) => ASKED,
             ExperimentError::Run(

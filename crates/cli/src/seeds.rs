@@ -70,8 +70,10 @@ pub fn check_effect(jobs: &[Job], others: &[Job]) -> Result<(), Failure> {
             "each job has a randseed of its own, so that all runs would be equal; allowed: without randseed",
         ));
     }
-    let of_file = |job: &&Job| matches!(&job.app, Some(app) if app.file().is_some());
-    if let Some(app) = jobs.iter().find(of_file).and_then(|job| job.app.as_ref()) {
+    let of_file = |job: &Job| matches!(&job.app, Some(app) if app.file().is_some());
+    if jobs.iter().all(of_file)
+        && let Some(app) = jobs.first().and_then(|job| job.app.as_ref())
+    {
         return Err(refuse(&format!(
             "app = {} takes its work from a file and draws nothing at random; allowed: with work that is drawn",
             app.name()

@@ -74,6 +74,9 @@ impl Subject {
         media: Option<&Path>,
         global: &Global,
     ) -> Result<Subject, Failure> {
+        if !global.one_of_several {
+            check_overridden(&[name], &global.sets)?;
+        }
         let (name, sets) = split_sets(name, &global.sets);
         let name = if name == "-" { "/dev/stdin" } else { name };
         if name.is_empty() {
@@ -585,6 +588,21 @@ fn check_past(spec: &Spec, image: &str) -> Result<(), Failure> {
             entry.origin.place
         ))),
     }
+}
+
+/// Refuses a `--set` that each of these drives overrides by a list of its own, so that it has no effect.
+pub fn check_overridden(names: &[&str], sets: &[String]) -> Result<(), Failure> {
+    let key = |set: &str| {
+        let key = set.split('=').next().unwrap_or_default().trim();
+        key.strip_prefix("drive.").unwrap_or(key).to_string()
+    };
+    let has = |name: &&str, set: &String| split_sets(name, &[]).1.iter().any(|own| key(own) == key(set));
+    let Some(set) = sets.iter().find(|set| names.iter().all(|name| has(name, set))) else { return Ok(()) };
+    let whose = if names.len() == 1 { names[0] } else { "each drive" };
+    Err(Failure::asked(anyhow::anyhow!(
+        "--set {set}: has no effect here: {whose} has a value of its own for {}; allowed: one of the two",
+        key(set)
+    )))
 }
 
 /// `NAME,KEY=VALUE,...`: a drive with overrides of its own, which come after those for all drives.

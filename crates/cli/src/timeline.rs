@@ -13,6 +13,7 @@ use pellucid_report::{Report, TIMELINE_BEGINNING, to_perfetto};
 use pellucid_spec::Medium;
 use pellucid_text::Quantity;
 use pellucid_text::format::{count, duration};
+use pellucid_workload::Job;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -45,21 +46,39 @@ impl TimelineOptions {
         }
     }
 
-    /// Begins the file, if one is asked for, and lets the subjects record; what cannot be is refused.
+    /// Begins the file, if one is asked for, and lets the subjects record; what cannot be is refused. `jobs`: the work, if it is jobs.
     pub fn begin<'a>(
         &self,
         subjects: impl Iterator<Item = &'a mut Subject>,
+        jobs: &[Job],
         global: &Global,
     ) -> Result<Option<TimelineFile>, Failure> {
         let Some(path) = &self.timeline else { return Ok(None) };
         let part = self.part()?;
+        if let Some(end) = latest_end(jobs).filter(|end| part.window.0.0 > end.0) {
+            return Err(self.past_the_end(end, "is over at the latest"));
+        }
         for subject in subjects {
             check(subject, path)?;
             subject.record(part);
         }
         let is_ours = |file: &std::fs::File| begins_with(file, &[TIMELINE_BEGINNING]);
         refuse_foreign(path, global.force, is_ours)?;
-        Ok(Some(TimelineFile { path: path.clone(), file: OutputFile::create(path)? }))
+        Ok(Some(TimelineFile {
+            path: path.clone(),
+            file: OutputFile::create(path)?,
+            options: self.clone(),
+            part,
+        }))
+    }
+
+    /// The refusal of a window that begins after the run, which `is_over` at `end`.
+    fn past_the_end(&self, end: Nanos, is_over: &str) -> Failure {
+        Failure::asked(anyhow!(
+            "--timeline-window {}: the run {is_over} {} after the measurement began; allowed: a window that begins before",
+            self.timeline_window.as_deref().unwrap_or_default(),
+            duration(end.0 as f64)
+        ))
     }
 
     /// The part of the run that is asked for.
@@ -72,6 +91,20 @@ impl TimelineOptions {
         let window = self.timeline_window.as_deref().map_or(Ok(whole.window), window)?;
         Ok(TimelinePart { window, slower_than, ..whole })
     }
+}
+
+/// When jobs are over at the latest, from the moment when the first of them counts; `None`: their time has no bound that is known before. Their last
+/// requests may end a little later.
+fn latest_end(jobs: &[Job]) -> Option<Nanos> {
+    let each = jobs.iter().map(|job| {
+        let runtime = job.runtime.filter(|_| job.app.is_none())?;
+        Some(job.start_delay.0.saturating_add(job.ramp_time.0).saturating_add(runtime.0))
+    });
+    let each = each.collect::<Option<Vec<u64>>>().filter(|each| !each.is_empty())?;
+    // One may wait for all others.
+    let in_turn = jobs.iter().any(|job| job.stonewall || job.wait_for.is_some());
+    let sum = each.iter().fold(0, |sum: u64, one| sum.saturating_add(*one));
+    Some(Nanos(if in_turn { sum } else { each.into_iter().max()? }))
 }
 
 /// `FROM..TO`, either of which may be missing.
@@ -137,6 +170,8 @@ pub fn warning(timeline: &Timeline) -> Option<String> {
 pub struct TimelineFile {
     path: PathBuf,
     file: OutputFile,
+    options: TimelineOptions,
+    part: TimelinePart,
 }
 
 impl TimelineFile {
@@ -150,6 +185,11 @@ impl TimelineFile {
             .filter_map(|report| Some((report.drive.name.as_str(), report.timeline.as_ref()?)))
             .collect();
         let entries: usize = timelines.iter().map(|(_, timeline)| timeline.entries()).sum();
+        // Times of a report are exact to the nanosecond.
+        let end = reports.iter().map(|report| (report.simulated_seconds * 1e9).round() as u64).max();
+        if let Some(end) = end.filter(|&end| entries == 0 && self.part.window.0.0 >= end) {
+            return Err(self.options.past_the_end(Nanos(end), "was over"));
+        }
         if entries == 0 {
             return Err(Failure::work(anyhow!(
                 "--timeline {}: nothing was recorded: no request as slow as that, or none in the window, completed",

@@ -252,13 +252,21 @@ pub struct Firmware {
 impl Firmware {
     /// Returns whether any step of the model takes time.
     pub fn takes_time(&self) -> bool {
+        self.has_step(|cost| *cost != StepCost::default())
+    }
+
+    /// Returns whether the time of any step of the model follows the clock.
+    pub fn has_cycles(&self) -> bool {
+        self.has_step(|cost| cost.cycles > 0)
+    }
+
+    fn has_step(&self, is_such: impl Fn(&StepCost) -> bool) -> bool {
         let Firmware { model, fetch, slice, dma, issue, status, arrival, complete, .. } = *self;
         let Firmware { turn, visit, poll, register, word, .. } = *self;
         let of_loop = [turn, visit, poll, register, word];
         let steps = [fetch, slice, dma, issue, status, arrival, complete];
-        let is_paid = |cost: &StepCost| *cost != StepCost::default();
-        steps.iter().chain(&crate::firmware::Chore::costs(&self.modules)).any(is_paid)
-            || (model == FirmwareModel::Loop && of_loop.iter().any(is_paid))
+        steps.iter().chain(&crate::firmware::Chore::costs(&self.modules)).any(&is_such)
+            || (model == FirmwareModel::Loop && of_loop.iter().any(is_such))
     }
 }
 

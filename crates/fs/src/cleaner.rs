@@ -7,7 +7,7 @@
 
 use crate::batch::Owner;
 use crate::types::Time;
-use pellucid_flash::{Nanos, Pauses};
+use pellucid_flash::{Nanos, Pauses, SimTime};
 use std::collections::VecDeque;
 
 /// The segment that is being emptied.
@@ -130,7 +130,7 @@ impl Cleaner {
         if let Some(victim) = self.victim.take() {
             self.cleaned.push(victim.segment);
             self.count += 1;
-            self.pauses.record(Nanos(now.since(victim.since)));
+            self.pauses.record(Nanos(now.since(victim.since)), SimTime(now.0.max(0) as u64));
         }
     }
 

@@ -522,7 +522,7 @@ impl Gc {
         let die = self.layout.die_of_block(block);
         if let Some(victim) = self.victims.end(die, block) {
             if let Some(since) = victim.since {
-                self.counters.pauses.record(self.now.since(since));
+                self.counters.pauses.record(self.now.since(since), self.now);
             }
             // The reserve may be smaller now.
             blocks.space_came(die);

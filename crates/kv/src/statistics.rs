@@ -1,6 +1,6 @@
 //! Counters of the cache.
 
-use pellucid_flash::{Figure, Nanos, Pauses};
+use pellucid_flash::{Figure, Pauses, SimTime};
 
 /// Counters of a cache; all but the gauges at the end only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -123,9 +123,9 @@ impl Counters {
         *counter(&mut self.counted) += some;
     }
 
-    /// Counts the time that the eviction of a slab took.
-    pub fn pause(&mut self, time: Nanos) {
-        self.counted.pauses.record(time);
+    /// The eviction of a slab that began at `since` has ended.
+    pub fn pause(&mut self, since: SimTime, now: SimTime) {
+        self.counted.pauses.record(now.since(since), now);
     }
 
     /// The counters; the gauges are not in them.

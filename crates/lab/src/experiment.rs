@@ -7,8 +7,8 @@
 
 use crate::application;
 use crate::drive::{
-    self, Ageing, BlockNamespace, FileWork, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle,
-    Place as JobPlace, Places, RawSpaces, Run, RunError, Source, Target, Trace, Unwatched,
+    self, Ageing, Beside, BlockNamespace, FileWork, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle,
+    Place as JobPlace, Places, RawSpaces, Run, RunError, Source, Target, Tenants, Trace, Unwatched,
 };
 use crate::steadiness;
 use pellucid_device::{Device, DeviceConfig, Disk, DiskConfig, DiskStore};
@@ -84,6 +84,22 @@ pub enum ExperimentError {
         /// Bytes.
         available: u64,
     },
+    /// A target for an application without one of its own.
+    #[error(
+        "target {target}: kind: allowed: application where one job with app works on it, and no other; raw or block for other jobs"
+    )]
+    ForApplication {
+        /// The target.
+        target: String,
+    },
+    /// A target on which an application makes everything itself, filled.
+    #[error("target {target}: fill: allowed: 0 with app = {app}, which makes on the flash what it needs")]
+    FilledFlash {
+        /// The target.
+        target: String,
+        /// The application.
+        app: &'static str,
+    },
     /// `run.format` names no trace format.
     #[error("run.format: {0}")]
     Format(String),
@@ -113,7 +129,6 @@ pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
         check_wait(&jobs, &job).map_err(|error| refused(place_of(raw, &error), error))?;
         jobs.push(job);
     }
-    application::of(&jobs).map_err(|error| placed(&jobs, error))?;
     Ok(expand(jobs))
 }
 
@@ -282,9 +297,11 @@ fn execute_on_targets(
     clock: &dyn Fn() -> f64,
     mut onlooker: impl Onlooker,
 ) -> Result<(Device, Report), ExperimentError> {
+    let spec = &*settled(spec, jobs)?;
     let mut tower = stack(spec, device)?;
     check_jobs(&tower, spec, jobs)?;
     check_overwrite(spec, &tower)?;
+    let spec = &*filled_targets(spec, jobs, &tower);
     let mut oracle = oracle(spec, &tower, in_use);
     if let Some(sectors) = wanted(&tower, spec)? {
         drive::precondition_sectors_stack(&mut tower, &sectors, oracle.as_mut(), &mut onlooker)?;
@@ -322,15 +339,10 @@ fn precondition_plain(
     oracle: Option<&mut Oracle>,
     onlooker: &mut dyn Onlooker,
 ) -> Result<(), ExperimentError> {
-    if jobs.iter().any(|job| job.app.is_some()) {
-        let nothing = spec.precondition.fill == Fill::Share(0.0);
-        if device.has_block_namespace() || !nothing {
-            drive::precondition(device, &spec.precondition, oracle, onlooker)?;
-        }
-        return Ok(());
-    }
-    let raw = Places::of(device).used_raw(jobs).map_err(RunError::Job)?;
-    if device.has_block_namespace() || raw.is_empty() {
+    let raw = Places::of(device).used_raw(&without_applications(jobs)).map_err(RunError::Job)?;
+    // An application on flash makes what it needs there.
+    let asked = !jobs.iter().any(|job| job.app.is_some()) || spec.precondition.fill != Fill::Share(0.0);
+    if device.has_block_namespace() || raw.is_empty() && asked {
         drive::precondition(device, &spec.precondition, oracle, onlooker)?;
     }
     for namespace in raw {
@@ -366,12 +378,9 @@ fn is_fill_by_default(spec: &Spec) -> bool {
 /// The description of a file server that writes in place on a fresh drive, with the drive filled as far as its file system goes: its files are
 /// there from the beginning, on the media, too. Any other description as it is.
 fn filled_for_files<'a>(spec: &'a Spec, jobs: &[Job], target: &impl Target) -> Cow<'a, Spec> {
-    let bytes = match jobs {
-        [job] if spec.run.trace.is_none() => {
-            job.app.as_ref().and_then(|app| application::in_place_bytes(app, target.capacity_bytes()))
-        }
-        _ => None,
-    };
+    let capacity_bytes = target.capacity_bytes();
+    let apps = jobs.iter().filter(|_| spec.run.trace.is_none()).filter_map(|job| job.app.as_ref());
+    let bytes = apps.filter_map(|app| application::in_place_bytes(app, capacity_bytes)).max();
     let Some(bytes) =
         bytes.filter(|_| is_fill_by_default(spec) && spec.precondition.fill == Fill::Share(0.0))
     else {
@@ -505,25 +514,30 @@ fn measure(
     clock: &dyn Fn() -> f64,
     mut onlooker: impl Onlooker,
 ) -> Result<Report, ExperimentError> {
-    let app = application_of(spec, jobs)?;
+    let apps = applications_of(spec, jobs)?;
     let log = file.as_ref().map(log_on).transpose()?;
     let logs = log.into_iter().chain(onlooker.log()).collect();
     let began = clock();
-    let (measured, summary) = match app {
-        Some(app) => {
+    let (measured, summary) = match apps[..] {
+        [app] if jobs.len() == 1 && device.targets().is_empty() => {
             check_jobs(device, spec, jobs)?;
             (application::measure(device, app, &spec.kv, logs, &mut onlooker), jobs_summary(jobs))
         }
-        None => {
+        [] => {
             let (source, summary) = source(device, spec, jobs)?;
             let run = Run::new(device, source, oracle, logs).until_steady(spec.run.steady.as_ref());
             (run.run(onlooker), summary)
+        }
+        _ => {
+            check_jobs(device, spec, jobs)?;
+            let source = beside(device, spec, jobs)?;
+            (Run::new(device, source, None, logs).run(onlooker), jobs_summary(jobs))
         }
     };
     let measured = measured.map_err(|error| match (error, &file) {
         (RunError::Log(error), Some(file)) => ExperimentError::Output(file.failed(error)),
         (RunError::Job(error), _) => placed(jobs, error),
-        (RunError::Refused(app, why), _) => match jobs[0].written.place_of("app") {
+        (RunError::Refused(app, why), _) => match place_of_app(jobs, app) {
             Some(place) => ExperimentError::Refused { place: place.into(), app, why },
             None => RunError::Refused(app, why).into(),
         },
@@ -543,16 +557,24 @@ fn measure(
     Ok(report)
 }
 
-/// The application among the jobs of a description, if they are the work.
-fn application_of<'a>(
-    spec: &Spec,
-    jobs: &'a [Job],
-) -> Result<Option<(&'a Job, &'a AppJob)>, ExperimentError> {
+/// Where an application of this name was written.
+fn place_of_app<'a>(jobs: &'a [Job], name: &str) -> Option<&'a str> {
+    let found = jobs.iter().find(|job| job.app.as_ref().is_some_and(|app| app.name() == name))?;
+    found.written.place_of("app")
+}
+
+/// The jobs that are no applications.
+fn without_applications(jobs: &[Job]) -> Vec<Job> {
+    jobs.iter().filter(|job| job.app.is_none()).cloned().collect()
+}
+
+/// The applications among the jobs of a description, if they are the work.
+fn applications_of<'a>(spec: &Spec, jobs: &'a [Job]) -> Result<Vec<(&'a Job, &'a AppJob)>, ExperimentError> {
     if spec.run.trace.is_some() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    let found = application::of(jobs).map_err(|error| placed(jobs, error))?;
-    let Some((_, app)) = found else { return Ok(None) };
+    let found: Vec<_> = jobs.iter().filter_map(|job| Some((job, job.app.as_ref()?))).collect();
+    let Some((_, app)) = found.first() else { return Ok(found) };
     let alone = |key, allowed| Err(ExperimentError::Application { key, app: app.name(), allowed });
     if spec.run.verify {
         return alone("run.verify", "false: the application knows by itself what it wrote");
@@ -563,18 +585,92 @@ fn application_of<'a>(
     Ok(found)
 }
 
-/// Refuses an application whose data do not fit this machine's memory, before the drive that keeps them is made.
+/// Applications, and the jobs beside them.
+fn beside(device: &mut impl Target, spec: &Spec, jobs: &[Job]) -> Result<Source, ExperimentError> {
+    let others = without_applications(jobs);
+    let places = Places::of(device);
+    let raw = places.used_raw(&others).map_err(RunError::Job)?;
+    let spaces = RawSpaces::survey(device, &raw)?;
+    let others = Jobs::new(&others, &places, spaces, device.sector_bytes()).map_err(RunError::Job)?;
+    let mut tenants = Vec::new();
+    for (job, app) in applications_of(spec, jobs)? {
+        let prepared = application::prepare(device, (job, app), &spec.kv).map_err(RunError::Job)?;
+        tenants.push(application::tenant(prepared, job));
+    }
+    let tenants = Tenants::new(tenants, device)?;
+    Ok(Source::Beside(Box::new(Beside { jobs: others, tenants })))
+}
+
+/// The description with each target for an application as its application needs it, and what a file system that writes in place has there filled.
+///
+/// # Errors
+/// A target for an application has none, or other jobs.
+fn settled<'a>(spec: &'a Spec, jobs: &[Job]) -> Result<Cow<'a, Spec>, ExperimentError> {
+    if spec.run.trace.is_some() || !spec.targets.iter().any(|one| one.for_application) {
+        return Ok(Cow::Borrowed(spec));
+    }
+    let mut spec = spec.clone();
+    for described in spec.targets.iter_mut().filter(|one| one.for_application) {
+        let name = described.target.name.clone();
+        let own = jobs.iter().filter(|job| job.target.as_ref() == Some(&name));
+        let [job] = own.collect::<Vec<_>>()[..] else {
+            return Err(ExperimentError::ForApplication { target: name });
+        };
+        let Some(app) = &job.app else { return Err(ExperimentError::ForApplication { target: name }) };
+        if application::needs_blocks(app, &spec.kv) {
+            described.target.kind = TargetKind::Block;
+        } else if described.fill.is_some_and(|share| share > 0.0) {
+            return Err(ExperimentError::FilledFlash { target: name, app: app.name() });
+        } else {
+            // It makes what it needs there.
+            described.fill = Some(0.0);
+        }
+    }
+    Ok(Cow::Owned(spec))
+}
+
+/// The description with the files of file systems that write in place on their targets from the beginning.
+fn filled_targets<'a>(spec: &'a Spec, jobs: &[Job], tower: &impl Target) -> Cow<'a, Spec> {
+    if !is_fill_by_default(spec) || spec.run.trace.is_some() {
+        return Cow::Borrowed(spec);
+    }
+    let mut filled = Cow::Borrowed(spec);
+    for place in tower.targets() {
+        let own = jobs.iter().filter(|job| job.target.as_ref() == Some(&place.name));
+        let Some(app) = own.filter_map(|job| job.app.as_ref()).next() else { continue };
+        let sectors = tower.interface(place.namespace).map_or(0, |shape| shape.capacity_sectors());
+        let all = sectors * u64::from(tower.sector_bytes());
+        let Some(bytes) = application::in_place_bytes(app, all) else { continue };
+        let one = filled.to_mut().targets.iter_mut().find(|one| one.target.name == place.name);
+        if let Some(one) = one.filter(|one| one.fill.is_none()) {
+            one.fill = Some((100.0 * bytes as f64 / all.max(1) as f64).ceil().min(100.0) / 100.0);
+        }
+    }
+    filled
+}
+
+/// Refuses applications whose data do not fit this machine's memory, before the drive that keeps them is made.
 fn check_memory(spec: &Spec, jobs: &[Job]) -> Result<(), ExperimentError> {
-    let Some((_, app)) = application_of(spec, jobs)? else { return Ok(()) };
+    let apps = applications_of(spec, jobs)?;
+    let Some((_, first)) = apps.iter().find(|(_, app)| app.needs_data()) else { return Ok(()) };
     let mut config = config(spec, jobs);
-    if !app.needs_data() || config.media.store != StoreKind::Ram || spec.medium == Medium::Disk {
+    if config.media.store != StoreKind::Ram || spec.medium == Medium::Disk {
         return Ok(());
     }
     config.media.store = StoreKind::Unstamped;
     let drive = Device::new(&config).map_err(RunError::Device)?;
-    let needed = application::data_bytes(&drive, app);
+    let all = application::capacity_bytes(&drive);
+    let room = |job: &Job| {
+        let named = spec.targets.iter().find(|one| Some(&one.target.name) == job.target.as_ref());
+        named.map_or(all, |one| all / u64::from(drive.layout().dies) * one.target.units.len() as u64)
+    };
+    let needed: u64 = apps
+        .iter()
+        .filter(|(_, app)| app.needs_data())
+        .map(|(job, app)| application::data_bytes(room(job), app))
+        .fold(0, u64::saturating_add);
     match available_memory_bytes().filter(|&available| available < needed) {
-        Some(available) => Err(ExperimentError::Memory { app: app.name(), needed, available }),
+        Some(available) => Err(ExperimentError::Memory { app: first.name(), needed, available }),
         None => Ok(()),
     }
 }
@@ -725,7 +821,7 @@ fn check_jobs(target: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(), Exp
         };
         suits.map_err(|error| placed(std::slice::from_ref(job), error))?;
     }
-    Ok(())
+    application::check_beside(target, jobs, &spec.kv).map_err(|error| placed(jobs, error))
 }
 
 /// Says that layers offer no block drive.
@@ -779,6 +875,9 @@ pub fn jobs_summary(jobs: &[Job]) -> String {
     }
     let one = |job: &Job| {
         let target = job.target.as_ref().map_or(String::new(), |name| format!(" on {name}"));
+        if let Some(app) = &job.app {
+            return format!("{}{target}", application::summary(app));
+        }
         format!("{} bs={} iodepth={}{target}", job.pattern_name(), job.block_words(), job.iodepth)
     };
     match jobs {

@@ -11,6 +11,11 @@ use std::collections::BTreeMap;
 pub struct ApplicationReport {
     /// The application, as in `app`.
     pub name: String,
+    /// Name of its job.
+    pub job: String,
+    /// The target that it works on; absent without targets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// Its settings as they came to be, by the key of a job.
     pub settings: BTreeMap<String, String>,
     /// Operations of the warm-up, which no other figure counts.
@@ -96,6 +101,16 @@ impl ApplicationReport {
         self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
     }
 
+    /// Its name in a report, with that of the job where the job was given one.
+    pub(crate) fn title(&self) -> String {
+        let number =
+            self.job.strip_prefix("job").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
+        let given = !number && self.job != self.name && !self.job.is_empty();
+        let job = if given { format!("{}: ", self.job) } else { String::new() };
+        let target = self.target.as_ref().map_or(String::new(), |target| format!(" on {target}"));
+        format!("{job}{}{target}", self.name)
+    }
+
     /// Lines of a report in text: a label, and words that go on lines together.
     pub(crate) fn words(&self) -> Vec<(String, Vec<String>)> {
         let ns = |ns: Option<u64>| optional(ns, |ns| duration(ns as f64));
@@ -144,7 +159,7 @@ impl ApplicationReport {
         };
         let result = self.result.iter().map(|(name, value)| format!("{name} {value}   "));
         let mut lines = vec![
-            (self.name.clone(), all),
+            (self.title(), all),
             ("operations".into(), self.by_operation.iter().map(kind).collect()),
             ("phases".into(), self.phases.iter().map(phase).collect()),
             ("result".into(), result.collect()),

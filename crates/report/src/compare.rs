@@ -153,9 +153,20 @@ pub(super) fn notes(reports: &[Report]) -> Vec<String> {
     notes
 }
 
-/// Says whether all applications came to the same result, where they have one; `true`: they did.
+/// Says whether all applications came to the same result, where they have one; `true`: they did. Applications of one place in their reports are
+/// compared.
 pub(super) fn results<'a>(reports: impl Iterator<Item = &'a Report>) -> Option<(bool, String)> {
-    let results: Vec<_> = reports.filter_map(|report| Some((report, report.application.as_ref()?))).collect();
+    let reports: Vec<&Report> = reports.collect();
+    let most = reports.iter().map(|report| report.applications.len()).max().unwrap_or(0);
+    let all: Vec<(bool, String)> = (0..most).filter_map(|at| results_at(&reports, at)).collect();
+    let differs = all.iter().find(|(same, _)| !same).cloned();
+    differs.or_else(|| all.into_iter().next())
+}
+
+/// Says so of the applications at one place.
+fn results_at(reports: &[&Report], at: usize) -> Option<(bool, String)> {
+    let found = reports.iter().filter_map(|report| Some((report, report.applications.get(at)?)));
+    let results: Vec<_> = found.collect();
     let [(_, first), _, ..] = results[..] else { return None };
     // Different applications have nothing to agree on.
     if first.result.is_empty() || results.iter().any(|(_, other)| other.name != first.name) {
@@ -166,7 +177,7 @@ pub(super) fn results<'a>(reports: impl Iterator<Item = &'a Report>) -> Option<(
     let Some(name) = first.result.keys().find(differs) else {
         return Some((true, "the results are the same on all drives".into()));
     };
-    let of = |(report, application): &(&Report, &ApplicationReport)| {
+    let of = |(report, application): &(&&Report, &ApplicationReport)| {
         let value = application.result.get(name).map_or("none", String::as_str);
         format!("{value} on {}", report.drive.name)
     };
@@ -238,7 +249,7 @@ pub(super) fn rows(reports: &[Report]) -> Vec<Row> {
         add("max", Unit::Nanoseconds, Less, |d| d.latency.max_ns.map(|ns| ns as f64));
         add("errors", Unit::Count, Less, |d| (d.errors > 0).then_some(d.errors as f64));
     }
-    rows.extend(application(reports));
+    rows.extend(applications(reports));
     rows.extend(reads_by_mapping(reports));
     rows.extend(jobs(reports));
     rows.extend([
@@ -264,18 +275,30 @@ pub(super) fn rows(reports: &[Report]) -> Vec<Row> {
     rows
 }
 
-/// Rows of the operations of applications, where there are any.
-fn application(reports: &[Report]) -> Vec<Row> {
-    if reports.iter().all(|report| report.application.is_none()) {
-        return Vec::new();
-    }
+/// Rows of the operations of applications, where there are any; of several, each has rows of its own.
+fn applications(reports: &[Report]) -> Vec<Row> {
+    let most = reports.iter().map(|report| report.applications.len()).max().unwrap_or(0);
+    let of = |at: usize| {
+        let title =
+            reports.iter().find_map(|report| report.applications.get(at)).map(ApplicationReport::title);
+        let title = title.filter(|_| most > 1);
+        application(reports, at).into_iter().map(move |row| match &title {
+            Some(title) => Row { label: format!("{title}, {}", row.label), ..row },
+            None => row,
+        })
+    };
+    (0..most).flat_map(of).collect()
+}
+
+/// Rows of the applications at one place of the reports.
+fn application(reports: &[Report], at: usize) -> Vec<Row> {
     let row = |label: &str, unit, better, of: fn(&ApplicationReport) -> Option<f64>| {
-        let values = reports.iter().map(|report| report.application.as_ref().and_then(of)).collect();
+        let values = reports.iter().map(|report| report.applications.get(at).and_then(of)).collect();
         Row { label: label.into(), unit, better, values }
     };
     let phases: Vec<&str> = reports
         .iter()
-        .filter_map(|report| report.application.as_ref())
+        .filter_map(|report| report.applications.get(at))
         .max_by_key(|application| application.phases.len())
         .map_or(Vec::new(), |application| application.phases.iter().map(|p| p.phase.as_str()).collect());
     let phases = phases.into_iter().map(|name| Row {
@@ -284,7 +307,7 @@ fn application(reports: &[Report]) -> Vec<Row> {
         better: Less,
         values: reports
             .iter()
-            .map(|report| Some(report.application.as_ref()?.phase(name)?.seconds))
+            .map(|report| Some(report.applications.get(at)?.phase(name)?.seconds))
             .collect(),
     });
     let mut rows = vec![

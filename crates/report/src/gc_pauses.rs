@@ -5,7 +5,8 @@ use pellucid_flash::Pauses;
 use serde::Serialize;
 
 /// Pauses of garbage collection (GC): for each victim that has ended, the time from its choice until it was erased, was retired, or
-/// stayed as it could not be read. Quantiles are those of a histogram with eight bins to each doubling, so at most an eighth too large.
+/// stayed as it could not be read. Quantiles are those of a histogram with eight bins to each doubling, so at most an eighth too large; mean and longest are
+/// exact.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GcPauses {
     /// Victims that have ended; without folded blocks.
@@ -18,7 +19,7 @@ pub struct GcPauses {
     pub p95_ns: Option<u64>,
     /// 99th percentile.
     pub p99_ns: Option<u64>,
-    /// The longest.
+    /// The longest, exact.
     pub max_ns: Option<u64>,
     /// Pauses by their length.
     pub distribution: Distribution,
@@ -36,7 +37,7 @@ impl GcPauses {
             p50_ns: quantile(0.5),
             p95_ns: quantile(0.95),
             p99_ns: quantile(0.99),
-            max_ns: quantile(1.0),
+            max_ns: pauses.longest().map(|pause| pause.0),
             distribution: Distribution { upper_ns, count: number },
         }
     }

@@ -15,7 +15,10 @@ pub use side_by_side::{compare_figures, render_compare_html, render_compare_svg}
 
 use super::plot::{Drawing, Unit, escape};
 use super::text::PARTIAL;
-use super::{Direction, Latency, MapCache, MediaHealth, Merges, MergesOfKind, Report, Requests, jobs};
+use super::{
+    ApplicationReport, Direction, Latency, MapCache, MediaHealth, Merges, MergesOfKind, Report, Requests,
+    jobs,
+};
 use figures as figure;
 use pellucid_flash::Cause;
 use pellucid_text::format::{bytes, count, duration, optional, percent, quantity, significant, span};
@@ -36,7 +39,7 @@ fn page(report: &Report) -> Page {
     page.head(report);
     page.raw("<main>");
     page.tiles(&tiles(report));
-    page.section("Application", &application(report));
+    page.section("Application", &applications(report));
     page.section("Requests", &[Part::Wide(requests(report))]);
     page.section("Latency", &latency(report));
     page.section("Over time", &over_time(report));
@@ -238,7 +241,7 @@ fn ns(value: Option<u64>) -> String {
 
 fn tiles(report: &Report) -> Vec<(&'static str, String)> {
     let mut tiles = vec![("requests", count(report.requests)), ("simulated", span(report.simulated_seconds))];
-    if let Some(work) = &report.application {
+    if let [work] = &report.applications[..] {
         tiles.insert(0, ("operations / s", optional(work.operations_per_second, quantity)));
     }
     if let Some(host) = &report.host {
@@ -295,9 +298,13 @@ fn requests(report: &Report) -> String {
     tables
 }
 
-/// The application: its operations by kind, and what they cost the flash.
-fn application(report: &Report) -> Vec<Part> {
-    let Some(work) = &report.application else { return Vec::new() };
+/// The applications.
+fn applications(report: &Report) -> Vec<Part> {
+    report.applications.iter().flat_map(application).collect()
+}
+
+/// An application: its operations by kind, and what they cost the flash.
+fn application(work: &ApplicationReport) -> Vec<Part> {
     let head = ["", "operations", "per second", "mean", "min", "p50", "p95", "p99", "p99.9", "max"];
     let row = |name: &str, rate: Option<f64>, l: &Latency| {
         let (rate, mean) = (optional(rate, quantity), optional(l.mean_ns, duration));
@@ -310,9 +317,9 @@ fn application(report: &Report) -> Vec<Part> {
     rows.extend(
         work.by_operation.iter().map(|kind| row(&kind.operation, timed(kind.per_second), &kind.latency)),
     );
-    let mut parts = vec![Part::Wide(table(&work.name, &head, &rows))];
+    let mut parts = vec![Part::Wide(table(&work.title(), &head, &rows))];
     for (label, words) in
-        work.words().into_iter().filter(|(label, _)| *label != work.name && label != "operations")
+        work.words().into_iter().filter(|(label, _)| *label != work.title() && label != "operations")
     {
         let words: Vec<&str> = words.iter().map(|word| word.trim()).collect();
         let text = words.join(", ");

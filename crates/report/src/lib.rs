@@ -157,9 +157,9 @@ pub struct Report {
     /// Figures of the threads of a file server; absent without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<FilesReport>,
-    /// Work of an application; absent without one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub application: Option<ApplicationReport>,
+    /// Work of applications; absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub applications: Vec<ApplicationReport>,
     /// Counters of a disk, and of layers of the host without a group of their own; absent without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartFigures>,

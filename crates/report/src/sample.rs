@@ -190,7 +190,7 @@ pub(crate) fn report() -> Report {
             copied_units: 106_000,
             pauses: {
                 let mut pauses = Pauses::default();
-                (0..1_190).for_each(|at| pauses.record(Nanos(2_000_000 + at * at * 20)));
+                (0..1_190).for_each(|at| pauses.record(Nanos(2_000_000 + at * at * 20), SimTime(at)));
                 GcPauses::new(&pauses)
             },
         },
@@ -241,7 +241,7 @@ pub(crate) fn report() -> Report {
         host_layer: None,
         replay: None,
         files: None,
-        application: None,
+        applications: Vec::new(),
         parts: Vec::new(),
         series,
         film: None,

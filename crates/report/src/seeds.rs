@@ -99,7 +99,10 @@ impl OverSeeds {
             vec![format!("mean and {percent} % confidence interval over the seeds (Student's t)")];
         let is_one = |values: &Values| values.each.iter().all(|value| *value == values.each[0]);
         if self.measures.iter().flat_map(|measure| &measure.drives).all(is_one) {
-            notes.push("all seeds gave the same numbers: nothing here is drawn at random".into());
+            notes.push(
+                "all seeds gave the same numbers: what is drawn at random, if anything, changes none of them"
+                    .into(),
+            );
         }
         if self.drives.len() > 1 {
             notes.push(format!(
@@ -323,7 +326,7 @@ mod tests {
                     let result = std::collections::BTreeMap::from([("components".into(), result.into())]);
                     let application =
                         crate::ApplicationReport { name: "components".into(), result, ..Default::default() };
-                    Report { application: Some(application), ..report(name, None, 1) }
+                    Report { applications: vec![application], ..report(name, None, 1) }
                 };
                 results.into_iter().map(of_seed).collect::<Vec<Report>>()
             };
@@ -351,7 +354,7 @@ mod tests {
         assert!(line.ends_with("within chance"), "{line}");
         assert!(!text.contains("at random"), "{text}");
         let equal = three([[Some(1.0); 3], [Some(2.0); 3], [Some(3.0); 3]]).render_text();
-        assert!(equal.contains("nothing here is drawn at random"), "{equal}");
+        assert!(equal.contains("what is drawn at random, if anything, changes none of them"), "{equal}");
         let line = text.lines().find(|line| line.starts_with("most erases")).unwrap();
         assert_eq!(
             line.split_whitespace().collect::<Vec<_>>().join(" "),

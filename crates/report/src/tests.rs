@@ -27,8 +27,8 @@ fn json_is_the_same_for_equal_runs_and_wall_time_can_be_left_out() {
 fn a_comparison_says_whether_applications_came_to_the_same_result() {
     let with = |checksum: &str| {
         let result = BTreeMap::from([("checksum".into(), checksum.into()), ("reached".into(), "9".into())]);
-        let application = Some(ApplicationReport { result, ..ApplicationReport::default() });
-        Report { application, ..report() }
+        let applications = vec![ApplicationReport { result, ..ApplicationReport::default() }];
+        Report { applications, ..report() }
     };
     assert!(
         render_compare(&[with("ab"), with("ab")]).contains("note: the results are the same on all drives")
@@ -41,7 +41,7 @@ fn a_comparison_says_whether_applications_came_to_the_same_result() {
     );
     assert!(!render_compare(&[with("ab"), report()]).contains("results"), "one has no result");
     let mut other = with("cd");
-    other.application.iter_mut().for_each(|application| application.name = "another".into());
+    other.applications.iter_mut().for_each(|application| application.name = "another".into());
     assert!(!render_compare(&[with("ab"), other]).contains("results"), "another application");
 }
 
@@ -111,8 +111,8 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
         let shown = match path {
             "directions" => "<direction>",
             "seeds" => "<name>",
-            "overrides" | "provenance.description" | "application.settings" => "<key>",
-            "application.result" => "<name>",
+            "overrides" | "provenance.description" | "applications[].settings" => "<key>",
+            "applications[].result" => "<name>",
             "provenance.seeds" => "<name>",
             "series" | "utilisation" => name,
             "" | "namespaces[]" | "targets[]" => name,
@@ -138,8 +138,8 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
             "namespaces[].merges" => Some("merges"),
             "namespaces[].slc_cache" => Some("slc_cache"),
             "reads.mapped" | "reads.unmapped" => Some("directions.<direction>"),
-            "application.pauses" => Some("gc.pauses"),
-            "application.latency" | "application.by_operation[].latency" => {
+            "applications[].pauses" => Some("gc.pauses"),
+            "applications[].latency" | "applications[].by_operation[].latency" => {
                 Some("directions.<direction>.latency")
             }
             "files.by_operation[].latency" => Some("directions.<direction>.latency"),
@@ -180,7 +180,8 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
         ..NamespaceResult::default()
     }];
     let files = Some(FilesReport { by_operation: vec![Default::default()], ..FilesReport::default() });
-    let application = Some(ApplicationReport {
+    let applications = vec![ApplicationReport {
+        target: Some("log".into()),
         settings: BTreeMap::from([("backend".into(), "block".into())]),
         by_operation: vec![Default::default()],
         copies: vec![Copies::default()],
@@ -188,7 +189,7 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
         result: BTreeMap::from([("checksum".into(), "0".into())]),
         figures: vec![Default::default()],
         ..ApplicationReport::default()
-    });
+    }];
     let parts = vec![PartFigures { figures: vec![Default::default()], ..PartFigures::default() }];
     let steady_state = Some(SteadyState::default());
     let report = Report {
@@ -196,7 +197,7 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
         verified_reads: Some(0),
         steady_state,
         files,
-        application,
+        applications,
         parts,
         host_layer,
         slc_cache,

@@ -28,7 +28,7 @@ pub fn render_text(report: &Report, width: usize) -> String {
         }
     }
     files(&mut out, report, width);
-    if let Some(application) = &report.application {
+    for application in &report.applications {
         for (label, words) in application.words() {
             labelled(&mut out, width, &label, &words);
         }
@@ -74,7 +74,7 @@ fn head(out: &mut String, report: &Report, width: usize) {
         labelled(out, width, "verify", &words(&line));
     }
     labelled(out, width, "trace", &report.replay.map_or(Vec::new(), |replay| replay.words()));
-    if report.requests == 0 && report.application.is_none() {
+    if report.requests == 0 && report.applications.is_empty() {
         labelled(
             out,
             width,

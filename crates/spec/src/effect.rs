@@ -11,7 +11,7 @@ use super::resolve_backing::{BackingKind, Medium};
 use super::resolve_run::Overwrite;
 use super::schema::schema;
 use super::{DescribedTarget, Entry, Spec};
-use pellucid_device::Namespace;
+use pellucid_device::{Namespace, StepCost};
 use pellucid_ftl::{Durability, Map};
 use pellucid_host::{LayerConfig, LayerName, TargetKind};
 use pellucid_kv::{Keep, Victim};
@@ -207,9 +207,16 @@ const RULES: &[Rule] = &[
         "drive.firmware.model = \"loop\"",
         |spec| spec.is("drive.firmware.model", "loop"),
     ),
-    rule(&["drive.firmware.processors"], "a step of drive.firmware that takes time", |spec| {
-        spec.drive.firmware.takes_time()
-    }),
+    rule(
+        &["drive.firmware.processors", "drive.firmware.spread"],
+        "a step of drive.firmware that takes time",
+        |spec| spec.drive.firmware.takes_time(),
+    ),
+    rule(
+        &["drive.firmware.clock_mhz"],
+        "a step of drive.firmware with cycles, which last by the clock",
+        |spec| spec.drive.firmware.has_cycles(),
+    ),
     // Merges have no victims to choose, no copies to place and no space to keep ready; their journal is checkpointed when it is full.
     rule(
         &[
@@ -231,6 +238,50 @@ const RULES: &[Rule] = &[
         let is_block = |n: &Namespace| matches!(n, Namespace::Block { .. });
         spec.drive.namespaces.is_empty() || spec.drive.namespaces.iter().any(is_block)
     }),
+    rule(
+        &["drive.host.dma_unit"],
+        "a rate or a time of the link or of DMA, or a cost of drive.firmware.dma",
+        |spec| {
+            let host = &spec.drive.host;
+            let times = [host.dma_overhead_ns, host.dma_latency_ns, host.dma_request_ns];
+            let of_firmware = &spec.drive.firmware;
+            let is_paid =
+                of_firmware.dma != StepCost::default() || of_firmware.modules.depend != StepCost::default();
+            host.link_bytes_per_second > 0 || times.iter().any(|time| time.0 > 0) || is_paid
+        },
+    ),
+    rule(
+        &["drive.scheduler.read_retries", "drive.scheduler.retry"],
+        "reads that can fail: drive.media.faults.read_fail or list, drive.media.bit_errors or drive.media.retry",
+        Spec::has_failing_reads,
+    ),
+    rule(&["drive.scheduler.retry"], "drive.scheduler.read_retries above 0", |spec| {
+        spec.drive.scheduler.read_retries > 0
+    }),
+    rule(&["drive.scheduler.solver.channels"], "a time in drive.scheduler.solver.time", |spec| {
+        spec.drive.scheduler.solver.is_none_or(|solver| solver.chunk_ns.0 > 0)
+    }),
+    rule(
+        &["drive.scheduler.page_transfers"],
+        "operations of several pages: drive.media.planes with multi_plane, or drive.media.one_shot_pages above 1",
+        |spec| {
+            let geometry = &spec.drive.media.geometry;
+            let pages = geometry.one_shot_pages > 1 || (geometry.planes > 1 && geometry.multi_plane);
+            pages || !spec.is_on("drive.scheduler.page_transfers")
+        },
+    ),
+    of_work(
+        &["drive.media.seed"],
+        "something to draw: drive.media.timing.die_spread or op_spread, drive.media.faults, bit_errors or retry",
+        |spec| {
+            let (media, faults) = (&spec.drive.media, &spec.drive.media.faults);
+            let spreads = [media.timing.die_spread, media.timing.op_spread];
+            let fails = [faults.factory_bad, faults.program_fail, faults.erase_fail];
+            // The media of a file are known by it.
+            let is_kept = matches!(media.store, StoreKind::File(_));
+            is_kept || spec.has_failing_reads() || spreads.iter().chain(&fails).any(|&share| share > 0.0)
+        },
+    ),
     rule(&["drive.buffer.dirty_high"], "drive.buffer.write = \"write-back\"", |spec| {
         spec.is("drive.buffer.write", "write-back")
     }),
@@ -291,7 +342,9 @@ const RULES: &[Rule] = &[
         |spec| !spec.has_cache_namespace(),
     ),
     rule(&["host.cpu."], "host.layers, or a block target", |spec| {
-        let is_block = |described: &DescribedTarget| described.target.kind == TargetKind::Block;
+        let is_block = |described: &DescribedTarget| {
+            described.target.kind == TargetKind::Block || described.for_application
+        };
         !spec.host.is_empty() || spec.targets.iter().any(is_block)
     }),
     of_work(
@@ -425,6 +478,13 @@ impl Spec {
         let namespaces = &self.drive.namespaces;
         let is_mapped = |n: &Namespace| matches!(n, Namespace::Block { .. } | Namespace::Cache { .. });
         namespaces.is_empty() || namespaces.iter().any(is_mapped)
+    }
+
+    /// Reports whether a read of the flash can fail, or need another try.
+    fn has_failing_reads(&self) -> bool {
+        let faults = &self.drive.media.faults;
+        let tries = ["drive.media.bit_errors.enabled", "drive.media.retry.enabled"];
+        faults.read_fail > 0.0 || !faults.list.is_empty() || tries.iter().any(|key| self.is_on(key))
     }
 
     fn has_cache_namespace(&self) -> bool {

@@ -23,7 +23,8 @@ fields! {
     /// Fields of a target.
     target {
         NAME: "name", "Name of the target; a job names it with target";
-        KIND: "kind", "block: a host FTL with the settings of [host.ftl]; raw: chunks for jobs that address them; default block";
+        KIND: "kind", "block: a host FTL with the settings of [host.ftl]; raw: chunks for jobs that address them; application: for one job with app, a host FTL or chunks as \
+         it needs (chunks where the drive is served); default block";
         UNITS: "units", "Its parallel units, groups and units counted through: FIRST-LAST, or \"N channels x all ways\": the first N whole channels \
          that no target above it has, or rest: all that are left";
         FILL: "fill", "Share of it that is written before the run; a raw target: whole chunks, in turn over its units; default precondition.fill";
@@ -37,6 +38,8 @@ pub struct DescribedTarget {
     pub target: Target,
     /// Share that is written before the run; `None`: as `precondition.fill` says.
     pub fill: Option<f64>,
+    /// One application works on it; whether it needs chunks or a host FTL is known with its job.
+    pub for_application: bool,
     /// As it was written.
     pub(crate) row: Row,
 }
@@ -45,7 +48,7 @@ impl DescribedTarget {
     /// A target that is no part of a description.
     pub fn new(target: Target) -> DescribedTarget {
         let row = Row { place: Place::Default, fields: Vec::new() };
-        DescribedTarget { target, fill: None, row }
+        DescribedTarget { target, fill: None, for_application: false, row }
     }
 }
 
@@ -54,6 +57,7 @@ impl DescribedTarget {
 enum KindWord {
     Block,
     Raw,
+    Application,
 }
 
 /// Parallel units as they are written.
@@ -148,9 +152,10 @@ fn one(table: &Table, layout: &Layout, all: &mut Targets) -> Result<DescribedTar
         Some(Typed::Text(text)) => Ok(text),
         _ => Err(table.refuse(field, if field == target::UNITS { ALLOWED_UNITS } else { "a name" })),
     };
-    let kind = match table.word(target::KIND, Some(KindWord::Block))? {
+    let word = table.word(target::KIND, Some(KindWord::Block))?;
+    let kind = match word {
         KindWord::Block => TargetKind::Block,
-        KindWord::Raw => TargetKind::Raw,
+        KindWord::Raw | KindWord::Application => TargetKind::Raw,
     };
     let (name, units) = (text(target::NAME)?, text(target::UNITS)?);
     let units = Units::read(&units).ok_or_else(|| table.refuse(target::UNITS, ALLOWED_UNITS))?;
@@ -167,7 +172,8 @@ fn one(table: &Table, layout: &Layout, all: &mut Targets) -> Result<DescribedTar
         Some(Typed::Real(share)) => Some(share),
         _ => None,
     };
-    Ok(DescribedTarget { target, fill, row: table.row.clone() })
+    let for_application = word == KindWord::Application;
+    Ok(DescribedTarget { target, fill, for_application, row: table.row.clone() })
 }
 
 /// Values that a refused target could have had.

@@ -39,6 +39,7 @@ mod starving;
 mod suspend;
 mod swaps;
 mod swarm;
+mod tenants;
 mod theory;
 mod tight;
 mod timeline;

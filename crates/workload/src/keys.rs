@@ -94,8 +94,9 @@ const KEYS: &[KeyDoc] = &[
         "app",
         &[],
         "varmail",
-        "an application instead of a pattern: fileserver, webserver, varmail (filebench's threads on a file system), tar, build (a copy of a tree of sources over an older one, compilers in it), kv (clients of a cache with the settings of [kv]), pagerank, components, bfs, sssp, triangles (a program on a graph out of core), mp3-copy, linux-extract, office-install, office-uninstall, office-remove, browse (a user's work on a netbook, one request at a time, and at its end what layers hold), atto-read, atto-write (a benchmark there). It is the only job, and \
-         its operations are measured",
+        "an application instead of a pattern: fileserver, webserver, varmail (filebench's threads on a file system), tar, build (a copy of a tree of sources over an older one, compilers in it), kv (clients of a cache with the settings of [kv]), pagerank, components, bfs, sssp, triangles (a program on a graph out of core), mp3-copy, linux-extract, office-install, office-uninstall, office-remove, browse (a user's work on a netbook, one request at a time, and at its end what layers hold), atto-read, atto-write (a benchmark there). Its \
+         operations are measured; beside other jobs and applications it works on a target or namespace of its own, and all begin together once applications have \
+         warmed up",
     ),
     key(
         "filesystem",

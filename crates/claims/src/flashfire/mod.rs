@@ -173,7 +173,7 @@ fn run_file(bench: &Bench, file: File, point: &Point) -> Result<Run, ReproduceEr
     let own = platform(bench, file, point.platform, point.buffer)?;
     let report = file.run(bench, &own, &point.words(bench.shorter()))?;
     let missing = || ReproduceError::Program(format!("{}: nothing was done", title(point.work)));
-    let app = report.application.as_ref().ok_or_else(missing)?;
+    let app = report.applications.first().ok_or_else(missing)?;
     let elapsed_s = app.phase("work").ok_or_else(missing)?.seconds;
     Ok(Run { elapsed_s, erases: app.erases, clusters: Clusters::of(&report) })
 }

@@ -184,9 +184,24 @@ fn allocate(place: Place, name: String, request: Request, global: &Global) -> Re
             Ok(list_text(&asked(&control, &ask)?, global))
         }
         Place::File(drive) => {
-            let mut monitor = open(&drive, global)?;
-            monitor.allocate(&name, request)?;
-            Ok(list(&keep(monitor)?, global))
+            let (subject, path) = in_a_file(&drive, global)?;
+            let is_new = !path.exists();
+            let device = subject.device()?;
+            let allocate = || {
+                let mut monitor = on(device)?;
+                monitor.allocate(&name, request)?;
+                keep(monitor)
+            };
+            match allocate() {
+                Ok(monitor) => Ok(list(&monitor, global)),
+                Err(failure) => {
+                    // The file of a drive that nobody has flash on would look like a drive.
+                    if is_new {
+                        let _ = std::fs::remove_file(&path);
+                    }
+                    Err(failure)
+                }
+            }
         }
     }
 }
@@ -220,11 +235,6 @@ fn open_begun(drive: &str, global: &Global) -> Result<Monitor<Device>, Failure> 
     start(subject)
 }
 
-/// The monitor of a drive in a file, which is made if there is none.
-fn open(drive: &str, global: &Global) -> Result<Monitor<Device>, Failure> {
-    start(in_a_file(drive, global)?.0)
-}
-
 /// The drive, and the file of its media.
 fn in_a_file(drive: &str, global: &Global) -> Result<(Subject, PathBuf), Failure> {
     let subject = Subject::open_to_serve(drive, Use::Serve, global)?;
@@ -238,7 +248,10 @@ fn in_a_file(drive: &str, global: &Global) -> Result<(Subject, PathBuf), Failure
 }
 
 fn start(subject: Subject) -> Result<Monitor<Device>, Failure> {
-    let device = subject.device()?;
+    on(subject.device()?)
+}
+
+fn on(device: Device) -> Result<Monitor<Device>, Failure> {
     let now = device.now();
     Ok(Monitor::start(device, MonitorConfig::default(), now)?)
 }

@@ -7,7 +7,7 @@ use crate::film;
 use crate::precondition::PreconditionOptions;
 use crate::seeds::{self, Kept, SeedOptions};
 use crate::steady::SteadyOptions;
-use crate::subject::{Subject, is_stream};
+use crate::subject::{Subject, check_overridden, is_stream};
 use crate::timeline::TimelineOptions;
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, WorkloadOptions, stdin_or};
@@ -84,7 +84,8 @@ impl Compare {
         }
         let mut prepared = self.prepared(global)?;
         prepared.iter().try_for_each(|one| film::check(&one.subject, global))?;
-        let timeline = self.timeline.begin(prepared.iter_mut().map(|one| &mut one.subject), global)?;
+        let jobs: Vec<_> = prepared.iter().flat_map(|one| one.jobs.iter().cloned()).collect();
+        let timeline = self.timeline.begin(prepared.iter_mut().map(|one| &mut one.subject), &jobs, global)?;
         let run = &prepared[0].subject.spec.run;
         let mut directory = output::claim(run.report.as_deref(), global)?;
         let mut done = Vec::new();
@@ -320,6 +321,9 @@ impl Compare {
             let message = "workload options and --trace do not go together; allowed: one of them";
             return Err(Failure::asked(anyhow!(message)));
         }
+        let names: Vec<&str> = self.drives.iter().map(String::as_str).collect();
+        check_overridden(&names, &global.sets)?;
+        let global = &Global { one_of_several: true, ..global.clone() };
         self.drives.iter().map(|drive| Subject::open(drive, self.image.as_deref(), global)).collect()
     }
 }

@@ -61,7 +61,7 @@ impl Replay {
         let trace = self.trace.display();
         self.watch.check(global)?;
         film::check(&subject, global)?;
-        let timeline = self.timeline.begin([&mut subject].into_iter(), global)?;
+        let timeline = self.timeline.begin([&mut subject].into_iter(), &[], global)?;
         let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
         output::header(global, "replay", &subject.spec.drive_name, &trace.to_string())?;
         let report = subject.run(&[], global, &self.watch)?;

@@ -109,7 +109,7 @@ impl Run {
         };
         self.watch.check(global)?;
         film::check(&subject, global)?;
-        let timeline = self.timeline.begin([&mut subject].into_iter(), global)?;
+        let timeline = self.timeline.begin([&mut subject].into_iter(), &jobs, global)?;
         let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
         output::header(global, "run", &subject.spec.drive_name, &work)?;
         let report = subject.run(&jobs, global, &self.watch)?;

@@ -5,7 +5,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{self, Opened, RemoteDrive, RemoteHost};
 use crate::numbers::whole;
-use crate::subject::split_sets;
+use crate::subject::{check_overridden, split_sets};
 use anyhow::anyhow;
 use pellucid_serve::{FileConfig, RemoteConfig, secret};
 use pellucid_target::nvme::HostSecrets;
@@ -88,6 +88,9 @@ impl Serve {
             layered::refuse_sets(file, global, |_| false, "none")?;
         }
         let Some(remote) = &self.remote else {
+            let names: Vec<&str> = self.drives.iter().map(String::as_str).collect();
+            check_overridden(&names, &global.sets)?;
+            let global = &Global { one_of_several: names.len() > 1, ..global.clone() };
             let open = if self.apps { layered::open_divided } else { layered::open };
             return self.drives.iter().map(|name| open(name, global)).collect();
         };

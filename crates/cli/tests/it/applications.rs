@@ -54,7 +54,7 @@ fn files() -> Folder {
 }
 
 fn copied(report: &Value, by: &str) -> u64 {
-    let copies = report["application"]["copies"].as_array().unwrap();
+    let copies = report["applications"][0]["copies"].as_array().unwrap();
     copies.iter().find(|copies| copies["by"] == by).unwrap()["bytes"].as_u64().unwrap()
 }
 
@@ -64,7 +64,7 @@ fn a_file_server_is_a_job_on_every_back_end() {
     let run = |name: &str| folder.run(&["run", name, "--json"]).json();
     let (block, flash, names) = (run("block.toml"), run("flash.toml"), run("names.toml"));
     for (report, backend) in [(&block, "block"), (&flash, "function"), (&names, "nameless")] {
-        let app = &report["application"];
+        let app = &report["applications"][0];
         assert_eq!((&app["name"], &app["settings"]["backend"]), (&json!("fileserver"), &json!(backend)));
         let operations = app["operations"].as_u64().unwrap();
         assert_eq!(operations, 3000, "{backend}");
@@ -123,7 +123,7 @@ fn a_file_system_is_run_by_its_own_command() {
     let work = ["--meanfilesize", "8k", "--warm-up", "500", "--operations", "500", "--json"];
     let own = folder.run(&[&["fs", "run", "varmail", "--drive", "drive.toml"][..], &work].concat()).json();
     let job = folder.run(&[&["run", "drive.toml", "--app", "varmail"][..], &work].concat()).json();
-    assert_eq!(own["application"], job["application"]);
+    assert_eq!(own["applications"][0], job["applications"][0]);
     let place = ["--filesystem", "in-place", "--size", "90%"];
     let in_place = |drive: &str| {
         let words = ["fs", "run", "varmail", "--drive", drive];
@@ -139,9 +139,13 @@ fn a_file_system_is_run_by_its_own_command() {
         );
         assert_eq!(report["reads"]["unmapped"]["requests"], 0, "{}", report["reads"]);
     }
-    assert_eq!(plain["application"]["settings"]["filesystem"], "in-place");
+    assert_eq!(plain["applications"][0]["settings"]["filesystem"], "in-place");
     assert_eq!(copied(&plain, "file system"), 0);
-    assert!(layered["application"]["copies"].as_array().unwrap().len() == 3, "{}", layered["application"]);
+    assert!(
+        layered["applications"][0]["copies"].as_array().unwrap().len() == 3,
+        "{}",
+        layered["applications"][0]
+    );
 }
 
 #[test]
@@ -173,7 +177,11 @@ fn what_an_application_does_not_ask_is_refused_with_its_place() {
         assert!(done.status == 2 && done.stderr.contains(expected), "{options:?}: {}", done.stderr);
     };
     refused(&["--job", "app=varmial"], "did you mean varmail?");
-    refused(&["--job", "app=varmail", "--job", "rw=read"], "app = varmail: allowed: an application alone");
+    let writes = ["--job", "app=varmail", "--job", "name=log,rw=write,number_ios=10"];
+    refused(
+        &writes,
+        "rw = write: allowed: reads, or another target or namespace: its data there belong to job job1",
+    );
     refused(&["--job", "rw=read,cleaner=greedy"], "cleaner = greedy: allowed: only with an app");
     for place in ["in-place", "log-structured"] {
         let job = |more: &str| format!("app=varmail,filesystem={place},{more}");
@@ -197,7 +205,7 @@ fn drives_beside_each_other_do_the_work_of_the_first_or_their_own() {
         first.stderr
     );
     let own = folder.run(&[&pair[..], &["--own-jobs", "--json"]].concat()).json();
-    let backend = |at: usize| own[at]["application"]["settings"]["backend"].clone();
+    let backend = |at: usize| own[at]["applications"][0]["settings"]["backend"].clone();
     assert_eq!([backend(0), backend(1)], [json!("block"), json!("function")], "{}", own[0]);
     for more in [&["--trace", "x.csv"][..], &["--rw", "read"]] {
         let done = folder.run(&[&pair[..], &["--own-jobs"], more].concat());
@@ -244,11 +252,11 @@ fn operations_that_are_left_out_are_no_work() {
         let expected = "all 1 operations of the measurement were left out";
         assert!(nothing.status == 1 && nothing.stderr.contains(expected), "{place}: {}", nothing.stderr);
         let report = run("2").json();
-        let app = &report["application"];
+        let app = &report["applications"][0];
         assert_eq!((&app["operations"], &app["left_out"]), (&json!(2), &json!(1)), "{place}");
         assert_eq!((&app["latency"]["count"], &app["written_bytes"]), (&json!(1), &json!(0)), "{place}");
         let warning = report["warnings"][0].as_str().unwrap();
-        assert!(warning.contains("50.0 % of the operations were left out"), "{place}: {warning}");
+        assert!(warning.contains("50.0 % of the operations of job1 were left out"), "{place}: {warning}");
         let rate = 1.0 / report["simulated_seconds"].as_f64().unwrap();
         assert!((app["operations_per_second"].as_f64().unwrap() / rate - 1.0).abs() < 1e-9, "{place}");
     }
@@ -261,7 +269,7 @@ fn every_setting_of_an_application_has_its_effect() {
     folder.write("plain.toml", DRIVE);
     let settings = |drive: &str, options: &[&str]| {
         let words = ["run", drive, "--warm-up", "100", "--operations", "300", "--json"];
-        folder.run(&[&words[..], options].concat()).json()["application"].clone()
+        folder.run(&[&words[..], options].concat()).json()["applications"][0].clone()
     };
     let app = settings(
         "plain.toml",
@@ -343,7 +351,7 @@ fn the_kernel_of_an_in_place_file_system_is_described() {
         ("--max-sectors 4k", "max_sectors", "4096"),
     ] {
         let report = run(given).2.expect("a report");
-        assert_eq!(report["application"]["settings"][key], shown, "{key}");
+        assert_eq!(report["applications"][0]["settings"][key], shown, "{key}");
         assert_ne!(report["simulated_seconds"], usual["simulated_seconds"], "{key} has an effect");
     }
     for (wrong, told) in [
@@ -386,7 +394,7 @@ fn a_key_value_cache_is_a_job_on_every_engine() {
     };
     for engine in ["original", "policy", "function", "raw", "direct"] {
         let report = run(if engine == "original" { "plain.toml" } else { "open.toml" }, engine);
-        let app = &report["application"];
+        let app = &report["applications"][0];
         assert_eq!((&app["name"], &app["settings"]["kv.engine"]), (&json!("kv"), &json!(engine)));
         let keys: u64 = app["settings"]["nkeys"].as_str().unwrap().parse().unwrap();
         assert_eq!((&app["operations"], &app["warm_up"]), (&json!(keys), &json!(2 * keys)), "{engine}");
@@ -435,7 +443,7 @@ fn a_tree_of_sources_is_copied_and_built_on_every_file_system() {
     let run = |app: &str, drive: &str, more: &[&str]| {
         let words =
             ["fs", "run", app, "--drive", drive, "--warm-up", "3500", "--operations", "7000", "--json"];
-        folder.run(&[&words[..], more].concat()).json()["application"].clone()
+        folder.run(&[&words[..], more].concat()).json()["applications"][0].clone()
     };
     for (app, threads, of_loop, written, read) in [("tar", "1", 7, 1, 1), ("build", "4", 20, 1, 4)] {
         for (drive, more) in [
@@ -478,7 +486,7 @@ fn a_program_on_a_graph_is_a_job_on_both_engines() {
     for program in ["pagerank", "components", "bfs", "sssp", "triangles"] {
         let (plain, policy) = (run("plain.toml", "original", program), run("open.toml", "policy", program));
         for (report, engine) in [(&plain, "original"), (&policy, "policy")] {
-            let app = &report["application"];
+            let app = &report["applications"][0];
             assert_eq!((&app["name"], &app["settings"]["engine"]), (&json!(program), &json!(engine)));
             let phases: Vec<&Value> =
                 app["phases"].as_array().unwrap().iter().map(|phase| &phase["phase"]).collect();
@@ -493,8 +501,8 @@ fn a_program_on_a_graph_is_a_job_on_both_engines() {
             assert!(app["programmed_bytes"].as_u64().unwrap() > written / 2, "{program}");
             assert!(app["operations"].as_u64().unwrap() > 0 && report["requests"].as_u64().unwrap() > 20);
         }
-        assert_eq!(plain["application"]["result"], policy["application"]["result"], "{program}");
-        assert_ne!(plain["application"]["phases"], policy["application"]["phases"], "{program}");
+        assert_eq!(plain["applications"][0]["result"], policy["applications"][0]["result"], "{program}");
+        assert_ne!(plain["applications"][0]["phases"], policy["applications"][0]["phases"], "{program}");
     }
     let ranks = run("open.toml", "policy", "pagerank");
     assert_eq!(repeatable(ranks), repeatable(run("open.toml", "policy", "pagerank")));
@@ -506,7 +514,7 @@ fn a_graph_is_read_as_it_was_written_on_a_drive_that_reorders() {
     let folder = files();
     let result = |drive: &[&str]| {
         let words = ["graph", "run", "pagerank", "--edges", "1m", "--iterations", "2", "--json", "--drive"];
-        folder.run(&[&words[..], drive].concat()).json()["application"]["result"].clone()
+        folder.run(&[&words[..], drive].concat()).json()["applications"][0]["result"].clone()
     };
     assert_eq!(
         result(&["jasmine", "--set", "media.blocks=64"]),
@@ -534,9 +542,9 @@ fn a_graph_of_a_file_has_the_values_that_the_command_computes() {
         let words = ["graph", "run", program, "--drive", "plain.toml", "--graph", "file:edges.txt", "--json"];
         let report = folder.run(&[&words[..], &["--graph-memory", "160k"]].concat()).json();
         let number =
-            |name: &str| report["application"]["result"][name].as_str().unwrap().parse::<u64>().unwrap();
+            |name: &str| report["applications"][0]["result"][name].as_str().unwrap().parse::<u64>().unwrap();
         assert_eq!((number("vertices"), number("edges") <= 24_000), (6500, true), "{program}");
-        report["application"]["result"].clone()
+        report["applications"][0]["result"].clone()
     };
     let command = |program: &str, more: &[&str]| {
         folder.run(&[&["graph", program, "edges.txt", "--json"][..], more].concat()).json()
@@ -628,7 +636,7 @@ fn every_setting_of_a_graph_has_its_effect() {
     let app = |options: &[&str]| {
         let words = ["graph", "run", "pagerank", "--drive", "open.toml", "--engine", "policy", "--json"];
         let size = ["--vertices", "5000", "--edges", "100k", "--iterations", "2"];
-        folder.run(&[&words[..], &size, options].concat()).json()["application"].clone()
+        folder.run(&[&words[..], &size, options].concat()).json()["applications"][0].clone()
     };
     let busy = |app: &Value| {
         let phases = app["phases"].as_array().unwrap();
@@ -712,7 +720,7 @@ fn a_cache_takes_the_requests_of_a_trace() {
         ["run", "plain.toml", "--app", "kv", "--requests", "file:twitter.csv", "--set", "kv.memory=1MiB"];
     let run = |more: &[&str]| folder.run(&[&words[..], more].concat());
     let all = run(&["--json"]).json();
-    let app = &all["application"];
+    let app = &all["applications"][0];
     assert_eq!((&app["operations"], &app["warm_up"]), (&json!(4003), &json!(0)));
     let kinds = app["by_operation"].as_array().unwrap();
     let count =
@@ -729,7 +737,7 @@ fn a_cache_takes_the_requests_of_a_trace() {
     assert_eq!((figure(app, "sets"), figure(app, "hits")), (2000, 2000));
     let part = run(&["--json", "--warm-up", "1000", "--operations", "500"]).json();
     assert_eq!(
-        (&part["application"]["operations"], &part["application"]["warm_up"]),
+        (&part["applications"][0]["operations"], &part["applications"][0]["warm_up"]),
         (&json!(500), &json!(1000))
     );
     for (more, expected) in [
@@ -752,7 +760,7 @@ fn operations_in_no_time_have_no_rate() {
     let run = |more: &[&str]| folder.run(&[&["run", "plain.toml"][..], &work, more].concat());
     let report = run(&["--json"]).json();
     assert_eq!(report["simulated_seconds"], 0.0);
-    assert_eq!(report["application"]["operations_per_second"], Value::Null);
+    assert_eq!(report["applications"][0]["operations_per_second"], Value::Null);
     assert!(
         report["warnings"][0].as_str().unwrap().contains("took no simulated time"),
         "{}",
@@ -767,7 +775,7 @@ fn operations_in_no_time_have_no_rate() {
 fn the_size_of_a_file_system_bounds_its_log() {
     let folder = files();
     let settings = |drive: &str, more: &[&str]| {
-        folder.run(&[&["run", drive, "--json"][..], more].concat()).json()["application"].clone()
+        folder.run(&[&["run", drive, "--json"][..], more].concat()).json()["applications"][0].clone()
     };
     let half = settings("flash.toml", &["--size", "20m", "--filled", "60%"]);
     let whole =
@@ -824,7 +832,7 @@ fn more_clients_than_a_slab_has_slots_are_answered_by_a_cache_of_few_buffers() {
             "64k",
         ];
         let report = folder.run(&[&words[..], &["--set", &kv, "--json"]].concat()).json();
-        assert_eq!(report["application"]["operations"], 2000, "{memory}");
+        assert_eq!(report["applications"][0]["operations"], 2000, "{memory}");
     }
 }
 
@@ -842,10 +850,10 @@ fn a_users_work_is_a_job() {
         folder.run(&[&words[..], options].concat()).json()
     };
     let seconds =
-        |report: &Value, at: usize| report["application"]["phases"][at]["seconds"].as_f64().unwrap();
+        |report: &Value, at: usize| report["applications"][0]["phases"][at]["seconds"].as_f64().unwrap();
     let install = ["--app", "office-install", "--part", "20"];
     let ntfs = run(&[&install[..], &["--host-time", "2s"]].concat());
-    let app = &ntfs["application"];
+    let app = &ntfs["applications"][0];
     assert_eq!((&app["settings"]["volume"], &app["settings"]["part"]), (&json!("ntfs"), &json!("20")));
     assert_eq!(app["operations"], 35_055 / 20);
     assert_eq!([&app["phases"][0]["phase"], &app["phases"][1]["phase"]], ["work", "drain"]);
@@ -863,15 +871,15 @@ fn a_users_work_is_a_job() {
     let idle = run(&[&install[..], &["--host-time", "0"]].concat());
     assert!(seconds(&idle, 0) < seconds(&ntfs, 0) - 1.0);
     let fat = run(&[&install[..], &["--host-time", "2s", "--volume", "fat32"]].concat());
-    assert_eq!(fat["application"]["operations"], app["operations"]);
-    assert_ne!(fat["application"]["programmed_bytes"], app["programmed_bytes"]);
+    assert_eq!(fat["applications"][0]["operations"], app["operations"]);
+    assert_ne!(fat["applications"][0]["programmed_bytes"], app["programmed_bytes"]);
     let removed = |others| {
         let options = ["--app", "office-remove", "--part", "20", "--others", others];
-        run(&options)["application"]["written_bytes"].as_u64().unwrap()
+        run(&options)["applications"][0]["written_bytes"].as_u64().unwrap()
     };
     assert_ne!(removed("0%"), removed("100%"));
     let transfers = ["--bs", "64k", "--warm-up", "3", "--operations", "40"];
-    let of = |app| run(&[&["--app", app][..], &transfers].concat())["application"].clone();
+    let of = |app| run(&[&["--app", app][..], &transfers].concat())["applications"][0].clone();
     let (reads, writes) = (of("atto-read"), of("atto-write"));
     assert_eq!((&reads["read_bytes"], &reads["operations"]), (&json!(40 * 65_536), &json!(40)));
     // A mebibyte of writes comes with 4 KiB of the file system.
@@ -911,7 +919,7 @@ fn a_cache_in_front_of_a_database_is_a_job() {
             "etc-tail",
             "--json",
         ];
-        folder.run(&[&words[..], options].concat()).json()["application"].clone()
+        folder.run(&[&words[..], options].concat()).json()["applications"][0].clone()
     };
     let query = ["--load", "500", "--on-miss", "query"];
     let slow = run(&[&query[..], &["--database-fixed", "1ms", "--database-variable", "0"]].concat());

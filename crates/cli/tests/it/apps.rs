@@ -122,6 +122,11 @@ fn what_cannot_be_allocated_is_refused_and_changes_nothing() {
             "no open-channel",
         ),
     ];
+    // A file that is made for a drive goes again with the refusal.
+    let new = ["allocate", "open.toml", "x", "--capacity", "1GiB", "--set", "media.path=new.media"];
+    let done = folder.run(&[&["apps"], &new[..]].concat());
+    assert!(done.status == 2 && done.stderr.contains("LUNs"), "{} {}", done.status, done.stderr);
+    assert!(!folder.path("new.media").exists(), "the file of a refused allocation stays");
     for (words, expected) in refused {
         let done = folder.run(&[&["apps"], words].concat());
         assert_eq!(done.status, 2, "{words:?}: {}", done.stderr);

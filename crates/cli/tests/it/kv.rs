@@ -442,3 +442,18 @@ fn what_a_file_or_remote_drive_cannot_be_told_is_refused() {
     std::fs::write(folder.path("other.img"), vec![1; 16 << 20]).unwrap();
     refused(&["file:other.img", "--engine", "raw"], "holds something else than chunks");
 }
+
+/// What the clients never waited for may be with the drive still when they end: the text says so.
+#[test]
+fn writes_that_are_not_programmed_at_the_end_are_told() {
+    let folder = Folder::new();
+    let block = FLASH.replace("open-channel", "block");
+    folder.write("cache.toml", &format!("{block}[drive.ftl]\nover_provisioning = 0.4\n"));
+    let line = |i: u32| format!("{i},key{i:06},9,4000,1,set,0\n");
+    folder.write("sets.csv", &(0..300).map(line).collect::<String>());
+    let words = ["kv", "replay", "sets.csv", "--drive", "cache.toml", "--engine", "original"];
+    let text = folder.run(&words).answer();
+    assert!(text.contains("in no simulated time"), "{text}");
+    let writes = text.lines().find(|line| line.starts_with("flash writes")).unwrap();
+    assert!(writes.contains("not programmed yet at the end"), "{text}");
+}

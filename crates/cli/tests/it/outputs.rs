@@ -147,7 +147,7 @@ fn an_interrupt_ends_an_application_without_end() {
         assert!(report.is_ok() || count == "--warm-up", "{stderr}");
         if let Ok(text) = report {
             let report: serde_json::Value = serde_json::from_str(&text).unwrap();
-            assert!(report["application"]["warm_up"].as_u64().unwrap() < 1 << 40, "{count}: {report}");
+            assert!(report["applications"][0]["warm_up"].as_u64().unwrap() < 1 << 40, "{count}: {report}");
         }
         let _ = std::fs::remove_dir_all(folder.path("out"));
         let _ = std::fs::remove_file(folder.path("log.csv"));

@@ -226,10 +226,37 @@ fn the_files_of_the_papers_run() {
         let text = std::fs::read_to_string(&file).unwrap();
         let is_app = text.contains("\napp = ");
         let report = run_in(&folder, &[&["run", name, "--json"][..], shorter(&text)].concat()).json();
-        assert_eq!(report["application"].is_object(), is_app, "{name}");
+        assert_eq!(report["applications"].is_array(), is_app, "{name}");
         for job in report["jobs"].as_array().unwrap() {
             assert!(job["requests"].as_u64().unwrap() > 0, "{name}: {}", job["name"]);
         }
+    }
+}
+
+/// The examples of applications beside other work run, in a part of their time, and report each by itself.
+#[test]
+#[cfg_attr(quick, ignore = "slow")]
+fn the_files_of_work_side_by_side_run() {
+    let folder = Folder::new();
+    for (name, expected) in [
+        ("kv-beside-log.toml", [("kv", json!("cache")), ("varmail", json!("mail"))].as_slice()),
+        ("kv-beside-log-block.toml", [("kv", Value::Null)].as_slice()),
+    ] {
+        let text = std::fs::read_to_string(project().join("examples/beside").join(name)).unwrap();
+        let shorter = [("nkeys = 60000", "nkeys = 5000"), ("warm_up = 10000", "warm_up = 1000")];
+        let shorter = shorter.into_iter().chain([("operations = 40000", "operations = 5000")]);
+        let text = shorter.fold(text, |text, (long, short)| text.replace(long, short));
+        folder.write(name, &text.replace("runtime = \"1s\"", "runtime = \"100ms\""));
+        let report = folder.run(&["run", name, "--json"]).json();
+        let apps = report["applications"].as_array().unwrap();
+        let named: Vec<(&str, Value)> =
+            apps.iter().map(|app| (app["name"].as_str().unwrap(), app["target"].clone())).collect();
+        assert_eq!(named, expected, "{name}");
+        for job in report["jobs"].as_array().unwrap() {
+            assert!(job["requests"].as_u64().unwrap() > 0, "{name}: {}", job["name"]);
+        }
+        let text = folder.run(&["run", name]).answer();
+        assert!(text.lines().any(|line| line.starts_with("cache: kv")), "{text}");
     }
 }
 

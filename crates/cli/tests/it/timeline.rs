@@ -315,7 +315,17 @@ fn what_cannot_be_recorded_is_refused() {
     assert!(!folder.path("t").exists());
     let nothing = ["--timeline", "t", "--timeline-window", "5h.."];
     let done = folder.run(&[&["run", "tiny.toml"], &WORK[..], &nothing].concat());
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    assert!(done.stderr.contains("--timeline-window 5h..: the run was over"), "{}", done.stderr);
+    assert!(!folder.path("t").exists());
+    let slow = ["--timeline", "t", "--timeline-slower", "5h"];
+    let done = folder.run(&[&["run", "tiny.toml"], &WORK[..], &slow].concat());
     assert_eq!(done.status, 1, "{}", done.stderr);
     assert!(done.stderr.contains("nothing was recorded"), "{}", done.stderr);
+    // Work that its runtime ends is not begun.
+    let timed = ["--rw", "randwrite", "--runtime", "10ms", "--ramp-time", "1ms"];
+    let done = folder.run(&[&["run", "tiny.toml"], &timed[..], &nothing].concat());
+    assert!(done.status == 2 && done.stdout.is_empty(), "{} {}", done.status, done.stdout);
+    assert!(done.stderr.contains("the run is over at the latest 11.0 ms after"), "{}", done.stderr);
     assert!(!folder.path("t").exists());
 }

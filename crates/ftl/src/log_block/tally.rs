@@ -85,7 +85,7 @@ impl Tally {
     pub fn collected(&mut self, block: BlockId) {
         if let Some(at) = self.collecting.iter().position(|&(other, _)| other == block) {
             let (_, since) = self.collecting.swap_remove(at);
-            self.counters.pauses.record(self.now.since(since));
+            self.counters.pauses.record(self.now.since(since), self.now);
         }
     }
 

@@ -65,7 +65,7 @@ pub(super) fn continue_gc(core: &mut Core) {
     }
     if victim.phase == Phase::Write && victim.under_way == 0 && victim.next == victim.units.len() {
         core.engine.victim_done();
-        core.tally.pause(core.now.since(victim.since));
+        core.tally.pause(victim.since, core.now);
         core.progress.note();
         return;
     }

@@ -10,7 +10,7 @@ use super::saver::Saver;
 use super::shape::Shape;
 use super::write::Writes;
 use crate::{Nameless, NamelessConfig};
-use pellucid_flash::{NamelessGeometry, Nanos, SimTime};
+use pellucid_flash::{NamelessGeometry, SimTime};
 
 /// Health of the machine: it may refuse writes, or not work at all.
 #[derive(Clone, Debug, Default)]
@@ -92,9 +92,9 @@ impl Tally {
         self.counts.write_failures += 1;
     }
 
-    /// A victim has ended, so long after it was chosen.
-    pub fn pause(&mut self, time: Nanos) {
-        self.counts.pauses.record(time);
+    /// A victim that was chosen at `since` has ended.
+    pub fn pause(&mut self, since: SimTime, now: SimTime) {
+        self.counts.pauses.record(now.since(since), now);
     }
 }
 

@@ -193,7 +193,7 @@ pub(crate) fn vacate(core: &mut Core, number: u32) {
     let vacated = core.slabs.vacate(number);
     core.counters.add(|counts| &mut counts.reclaimed, vacated.slots);
     if let Some(since) = vacated.evicted {
-        core.counters.pause(core.clock.now().since(since));
+        core.counters.pause(since, core.clock.now());
     }
 }
 

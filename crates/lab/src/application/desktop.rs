@@ -6,13 +6,11 @@
 //! The work's time ends with its last answer, as a stop-watch has it; what the drive erases and programs counts to the end of the drain, which idle
 //! time would bring.
 
+use super::Settings;
 use super::place::{Place, Wish};
-use super::{Settings, copies};
-use crate::drive::{Measured, Onlooker, RunError, SILENCE_MAX, Tap, Target};
-use pellucid_flash::{Command, Completion, Drive, Lba, Nanos, Opcode, SimTime, Status};
-use pellucid_report::{
-    ApplicationReport, LatencyRecorder, OperationReport, PartFigure, PhaseReport, RequestSink,
-};
+use crate::drive::{AppDone, AppDrive, RunError, SILENCE_MAX, Target};
+use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, SimTime, Status};
+use pellucid_report::{ApplicationReport, LatencyRecorder, OperationReport, PartFigure, PhaseReport};
 use pellucid_workload::desktop::{DesktopWork, DiskRequest, SECTOR_BYTES, SECTORS_MIN, script};
 use pellucid_workload::{Backend, DesktopApp, Job, JobError};
 use std::collections::BTreeMap;
@@ -71,36 +69,36 @@ fn settings(work: &DesktopApp) -> BTreeMap<String, String> {
 }
 
 /// A host with one request outstanding.
-struct Host<'a, T: Target> {
-    tap: Tap<'a, T>,
+struct Host<D: AppDrive> {
+    drive: D,
     namespace: u16,
     now: SimTime,
     buffer: Vec<u8>,
     completed: u64,
 }
 
-impl<T: Target> Host<'_, T> {
+impl<D: AppDrive> Host<D> {
     /// Works for a while, asks, and waits for the answer.
     fn ask(&mut self, think: Nanos, request: DiskRequest) -> Result<Nanos, RunError> {
         let DiskRequest { write, lba, sectors } = request;
         self.now += think;
-        self.tap.advance(self.now);
+        self.drive.advance(self.now);
         let mut data = std::mem::take(&mut self.buffer);
-        data.resize(sectors as usize * self.tap.image_bytes(), 0);
+        data.resize(sectors as usize * self.drive.image_bytes(), 0);
         let opcode = if write { Opcode::Write } else { Opcode::Read };
         let command = Command::new(0, opcode, Lba(lba), sectors, data);
         let asked = self.now;
-        self.tap.submit(asked, Command { namespace: self.namespace, ..command });
+        self.drive.submit(asked, Command { namespace: self.namespace, ..command });
         loop {
-            if let Some(ended) = self.tap.pop() {
+            if let Some(ended) = self.drive.pop() {
                 self.now = self.now.max(ended.completed);
                 return self.answered(ended, request, asked);
             }
-            let next = self.tap.next_event().filter(|next| next.since(asked) <= SILENCE_MAX);
+            let next = self.drive.next_event().filter(|next| next.since(asked) <= SILENCE_MAX);
             let Some(next) = next else {
                 return Err(RunError::Silent { outstanding: 1, completed: self.completed });
             };
-            self.now = self.tap.advance_to_completion(next, SimTime(u64::MAX));
+            self.now = self.drive.advance_to_completion(next, SimTime(u64::MAX));
         }
     }
 
@@ -166,58 +164,70 @@ impl Meter {
     }
 }
 
-/// Carries out the work and measures it.
-pub(super) fn measure<T: Target>(
-    target: &mut T,
-    (job, work): (&Job, &DesktopApp),
-    logs: Vec<Box<dyn RequestSink>>,
-    onlooker: &mut dyn Onlooker,
-) -> Result<Measured, RunError> {
-    let Place { namespace, interface, .. } = place(target, job, work).map_err(RunError::Job)?;
-    let script = script(work.work, work.volume, interface.capacity_sectors(), work.part, job.seed);
-    let think = Nanos(work.host().0 / script.requests.len().max(1) as u64);
-    let now = Target::now(target);
-    let tap = Tap::new(target, logs, onlooker);
-    let mut host = Host { tap, namespace, now, buffer: Vec::new(), completed: 0 };
-    let (warm_up, measured) = script.requests.split_at(script.warm_up);
-    for &request in warm_up {
-        host.ask(think, request)?;
+/// A work that is prepared.
+pub(crate) struct Prepared {
+    work: DesktopApp,
+    place: Place,
+    seed: u64,
+}
+
+/// Prepares the work for this target.
+pub(super) fn prepare(target: &impl Target, job: &Job, work: &DesktopApp) -> Result<Prepared, JobError> {
+    Ok(Prepared { work: *work, place: place(target, job, work)?, seed: job.seed })
+}
+
+impl Prepared {
+    pub fn place(&self) -> &Place {
+        &self.place
     }
-    host.tap.begin();
-    let (began, mut meter) = (host.now, Meter::default());
-    let mut asked = 0;
-    for &request in measured {
-        // An interrupt may end it early.
-        if host.tap.is_stopped() {
-            break;
+
+    /// Lets it find its namespace under another number.
+    pub fn move_to(&mut self, namespace: u16) {
+        self.place.namespace = namespace;
+    }
+
+    /// Carries out the work.
+    pub fn carry_out<D: AppDrive>(self, drive: D) -> Result<(AppDone, D), RunError> {
+        let Prepared { work, place: Place { namespace, interface, .. }, seed } = self;
+        let script = script(work.work, work.volume, interface.capacity_sectors(), work.part, seed);
+        let think = Nanos(work.host().0 / script.requests.len().max(1) as u64);
+        let now = Target::now(&drive);
+        let mut host = Host { drive, namespace, now, buffer: Vec::new(), completed: 0 };
+        let (warm_up, measured) = script.requests.split_at(script.warm_up);
+        for &request in warm_up {
+            host.ask(think, request)?;
         }
-        let took = host.ask(think, request)?;
-        meter.count(request, took);
-        asked += 1;
+        host.drive.begin();
+        let (began, mut meter) = (host.now, Meter::default());
+        let mut asked = 0;
+        for &request in measured {
+            // An interrupt may end it early.
+            if host.drive.is_stopped() {
+                break;
+            }
+            let took = host.ask(think, request)?;
+            meter.count(request, took);
+            asked += 1;
+        }
+        let ended = host.now;
+        let mut drive = host.drive;
+        drive.drain().map_err(RunError::Host)?;
+        let end = Target::now(&drive).max(ended);
+        let seconds = ended.since(began).as_secs_f64();
+        let operations = if asked == measured.len() { script.operations } else { asked as u64 };
+        let phase = |name: &str, seconds: f64, busy_seconds: f64| PhaseReport {
+            phase: name.into(),
+            seconds,
+            busy_seconds,
+        };
+        let busy = Nanos(think.0 * asked as u64).as_secs_f64();
+        let report = ApplicationReport {
+            name: work.work.name().into(),
+            settings: settings(&work),
+            warm_up: warm_up.len() as u64,
+            phases: vec![phase("work", seconds, busy), phase("drain", end.since(ended).as_secs_f64(), 0.0)],
+            ..meter.reported(operations, seconds)
+        };
+        Ok((AppDone { report, own_copies: None, end }, drive))
     }
-    let ended = host.now;
-    let Host { mut tap, .. } = host;
-    tap.drain().map_err(RunError::Host)?;
-    let end = Target::now(&tap).max(ended);
-    let mut measured_drive = tap.finish(end)?;
-    let seconds = ended.since(began).as_secs_f64();
-    let operations = if asked == measured.len() { script.operations } else { asked as u64 };
-    let phase = |name: &str, seconds: f64, busy_seconds: f64| PhaseReport {
-        phase: name.into(),
-        seconds,
-        busy_seconds,
-    };
-    let busy = Nanos(think.0 * asked as u64).as_secs_f64();
-    let report = ApplicationReport {
-        name: work.work.name().into(),
-        settings: settings(work),
-        warm_up: warm_up.len() as u64,
-        phases: vec![phase("work", seconds, busy), phase("drain", end.since(ended).as_secs_f64(), 0.0)],
-        copies: copies(None, &measured_drive, SECTOR_BYTES.into()),
-        ..meter.reported(operations, seconds)
-    };
-    let counters = &measured_drive.counters;
-    let report = report.with_flash(&counters.programmed_sectors, SECTOR_BYTES.into(), &counters.erases);
-    measured_drive.application = Some(report);
-    Ok(measured_drive)
 }

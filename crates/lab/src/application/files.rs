@@ -5,13 +5,13 @@
 //! ```
 //! Settings that a job does not give follow from the size of the file system: how many files there are, the memory, the length of the log.
 
-use super::place::Place;
-use super::{SLICE, Settings, carried_out, copies, refused};
-use crate::drive::{Measured, Onlooker, RunError, Tap, Target};
+use super::place::{Place, Wish};
+use super::{SLICE, Settings, carried_out, refused};
+use crate::drive::{AppDone, AppDrive, RunError, Target};
 use crate::file_system::{FileServer, InPlaceServer, Placement};
 use pellucid_flash::{Interface, Pauses, SimTime};
 use pellucid_fs::{BLOCK_BYTES, CleanerPolicy, MountOptions};
-use pellucid_report::{ApplicationReport, GcPauses, PartFigure, RequestSink};
+use pellucid_report::{ApplicationReport, GcPauses, PartFigure};
 use pellucid_workload::files::{FilesConfig, HostModel, Meter, Personality, Picks};
 use pellucid_workload::{AppJob, Backend, Cleaner, FileCount, FileSystem, FilesApp, Job, JobError};
 use std::collections::BTreeMap;
@@ -255,7 +255,7 @@ impl Plan {
 }
 
 /// A file system under threads.
-trait Server<'a, T: Target + 'a> {
+trait Server<D: AppDrive> {
     /// Name of the part that cleans.
     const CLEANER: &'static str;
     /// Operations so far, by which [`Server::run_until`] goes.
@@ -266,15 +266,15 @@ trait Server<'a, T: Target + 'a> {
     fn begin(&mut self);
     fn now(&self) -> SimTime;
     fn meter(&self) -> &Meter;
-    fn tap(&mut self) -> &mut Tap<'a, T>;
-    fn into_tap(self) -> Tap<'a, T>;
+    fn drive(&mut self) -> &mut D;
+    fn into_drive(self) -> D;
     /// Bytes of a segment; `None`: it has none.
     fn segment_bytes(&self) -> Option<u64>;
     /// Bytes that its cleaner has copied since [`Server::begin`], its pauses, and further counters.
     fn cleaned(&self) -> (u64, Pauses, Vec<PartFigure>);
 }
 
-impl<'a, T: Target> Server<'a, T> for FileServer<Tap<'a, T>> {
+impl<D: AppDrive> Server<D> for FileServer<D> {
     const CLEANER: &'static str = "file system";
 
     fn operations(&self) -> u64 {
@@ -297,12 +297,12 @@ impl<'a, T: Target> Server<'a, T> for FileServer<Tap<'a, T>> {
         FileServer::meter(self)
     }
 
-    fn tap(&mut self) -> &mut Tap<'a, T> {
+    fn drive(&mut self) -> &mut D {
         self.drive_mut()
     }
 
-    fn into_tap(self) -> Tap<'a, T> {
-        self.into_drive()
+    fn into_drive(self) -> D {
+        FileServer::into_drive(self)
     }
 
     fn segment_bytes(&self) -> Option<u64> {
@@ -328,7 +328,7 @@ impl<'a, T: Target> Server<'a, T> for FileServer<Tap<'a, T>> {
     }
 }
 
-impl<'a, T: Target> Server<'a, T> for InPlaceServer<Tap<'a, T>> {
+impl<D: AppDrive> Server<D> for InPlaceServer<D> {
     const CLEANER: &'static str = "file system";
 
     fn operations(&self) -> u64 {
@@ -351,12 +351,12 @@ impl<'a, T: Target> Server<'a, T> for InPlaceServer<Tap<'a, T>> {
         self.files().meter()
     }
 
-    fn tap(&mut self) -> &mut Tap<'a, T> {
+    fn drive(&mut self) -> &mut D {
         self.drive_mut()
     }
 
-    fn into_tap(self) -> Tap<'a, T> {
-        self.into_drive()
+    fn into_drive(self) -> D {
+        InPlaceServer::into_drive(self)
     }
 
     fn segment_bytes(&self) -> Option<u64> {
@@ -369,44 +369,70 @@ impl<'a, T: Target> Server<'a, T> for InPlaceServer<Tap<'a, T>> {
     }
 }
 
-/// Carries out a file server and measures it.
-pub(super) fn measure<T: Target>(
-    target: &mut T,
-    (job, app, work): (&Job, &AppJob, &FilesApp),
-    place: &Place,
-    logs: Vec<Box<dyn RequestSink>>,
-    onlooker: &mut dyn Onlooker,
-) -> Result<Measured, RunError> {
-    let plan = plan(target, (job, work), place);
-    let report = ApplicationReport {
-        name: app.name().into(),
-        settings: plan.settings(work, place),
-        ..ApplicationReport::default()
-    };
-    let refused = |why| refused(app.name(), why);
-    let tap = Tap::new(target, logs, onlooker);
-    match work.file_system {
-        FileSystem::LogStructured => {
-            let server = FileServer::new(&plan.config, tap, &plan.placement).map_err(refused)?;
-            carry_out(server, &plan, app, report)
-        }
-        FileSystem::InPlace => {
-            let server =
-                InPlaceServer::new(&plan.config, tap, place.namespace, plan.bytes).map_err(refused)?;
-            carry_out(server, &plan, app, report)
+/// A file server that is prepared.
+pub(crate) struct Prepared {
+    app: AppJob,
+    work: FilesApp,
+    place: Place,
+    plan: Plan,
+}
+
+/// Prepares a file server for this target.
+pub(super) fn prepare(
+    target: &impl Target,
+    job: &Job,
+    app: &AppJob,
+    work: &FilesApp,
+) -> Result<Prepared, JobError> {
+    let place = Place::of(target, job, Wish::of_files(job, work))?;
+    let plan = plan(target, (job, work), &place);
+    Ok(Prepared { app: app.clone(), work: *work, place, plan })
+}
+
+impl Prepared {
+    pub fn namespace(&self) -> u16 {
+        self.place.namespace
+    }
+
+    /// Lets it find its namespace under another number.
+    pub fn move_to(&mut self, namespace: u16) {
+        self.place.namespace = namespace;
+        self.plan.placement.namespace = namespace;
+    }
+
+    /// Carries out the file server.
+    pub fn carry_out<D: AppDrive>(self, drive: D) -> Result<(AppDone, D), RunError> {
+        let Prepared { app, work, place, plan } = self;
+        let report = ApplicationReport {
+            name: app.name().into(),
+            settings: plan.settings(&work, &place),
+            ..ApplicationReport::default()
+        };
+        let refused = |why| refused(app.name(), why);
+        match work.file_system {
+            FileSystem::LogStructured => {
+                let server = FileServer::new(&plan.config, drive, &plan.placement).map_err(refused)?;
+                serve(server, &plan, &app, report)
+            }
+            FileSystem::InPlace => {
+                let server =
+                    InPlaceServer::new(&plan.config, drive, place.namespace, plan.bytes).map_err(refused)?;
+                serve(server, &plan, &app, report)
+            }
         }
     }
 }
 
-fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
+/// Has a server do its operations.
+fn serve<D: AppDrive, S: Server<D>>(
     mut server: S,
     plan: &Plan,
     app: &AppJob,
     mut report: ApplicationReport,
-) -> Result<Measured, RunError> {
+) -> Result<(AppDone, D), RunError> {
     let failed = |why| RunError::Application(plan.config.personality.name(), why);
     let go_on = |server: &mut S, until: u64| -> Result<(), RunError> {
-        while server.operations() < until && !server.tap().is_stopped() {
+        while server.operations() < until && !server.drive().is_stopped() {
             let next = until.min(server.operations() + SLICE);
             server.run_until(next).map_err(failed)?;
         }
@@ -417,7 +443,7 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
     let files = u64::from(plan.config.files);
     go_on(&mut server, app.warm_up.unwrap_or(files * WARM_UP_EACH))?;
     server.begin();
-    server.tap().begin();
+    server.drive().begin();
     let (began, first) = (server.now(), server.operations());
     let measured = app.operations.unwrap_or(files * MEASURED_EACH);
     go_on(&mut server, first.saturating_add(measured))?;
@@ -425,12 +451,10 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
     let (copied, pauses, figures) = server.cleaned();
     let meter = server.meter().clone();
     let done = carried_out(operations, meter.refused).map_err(failed)?;
-    let tap = server.into_tap();
-    let sector_bytes = tap.sector_bytes().into();
-    let mut measured = tap.finish(end)?;
+    let drive = server.into_drive();
     let simulated = end.since(began);
     let rate = |count: u64| if simulated.0 == 0 { 0.0 } else { count as f64 / simulated.as_secs_f64() };
-    let application = ApplicationReport {
+    let report = ApplicationReport {
         // An interrupt may have ended it early.
         warm_up: first,
         operations,
@@ -440,13 +464,9 @@ fn carry_out<'a, T: Target + 'a, S: Server<'a, T>>(
         by_operation: meter.report(&plan.config, simulated).by_operation,
         written_bytes: meter.written_bytes,
         read_bytes: meter.read_bytes,
-        copies: copies(Some((S::CLEANER, copied)), &measured, sector_bytes),
         pauses: GcPauses::new(&pauses),
         figures,
         ..report
     };
-    let counters = &measured.counters;
-    let application = application.with_flash(&counters.programmed_sectors, sector_bytes, &counters.erases);
-    measured.application = Some(application);
-    Ok(measured)
+    Ok((AppDone { report, own_copies: Some((S::CLEANER, copied)), end }, drive))
 }

@@ -9,8 +9,8 @@
 //! have computed the same.
 
 use super::place::{Place, Wish};
-use super::{Settings, copies, refused};
-use crate::drive::{Measured, Onlooker, RunError, Tap, Target};
+use super::{Settings, refused};
+use crate::drive::{AppDone, AppDrive, RunError, Target};
 use pellucid_flash::{Drive, FNV_BASIS, Figure, FigureKind, Interface, Nanos, SimTime, fnv1a};
 use pellucid_graph::drive::{Costs, DriveStore, DriveStoreConfig, Moved};
 use pellucid_graph::edges::Edges;
@@ -26,7 +26,7 @@ use pellucid_graph::workers::Alone;
 use pellucid_host::{Machine, Stack};
 use pellucid_prism::{Gc, Mapping, Monitor, MonitorConfig, Policy, PolicyConfig, Request};
 use pellucid_report::{
-    ApplicationReport, Latency, LatencyRecorder, OperationReport, PartFigure, PhaseReport, RequestSink,
+    ApplicationReport, Latency, LatencyRecorder, OperationReport, PartFigure, PhaseReport,
 };
 use pellucid_workload::trace::decompressed_within;
 use pellucid_workload::{Backend, GraphApp, GraphEngine, GraphProgram, GraphSource, Job, JobError};
@@ -66,13 +66,13 @@ fn place(target: &impl Target, job: &Job, work: &GraphApp) -> Result<Place, JobE
     };
     let wish = Wish { backend: Some(backend), by: ("engine", work.engine.name()) };
     let place = Place::of(target, job, wish)?;
-    // The monitor takes the first namespace of flash that it finds.
+    // The monitor takes the first namespace of flash that it finds; on a target it sees no other.
     let is_flash = |number: &u16| matches!(target.interface(*number), Some(Interface::OpenChannel(_)));
     let first = (0..target.namespaces()).find(is_flash);
-    if work.engine == GraphEngine::Policy && first != Some(place.namespace) {
-        let key = if job.target.is_some() { "target" } else { "namespace" };
-        let allowed = "the first open-channel namespace or raw target, which the flash library takes";
-        return value(key, job.written.value_of(key), allowed);
+    let chosen = target.targets().is_empty() && first != Some(place.namespace);
+    if work.engine == GraphEngine::Policy && chosen {
+        let allowed = "the first open-channel namespace, which the flash library takes";
+        return value("namespace", job.written.value_of("namespace"), allowed);
     }
     Ok(place)
 }
@@ -265,8 +265,8 @@ fn program(work: &GraphApp) -> Program {
 }
 
 /// A program as it is carried out.
-struct Plan<'a> {
-    work: &'a GraphApp,
+struct Plan {
+    work: GraphApp,
     program: Program,
     layout: Layout,
     graph: Graph,
@@ -274,9 +274,9 @@ struct Plan<'a> {
     block_edges: usize,
 }
 
-impl Plan<'_> {
+impl Plan {
     fn store(&self, namespace: u16) -> DriveStoreConfig {
-        let (work, costs) = (self.work, self.work.costs);
+        let (work, costs) = (&self.work, self.work.costs);
         let thousand = |each: Nanos| Nanos(each.0.saturating_mul(1000));
         DriveStoreConfig {
             namespace,
@@ -302,7 +302,7 @@ impl Plan<'_> {
     /// The settings by their keys.
     fn settings(&self) -> BTreeMap<String, String> {
         let mut settings = Settings(BTreeMap::new());
-        let (work, costs) = (self.work, self.work.costs);
+        let (work, costs) = (&self.work, self.work.costs);
         settings.put("engine", work.engine.name());
         let (vertices, edges) = self.layout.size(work);
         match &work.source {
@@ -396,24 +396,24 @@ fn configured<D: Drive>(
     Ok((stack, now))
 }
 
-/// Drive below a store, with a tap at the bottom.
-trait Storage<'a, T: Target + 'a>: Drive {
+/// Drive below a store, with that of the application at the bottom.
+trait Storage<D: AppDrive>: Drive {
     /// The part that copies, besides drive and layers.
     const COPIES: &'static str;
-    fn tap(&mut self) -> &mut Tap<'a, T>;
-    fn into_tap(self) -> Tap<'a, T>;
+    fn drive(&mut self) -> &mut D;
+    fn into_drive(self) -> D;
     /// Counters of the library.
     fn library(&self) -> Vec<Figure>;
 }
 
-impl<'a, T: Target> Storage<'a, T> for Tap<'a, T> {
+impl<D: AppDrive> Storage<D> for D {
     const COPIES: &'static str = "engine";
 
-    fn tap(&mut self) -> &mut Tap<'a, T> {
+    fn drive(&mut self) -> &mut D {
         self
     }
 
-    fn into_tap(self) -> Tap<'a, T> {
+    fn into_drive(self) -> D {
         self
     }
 
@@ -422,14 +422,14 @@ impl<'a, T: Target> Storage<'a, T> for Tap<'a, T> {
     }
 }
 
-impl<'a, T: Target> Storage<'a, T> for OnPolicy<Tap<'a, T>> {
+impl<D: AppDrive> Storage<D> for OnPolicy<D> {
     const COPIES: &'static str = "flash library";
 
-    fn tap(&mut self) -> &mut Tap<'a, T> {
+    fn drive(&mut self) -> &mut D {
         &mut self.drive.drive
     }
 
-    fn into_tap(self) -> Tap<'a, T> {
+    fn into_drive(self) -> D {
         self.drive.drive
     }
 
@@ -438,34 +438,52 @@ impl<'a, T: Target> Storage<'a, T> for OnPolicy<Tap<'a, T>> {
     }
 }
 
-/// Carries out a program and measures it.
-pub(super) fn measure<T: Target>(
-    target: &mut T,
-    (job, work): (&Job, &GraphApp),
-    logs: Vec<Box<dyn RequestSink>>,
-    onlooker: &mut dyn Onlooker,
-) -> Result<Measured, RunError> {
-    let failed = |why| RunError::Application(work.program.name(), why);
-    let layout = Layout::new(target, job, work).map_err(RunError::Job)?;
-    let refused = |why| refused(work.program.name(), why);
-    let (program, graph) = (program(work), graph(&layout, job, work)?);
-    let each = if program.is_weighted() { 20 } else { 12 };
-    let memory_bytes =
-        work.memory_bytes.unwrap_or((each * graph.edges.len() as u64 / 4).max(MEMORY_BYTES_MIN));
-    let block_edges = work.edge_block_bytes.unwrap_or(memory_bytes / 32) / 4;
-    let block_edges = block_edges.clamp(1 << 10, 1 << 20) as usize;
-    let plan = Plan { work, program, layout, graph, memory_bytes, block_edges };
-    let now = Target::now(target);
-    let tap = Tap::new(target, logs, onlooker);
-    match work.engine {
-        GraphEngine::Original => {
-            let store = DriveStore::new(tap, plan.store(layout.place.namespace), now).map_err(failed)?;
-            carry_out(store, &plan)
-        }
-        GraphEngine::Policy => {
-            let (stack, now) = configured(tap, now, &layout, work.ops_percent)
-                .map_err(|why| refused(format!("engine = policy: {why}")))?;
-            carry_out(DriveStore::new(stack, plan.store(0), now).map_err(failed)?, &plan)
+/// A program that is prepared.
+pub(crate) struct Prepared {
+    job: Job,
+    work: GraphApp,
+    layout: Layout,
+}
+
+/// Prepares a program for this target.
+pub(super) fn prepare(target: &impl Target, job: &Job, work: &GraphApp) -> Result<Prepared, JobError> {
+    Ok(Prepared { job: job.clone(), work: work.clone(), layout: Layout::new(target, job, work)? })
+}
+
+impl Prepared {
+    pub fn place(&self) -> &Place {
+        &self.layout.place
+    }
+
+    /// Lets it find its namespace under another number.
+    pub fn move_to(&mut self, namespace: u16) {
+        self.layout.place.namespace = namespace;
+    }
+
+    /// Carries out the program.
+    pub fn carry_out<D: AppDrive>(self, drive: D) -> Result<(AppDone, D), RunError> {
+        let Prepared { job, work, layout } = self;
+        let (name, engine, ops_percent) = (work.program.name(), work.engine, work.ops_percent);
+        let failed = |why| RunError::Application(name, why);
+        let (program, graph) = (program(&work), graph(&layout, &job, &work)?);
+        let each = if program.is_weighted() { 20 } else { 12 };
+        let memory_bytes =
+            work.memory_bytes.unwrap_or((each * graph.edges.len() as u64 / 4).max(MEMORY_BYTES_MIN));
+        let block_edges = work.edge_block_bytes.unwrap_or(memory_bytes / 32) / 4;
+        let block_edges = block_edges.clamp(1 << 10, 1 << 20) as usize;
+        let plan = Plan { work, program, layout, graph, memory_bytes, block_edges };
+        let now = Target::now(&drive);
+        match engine {
+            GraphEngine::Original => {
+                let store =
+                    DriveStore::new(drive, plan.store(layout.place.namespace), now).map_err(failed)?;
+                run(store, &plan)
+            }
+            GraphEngine::Policy => {
+                let (stack, now) = configured(drive, now, &layout, ops_percent)
+                    .map_err(|why| refused(name, format!("engine = policy: {why}")))?;
+                run(DriveStore::new(stack, plan.store(0), now).map_err(failed)?, &plan)
+            }
         }
     }
 }
@@ -497,17 +515,15 @@ struct Came {
     result: BTreeMap<String, String>,
 }
 
-fn carry_out<'a, T: Target + 'a, D: Storage<'a, T>>(
-    mut store: DriveStore<D>,
-    plan: &Plan<'_>,
-) -> Result<Measured, RunError> {
-    let stopped = store.drive.tap().stopped();
-    store.drive.tap().begin();
+/// Runs a program on its storage.
+fn run<D: AppDrive, S: Storage<D>>(mut store: DriveStore<S>, plan: &Plan) -> Result<(AppDone, D), RunError> {
+    let stopped = store.drive.drive().stopped();
+    store.drive.drive().begin();
     let before = store.drive.library();
     let (moved_before, busy) = (store.moved(), store.moved().busy);
     let mut phases = Phases { began: store.now(), busy, all: Vec::new() };
     let mut came = Came::default();
-    let grid = prepare(&mut store, plan, &stopped)?;
+    let grid = sort(&mut store, plan, &stopped)?;
     phases.end("prepare", &store);
     if let Some(grid) = grid {
         let computed = compute(&mut store, &grid, plan, &stopped, &mut came)?;
@@ -523,22 +539,16 @@ fn carry_out<'a, T: Target + 'a, D: Storage<'a, T>>(
     let library = since(store.drive.library(), &before);
     let copied = library.iter().find(|figure| figure.name == "block_map_copied_bytes");
     let copied_bytes = copied.map_or(0, |figure| figure.value);
-    let tap = store.drive.into_tap();
-    let sector_bytes = tap.sector_bytes().into();
-    let mut measured = tap.finish(end)?;
     let report = ApplicationReport {
         name: plan.work.program.name().into(),
         settings: plan.settings(),
         written_bytes: moved.written_bytes - moved_before.written_bytes,
         read_bytes: moved.read_bytes - moved_before.read_bytes,
-        copies: copies(Some((D::COPIES, copied_bytes)), &measured, sector_bytes),
         figures: library,
         ..reported(came, phases.all)
     };
-    let counters = &measured.counters;
-    let report = report.with_flash(&counters.programmed_sectors, sector_bytes, &counters.erases);
-    measured.application = Some(report);
-    Ok(measured)
+    let own_copies = Some((S::COPIES, copied_bytes));
+    Ok((AppDone { report, own_copies, end }, store.drive.into_drive()))
 }
 
 /// The part of a report that phases and rounds fill.
@@ -578,9 +588,9 @@ fn since(now: Vec<Figure>, before: &[Figure]) -> Vec<PartFigure> {
 }
 
 /// Sorts the edges into shards; `None`: it was ended before.
-fn prepare<D: Drive>(
+fn sort<D: Drive>(
     store: &mut DriveStore<D>,
-    plan: &Plan<'_>,
+    plan: &Plan,
     stopped: &Rc<Cell<bool>>,
 ) -> Result<Option<Grid>, RunError> {
     let failed = |error| plan.failed(error);
@@ -624,7 +634,7 @@ fn prepare<D: Drive>(
 fn compute<D: Drive>(
     store: &mut DriveStore<D>,
     grid: &Grid,
-    plan: &Plan<'_>,
+    plan: &Plan,
     stopped: &Rc<Cell<bool>>,
     came: &mut Came,
 ) -> Result<Option<Computing>, RunError> {

@@ -5,17 +5,17 @@
 //! ```
 //! The cache stands on the drive as `[kv]` says; `pellucid kv replay` replays traces on the same cache with the same clients.
 
-use super::{Settings, copies, refused};
-use crate::drive::{Measured, Onlooker, RunError, Tap, Target};
+use super::place::{Place, Wish};
+use super::{Settings, refused};
+use crate::drive::{AppDone, AppDrive, RunError, Target};
 use crate::kv::{CacheWork, Clients, ClientsConfig, KvRunError, KvSummary};
-use pellucid_flash::Interface;
 use pellucid_kv::{EngineKind, KvConfig, build};
-use pellucid_report::{ApplicationReport, OperationReport, PartFigure, RequestSink};
+use pellucid_report::{ApplicationReport, OperationReport, PartFigure};
 use pellucid_workload::kv::laws::{KeySize, Popularity, ValueSize};
 use pellucid_workload::kv::{OnMiss, Requests, Workload, WorkloadConfig};
 use pellucid_workload::trace::TraceError;
 use pellucid_workload::trace::kv::{KvReader, KvRecord};
-use pellucid_workload::{AppJob, Job, JobError, KvApp};
+use pellucid_workload::{AppJob, Backend, Job, JobError, KvApp};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,31 +24,44 @@ use std::rc::Rc;
 const KEYS_MIN: u64 = 10;
 /// Keys have up to 250 bytes, as memcached has it, and items a header.
 const KEY_AND_HEADER_BYTES: u64 = 320;
+/// The application, as in `app`.
+const KV: &str = "kv";
 /// Keys whose sizes the mean is taken of.
 const SAMPLED: u64 = 10_000;
+
+/// The place of a cache: blocks for the original engine, flash for the others.
+fn place(target: &impl Target, job: &Job, config: &KvConfig) -> Result<Place, JobError> {
+    let backend = backend(config);
+    let found = Place::of(target, job, Wish { backend: Some(backend), by: ("app", KV) });
+    // Without targets the cache takes the first namespace by itself.
+    match found {
+        Ok(place) if place.namespace == 0 || !target.targets().is_empty() => Ok(place),
+        Err(error) if job.target.is_some() => Err(error),
+        _ => {
+            let allowed = format!(
+                "with kv.engine = \"original\" on a block namespace or target, with policy, function, raw or direct on an open-channel one \
+                 without layers or a raw target; kv.engine is \"{}\"",
+                config.engine.name()
+            );
+            Err(JobError::Value { key: "app", value: KV.into(), allowed })
+        }
+    }
+}
+
+/// Interface that an engine stands on.
+pub(super) fn backend(config: &KvConfig) -> Backend {
+    if matches!(config.engine, EngineKind::Original) { Backend::Block } else { Backend::Function }
+}
 
 /// Refuses a drive on which the engine cannot stand.
 pub(super) fn check(
     target: &impl Target,
-    app: &AppJob,
+    job: &Job,
     work: &KvApp,
     config: &KvConfig,
 ) -> Result<(), JobError> {
-    let blocks = matches!(config.engine, EngineKind::Original);
-    let suits = match target.interface(0) {
-        Some(Interface::Block { .. }) => blocks,
-        Some(Interface::OpenChannel(_)) => !blocks,
-        _ => false,
-    };
-    if suits && target.targets().is_empty() {
-        return open(work);
-    }
-    let allowed = format!(
-        "with kv.engine = \"original\" on a block namespace, with policy, function, raw or direct on an open-channel one without layers and \
-         targets; kv.engine is \"{}\"",
-        config.engine.name()
-    );
-    Err(JobError::Value { key: "app", value: app.name().into(), allowed })
+    place(target, job, config)?;
+    open(work)
 }
 
 /// Refuses a trace that cannot be read.
@@ -163,43 +176,72 @@ fn settings(work: &KvApp, config: &KvConfig, keys: Option<(u64, u64)>) -> BTreeM
     settings.0
 }
 
-/// Carries out the clients and measures them.
-pub(super) fn measure<T: Target>(
-    target: &mut T,
-    (job, app, work): (&Job, &AppJob, &KvApp),
-    config: &KvConfig,
-    logs: Vec<Box<dyn RequestSink>>,
-    onlooker: &mut dyn Onlooker,
-) -> Result<Measured, RunError> {
-    if let Some(path) = &work.trace {
-        let requests = KvReader::open(path, None).map_err(RunError::Trace)?;
-        let (warm_up, operations) = (app.warm_up.unwrap_or(0), app.operations.unwrap_or(u64::MAX));
-        let plan = Plan { requests, keys: None, warm_up, operations };
-        return carry_out(target, (job, app, work), config, plan, logs, onlooker);
-    }
-    let sector_bytes = u64::from(target.sector_bytes());
-    let all = target.interface(0).map_or(0, |interface| interface.capacity_sectors()) * sector_bytes;
-    let bytes = if config.capacity_bytes == 0 { all } else { config.capacity_bytes.min(all) };
-    let (requests, keys) = requests(bytes, job, work)?;
-    let (warm_up, operations) = (app.warm_up.unwrap_or(keys), app.operations.unwrap_or(keys));
-    let plan = Plan { requests, keys: Some((keys, work.load.unwrap_or(keys))), warm_up, operations };
-    carry_out(target, (job, app, work), config, plan, logs, onlooker)
+/// Clients that are prepared.
+pub(crate) struct Prepared {
+    job: Job,
+    app: AppJob,
+    work: KvApp,
+    config: KvConfig,
+    place: Place,
+    sector_bytes: u64,
 }
 
-fn carry_out<T: Target, R: Requests>(
-    target: &mut T,
+/// Prepares clients for this target.
+pub(super) fn prepare(
+    target: &impl Target,
+    (job, app, work): (&Job, &AppJob, &KvApp),
+    config: &KvConfig,
+) -> Result<Prepared, JobError> {
+    Ok(Prepared {
+        job: job.clone(),
+        app: app.clone(),
+        work: work.clone(),
+        config: config.clone(),
+        place: place(target, job, config)?,
+        sector_bytes: target.sector_bytes().into(),
+    })
+}
+
+impl Prepared {
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Lets it find its namespace under another number.
+    pub fn move_to(&mut self, namespace: u16) {
+        self.place.namespace = namespace;
+    }
+
+    /// Carries out the clients.
+    pub fn carry_out<D: AppDrive>(self, drive: D) -> Result<(AppDone, D), RunError> {
+        let Prepared { job, app, work, config, place, sector_bytes } = &self;
+        if let Some(path) = &work.trace {
+            let requests = KvReader::open(path, None).map_err(RunError::Trace)?;
+            let (warm_up, operations) = (app.warm_up.unwrap_or(0), app.operations.unwrap_or(u64::MAX));
+            let plan = Plan { requests, keys: None, warm_up, operations };
+            return work_on(drive, (job, app, work), config, plan);
+        }
+        let all = place.interface.capacity_sectors() * sector_bytes;
+        let bytes = if config.capacity_bytes == 0 { all } else { config.capacity_bytes.min(all) };
+        let (requests, keys) = requests(bytes, job, work)?;
+        let (warm_up, operations) = (app.warm_up.unwrap_or(keys), app.operations.unwrap_or(keys));
+        let plan = Plan { requests, keys: Some((keys, work.load.unwrap_or(keys))), warm_up, operations };
+        work_on(drive, (job, app, work), config, plan)
+    }
+}
+
+/// Has clients make their requests.
+fn work_on<D: AppDrive, R: Requests>(
+    drive: D,
     (job, app, work): (&Job, &AppJob, &KvApp),
     config: &KvConfig,
     plan: Plan<R>,
-    logs: Vec<Box<dyn RequestSink>>,
-    onlooker: &mut dyn Onlooker,
-) -> Result<Measured, RunError> {
+) -> Result<(AppDone, D), RunError> {
     let failed = |why| RunError::Application(app.name(), why);
-    let (now, sector_bytes) = (Target::now(target), u64::from(target.sector_bytes()));
-    let tap = Tap::new(target, logs, onlooker);
-    let stopped = tap.stopped();
+    let now = Target::now(&drive);
+    let stopped = drive.stopped();
     let mut requests = UntilStopped { requests: plan.requests, stopped: stopped.clone() };
-    let mut cache = build(tap, config, now)
+    let mut cache = build(drive, config, now)
         .map_err(|why| refused(app.name(), format!("kv.engine = {}: {why}", config.engine.name())))?;
     let KvApp { clients: count, think, on_miss, .. } = *work;
     let clients = ClientsConfig { count, think, on_miss, seed: job.seed };
@@ -241,18 +283,14 @@ fn carry_out<T: Target, R: Requests>(
     }
     let end = clients.now();
     let work_done = CacheWork::new(&cache.statistics(), &before);
-    let mut measured = cache.into_drive().finish(end)?;
+    let own_copies = Some(("cache", work_done.copied_bytes));
     let report = ApplicationReport {
         name: app.name().into(),
         settings: settings(work, config, plan.keys),
         warm_up: warmed_up,
-        copies: copies(Some(("cache", work_done.copied_bytes)), &measured, sector_bytes),
         ..reported(summary, work_done)
     };
-    let counters = &measured.counters;
-    let report = report.with_flash(&counters.programmed_sectors, sector_bytes, &counters.erases);
-    measured.application = Some(report);
-    Ok(measured)
+    Ok((AppDone { report, own_copies, end }, cache.into_drive()))
 }
 
 /// Counters of the clients and of the cache.

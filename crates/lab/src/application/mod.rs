@@ -1,9 +1,10 @@
 //! Applications as work: carried out in virtual time on whatever a description has, and measured as jobs are.
 //!
 //! ```text
-//!   Job (app = ...) ─► place ─► application on a Tap ─► warm-up ─► measurement ─► Measured, with an ApplicationReport
+//!   alone          Job (app = ...) ─► Prepared ─► application on a Tap  ─► warm-up ─► measurement ─► Measured, with an ApplicationReport
+//!   beside others  Job (app = ...) ─► Prepared ─► application on a Seat (drive/tenants.rs) ─────────► Measured, with one of each
 //! ```
-//! An application is the only job of its run.
+//! An application on a target, or beside other jobs, has a seat; it works the same.
 
 mod desktop;
 mod files;
@@ -11,12 +12,15 @@ mod graph;
 mod kv;
 mod place;
 
-use crate::drive::{HostUse, Measured, Onlooker, RunError, Target};
+use crate::drive::{
+    self, AppDone, AppDrive, FlashUse, JobName, Measured, Onlooker, Places, RunError, Seat, Tap, Target,
+    Tenant,
+};
 use pellucid_device::Device;
-use pellucid_flash::{Cause, Drive};
+use pellucid_flash::Drive;
 use pellucid_kv::KvConfig;
-use pellucid_report::{Copies, RequestSink};
-use pellucid_workload::{AppJob, AppWork, FileSystem, Job, JobError};
+use pellucid_report::RequestSink;
+use pellucid_workload::{AppJob, AppWork, Backend, FileSystem, GraphEngine, Job, JobError};
 use place::{Place, Wish};
 use std::collections::BTreeMap;
 
@@ -26,19 +30,6 @@ const SLICE: u64 = 1 << 10;
 /// Reports whether the work of these jobs reads back what it wrote, so that the drive has to keep data.
 pub fn needs_data(jobs: &[Job]) -> bool {
     jobs.iter().filter_map(|job| job.app.as_ref()).any(AppJob::needs_data)
-}
-
-/// The application among jobs.
-///
-/// # Errors
-/// It is not alone.
-pub(crate) fn of(jobs: &[Job]) -> Result<Option<(&Job, &AppJob)>, JobError> {
-    let Some(found) = jobs.iter().find_map(|job| Some((job, job.app.as_ref()?))) else { return Ok(None) };
-    if jobs.len() == 1 {
-        return Ok(Some(found));
-    }
-    let allowed = "an application alone, without other jobs".into();
-    Err(JobError::Value { key: "app", value: found.1.name().into(), allowed })
 }
 
 /// Refuses an application that the target cannot carry.
@@ -54,21 +45,23 @@ pub(crate) fn check(
         }
         AppWork::Graph(work) => graph::check(target, job, work),
         AppWork::Desktop(work) => desktop::check(target, job, work),
-        AppWork::Kv(work) => kv::check(target, app, work, config),
+        AppWork::Kv(work) => kv::check(target, job, work, config),
     }
 }
 
-/// Bytes of data that an application comes to keep on a drive, at most: as the log of its file system comes round, all of that holds data.
-pub(crate) fn data_bytes(drive: &Device, app: &AppJob) -> u64 {
+/// Bytes that a drive offers in all its namespaces.
+pub(crate) fn capacity_bytes(drive: &Device) -> u64 {
     let interfaces = (0..drive.namespaces()).filter_map(|number| Drive::interface(drive, number));
     let sectors: u64 = interfaces.map(|interface| interface.capacity_sectors()).sum();
+    sectors * u64::from(drive.layout().sector_bytes)
+}
+
+/// Bytes of data that an application comes to keep, at most, where it has `all`: as the log of its file system comes round, all of that holds data.
+pub(crate) fn data_bytes(all: u64, app: &AppJob) -> u64 {
     match &app.work {
-        AppWork::Files(work) => {
-            let all = sectors * u64::from(drive.layout().sector_bytes);
-            work.size.map_or(all.min(files::SIZE_BYTES_MAX), |size| size.of(all))
-        }
-        AppWork::Kv(work) => kv::data_bytes(sectors * u64::from(drive.layout().sector_bytes), app, work),
-        AppWork::Graph(work) => graph::data_bytes(sectors * u64::from(drive.layout().sector_bytes), work),
+        AppWork::Files(work) => work.size.map_or(all.min(files::SIZE_BYTES_MAX), |size| size.of(all)),
+        AppWork::Kv(work) => kv::data_bytes(all, app, work),
+        AppWork::Graph(work) => graph::data_bytes(all, work),
         // It looks at no data.
         AppWork::Desktop(_) => 0,
     }
@@ -84,7 +77,61 @@ pub(crate) fn in_place_bytes(app: &AppJob, drive_bytes: u64) -> Option<u64> {
     }
 }
 
-/// Carries out an application on a target that is at rest, and measures it. `config`: settings of a key-value cache.
+/// An application with everything that follows from its drive.
+pub(crate) enum Prepared {
+    Files(Box<files::Prepared>),
+    Kv(Box<kv::Prepared>),
+    Graph(Box<graph::Prepared>),
+    Desktop(Box<desktop::Prepared>),
+}
+
+/// Prepares an application for a target. `config`: settings of a key-value cache.
+pub(crate) fn prepare(
+    target: &impl Target,
+    (job, app): (&Job, &AppJob),
+    config: &KvConfig,
+) -> Result<Prepared, JobError> {
+    Ok(match &app.work {
+        AppWork::Files(work) => Prepared::Files(files::prepare(target, job, app, work)?.into()),
+        AppWork::Kv(work) => Prepared::Kv(kv::prepare(target, (job, app, work), config)?.into()),
+        AppWork::Graph(work) => Prepared::Graph(graph::prepare(target, job, work)?.into()),
+        AppWork::Desktop(work) => Prepared::Desktop(desktop::prepare(target, job, work)?.into()),
+    })
+}
+
+impl Prepared {
+    /// Its namespace.
+    fn namespace(&self) -> u16 {
+        match self {
+            Prepared::Files(work) => work.namespace(),
+            Prepared::Kv(work) => work.place().namespace,
+            Prepared::Graph(work) => work.place().namespace,
+            Prepared::Desktop(work) => work.place().namespace,
+        }
+    }
+
+    /// Lets it find its namespace under another number.
+    fn move_to(&mut self, namespace: u16) {
+        match self {
+            Prepared::Files(work) => work.move_to(namespace),
+            Prepared::Kv(work) => work.move_to(namespace),
+            Prepared::Graph(work) => work.move_to(namespace),
+            Prepared::Desktop(work) => work.move_to(namespace),
+        }
+    }
+
+    /// Carries it out on a drive at rest.
+    fn carry_out<D: AppDrive>(self, drive: D) -> Result<(AppDone, D), RunError> {
+        match self {
+            Prepared::Files(work) => work.carry_out(drive),
+            Prepared::Kv(work) => work.carry_out(drive),
+            Prepared::Graph(work) => work.carry_out(drive),
+            Prepared::Desktop(work) => work.carry_out(drive),
+        }
+    }
+}
+
+/// Carries out an application alone on a target that is at rest, and measures it. `config`: settings of a key-value cache.
 pub(crate) fn measure<T: Target>(
     target: &mut T,
     (job, app): (&Job, &AppJob),
@@ -92,14 +139,50 @@ pub(crate) fn measure<T: Target>(
     logs: Vec<Box<dyn RequestSink>>,
     onlooker: &mut dyn Onlooker,
 ) -> Result<Measured, RunError> {
+    let prepared = prepare(target, (job, app), config).map_err(RunError::Job)?;
+    let sector_bytes = u64::from(target.sector_bytes());
+    let (mut done, tap) = prepared.carry_out(Tap::new(target, logs, onlooker))?;
+    done.report.job.clone_from(&job.name);
+    let mut measured = tap.finish(done.end)?;
+    let flash = FlashUse::of(&measured, sector_bytes);
+    measured.applications = vec![done.on_flash(&flash, sector_bytes)];
+    Ok(measured)
+}
+
+/// An application that is to work beside others.
+pub(crate) fn tenant(mut prepared: Prepared, job: &Job) -> Tenant {
+    let name = JobName { name: job.name.clone(), group: 0, instances: 1, namespace: prepared.namespace() };
+    prepared.move_to(0);
+    let work = move |seat| {
+        let (done, seat): (AppDone, Seat) = prepared.carry_out(seat)?;
+        Ok(AppDone { end: seat.to_drive(done.end), ..done })
+    };
+    Tenant { name, work: Box::new(work) }
+}
+
+/// Refuses applications and jobs that cannot work side by side.
+pub(crate) fn check_beside(target: &impl Target, jobs: &[Job], config: &KvConfig) -> Result<(), JobError> {
+    let mut own = Vec::new();
+    for job in jobs {
+        if let Some(app) = &job.app {
+            own.push((job, prepare(target, (job, app), config)?.namespace()));
+        }
+    }
+    if own.is_empty() || jobs.len() == 1 {
+        return Ok(());
+    }
+    drive::check_beside(&Places::of(target), &own, jobs)
+}
+
+/// Returns whether an application works on logical blocks; if not, on flash or names.
+pub(crate) fn needs_blocks(app: &AppJob, config: &KvConfig) -> bool {
     match &app.work {
         AppWork::Files(work) => {
-            let place = Place::of(target, job, Wish::of_files(job, work)).map_err(RunError::Job)?;
-            files::measure(target, (job, app, work), &place, logs, onlooker)
+            work.file_system == FileSystem::InPlace || work.backend == Some(Backend::Block)
         }
-        AppWork::Kv(work) => kv::measure(target, (job, app, work), config, logs, onlooker),
-        AppWork::Graph(work) => graph::measure(target, (job, work), logs, onlooker),
-        AppWork::Desktop(work) => desktop::measure(target, (job, work), logs, onlooker),
+        AppWork::Kv(_) => kv::backend(config) == Backend::Block,
+        AppWork::Graph(work) => work.engine == GraphEngine::Original,
+        AppWork::Desktop(_) => true,
     }
 }
 
@@ -146,25 +229,4 @@ impl Settings {
     fn put(&mut self, key: &str, value: impl ToString) {
         self.0.insert(key.into(), value.to_string());
     }
-}
-
-/// Copies by part: what the application copied by itself, if it copies at all, then the host's layers, then the drive.
-fn copies(own: Option<(&str, u64)>, measured: &Measured, sector_bytes: u64) -> Vec<Copies> {
-    let sectors = |sectors: &[u64; Cause::COUNT]| sectors[Cause::Gc as usize] * sector_bytes;
-    let layers = measured.host.map(|HostUse { layer, counters, .. }| Copies {
-        by: layer.into(),
-        bytes: sectors(&counters.programmed_sectors),
-    });
-    let drive = Copies { by: "drive".into(), bytes: sectors(&measured.counters.programmed_sectors) };
-    let own = own.map(|(by, bytes)| Copies { by: by.into(), bytes });
-    // Parts without causes of their own: a cluster buffer completes clusters, the split FTL of nameless writes collects.
-    let counted = measured.figures.iter().filter_map(|part| {
-        let bytes = match part.part.as_str() {
-            "cluster-buffer" => part.get("padding_bytes")?,
-            "nameless-ftl" => part.get("nameless_copied_sectors")? * sector_bytes,
-            _ => return None,
-        };
-        Some(Copies { by: part.part.clone(), bytes })
-    });
-    own.into_iter().chain(layers).chain(counted).chain([drive]).collect()
 }

@@ -6,7 +6,7 @@ use pellucid_workload::{Backend, FileSystem, FilesApp, Job, JobError};
 
 /// A namespace, and how it is used.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub namespace: u16,
     pub interface: Interface,
     pub backend: Backend,
@@ -39,7 +39,7 @@ fn needs(backend: Backend) -> &'static str {
 
 /// Needs of an application.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
+pub(crate) struct Wish {
     /// Back end that it needs; `None`: any.
     pub backend: Option<Backend>,
     /// Key that says so, and its value.

@@ -4,7 +4,7 @@ use super::namespaces::NamespaceUse;
 use super::steady::Steadiness;
 use super::target::{HostUse, Target};
 use super::targets::TargetPlace;
-use super::{Jobs, Onlooker, Run, RunError, Source, busy};
+use super::{JobName, Jobs, Onlooker, Run, RunError, Source, busy};
 use pellucid_device::{Counters, Device, FirmwareModule, Structure};
 use pellucid_flash::{
     BlockUse, BlockView, Cause, Drive as Flash, Figure, FigureKind, Interface, MapReason, Nanos, SimTime,
@@ -60,8 +60,8 @@ pub struct Measured {
     pub replay: Option<Replay>,
     /// Figures of the threads of a file server.
     pub files: Option<FilesReport>,
-    /// Figures of an application.
-    pub application: Option<ApplicationReport>,
+    /// Figures of applications.
+    pub applications: Vec<ApplicationReport>,
     /// Counters of layers and disk over the run.
     pub figures: Vec<PartFigures>,
     /// Blocks as they stood at the end; when the drive has come to rest they stand otherwise.
@@ -93,12 +93,12 @@ impl Measured {
         let at_end = run.progress(end);
         let (channel_count, die_count) =
             run.device.flash().map_or((0, 0), |device| (device.layout().channels, device.layout().dies));
-        let (jobs, groups) = match &run.source {
-            Source::Jobs(jobs) => by_job(jobs, &run.device.targets(), &run.recorders, run.measured_from),
-            Source::Trace(_) | Source::Files(_) | Source::Application => Default::default(),
+        let (jobs, groups) = match run.source.names() {
+            names if names.is_empty() => Default::default(),
+            names => by_job(&run.source, &names, &run.device.targets(), &run.recorders, run.measured_from),
         };
         let targets = by_target(&run, simulated);
-        let measured = Measured {
+        let mut measured = Measured {
             requests: run.recorders.iter().fold(RequestRecorder::new(), merged).finish(simulated),
             jobs,
             groups,
@@ -121,17 +121,14 @@ impl Measured {
             firmware_busy: std::array::from_fn(|i| firmware[i] - run.busy_before.3[i]),
             replay: match &run.source {
                 Source::Trace(trace) => Some(trace.shaped().replay()),
-                Source::Jobs(_) | Source::Files(_) | Source::Application => None,
+                Source::Jobs(_) | Source::Files(_) | Source::Application | Source::Beside(_) => None,
             },
-            ended_early: match &run.source {
-                Source::Jobs(jobs) => jobs.ended_early(),
-                Source::Trace(_) | Source::Files(_) | Source::Application => Vec::new(),
-            },
+            ended_early: run.source.jobs().map_or_else(Vec::new, Jobs::ended_early),
             files: match &run.source {
                 Source::Files(files) => Some(files.report(end)),
-                Source::Jobs(_) | Source::Trace(_) | Source::Application => None,
+                Source::Jobs(_) | Source::Trace(_) | Source::Application | Source::Beside(_) => None,
             },
-            application: None,
+            applications: Vec::new(),
             figures: figures(run.device.figures(), &run.figures_before),
             wear: wear(run.device),
             slc_cache_blocks: run
@@ -139,8 +136,10 @@ impl Measured {
                 .flash()
                 .map_or((0, 0), |device| device.cache_use(device.block_namespaces())),
             steady: run.steady.as_ref().map(Steadiness::report),
-            series: run.series.finish(end, channel_count, die_count),
+            series: Series::default(),
         };
+        measured.applications = run.applications(&measured);
+        measured.series = run.series.finish(end, channel_count, die_count);
         super::rest(run.device, end, at_end, onlooker);
         Ok(measured)
     }
@@ -154,21 +153,28 @@ fn merged(mut sum: RequestRecorder, part: &RequestRecorder) -> RequestRecorder {
 /// The result of each job, over its own time: from when its statistics begin to its last completion. A group's time spans those of
 /// its jobs. Times are told from the beginning of the measurement.
 fn by_job(
-    jobs: &Jobs,
+    source: &Source,
+    names: &[&JobName],
     targets: &[TargetPlace],
     recorders: &[RequestRecorder],
     from: SimTime,
 ) -> (Vec<JobResult>, Vec<GroupResult>) {
+    let jobs = source.jobs();
+    // Applications come last, and count from the beginning.
+    let began = |at: usize| match jobs {
+        Some(jobs) if at < jobs.results().len() => jobs.began(at as u32),
+        _ => Some(from),
+    };
     // A job that completed nothing that counts has no time of its own.
     let span = |at: usize| {
-        let began = jobs.began(at as u32).filter(|_| recorders[at].requests() > 0);
+        let began = began(at).filter(|_| recorders[at].requests() > 0);
         began.map(|began| (began, recorders[at].last()))
     };
     let time = |span: Option<(SimTime, SimTime)>| match span {
         Some((began, ended)) => Span::new(began.since(from), ended.since(from)),
         None => Span::default(),
     };
-    let results = jobs.results().iter().enumerate().map(|(at, job)| {
+    let results = names.iter().enumerate().map(|(at, job)| {
         let time = time(span(at));
         JobResult {
             name: job.name.clone(),
@@ -179,16 +185,15 @@ fn by_job(
             time,
         }
     });
-    let last = jobs.results().last().map_or(0, |job| job.group);
+    let last = names.iter().map(|job| job.group).max().unwrap_or(0);
     let groups = (0..=last).map(|group| {
-        let members: Vec<usize> =
-            (0..recorders.len()).filter(|&at| jobs.results()[at].group == group).collect();
+        let members: Vec<usize> = (0..recorders.len()).filter(|&at| names[at].group == group).collect();
         let whole = members.iter().filter_map(|&at| span(at)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let recorder = members.iter().map(|&at| &recorders[at]).fold(RequestRecorder::new(), merged);
         let time = time(whole);
         GroupResult {
             group,
-            jobs: members.iter().map(|&at| jobs.results()[at].name.clone()).collect(),
+            jobs: members.iter().map(|&at| names[at].name.clone()).collect(),
             requests: recorder.finish(time.runtime()),
             time,
         }
@@ -202,10 +207,7 @@ fn by_target<T: Target>(run: &Run<'_, T>, simulated: Nanos) -> Vec<TargetResult>
     let block_namespaces = run.device.block_namespaces();
     let first = block_namespaces.first().map(|block| block.number);
     let one = |(target, before): (TargetPlace, &Option<HostUse>)| {
-        let names = match &run.source {
-            Source::Jobs(jobs) => jobs.results(),
-            Source::Trace(_) | Source::Files(_) | Source::Application => &[],
-        };
+        let names = run.source.names();
         let own: Vec<usize> = match names.is_empty() {
             true => (0..run.recorders.len()).filter(|_| first == Some(target.namespace)).collect(),
             false => (0..names.len()).filter(|&at| names[at].namespace == target.namespace).collect(),
@@ -291,7 +293,7 @@ pub fn report(
         host_layer: measured.host.map(|host| host_layer(&host, measured.simulated)),
         replay: measured.replay,
         files: measured.files,
-        application: measured.application,
+        applications: measured.applications,
         parts: measured.figures,
         series: measured.series,
         ..report
@@ -406,21 +408,22 @@ fn warnings(measured: &Measured, fill: Fill) -> Vec<String> {
             percent(share)
         ));
     }
-    if measured
-        .application
-        .as_ref()
-        .is_some_and(|app| app.operations > 0 && app.operations_per_second.is_none())
-    {
-        warnings.push(
-            "the operations took no simulated time, so there is no rate: memory answered all of them, and the host's processor costs nothing \
-             (kv.cpu of a cache)"
-                .into(),
-        );
-    }
-    let left_out = measured.application.as_ref().map(|app| app.left_out as f64 / app.operations as f64);
-    if let Some(share) = left_out.filter(|&share| share >= LEFT_OUT_SHARE_WARNED) {
-        warnings
-            .push(format!("{} of the operations were left out, for want of files or room", percent(share)));
+    for app in &measured.applications {
+        if app.operations > 0 && app.operations_per_second.is_none() {
+            warnings.push(format!(
+                "the operations of {} took no simulated time, so there is no rate: memory answered all of them, and the host's processor \
+                 costs nothing (kv.cpu of a cache)",
+                app.job
+            ));
+        }
+        let share = app.left_out as f64 / app.operations as f64;
+        if share >= LEFT_OUT_SHARE_WARNED {
+            let share = percent(share);
+            warnings.push(format!(
+                "{share} of the operations of {} were left out, for want of files or room",
+                app.job
+            ));
+        }
     }
     warnings
 }

@@ -8,6 +8,8 @@
 //! Order at one moment: events due run first, then arrivals, jobs taking turns.
 
 mod ageing;
+mod app_drive;
+mod beside;
 mod fill;
 mod flow;
 mod measure;
@@ -16,14 +18,18 @@ mod oracle;
 mod places;
 mod precondition;
 mod raw;
+mod seat;
 mod source;
 mod steady;
 mod tap;
 mod target;
 mod targets;
+mod tenants;
 mod timeline;
 
 pub use ageing::{Ageing, Pass, STEADY_SHARE, Stopped, passes_max};
+pub use app_drive::{AppDone, AppDrive, FlashUse};
+pub(crate) use beside::check as check_beside;
 pub use fill::{precondition_sectors_stack, precondition_stack, precondition_targets};
 pub use measure::{Measured, report};
 pub use namespaces::{BlockNamespace, NamespaceUse};
@@ -31,17 +37,19 @@ pub use oracle::{Mismatch, ORACLE_BYTES_PER_SECTOR, Oracle, Promise, fill_images
 pub use places::{Place, Places};
 pub use precondition::{precondition, precondition_sectors};
 pub use raw::{RawSpaces, fill_raw_alone};
+pub use seat::Seat;
 use source::Ended;
-pub use source::{FileWork, JobName, Jobs, Next, Request, Source, Trace};
+pub use source::{Beside, FileWork, JobName, Jobs, Next, Request, Source, Trace};
 pub use tap::Tap;
 pub use target::{Bottom, HostUse, Target, put_on};
 pub use targets::{TargetPlace, put_targets_on};
+pub use tenants::{Tenant, Tenants, Work};
 pub use timeline::TimelinePart;
 
 use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom, Timeline};
 use pellucid_film::{Clock, Recorder};
 use pellucid_flash::{
-    Cause, Command, Completion, Effect, Figure, Lba, Nanos, Opcode, SimTime, Status, ZoneOp,
+    Cause, Command, Completion, Effect, Figure, Lba, Nanos, Opcode, SimTime, Status, Tag, ZoneOp,
 };
 use pellucid_ftl::FtlCounters;
 use pellucid_report::{RequestRecorder, RequestSink, Sample, TimeSeries};
@@ -162,6 +170,8 @@ struct InFlight {
     fua: bool,
     promise: Promise,
     covered: Vec<(u64, u32)>,
+    /// The application that it is of, and its tag there.
+    tenant: Option<(u32, Tag)>,
 }
 
 /// One run: a drive, what is done to it, and what is measured.
@@ -212,6 +222,8 @@ pub struct Run<'a, T: Target = Device> {
     written_bytes: u64,
     /// Reads whose data the oracle has found right, those of `ramp_time` too.
     verified_reads: u64,
+    /// Applications beside other work: what they use of the drive.
+    shares: beside::Shares,
 }
 
 /// Looks on while a run goes on. A closure that takes [`Progress`] is one.
@@ -349,6 +361,7 @@ impl<'a, T: Target> Run<'a, T> {
             Source::Jobs(jobs) => (jobs.results().len(), true),
             Source::Trace(_) => (1, false),
             Source::Files(_) | Source::Application => (1, true),
+            Source::Beside(beside) => (beside.jobs.results().len() + beside.tenants.count(), true),
         };
         Run {
             image_bytes: device.image_bytes(),
@@ -383,6 +396,7 @@ impl<'a, T: Target> Run<'a, T> {
             submitted: 0,
             written_bytes: 0,
             verified_reads: 0,
+            shares: beside::Shares::default(),
         }
     }
 
@@ -395,20 +409,7 @@ impl<'a, T: Target> Run<'a, T> {
     /// Runs until the last request has completed, or until `onlooker` ends it; what is measured ends there. Then the drive
     /// comes to rest.
     pub fn run(mut self, mut onlooker: impl Onlooker) -> Result<Measured, RunError> {
-        if onlooker.watches()
-            && let Some(device) = self.device.flash_mut()
-        {
-            device.watch();
-        }
-        self.timeline = onlooker.timeline();
-        if !self.warming {
-            self.begin_timeline();
-        }
-        self.films = self.device.flash().is_some()
-            && onlooker.film().is_some_and(|film| film.clock() == Clock::SimulatedNs);
-        if self.films && !self.warming {
-            self.film_due = self.measured_from;
-        }
+        self.begin(&mut onlooker);
         let mut now = self.start;
         let (mut rounds, mut stopped) = (0u32, false);
         loop {
@@ -416,10 +417,8 @@ impl<'a, T: Target> Run<'a, T> {
                 self.silent_since = now;
             }
             let release = self.submit_all(now)?;
-            if release.is_none() && self.in_flight.len() == self.idle_tags.len() {
-                if let Source::Jobs(jobs) = &self.source
-                    && let Some(job) = jobs.waiting()
-                {
+            if release.is_none() && self.in_flight.len() == self.idle_tags.len() && self.source.is_over() {
+                if let Some(job) = self.source.jobs().and_then(Jobs::waiting).filter(|_| !stopped) {
                     return Err(RunError::Waits(job));
                 }
                 break;
@@ -452,23 +451,51 @@ impl<'a, T: Target> Run<'a, T> {
                 break;
             }
             rounds = rounds.wrapping_add(1);
-            if rounds.is_multiple_of(LOOK_ROUNDS) || now.since(next).0 >= LOOK_TIME.0 / 2 {
-                stopped = onlooker.look(self.device.flash(), self.progress(now)).is_break();
-                if stopped {
+            let asked = std::mem::take(&mut self.shares.asks);
+            if rounds.is_multiple_of(LOOK_ROUNDS) || now.since(next).0 >= LOOK_TIME.0 / 2 || asked {
+                stopped |= onlooker.look(self.device.flash(), self.progress(now)).is_break();
+                if stopped && self.stops_at_once() {
                     break;
                 }
             }
         }
-        if let Source::Jobs(jobs) = &self.source
-            && let Some((job, why)) = jobs.idle_raw()
+        self.end(now, stopped, &mut onlooker)
+    }
+
+    /// Lets the drive be watched and recorded as far as the onlooker wants it.
+    fn begin(&mut self, onlooker: &mut impl Onlooker) {
+        if onlooker.watches()
+            && let Some(device) = self.device.flash_mut()
         {
+            device.watch();
+        }
+        self.timeline = onlooker.timeline();
+        if !self.warming {
+            self.begin_timeline();
+        }
+        self.films = self.device.flash().is_some()
+            && onlooker.film().is_some_and(|film| film.clock() == Clock::SimulatedNs);
+        if self.films && !self.warming {
+            self.film_due = self.measured_from;
+        }
+    }
+
+    /// The work has ended at `now`, or was `stopped`: takes what was measured.
+    fn end(
+        mut self,
+        now: SimTime,
+        stopped: bool,
+        onlooker: &mut impl Onlooker,
+    ) -> Result<Measured, RunError> {
+        if let Some((job, why)) = self.source.jobs().and_then(Jobs::idle_raw) {
             return Err(RunError::Idle(job, why));
         }
         if self.warming {
             // All of it was a warm-up.
             self.measure_from(self.device.now());
         }
-        if !stopped && self.recorders.iter().all(|recorder| recorder.requests() == 0) {
+        let idle = self.recorders.iter().all(|recorder| recorder.requests() == 0);
+        if !stopped && idle && !matches!(self.source, Source::Beside(_)) {
             return Err(RunError::NoRequest { submitted: self.submitted });
         }
         // One that is stopped in a pause, or whose job finds nothing after one, has measured the pause, too.
@@ -480,7 +507,7 @@ impl<'a, T: Target> Run<'a, T> {
         if let Some(timeline) = self.device.flash_mut().and_then(Device::take_timeline) {
             onlooker.keep_timeline(timeline);
         }
-        Measured::take(self, end, &mut onlooker)
+        Measured::take(self, end, onlooker)
     }
 
     /// The progress at `now`.
@@ -521,6 +548,7 @@ impl<'a, T: Target> Run<'a, T> {
         self.targets_before = host_of_targets(self.device);
         self.busy_before = busy(self.device);
         self.begin_timeline();
+        self.begin_shares();
         self.series = TimeSeries::new(at, self.sampled(at));
         if self.films {
             self.film_due = at;
@@ -601,6 +629,7 @@ impl<'a, T: Target> Run<'a, T> {
                 Source::Trace(trace) => trace.next(now).map_err(RunError::Trace)?,
                 Source::Files(files) => files.next(now),
                 Source::Application => unreachable!("an application submits by itself"),
+                Source::Beside(_) => return self.submit_beside(now),
             };
             match next {
                 Next::Now(request) => {
@@ -613,19 +642,14 @@ impl<'a, T: Target> Run<'a, T> {
                     {
                         self.device.prefetch(request.namespace.number, lba);
                     }
-                    // Refused commands complete at once.
-                    while let Some(completion) = self.device.pop().as_mut() {
-                        self.complete(completion)?;
-                    }
+                    self.complete_all()?;
                 }
                 Next::Raw(request) => {
                     if self.warmed_at().is_some_and(|at| now >= at) {
                         self.measure_from(now);
                     }
                     self.submit_raw(now, *request);
-                    while let Some(completion) = self.device.pop().as_mut() {
-                        self.complete(completion)?;
-                    }
+                    self.complete_all()?;
                 }
                 Next::At(time) => return Ok(Some(time)),
                 Next::Endless(job) => {
@@ -634,6 +658,15 @@ impl<'a, T: Target> Run<'a, T> {
                 Next::Blocked | Next::End => return Ok(None),
             }
         }
+    }
+
+    /// Takes the completions that are there: refused commands complete at once.
+    #[inline]
+    fn complete_all(&mut self) -> Result<(), RunError> {
+        while let Some(completion) = self.device.pop().as_mut() {
+            self.complete(completion)?;
+        }
+        Ok(())
     }
 
     /// A tag that no command has.
@@ -653,7 +686,7 @@ impl<'a, T: Target> Run<'a, T> {
         let slot = &mut self.in_flight[tag as usize];
         (slot.owner, slot.lba, slot.sectors, slot.fua) = (request.owner, lba, request.sectors, false);
         slot.namespace = BlockNamespace { number: request.namespace, ..BlockNamespace::default() };
-        if let Source::Jobs(jobs) = &mut self.source {
+        if let Some(jobs) = self.source.jobs_mut() {
             jobs.submitted_raw(tag as usize, &mut request);
         }
         let mut data = self.pool.pop().unwrap_or_default();
@@ -746,14 +779,7 @@ impl<'a, T: Target> Run<'a, T> {
         };
         self.last_completion = completion.completed;
         let (counted, result) = match &mut self.source {
-            Source::Jobs(jobs) => {
-                let Ended { counts_from, result, is_raw } = jobs.completed(owner, completion.completed);
-                if is_raw {
-                    let ok = completion.status == Status::Success;
-                    jobs.completed_raw(owner, tag, completion.completed, ok);
-                }
-                (completion.submitted >= counts_from, result)
-            }
+            Source::Jobs(jobs) => ended(jobs, owner, completion),
             Source::Trace(trace) => {
                 trace.completed();
                 (true, 0)
@@ -763,6 +789,10 @@ impl<'a, T: Target> Run<'a, T> {
                 (completion.submitted >= files.measures_from(), 0)
             }
             Source::Application => unreachable!("an application takes its completions by itself"),
+            Source::Beside(_) if self.in_flight[tag].tenant.is_some() => {
+                return self.complete_tenant(completion);
+            }
+            Source::Beside(beside) => ended(&mut beside.jobs, owner, completion),
         };
         if counted {
             let name = if matches!(self.source, Source::Trace(_)) { owner } else { result + 1 };
@@ -829,7 +859,17 @@ impl<'a, T: Target> Run<'a, T> {
     }
 }
 
-/// Returns the counters of a target's flash.
+/// Tells jobs that a request has ended: returns whether it counts, and its result.
+#[inline]
+fn ended(jobs: &mut Jobs, owner: u32, completion: &Completion) -> (bool, u32) {
+    let Ended { counts_from, result, is_raw } = jobs.completed(owner, completion.completed);
+    if is_raw {
+        let ok = completion.status == Status::Success;
+        jobs.completed_raw(owner, completion.tag as usize, completion.completed, ok);
+    }
+    (completion.submitted >= counts_from, result)
+}
+
 /// Lets the drive come to rest after `end`, unless the onlooker does not want to wait for it; `at_end`: the progress then.
 fn rest<T: Target>(target: &mut T, end: SimTime, at_end: Progress, onlooker: &mut dyn Onlooker) {
     // An idle time, in which an SLC cache would be folded, is no part of coming to rest.
@@ -849,6 +889,7 @@ fn rest<T: Target>(target: &mut T, end: SimTime, at_end: Progress, onlooker: &mu
     }
 }
 
+/// Returns the counters of a target's flash.
 fn counters(target: &impl Target) -> Counters {
     target.flash().map_or_else(Counters::default, Device::counters)
 }

@@ -1,9 +1,10 @@
-//! Sources of requests: jobs, a trace, or threads that work on files.
+//! Sources of requests: jobs, a trace, threads that work on files, or jobs beside applications.
 
 use super::flow::{Flows, Member};
 use super::namespaces::BlockNamespace;
 use super::places::{Place, Places};
 use super::raw::{Draw, RawRequest, RawSpace, RawSpaces, RawWorker};
+use super::tenants::Tenants;
 use pellucid_flash::{Interface, Lba, Nanos, Opcode, SimTime};
 use pellucid_report::FilesReport;
 use pellucid_workload::files::{BLOCK_BYTES, BlockRequest, Files, FilesConfig, FilesNext, RequestKind};
@@ -732,6 +733,54 @@ pub enum Source {
     Trace(Box<Trace>),
     /// Threads of a file server.
     Files(Box<FileWork>),
-    /// An application that submits by itself ([`Tap`](super::Tap)).
+    /// An application alone, which submits by itself ([`Tap`](super::Tap)).
     Application,
+    /// Applications, with synthetic jobs or without.
+    Beside(Box<Beside>),
+}
+
+/// Jobs and applications that work side by side.
+pub struct Beside {
+    /// The jobs; perhaps none.
+    pub jobs: Jobs,
+    /// The applications.
+    pub tenants: Tenants,
+}
+
+impl Source {
+    /// The jobs, if there are some.
+    pub(super) fn jobs(&self) -> Option<&Jobs> {
+        match self {
+            Source::Jobs(jobs) => Some(jobs),
+            Source::Beside(beside) => Some(&beside.jobs),
+            Source::Trace(_) | Source::Files(_) | Source::Application => None,
+        }
+    }
+
+    /// The jobs for changes, if there are some.
+    #[inline]
+    pub(super) fn jobs_mut(&mut self) -> Option<&mut Jobs> {
+        match self {
+            Source::Jobs(jobs) => Some(jobs),
+            Source::Beside(beside) => Some(&mut beside.jobs),
+            Source::Trace(_) | Source::Files(_) | Source::Application => None,
+        }
+    }
+
+    /// Jobs as they were written, those of applications last; empty of a trace, of files and of an application alone.
+    pub(super) fn names(&self) -> Vec<&JobName> {
+        match self {
+            Source::Jobs(jobs) => jobs.results().iter().collect(),
+            Source::Beside(beside) => beside.jobs.results().iter().chain(beside.tenants.names()).collect(),
+            Source::Trace(_) | Source::Files(_) | Source::Application => Vec::new(),
+        }
+    }
+
+    /// Returns whether nothing more comes, where nothing is under way and nothing is due.
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Source::Beside(beside) => beside.tenants.is_over(),
+            _ => true,
+        }
+    }
 }

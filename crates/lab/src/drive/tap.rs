@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   application ─► Tap ─► drive, or layers on it
-//!                   └─► recorder, series, logs, film, timeline        from [`Tap::begin`] on
+//!                   └─► recorder, series, logs, film, timeline        from [`AppDrive::begin`] on
 //! ```
 //! The application sees the drive as it is: its commands and their times are the same with and without the tap.
 
-use super::{BlockNamespace, HostUse};
+use super::{AppDrive, BlockNamespace, HostUse};
 use super::{LOOK_ROUNDS, Measured, NEVER, Onlooker, Run, RunError, Source, Target, TargetPlace};
 use pellucid_device::{Device, Disk};
 use pellucid_film::Clock;
@@ -45,22 +45,6 @@ impl<'a, T: Target> Tap<'a, T> {
         run.films = run.device.flash().is_some()
             && onlooker.film().is_some_and(|film| film.clock() == Clock::SimulatedNs);
         Tap { run, onlooker, in_flight: BTreeMap::new(), rounds: 0, stopped: Rc::default(), failed: None }
-    }
-
-    /// Begins the measurement: everything up to now was a warm-up.
-    pub fn begin(&mut self) {
-        let now = Target::now(&*self.run.device);
-        self.run.measure_from(now);
-    }
-
-    /// Returns whether the onlooker wants the application to end.
-    pub fn is_stopped(&self) -> bool {
-        self.stopped.get()
-    }
-
-    /// The answer of [`Tap::is_stopped`], for one that has no tap at hand.
-    pub fn stopped(&self) -> Rc<Cell<bool>> {
-        self.stopped.clone()
     }
 
     /// Ends the measurement at `end`, up to which the drive has been advanced, and lets the drive come to rest.
@@ -113,6 +97,17 @@ impl<'a, T: Target> Tap<'a, T> {
         if let Err(error) = self.run.count(completion, lba, sectors, 0, 1) {
             self.failed.get_or_insert(error);
         }
+    }
+}
+
+impl<T: Target> AppDrive for Tap<'_, T> {
+    fn begin(&mut self) {
+        let now = Target::now(&*self.run.device);
+        self.run.measure_from(now);
+    }
+
+    fn stopped(&self) -> Rc<Cell<bool>> {
+        self.stopped.clone()
     }
 }
 

@@ -144,6 +144,14 @@ pub trait Target: Drive {
     fn drain(&mut self) -> Result<(), String> {
         Ok(())
     }
+    /// Lets time pass from `now` on until something may have happened to its user, who does something by itself at `until`; `None`: nothing ever will.
+    /// Returns the time reached. A drive of one user stops at each of its events.
+    fn wait(&mut self, now: SimTime, until: Option<SimTime>) -> Option<SimTime> {
+        let next = [until, self.next_event()].into_iter().flatten().min()?;
+        let now = now.max(next);
+        self.advance(now);
+        Some(now)
+    }
     /// Returns the counters of layers and disk, by name.
     fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
         below(self)

@@ -84,11 +84,10 @@ impl<D: Target> InPlaceServer<D> {
             if self.take_answers()? {
                 continue;
             }
-            let Some(next) = [next, self.drive.next_event()].into_iter().flatten().min() else {
+            let Some(now) = self.drive.wait(self.now, next) else {
                 return Err("the file system waits for nothing".to_string());
             };
-            self.now = self.now.max(next);
-            self.drive.advance(self.now);
+            self.now = now;
             self.take_answers()?;
         }
         Ok(())

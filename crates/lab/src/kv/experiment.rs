@@ -217,9 +217,15 @@ impl KvReport {
             line(name, format!("{} of mean {mean}, p99 {p99}, max {max}", count(latency.count)));
         }
         let per_set = format::optional(cache.written_bytes_per_set, format::bytes);
+        // Slabs that were handed to the drive at the end may wait there.
+        let waits = cache.written_bytes.saturating_sub(flash.programmed_bytes);
+        let waiting = match waits {
+            0 => String::new(),
+            _ => format!("; {} of it not programmed yet at the end", format::bytes(waits as f64)),
+        };
         line(
             "flash writes",
-            format!("{}, {per_set} for each set", format::bytes(cache.written_bytes as f64)),
+            format!("{}, {per_set} for each set{waiting}", format::bytes(cache.written_bytes as f64)),
         );
         line(
             "copied items",

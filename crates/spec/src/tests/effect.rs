@@ -133,11 +133,35 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
         ),
         ("ecc.chunk=512", "allowed: with drive.ecc.code = \"bch\""),
         ("host.block_layer.plug=1", "allowed: with host.layers with \"block-layer\""),
+        (
+            "firmware.clock_mhz=500",
+            "allowed: with a step of drive.firmware with cycles, which last by the clock",
+        ),
+        (
+            "host.dma_unit=8KiB",
+            "allowed: with a rate or a time of the link or of DMA, or a cost of drive.firmware.dma",
+        ),
+        ("scheduler.retry=1ms", "drive.media.bit_errors or drive.media.retry"),
+        ("scheduler.read_retries=2", "drive.media.bit_errors or drive.media.retry"),
+        ("scheduler.solver.channels=2", "allowed: with a time in drive.scheduler.solver.time"),
+        ("media.seed=9", "drive.media.faults, bit_errors or retry"),
         ("run.address=fold", "allowed: with a trace"),
         ("kv.slab=1MiB", "allowed: with app = kv, or pellucid kv, which puts a cache on the drive"),
     ] {
         let message = refused(SMALL, &[set], Use::Work);
         assert!(message.ends_with(said), "{message}");
+    }
+    // What gives them an effect.
+    for sets in [
+        &["firmware.clock_mhz=500", "firmware.fetch.cycles=10"][..],
+        &["host.dma_unit=8KiB", "host.link_rate=1GB/s"],
+        &["scheduler.retry=1ms", "scheduler.read_retries=2", "media.faults.read_fail=0.1"],
+        &["scheduler.solver.channels=2", "scheduler.solver.time=1us"],
+        &["media.seed=9", "media.timing.op_spread=0.1"],
+    ] {
+        let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
+        let spec = from_str(SMALL, "my.toml", &sets).unwrap_or_else(|error| panic!("{sets:?}: {error}"));
+        assert!(spec.check_effect(Use::Work).is_ok(), "{sets:?}");
     }
     let clients = format!("{SMALL}[[job]]\napp = \"kv\"\n");
     let spec = from_str(&clients, "my.toml", &["kv.slab=1MiB".into()]).unwrap();

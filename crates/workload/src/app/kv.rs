@@ -61,6 +61,7 @@ pub(super) const OF_KV: &[&str] = &[
     "database_queries",
     "database_fixed",
     "database_variable",
+    "target",
 ];
 
 /// Keys of laws, which a trace has itself.

@@ -59,7 +59,7 @@ fn victim(core: &Core) -> Option<u32> {
 /// The merge of a block has ended, for good or for bad.
 pub(super) fn merged(core: &mut Core) {
     if let Some(since) = core.blocks.end_merge() {
-        core.tally.pause(core.now.since(since));
+        core.tally.pause(since, core.now);
     }
     erase_garbage(core);
     if core.blocks.any_starved() {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: counts only grow.
 
-use pellucid_flash::{Nanos, Pauses};
+use pellucid_flash::{Pauses, SimTime};
 
 /// Counts since the start; sectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,8 +54,8 @@ impl Tally {
         self.counts.merges += 1;
     }
 
-    /// A merge has ended that took so long.
-    pub fn pause(&mut self, time: Nanos) {
-        self.counts.pauses.record(time);
+    /// A merge that began at `since` has ended.
+    pub fn pause(&mut self, since: SimTime, now: SimTime) {
+        self.counts.pauses.record(now.since(since), now);
     }
 }
