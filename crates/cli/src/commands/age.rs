@@ -7,7 +7,7 @@ use crate::output;
 use crate::precondition::MemoryOptions;
 use crate::progress::Bar;
 use crate::spelling::{Given, add_set};
-use crate::subject::{description_expected, is_one_file, split_sets};
+use crate::subject::{check_overridden, description_expected, is_one_file, split_sets};
 use anyhow::anyhow;
 use pellucid_device::{Device, Namespace};
 use pellucid_ftl::Durability;
@@ -82,6 +82,7 @@ impl Age {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let (name, sets) = split_sets(&self.drive, &global.sets);
         description_expected(name)?;
+        check_overridden(&[&self.drive], &global.sets)?;
         let spec = self.spec(name, sets, global)?;
         if spec.medium == Medium::Disk {
             let message = "a disk, which does not age; allowed: a drive of flash";

@@ -6,7 +6,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{MadeFile, Opened};
 use crate::spelling::add_set;
-use crate::subject::split_sets;
+use crate::subject::{check_overridden, split_sets};
 use crate::{memory, output, stderr};
 use anyhow::anyhow;
 use pellucid_device::Device;
@@ -306,6 +306,7 @@ fn run_probe(called: &str, global: &Global) -> Result<(), Failure> {
     let is_file = FileConfig::is_meant(called) || Path::new(called).exists();
     if !is_file || called.ends_with(".toml") {
         // A drive that is full, as one that has been used.
+        check_overridden(&[called], &global.sets)?;
         let (name, mut sets) = split_sets(called, &global.sets);
         sets.push("precondition.fill=1.0".into());
         let mut device = prepare(&pellucid_spec::load(name, &sets)?, None).map_err(Failure::work)?;

@@ -569,7 +569,7 @@ fn chunks_alone_have_no_write_zeroes() {
 fn chunks_have_one_host_at_a_time() {
     let other = "nqn.2014-08.org.example:other";
     let admin_connect = Connect { queue_id: 0, queue_entries: 32, attributes: 0, keep_alive_ms: 5000 };
-    let mut connects = |world: &mut World, host| {
+    let connects = |world: &mut World, host| {
         let link = world.dial(PLAIN);
         world.connect(link, &admin_connect, NQN, host, DYNAMIC_CONTROLLER).status
     };
