@@ -182,12 +182,29 @@ pub fn command() -> clap::Command {
         let args: Vec<clap::Arg> = common.get_arguments().filter(has).cloned().collect();
         command = command.mut_subcommand(group, |group| group.mut_subcommand("run", |run| run.args(args)));
     }
+    for group in GROUPS {
+        command = command.mut_subcommand(group, with_examples);
+    }
     // A negative number is a value that may be wrong, not an option that nobody knows.
     command.mut_subcommands(|sub| {
         sub.mut_args(|arg| {
             let takes_value = arg.get_long().is_some() && arg.get_action().takes_values();
             if takes_value { arg.allow_negative_numbers(true) } else { arg }
         })
+    })
+}
+
+/// Shows each command of a group those examples of the group that are its own.
+fn with_examples(group: clap::Command) -> clap::Command {
+    let (name, all) = (group.get_name().to_string(), group.get_after_help().map(ToString::to_string));
+    let all = all.unwrap_or_default();
+    group.mut_subcommands(move |sub| {
+        let begins = format!("  pellucid {name} {} ", sub.get_name());
+        let own: Vec<&str> = all.lines().filter(|line| line.starts_with(&begins)).collect();
+        match own.is_empty() || sub.get_after_help().is_some() {
+            true => sub,
+            false => sub.after_help(format!("Examples:\n{}", own.join("\n"))),
+        }
     })
 }
 

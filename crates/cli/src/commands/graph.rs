@@ -33,7 +33,9 @@ const EXAMPLES: &str = "\
 Examples:
   pellucid graph pagerank edges.txt.zst --memory 256MiB --out ranks.parquet
   pellucid graph components soc-LiveJournal1.txt.gz --top 5
+  pellucid graph bfs edges.txt.zst --from 17 --out levels.csv
   pellucid graph sssp roads.mtx --from 17 --out distances.csv
+  pellucid graph triangles edges.txt.zst --memory 256MiB
   pellucid graph run pagerank --drive jasmine --set media.blocks=64 --edges 1m
 
 An edge list is text (SNAP: two vertices a line, and maybe a weight), Matrix Market, pairs of 32-bit numbers (--format binary) or
