@@ -153,16 +153,13 @@ impl Tenants {
         release: Option<SimTime>,
         idle: bool,
     ) -> Step {
-        loop {
-            for at in 0..self.places.len() {
-                if let Some(step) = self.act(at, now, next_event, release) {
-                    return step;
-                }
+        for at in 0..self.places.len() {
+            if let Some(step) = self.act(at, now, next_event, release) {
+                return step;
             }
-            let waits = |place: &Place| matches!(place.state, State::Ready | State::Left);
-            if self.begun || !idle || self.is_over() || !self.places.iter().all(waits) {
-                break;
-            }
+        }
+        let waits = |place: &Place| matches!(place.state, State::Ready | State::Left);
+        if !self.begun && idle && !self.is_over() && self.places.iter().all(waits) {
             self.begun = true;
             for place in self.places.iter_mut().filter(|place| matches!(place.state, State::Ready)) {
                 place.state = State::Sleeps { until: now, wakes: false };
