@@ -188,7 +188,7 @@ fn counters(s: &KvStatistics) -> Vec<Figure> {
     ]
 }
 
-/// What the flash takes now.
+/// Gauges of the flash: blocks out of use, and whether stores are taken.
 fn flash_state(s: &KvStatistics) -> Vec<Figure> {
     let count = Figure::count;
     vec![
@@ -208,7 +208,7 @@ fn flash_state(s: &KvStatistics) -> Vec<Figure> {
     ]
 }
 
-/// What the cache holds now, and where eviction begins and ends.
+/// Gauges of the content: items, index, slabs, and where eviction begins and ends.
 fn content(s: &KvStatistics) -> Vec<Figure> {
     let count = Figure::count;
     vec![
