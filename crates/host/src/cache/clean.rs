@@ -193,9 +193,7 @@ impl Cleaner {
 
     fn begin_runs(&mut self, core: &mut Core) {
         let (mut tries, mut laps) = (0, 0);
-        // Where nothing else goes on, writes that wait hold their blocks, and the others have to be found.
-        let tries_max = if core.requests.has_parked() && core.requests.is_quiet() { u32::MAX } else { TRIES };
-        while self.busy < u64::from(core.shape.config.clean_blocks) && tries < tries_max && laps < 2 {
+        while self.busy < u64::from(core.shape.config.clean_blocks) && tries < TRIES && laps < 2 {
             let Some((range, target)) = self.wanted_clean(core) else { return };
             if core.blocks.dirty_count() <= target + self.busy {
                 return;
