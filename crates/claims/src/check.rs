@@ -9,7 +9,7 @@ pub enum Verdict {
     /// Within the limit.
     Holds,
     /// Beyond the limit at the settings argued for, but within what the settings that the paper does not give can make of it.
-    LiesWithin,
+    InRange,
     /// The model has no such part.
     NotModelled,
     /// Beyond the limit; no setting was varied.
@@ -23,7 +23,7 @@ impl Verdict {
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
-            Verdict::LiesWithin => "lies within",
+            Verdict::InRange => "in range",
             Verdict::NotModelled => "not modelled",
             Verdict::Misses => "misses",
             Verdict::Contradicts => "contradicts",
@@ -82,6 +82,9 @@ pub struct Check {
     pub unit: Unit,
     /// Limit that `measured` has to keep.
     pub limit: Limit,
+    /// Number with which two systems that are compared would be equal, such as 0 for a gain; a number on the wrong side of it turns the paper's
+    /// order round.
+    pub even: Option<f64>,
     /// Values that a number beyond the limit takes where the paper leaves a setting open; each setting is varied alone.
     pub ranges: Vec<Range>,
 }
@@ -113,8 +116,14 @@ impl Check {
             measured,
             unit,
             limit,
+            even: None,
             ranges: Vec::new(),
         }
+    }
+
+    /// The check as a comparison of two systems, which are equal at `even`.
+    pub fn even_at(self, even: f64) -> Check {
+        Check { even: Some(even), ..self }
     }
 
     /// A number that decides nothing.
@@ -139,13 +148,30 @@ impl Check {
             Limit::Shown => Verdict::Holds,
             _ if self.strain() <= 1.0 => Verdict::Holds,
             _ if self.ranges.is_empty() => Verdict::Misses,
-            _ if self.ranges.iter().any(|range| self.lies_within(range)) => Verdict::LiesWithin,
+            _ if self.ranges.iter().any(|range| self.is_in(range)) => Verdict::InRange,
             _ => Verdict::Contradicts,
         }
     }
 
+    /// Returns whether the number at the settings argued for turns the paper's order round: it is beyond its limit, and on the other side of equal.
+    pub fn is_reversed(&self) -> bool {
+        !matches!(self.verdict(), Verdict::Holds | Verdict::NotModelled) && !self.has_the_sign(self.measured)
+    }
+
+    /// Returns whether this number, measured at any settings, has the paper's order; one that compares nothing always has it.
+    pub fn has_the_sign(&self, measured: f64) -> bool {
+        let Some(even) = self.even else { return true };
+        match (self.published, self.limit) {
+            (Some(published), _) if published != even => (published - even) * (measured - even) >= 0.0,
+            (None, Limit::AtLeast(_)) => measured >= even,
+            (None, Limit::AtMost(_)) => measured <= even,
+            (None, Limit::Between(low, high)) => (f64::midpoint(low, high) - even) * (measured - even) >= 0.0,
+            _ => true,
+        }
+    }
+
     /// Returns whether a value in the range keeps the limit, or the published number lies between two.
-    fn lies_within(&self, range: &Range) -> bool {
+    fn is_in(&self, range: &Range) -> bool {
         let keeps = |&(_, measured): &(String, f64)| self.strain_of(measured) <= 1.0;
         let (least, most) = range.ends();
         let spans = self.published.is_some_and(|published| (least..=most).contains(&published));

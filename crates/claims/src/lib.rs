@@ -55,8 +55,8 @@ use check::vary;
 pub use check::{Check, Limit, Range, Verdict};
 pub use known::{KNOWN_MISSES, KnownMiss, Standing, standing};
 pub use show::{
-    render_details, render_json, render_known, render_list, render_page, render_ranges, render_row,
-    render_rows_head, render_total,
+    render_details, render_json, render_known, render_list, render_page, render_ranges, render_reversed,
+    render_row, render_rows_head, render_table, render_total,
 };
 
 use table::CLAIMS;
@@ -166,6 +166,11 @@ impl Outcome {
     /// The claim holds when every check does; one part that is not modelled leaves it open, unless another misses.
     pub fn verdict(&self) -> Verdict {
         self.checks.iter().map(Check::verdict).max().unwrap_or(Verdict::NotModelled)
+    }
+
+    /// Returns whether a check turns the paper's order round at the settings argued for.
+    pub fn is_reversed(&self) -> bool {
+        self.checks.iter().any(Check::is_reversed)
     }
 
     /// The check that stands for the claim: of those that decide its verdict the one that is nearest to its limit, or

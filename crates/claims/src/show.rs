@@ -34,7 +34,7 @@ pub fn render_row(claim: &Claim, outcome: &Outcome) -> String {
         Some(check) => cells(check),
         None => Default::default(),
     };
-    let verdict = standing(claim, outcome).word(outcome.verdict()).to_string();
+    let verdict = standing(claim, outcome).word(outcome).to_string();
     row(&[claim.id.into(), claim.origin(), published, measured, ratio, verdict, what])
 }
 
@@ -68,6 +68,35 @@ fn in_words(check: &Check, range: &Range) -> String {
     format!("{}: {}", range.unknown, points.join(", "))
 }
 
+/// Numbers that turn the paper's order round at the settings argued for, a line for each, and with which values they do not.
+pub fn render_reversed(outcome: &Outcome) -> String {
+    let line = |check: &Check| {
+        let of_paper = published(check);
+        let measured = show(check.unit, check.measured);
+        format!(
+            "{:5}reversed: {}: {measured} at the settings argued for, {of_paper} in the paper; {}\n",
+            "",
+            check.what,
+            right_with(check)
+        )
+    };
+    outcome.checks.iter().filter(|check| check.is_reversed()).map(line).collect()
+}
+
+/// Values of what is unknown with which a number has the paper's order.
+fn right_with(check: &Check) -> String {
+    let right = |range: &Range| {
+        let points = range.points.iter().filter(|point| check.has_the_sign(point.1));
+        let names: Vec<&str> = points.map(|point| point.0.as_str()).collect();
+        (!names.is_empty()).then(|| format!("{} ({})", names.join("; "), range.unknown))
+    };
+    let all: Vec<String> = check.ranges.iter().filter_map(right).collect();
+    match all.as_slice() {
+        [] => "the paper's order with no value that was tried".into(),
+        all => format!("the paper's order with {}", all.join(", or with ")),
+    }
+}
+
 /// Why what misses is known to, a line for each reason; and what is known to miss and does not.
 pub fn render_known(claim: &Claim, outcome: &Outcome) -> String {
     let standing = standing(claim, outcome);
@@ -84,19 +113,21 @@ pub fn render_total(outcomes: &[(&Claim, Outcome)]) -> String {
     let checks = outcomes.iter().flat_map(|(_, outcome)| &outcome.checks);
     let deciding: Vec<&Check> = checks.filter(|check| check.limit != Limit::Shown).collect();
     let of = |verdict| deciding.iter().filter(|check| check.verdict() == verdict).count();
-    let (hold, within) = (of(Verdict::Holds), of(Verdict::LiesWithin));
+    let (hold, within) = (of(Verdict::Holds), of(Verdict::InRange));
     let within = match within {
         0 => String::new(),
-        1 => "; 1 published number lies within what is unknown".into(),
-        checks => format!("; {checks} published numbers lie within what is unknown"),
+        1 => "; 1 published number is in the range of what is unknown".into(),
+        checks => format!("; {checks} published numbers are in the range of what is unknown"),
     };
+    let turned = deciding.iter().filter(|check| check.is_reversed()).count();
+    let reversed = if turned == 0 { String::new() } else { format!("; {turned} with the order reversed") };
     let known = outcomes.iter().map(|(claim, outcome)| standing(claim, outcome).known.len()).sum();
     let known = match known {
         0 => String::new(),
         1 => "; 1 miss is known".into(),
         misses => format!("; {misses} misses are known"),
     };
-    format!("{hold} of {} checks hold{within}{known}\n", deciding.len())
+    format!("{hold} of {} checks hold{within}{known}{reversed}\n", deciding.len())
 }
 
 fn place_width() -> usize {
@@ -151,7 +182,11 @@ fn show(unit: Unit, value: f64) -> String {
 
 /// The verdict on one check; one that decides nothing has none.
 fn word(check: &Check) -> &'static str {
-    if check.limit == Limit::Shown { "shown" } else { check.verdict().name() }
+    match check.verdict() {
+        _ if check.limit == Limit::Shown => "shown",
+        Verdict::InRange if check.is_reversed() => "in range, reversed",
+        verdict => verdict.name(),
+    }
 }
 
 /// The tolerance in words.
@@ -221,12 +256,47 @@ fn check_json(check: &Check) -> Value {
         "limit": { "kind": limit, "values": values },
         "ranges": check.ranges.iter().map(range_json).collect::<Value>(),
         "verdict": word(check),
+        "is_reversed": check.is_reversed(),
     })
 }
 
 fn range_json(range: &Range) -> Value {
     let point = |(setting, measured): &(String, f64)| json!({ "setting": setting, "measured": measured });
     json!({ "unknown": range.unknown, "points": range.points.iter().map(point).collect::<Value>() })
+}
+
+/// All outcomes as rows of a table in Markdown: the check that stands for each claim, and the others that do not hold.
+pub fn render_table(outcomes: &[(&Claim, Outcome)]) -> String {
+    let mut out = String::from(
+        "| claim | basis | set or seen | verdict | check | published or limit | here | range | what decides |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
+    );
+    for (claim, outcome) in outcomes {
+        let headline = outcome.headline();
+        let is_headline = |check: &Check| headline.is_some_and(|headline| std::ptr::eq(headline, check));
+        let open = |check: &&Check| check.verdict() != Verdict::Holds && !is_headline(check);
+        let first = format!("{} | {} | {}", claim.id, claim.basis.name(), claim.set_or_seen);
+        let verdict = standing(claim, outcome).word(outcome);
+        let row = |first: &str, verdict: &str, check: &Check| {
+            let [published, measured, _, what] = cells(check);
+            let [range, decides] = spread(check);
+            format!("| {first} | {verdict} | {what} | {published} | {measured} | {range} | {decides} |\n")
+        };
+        out.extend(headline.map(|check| row(&first, verdict, check)));
+        out.extend(outcome.checks.iter().filter(open).map(|check| row("| |", word(check), check)));
+    }
+    out
+}
+
+/// The ends of a number over each unknown, and the unknowns.
+fn spread(check: &Check) -> [String; 2] {
+    let ends = |range: &Range| {
+        let (least, most) = range.ends();
+        format!("{} to {}", show(check.unit, least), show(check.unit, most))
+    };
+    let ranges: Vec<String> = check.ranges.iter().map(ends).collect();
+    let unknowns: Vec<&str> = check.ranges.iter().map(|range| range.unknown).collect();
+    [ranges.join("; "), unknowns.join("; ")]
 }
 
 /// Columns of words: they wrap, so that a page of 1,280 pixels shows every column up to the verdict.
@@ -249,7 +319,7 @@ pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String
         let [published, measured, ratio, what] = outcome.headline().map(cells).unwrap_or_default();
         let link = format!("<a href=\"#{0}\">{0}</a>", claim.id);
         let place = escape(&claim.origin());
-        let verdict = standing(claim, outcome).word(outcome.verdict());
+        let verdict = standing(claim, outcome).word(outcome);
         [link, place, escape(&published), measured, ratio, verdict.into(), escape(&what)]
     });
     let _ =
@@ -269,7 +339,7 @@ fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {
         out,
         "<section id=\"{0}\"><h2>{0}: {1}</h2><p>{2}</p><p class=\"soft\">Holds when: {3}. {4}</p>",
         claim.id,
-        standing(claim, outcome).word(outcome.verdict()),
+        standing(claim, outcome).word(outcome),
         escape(&format!("{}: {}", claim.origin(), claim.text)),
         escape(claim.holds_when),
         escape(&format!("Basis: {}: {}.", claim.basis.name(), claim.set_or_seen))
@@ -277,6 +347,9 @@ fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {
     for (check, known) in standing(claim, outcome).known {
         let reason = escape(&format!("{}: {}.", check.what, known.reason));
         let _ = write!(out, "<p class=\"soft\">Known to miss: {reason}</p>");
+    }
+    for line in render_reversed(outcome).lines() {
+        let _ = write!(out, "<p class=\"soft\">{}.</p>", escape(line.trim()));
     }
     out.push_str("<div class=\"grid\">");
     for figure in &outcome.figures {

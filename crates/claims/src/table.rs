@@ -468,7 +468,7 @@ pub(super) static CLAIMS: &[Claim] = &[
         text: "varmail with write-back: the solid-state cache is 27 % above the block drive, whose records cost more than a log in the drive",
         holds_when: "within 10 points",
         basis: Basis::Seen,
-        set_or_seen: "as S1; range over what a flush reaches",
+        set_or_seen: "as S1; range over what a flush reaches, length and the disk's write cache",
         run: solid_state_cache::varmail,
     },
     Claim {
@@ -476,7 +476,7 @@ pub(super) static CLAIMS: &[Claim] = &[
         paper: Paper::Jasmine,
         place: "4.3, Table 4",
         text: "memory of the FTL for a file system of 4, 16 and 48 GB: page map 2.50, 17.8 and 52.8 MB; nameless writes 94, 325 and 803 KB",
-        holds_when: "counted bytes within 15 % each",
+        holds_when: "counted bytes within 15 % each, and at 10, 24 and 40 GB of the line between the published",
         basis: Basis::Seen,
         set_or_seen: "runs in the map of virtual sectors came after a miss was known; ranges over what is counted",
         run: nameless::memory,

@@ -84,10 +84,10 @@ fn a_check_holds_up_to_its_limit_and_not_beyond() {
     assert_eq!(check(1.0, Limit::NotModelled), Verdict::NotModelled);
 }
 
-/// A number beyond its limit lies within where a value of an unknown keeps the limit or the published number lies between two, and
+/// A number beyond its limit is in range where a value of an unknown keeps the limit or the published number lies between two, and
 /// contradicts where all are on one side of it.
 #[test]
-fn what_is_unknown_decides_between_lies_within_and_contradicts() {
+fn what_is_unknown_decides_between_in_range_and_contradicts() {
     let range = |numbers: &[f64]| Range {
         unknown: "u",
         points: numbers.iter().map(|&number| (number.to_string(), number)).collect(),
@@ -102,15 +102,15 @@ fn what_is_unknown_decides_between_lies_within_and_contradicts() {
         check(50.0, Limit::Within(0.05), ranges.iter().map(|&range| range.clone()).collect()).verdict()
     };
     assert_eq!(verdict(&[]), Verdict::Misses);
-    assert_eq!(verdict(&[&near]), Verdict::LiesWithin);
-    assert_eq!(verdict(&[&spans]), Verdict::LiesWithin);
+    assert_eq!(verdict(&[&near]), Verdict::InRange);
+    assert_eq!(verdict(&[&spans]), Verdict::InRange);
     assert_eq!(verdict(&[&below]), Verdict::Contradicts);
-    assert_eq!(verdict(&[&below, &near]), Verdict::LiesWithin);
+    assert_eq!(verdict(&[&below, &near]), Verdict::InRange);
     // Two unknowns that lie on two sides of the number show nothing: each is varied alone.
     assert_eq!(verdict(&[&below, &range(&[106.0, 150.0])]), Verdict::Contradicts);
     assert_eq!(check(99.0, Limit::Within(0.05), vec![below.clone()]).verdict(), Verdict::Holds);
     let order = |ranges| Check { published: None, ..check(1.1, Limit::AtMost(1.0), ranges) }.verdict();
-    assert_eq!(order(vec![range(&[1.1, 0.9])]), Verdict::LiesWithin);
+    assert_eq!(order(vec![range(&[1.1, 0.9])]), Verdict::InRange);
     assert_eq!(order(vec![range(&[1.1, 1.05])]), Verdict::Contradicts);
 }
 
@@ -131,7 +131,7 @@ fn settings_are_varied_for_checks_beyond_their_limits_alone() {
     assert_eq!([&open[0], &open[2]].map(|check| check.ranges.len()), [0, 0]);
     let points = vec![("1.5".to_string(), 1.5), ("0.5".to_string(), 0.5), ("2".to_string(), 2.0)];
     assert_eq!(open[1].ranges, [Range { unknown: "u", points }]);
-    assert_eq!(open[1].verdict(), Verdict::LiesWithin);
+    assert_eq!(open[1].verdict(), Verdict::InRange);
     vary(&bench, &mut checks(1.0), unknown, &[("2", 2.0)], |_| panic!("all holds")).unwrap();
     let words = render_ranges(&Outcome { checks: open, figures: Vec::new() });
     assert_eq!(words, "     range: b: u: 1.500 with 1.5, 0.500 with 0.5, 2.000 with 2\n");
@@ -182,14 +182,14 @@ fn a_known_miss_is_told_from_news_and_from_one_that_is_over() {
     let all = outcome(of_claim.iter().map(|known| misses(known.check)).collect());
     let as_known = standing(claim, &all);
     assert_eq!((as_known.known.len(), as_known.unknown.len(), as_known.over.len()), (of_claim.len(), 0, 0));
-    assert_eq!(as_known.word(all.verdict()), "misses, known");
+    assert_eq!(as_known.word(&all), "misses, known");
     let reasons = render_known(claim, &all);
     assert!(of_claim.iter().all(|known| reasons.contains(known.reason)), "{reasons}");
 
     let other = outcome(vec![misses(of_claim[0].check), misses("SLC read, 1 outstanding")]);
     let news = standing(claim, &other);
     assert_eq!((news.known.len(), news.unknown.len()), (1, 1));
-    assert_eq!(news.word(other.verdict()), "misses");
+    assert_eq!(news.word(&other), "misses");
     assert_eq!(news.over, of_claim[1..]);
     let over = format!("known to miss, but holds now: {}", of_claim[1].check);
     assert!(render_known(claim, &other).contains(&over));

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// The files that reports are made of.
-const REPORT_FILES: [&str; 10] = [
+const REPORT_FILES: [&str; 11] = [
     "report.json",
     "series.csv",
     "requests.csv",
@@ -34,6 +34,7 @@ const REPORT_FILES: [&str; 10] = [
     "compare.json",
     "compare.svg",
     "reproduce.json",
+    "claims.md",
 ];
 
 /// A file of a directory: its path in it, and its content.

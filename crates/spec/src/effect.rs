@@ -337,10 +337,13 @@ const RULES: &[Rule] = &[
         spec.has_layer(|layer| matches!(layer, LayerConfig::NamelessFtl(_)))
     }),
     rule(
-        &["host.cache.block", "host.cache.set", "host.cache.records", "host.cache.replacement"],
+        &["host.cache.block", "host.cache.records", "host.cache.replacement"],
         "a cache on a block drive",
         |spec| !spec.has_cache_namespace(),
     ),
+    rule(&["host.cache.set"], "a cache on a block drive, or host.cache.mode = \"write-back\"", |spec| {
+        !spec.has_cache_namespace() || spec.is("host.cache.mode", "write-back")
+    }),
     rule(&["host.cpu."], "host.layers, or a block target", |spec| {
         let is_block = |described: &DescribedTarget| {
             described.target.kind == TargetKind::Block || described.for_application

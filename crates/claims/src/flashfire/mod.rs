@@ -336,7 +336,7 @@ pub(super) fn elapsed(bench: &Bench) -> Result<Outcome, ReproduceError> {
 /// The check of a workload's share of the elapsed time.
 fn share_of(workload: DesktopWork, share: f64) -> Check {
     let what = format!("{}: elapsed with / without, geometric mean", title(workload));
-    Check::points(what, published_share(workload), share, 0.10)
+    Check::points(what, published_share(workload), share, 0.10).even_at(1.0)
 }
 
 const UNKNOWN_HOST: &str = "seconds that a netbook works beside its disk while it unpacks 26,000 files; all of it takes 266 s with the buffer";
@@ -374,7 +374,7 @@ fn said_of_drives(workload: DesktopWork, ratios: &[f64]) -> Vec<Check> {
     let most = |ratios: &[f64]| ratios.iter().copied().fold(0.0, f64::max);
     let bound = |which: &str, ratio: f64, limit: Limit| {
         let what = format!("{}: elapsed with / without, {which}", title(workload));
-        Check::bound(what, Unit::Percent, ratio, limit)
+        Check::bound(what, Unit::Percent, ratio, limit).even_at(1.0)
     };
     let (netbooks, fifth) = ratios.split_at(4);
     match workload {

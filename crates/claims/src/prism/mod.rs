@@ -40,7 +40,7 @@
 //! | memory for write buffers | 1.5 MiB | **chosen by outcome**: at this scale it is 2.4 % of the flash, and what it absorbs is not copied |
 //! | cost of a command | the kernel's block stack 10 + 5 us, a user-level library 2 + 1 us, without the library 0.2 us less | **chosen by outcome** |
 //! | cost of a request, of a KiB moved | 3 us; 100 ns, 300 ns through the kernel | **chosen by outcome** |
-//! | LUNs | one of each channel: 12, SLC | **chosen by outcome**: the paper does not say how many its 30 GB had; P3 to P5 vary them, up to all 192 of its drive, MLC |
+//! | LUNs | one of each channel: 12, SLC | **chosen by outcome**: the paper does not say how many its 30 GB had; P3 to P5 vary them, up to all 192 of its drive, MLC. Found afterwards: with a slab open and one free for each LUN of 192, of 20 blocks each, P5's copies are 7 times as many; DIDACache has them for each channel |
 //! | cores of the server | one | fatcache is one thread |
 //! | clients | 8 that get, 32 that set, 50 us between two requests | **chosen by outcome** |
 //! | requests before a measurement and in it | 1.6 and 0.9 (P1, P2), 0.6 and 0.6 (P3, P4) for each item that fits | **chosen by outcome** |

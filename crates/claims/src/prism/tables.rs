@@ -122,10 +122,11 @@ pub(crate) fn throughput(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let raw = at_ten(EngineKind::Raw);
     let gain = |engine, published: f64| {
         let what = format!("throughput, Raw over {}, cache of 10 %", name(engine));
-        Check::points(what, published, over(raw, at_ten(engine)), 0.05)
+        Check::points(what, published, over(raw, at_ten(engine)), 0.05).even_at(0.0)
     };
     let below = |what: &str, a, b| {
         Check::bound(format!("throughput, {what}"), Unit::Plain, at_ten(a) / at_ten(b), Limit::AtMost(1.002))
+            .even_at(1.0)
     };
     let other = |what: &str, measured| {
         let what = format!("throughput, Raw over Original, {what}");
@@ -184,7 +185,7 @@ fn collected(bench: &Bench, flash: Flash) -> Result<Vec<Check>, ReproduceError> 
     let erases = |engine| of(engine).erases as f64 / of(engine).written_bytes as f64;
     let ratio = |what: &str, engine, published: f64, measured: f64| {
         let what = format!("{what}, {} / Original", name(engine));
-        Check { derived: true, ..Check::within(what, Unit::Plain, published, measured, 0.15) }
+        Check { derived: true, ..Check::within(what, Unit::Plain, published, measured, 0.15).even_at(1.0) }
     };
     let mut checks = Vec::new();
     for (engine, published) in

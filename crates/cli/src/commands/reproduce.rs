@@ -7,7 +7,8 @@ use crate::progress::Bar;
 use anyhow::anyhow;
 use pellucid_claims::{
     Bench, Claim, Outcome, ReproduceError, render_details, render_json, render_known, render_list,
-    render_page, render_ranges, render_row, render_rows_head, render_total, select, standing,
+    render_page, render_ranges, render_reversed, render_row, render_rows_head, render_table, render_total,
+    select, standing,
 };
 use pellucid_output::Part;
 
@@ -97,7 +98,8 @@ impl Reproduce {
                 let details = render_details(&outcome, !self.claims.is_empty());
                 // Not before there is a row: what is refused prints nothing.
                 let head = if outcomes.is_empty() { render_rows_head() } else { String::new() };
-                let notes = render_ranges(&outcome) + &render_known(claim, &outcome);
+                let notes =
+                    render_reversed(&outcome) + &render_ranges(&outcome) + &render_known(claim, &outcome);
                 output::print(&(head + &render_row(claim, &outcome) + &details + &notes))?;
             }
             outcomes.push((claim, outcome));
@@ -148,5 +150,6 @@ fn files(outcomes: &[(&'static Claim, Outcome)]) -> Vec<Part> {
     vec![
         ("reproduce.json".into(), render_json(outcomes).into_bytes()),
         ("index.html".into(), page.into_bytes()),
+        ("claims.md".into(), render_table(outcomes).into_bytes()),
     ]
 }

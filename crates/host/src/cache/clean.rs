@@ -7,8 +7,9 @@
 //! for long, a command waits for space, or the cache is detached (then all of them). A block that is written
 //! during its copy stays dirty.
 //!
-//! Runs start at a cursor, so the backing store sees ascending addresses. Blocks that cannot be cleaned stay
-//! dirty, and are tried again after [`PAUSE`]; while nothing is cleaned, each pause is twice as long as the one
+//! Runs start at a cursor, so the backing store sees ascending addresses. A dirty block takes its dirty neighbours with it, as far as its set
+//! goes, whatever is under way: as FlashCache (`flashcache_merge_writes`), which else would write little at a time to a disk. So a turn is
+//! several runs that lie one behind the other. Blocks that cannot be cleaned stay dirty, and are tried again after [`PAUSE`]; while nothing is cleaned, each pause is twice as long as the one
 //! before, up to [`PAUSE_MAX`].
 
 use super::core::{Core, Effect};
@@ -204,15 +205,40 @@ impl Cleaner {
                 laps += 1;
                 continue;
             };
-            // A run is not shortened to fit other runs or the number of blocks to clean; otherwise the
-            // backing store would see many small writes.
-            let most = RUN_MAX.min(range.end - block);
-            let most = if self.troubled { 1 } else { most };
-            let (_, count) = core.blocks.dirty_run(block, most);
-            let begun = self.begin_run(core, block, count) || (count > 1 && self.begin_run(core, block, 1));
-            self.cursor = block + if begun { count } else { 1 };
-            tries += u32::from(!begun);
+            let begun = self.begin_turn(core, block, range.end);
+            tries += u32::from(begun == 0);
+            self.cursor = match begun {
+                0 => block + core.blocks.dirty_run(block, RUN_MAX.min(range.end - block)).1,
+                count => block + count,
+            };
         }
+    }
+
+    /// Begins runs of the dirty blocks from `block` on, up to the end of its set or the first block that is not dirty or in use. Returns the
+    /// number of their blocks.
+    fn begin_turn(&mut self, core: &mut Core, block: u64, end: u64) -> u64 {
+        let set = u64::from(core.shape.config.set_blocks);
+        let end = end.min((block / set + 1) * set);
+        let mut at = block;
+        while at < end {
+            // Behind a failure blocks are tried one by one.
+            let most = if self.troubled { 1 } else { RUN_MAX.min(end - at) };
+            let (is_dirty, mut count) = core.blocks.dirty_run(at, most);
+            if !is_dirty {
+                break;
+            }
+            while !self.begin_run(core, at, count) {
+                if count == 1 {
+                    return at - block;
+                }
+                count /= 2;
+            }
+            at += count;
+            if self.troubled {
+                break;
+            }
+        }
+        at - block
     }
 
     fn begin_run(&mut self, core: &mut Core, block: u64, count: u64) -> bool {

@@ -114,7 +114,8 @@ pub struct CacheConfig {
     /// Cache on a block drive: bytes of a cached block; a solid-state cache has its own.
     #[setting(kind = size(512, 1 << 20), default = 4096)]
     pub block_bytes: u32,
-    /// Cache on a block drive: blocks of a set; a block is cached in one set only (FlashCache: 512).
+    /// Cache: blocks of a set (FlashCache: 512). On a block drive a block is cached in its set only. Dirty neighbours are written back together as
+    /// far as their set goes.
     #[setting(key = "set", kind = whole(1, 1 << 16), default = 512)]
     pub set_blocks: u32,
     /// Cache on a block drive: when the record of a dirty block is written. on-flush: with the next flush; each-write: before each write is
@@ -130,7 +131,7 @@ pub struct CacheConfig {
     /// Cache: dirty blocks are written back after their region had no write for this time; 0: never (FlashCache: 15 minutes).
     #[setting(default = 900_000_000_000)]
     pub fallow: Nanos,
-    /// Cache: while fewer blocks than this are being written back, another run of them is begun.
+    /// Cache: while fewer blocks than this are being written back, the next dirty block and its dirty neighbours are, too (FlashCache: 4).
     #[setting(kind = few(1), default = 64)]
     pub clean_blocks: u32,
     /// Cache on a block drive: which clean block of a set is evicted (FlashCache: fifo).

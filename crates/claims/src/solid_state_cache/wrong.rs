@@ -1,0 +1,76 @@
+//! Wrong models of S1 to S4, one for each: the check holds without it and misses with it.
+//!
+//! ```text
+//!  settings at which the check holds ─┬─ as they are ───────────────► holds
+//!  (part of all sizes)                └─ one system made wrong ─────► misses
+//! ```
+//! S1 and S4 hold at settings of their ranges, not at those argued for, so they are tested there: the tests are of the criteria.
+
+use super::{
+    ASSUMED, Assumptions, FILESERVER, LATER, Run, System, VARMAIL, WEBSERVER, gain_of, gain_of_fileserver,
+    gain_of_varmail, gain_of_webserver, one, saved_erases, saved_of,
+};
+use crate::{Bench, Check, Verdict};
+use pellucid_host::CacheMode;
+
+/// Sizes and times are so many times smaller, those of varmail half as many times; blocks, too, so the drives need more spare space.
+const SHORTER: u32 = 4;
+const SPARE: &str = "ftl.over_provisioning=0.17";
+/// Cleaners that keep up a little, and always.
+const CLEANER: &str = "host.cache.clean_blocks=700";
+const QUICK_CLEANER: &str = "host.cache.clean_blocks=8192";
+/// A block drive with as much spare space as data: GC costs it nothing.
+const FREE_GC: [&str; 2] = ["ftl.over_provisioning=1.0", "media.blocks=272"];
+
+/// Both caches with a personality, in write-back.
+fn both(set: usize, assumed: &Assumptions) -> [Run; 2] {
+    let bench = Bench::of_test(if set == VARMAIL { SHORTER / 2 } else { SHORTER }, Vec::new());
+    let systems = [System::Ssd(CacheMode::WriteBack), System::Ssc(CacheMode::WriteBack)];
+    let runs = bench.map(&systems, |&system| one(&bench, set, system, assumed));
+    runs.unwrap_or_else(|error| panic!("{error}")).try_into().expect("two systems")
+}
+
+/// The check holds with the first settings and misses with the second.
+fn tell_apart(set: usize, check: impl Fn([Run; 2]) -> Check, right: &Assumptions, wrong: &Assumptions) {
+    let (holds, misses) = (check(both(set, right)), check(both(set, wrong)));
+    assert_eq!(holds.verdict(), Verdict::Holds, "{holds:?}");
+    assert_eq!(misses.verdict(), Verdict::Misses, "{misses:?}");
+}
+
+/// S1: silent eviction gains nothing over a drive whose GC costs nothing.
+#[test]
+#[cfg_attr(quick, ignore = "slow")]
+fn s1_misses_without_garbage_collection() {
+    let right = Assumptions { ssd: &[SPARE, CLEANER], ssc: &[SPARE, CLEANER], ..ASSUMED };
+    let wrong = Assumptions { ssd: &[FREE_GC[0], FREE_GC[1], CLEANER], ..right };
+    let check = |runs| gain_of_fileserver(CacheMode::WriteBack, gain_of(runs));
+    tell_apart(FILESERVER, check, &right, &wrong);
+}
+
+/// S2: and it saves none of its erases.
+#[test]
+#[cfg_attr(quick, ignore = "slow")]
+fn s2_misses_without_garbage_collection() {
+    let right = Assumptions { ssd: &[SPARE, QUICK_CLEANER], ssc: &[SPARE, QUICK_CLEANER], ..ASSUMED };
+    let wrong = Assumptions { ssd: &[FREE_GC[0], FREE_GC[1], QUICK_CLEANER], ..right };
+    tell_apart(FILESERVER, |runs| saved_erases(CacheMode::WriteBack, saved_of(runs)), &right, &wrong);
+}
+
+/// S3: a solid-state cache whose hash table doubles what its firmware does for a slice loses more than a little.
+#[test]
+#[cfg_attr(quick, ignore = "slow")]
+fn s3_misses_with_a_costly_table() {
+    let right = Assumptions { both: &[SPARE], ..ASSUMED };
+    let wrong = Assumptions { ssc: &["firmware.slice.cycles=2000"], ..right };
+    let check = |runs| gain_of_webserver(CacheMode::WriteBack, gain_of(runs));
+    tell_apart(WEBSERVER, check, &right, &wrong);
+}
+
+/// S4: a solid-state cache without flushes gains what the records of the block drive's host cost; one whose flushes wait for its disk, too, loses.
+#[test]
+#[cfg_attr(quick, ignore = "slow")]
+fn s4_misses_with_commits_on_the_disk() {
+    let right = Assumptions { both: &[SPARE], ssc: &["host.cache.flushes=none"], ..LATER };
+    let wrong = Assumptions { ssc: &["host.cache.flushes=both"], ..right };
+    tell_apart(VARMAIL, |runs| gain_of_varmail(gain_of(runs)), &right, &wrong);
+}
