@@ -16,7 +16,7 @@ use pellucid_host::CacheMode;
 /// Sizes and times are so many times smaller, those of varmail half as many times; blocks, too, so the drives need more spare space.
 const SHORTER: u32 = 4;
 const SPARE: &str = "ftl.over_provisioning=0.17";
-/// Cleaners that keep up a little, and always.
+/// Cleaners that keep up a little (fitted: the check of S1 holds there at these sizes), and always.
 const CLEANER: &str = "host.cache.clean_blocks=700";
 const QUICK_CLEANER: &str = "host.cache.clean_blocks=8192";
 /// A block drive with as much spare space as data: GC costs it nothing.
