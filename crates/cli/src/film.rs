@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::progress::Bar;
-use crate::subject::Subject;
+use crate::subject::{Subject, is_one_file};
 use anyhow::anyhow;
 use pellucid_device::Device;
 use pellucid_film::{Clock, FILM_BYTES, Film, Recorder};
@@ -71,12 +71,21 @@ pub struct AgeingFilm<'a> {
 }
 
 impl<'a> AgeingFilm<'a> {
-    /// Begins the film beside `image`, if one is wanted: `aged.pellucid` has the film `aged.film.html`.
-    pub fn begin(bar: &'a Bar, image: &Path, global: &Global) -> Result<AgeingFilm<'a>, Failure> {
+    /// Begins the film beside `image`, if one is wanted: `aged.pellucid` has the film `aged.film.html`. It does not replace the `description`.
+    pub fn begin(
+        bar: &'a Bar,
+        image: &Path,
+        description: &Path,
+        global: &Global,
+    ) -> Result<AgeingFilm<'a>, Failure> {
         let path = image.with_extension("film.html");
         let film = global.film.then(|| Recorder::new(Clock::WrittenBytes, FILM_BYTES));
         let file = match global.film {
             true => {
+                if is_one_file(&path, description) {
+                    let message = "is read by this command; allowed: another name of the image";
+                    return Err(Failure::asked(anyhow!("--film {}: {message}", path.display())));
+                }
                 refuse_foreign_page(&path, global.force)?;
                 Some(OutputFile::create(&path)?)
             }

@@ -596,6 +596,14 @@ pub fn check_overridden(names: &[&str], sets: &[String]) -> Result<(), Failure> 
         let key = set.split('=').next().unwrap_or_default().trim();
         key.strip_prefix("drive.").unwrap_or(key).to_string()
     };
+    for name in names {
+        let own = split_sets(name, &[]).1;
+        let same = |(at, set): (usize, &String)| own[..at].iter().any(|before| key(before) == key(set));
+        if own.iter().enumerate().any(same) {
+            let message = "it gives one key two values; allowed: one value of a key";
+            return Err(Failure::asked(anyhow::anyhow!("{name}: {message}")));
+        }
+    }
     let has = |name: &&str, set: &String| split_sets(name, &[]).1.iter().any(|own| key(own) == key(set));
     let Some(set) = sets.iter().find(|set| names.iter().all(|name| has(name, set))) else { return Ok(()) };
     let whose = if names.len() == 1 { names[0] } else { "each drive" };

@@ -225,7 +225,17 @@ impl WorkloadOptions {
             experiment::set_in_jobs(spec, key, value);
         }
         for (job, text) in spec.jobs.iter_mut().zip(&self.jobs) {
-            job.pairs.extend(experiment::parse_job(text, "job").pairs);
+            let own = experiment::parse_job(text, "job").pairs;
+            let named = |key: &str| JobBuilder::key(key).map(|doc| doc.name);
+            let twice = own.iter().enumerate().find(|(at, pair)| {
+                named(&pair.key).is_some()
+                    && own[..*at].iter().any(|other| named(&other.key) == named(&pair.key))
+            });
+            if let Some((_, pair)) = twice {
+                let message = format!("{} twice; allowed: one value of a key", pair.key);
+                return Err(Failure::asked(anyhow!("--job {text}: {message}")));
+            }
+            job.pairs.extend(own);
         }
         Ok(())
     }

@@ -149,7 +149,8 @@ impl Pauses {
         filled.map(|(bin, &number)| (Scale::upper_of(bin), number.into()))
     }
 
-    /// Length that this share of all pauses does not exceed, rounded up to the end of its bin; `None` without pauses.
+    /// Length that this share of all pauses does not exceed, rounded up to the end of its bin, or the longest if that is less; `None` without
+    /// pauses.
     pub fn quantile(&self, share: f64) -> Option<Nanos> {
         let rank = ((share * self.count as f64).ceil() as u64).max(1);
         let mut seen = 0;
@@ -157,7 +158,8 @@ impl Pauses {
             seen += number;
             seen >= rank
         });
-        reached.map(|(upper, _)| Nanos(upper))
+        let longest = self.longest().unwrap_or(Nanos(u64::MAX));
+        reached.map(|(upper, _)| Nanos(upper).min(longest))
     }
 
     /// The pauses as figures of a layer, under these names: number, sum, and the median, the 99th percentile and the longest as gauges.

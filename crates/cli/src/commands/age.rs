@@ -121,7 +121,7 @@ impl Age {
         let bar = Bar::new(global, None);
         bar.say("ageing the drive");
         let beside = in_file.as_deref().unwrap_or(&path);
-        let mut film = AgeingFilm::begin(&bar, beside, global)?;
+        let mut film = AgeingFilm::begin(&bar, beside, Path::new(name), global)?;
         let Aged { mut device, capacity_bytes, ageing } = experiment::age(&spec, &mut &mut film.filmed)?;
         let film = film.finish(&spec)?;
         bar.say("saving the drive");

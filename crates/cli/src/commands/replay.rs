@@ -11,7 +11,9 @@ use crate::subject::{Subject, is_stream};
 use crate::timeline::TimelineOptions;
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, stdin_or};
+use anyhow::anyhow;
 use pellucid_report::Report;
+use pellucid_spec::RawJob;
 use pellucid_workload::trace::AddressPolicy;
 use std::path::{Path, PathBuf};
 
@@ -82,6 +84,12 @@ impl Replay {
     fn prepared(&self, global: &Global) -> Result<Subject, Failure> {
         let global = &self.steady.apply(global)?;
         let mut subject = Subject::open(&self.drive, self.image.as_deref(), global)?;
+        let has_app = |job: &RawJob| job.pairs.iter().any(|pair| pair.key == "app");
+        if subject.spec.jobs.iter().any(has_app) {
+            let message =
+                "its applications would not work; allowed: pellucid run, or a description without app";
+            return Err(Failure::asked(anyhow!("{}: {message}", self.drive)));
+        }
         self.options.apply(&mut subject.spec, self.trace.clone())?;
         if let Some(name) = &self.target {
             target::work_on(&mut subject, &self.drive, name, global)?;

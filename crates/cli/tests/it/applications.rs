@@ -336,12 +336,14 @@ fn every_setting_of_an_application_has_its_effect() {
 fn the_kernel_of_an_in_place_file_system_is_described() {
     let folder = files();
     folder.write("plain.toml", DRIVE);
-    let work = "run plain.toml --app fileserver --filesystem in-place --warm-up 0 --operations 20000 --json";
-    let run = |more: &str| {
-        let words: Vec<&str> = work.split(' ').chain(more.split(' ')).collect();
+    let work = "run plain.toml --app fileserver --warm-up 0 --operations 20000 --json";
+    let run_on = |filesystem: &'static str, more: &str| {
+        let words = work.split(' ').chain(["--filesystem", filesystem]).chain(more.split(' '));
+        let words: Vec<&str> = words.collect();
         let done = folder.run(&words);
         (done.status, done.stderr.clone(), (done.status == 0).then(|| done.json()))
     };
+    let run = |more: &str| run_on("in-place", more);
     let usual = run("--cores 2").2.expect("a report");
     for (given, key, shown) in [
         ("--dirty-expire 1ms --dirty-writeback 1ms", "dirty_expire", "1000000ns"),
@@ -354,15 +356,14 @@ fn the_kernel_of_an_in_place_file_system_is_described() {
         assert_eq!(report["applications"][0]["settings"][key], shown, "{key}");
         assert_ne!(report["simulated_seconds"], usual["simulated_seconds"], "{key} has an effect");
     }
-    for (wrong, told) in [
-        ("--commit 0", "1us or more"),
-        ("--read-ahead 1k", "4k to 1g"),
-        ("--max-sectors 2g", "4k to 1g"),
-        ("--filesystem log-structured --commit 1s", "only with filesystem = in-place"),
-    ] {
+    for (wrong, told) in
+        [("--commit 0", "1us or more"), ("--read-ahead 1k", "4k to 1g"), ("--max-sectors 2g", "4k to 1g")]
+    {
         let (status, stderr, _) = run(wrong);
         assert!(status == 2 && stderr.contains(told), "{wrong}: {stderr}");
     }
+    let (status, stderr, _) = run_on("log-structured", "--commit 1s");
+    assert!(status == 2 && stderr.contains("only with filesystem = in-place"), "{stderr}");
     let kv = folder.run(&["run", "plain.toml", "--app", "kv", "--commit", "1s"]);
     assert!(kv.status == 2 && kv.stderr.contains("not with app = kv"), "{}", kv.stderr);
 }
@@ -743,11 +744,15 @@ fn a_cache_takes_the_requests_of_a_trace() {
     for (more, expected) in [
         (&["--nkeys", "50"][..], "nkeys = 50: allowed: not with requests = file:PATH"),
         (&["--warm-up", "9999"], "no request behind the warm-up"),
-        (&["--requests", "file:none.csv"], "none.csv"),
-        (&["--requests", "file:plain.toml"], "requests = file:plain.toml: allowed: a trace"),
     ] {
         let done = run(more);
         assert!(done.status == 2 && done.stderr.contains(expected), "{more:?}: {}", done.stderr);
+    }
+    for (file, expected) in
+        [("file:none.csv", "none.csv"), ("file:plain.toml", "requests = file:plain.toml: allowed: a trace")]
+    {
+        let done = folder.run(&["run", "plain.toml", "--app", "kv", "--requests", file]);
+        assert!(done.status == 2 && done.stderr.contains(expected), "{file}: {}", done.stderr);
     }
 }
 
@@ -885,11 +890,11 @@ fn a_users_work_is_a_job() {
     // A mebibyte of writes comes with 4 KiB of the file system.
     assert_eq!(writes["written_bytes"], 40 * 65_536 + 2 * 4096);
     for (options, told) in [
-        (&["--set", "drive.media.sector_size=4096"][..], "with media.sector_size = 512"),
-        (&["--set", "drive.media.blocks=900"], "which this one with"),
+        (&["--app", "browse", "--set", "drive.media.sector_size=4096"][..], "with media.sector_size = 512"),
+        (&["--app", "browse", "--set", "drive.media.blocks=900"], "which this one with"),
         (&["--part", "2", "--app", "atto-read"], "operations says how many"),
     ] {
-        let words = ["run", "netbook.toml", "--app", "browse", "--json"];
+        let words = ["run", "netbook.toml", "--json"];
         let refused = folder.run(&[&words[..], options].concat());
         assert_ne!(refused.status, 0, "{options:?}");
         assert!(refused.stderr.contains(told), "{options:?}: {}", refused.stderr);

@@ -105,7 +105,9 @@ fn media_in_a_file_are_refused_to_a_drive_that_reads_them_otherwise() {
         ),
         ("drive.namespace=[{ interface = \"block\", blocks = 20 }]", "but the data were written with"),
     ] {
-        let done = run(&["--set", set]);
+        // One value of a key.
+        let store = if set.starts_with("ftl.durability") { &store[..2] } else { &store[..] };
+        let done = folder.run(&[&work[..], store, &["--set", set]].concat());
         assert_eq!(done.status, 2, "{set}: {}", done.stdout);
         assert!(done.stderr.contains("media.img: ") && done.stderr.contains(named), "{}", done.stderr);
         assert!(

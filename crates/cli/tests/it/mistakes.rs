@@ -318,6 +318,7 @@ fn careless_command_lines_get_one_sentence_each() {
     std::fs::write(folder.path("junk"), [0xff, 0, 1, 0xfe, 10, 200]).unwrap();
     std::fs::create_dir(folder.path("dir")).unwrap();
     folder.write("trace.csv", "100,host,0,Read,0,4096,0\n");
+    folder.write("app.toml", &format!("[[job]]\napp = 'varmail'\n{TINY}"));
     folder.write("twice.toml", &format!("[[job]]\nbs = '4k'\nblocksize = '8k'\n{TINY}"));
     folder.write("jobs.toml", &format!("[[job]]\nrw = \"nonsense\"\n{TINY}"));
     let work = ["--rw", "read", "--number-ios", "10"];
@@ -326,12 +327,18 @@ fn careless_command_lines_get_one_sentence_each() {
         |words: &[&'static str]| [&["serve", "tiny.toml", "--set", "media.store=ram"], words].concat();
     for (words, named) in [
         (vec!["run", "", "--rw", "read"], "\"\": an empty name, where a drive is expected"),
-        (run(&["--rw", "write"]), "--rw"),
+        (run(&["--rw", "write"]), "the argument '--rw <randrw>' cannot be used multiple times"),
         (
             run(&["--set", "ftl.victim=fifo", "--set", "drive.ftl.victim=greedy"]),
             "--set ftl.victim: both fifo and greedy; allowed: one value of a key",
         ),
         (vec!["run", "twice.toml"], "twice.toml:3: job[0].blocksize"),
+        (run(&["--job", "bs=4k,blocksize=8k"]), "--job bs=4k,blocksize=8k: blocksize twice"),
+        (
+            vec!["run", "tiny.toml,media.ways=2,media.ways=4", "--rw", "read"],
+            "tiny.toml,media.ways=2,media.ways=4: it gives one key two values",
+        ),
+        (vec!["replay", "app.toml", "trace.csv"], "app.toml: its applications would not work"),
         (
             vec!["run", "dir", "--rw", "read"],
             "dir: not a preset, and not a file that can be read: Is a directory",

@@ -1,6 +1,6 @@
 //! Output files: old or new, never a mixture; one writer; partial reports.
 
-use crate::common::{Folder, eventually};
+use crate::common::{Folder, TINY, eventually};
 use std::process::{Child, Command, Stdio};
 
 fn spawn(folder: &Folder, words: &[&str]) -> Child {
@@ -190,10 +190,21 @@ fn an_image_takes_its_name_when_it_is_complete() {
     assert_eq!(age.wait_with_output().unwrap().status.code(), Some(130));
     assert!(!part.exists());
     assert!(std::fs::read(folder.path("aged")).unwrap() == before);
-    // The description itself is not what is meant.
-    let done = folder.run(&["age", "tiny.toml", "--overwrite", "0", "-o", "tiny.toml"]);
-    let sentence = "error: tiny.toml: a file that is no image; allowed: an image, a new name, or --force, which replaces it\n";
-    assert_eq!((done.status, done.stderr.as_str()), (2, sentence));
+    // Neither the description itself nor another file is what is meant.
+    folder.write("notes", "of somebody");
+    for (file, sentence) in [
+        (
+            "tiny.toml",
+            "--output tiny.toml: the description, which is read by this command; allowed: another file",
+        ),
+        (
+            "notes",
+            "notes: a file that is no image; allowed: an image, a new name, or --force, which replaces it",
+        ),
+    ] {
+        let done = folder.run(&["age", "tiny.toml", "--overwrite", "0", "-o", file]);
+        assert_eq!((done.status, done.stderr), (2, format!("error: {sentence}\n")));
+    }
 }
 
 /// A name that cannot be meant is status 2 whatever command and option it stands behind, and nothing is done before.
@@ -311,6 +322,7 @@ fn no_output_replaces_an_input() {
     let folder = Folder::with_drive();
     let trace = "100,host,0,Read,0,4096,0\n".repeat(20);
     folder.write("trace.csv", &trace);
+    folder.write("used.film.html", TINY);
     folder.write("work.fio", "[global]\nrw=randread\nnumber_ios=10\n[one]\n");
     folder.write("series.csv", &trace);
     folder.run(&["age", "tiny.toml", "--fill", "0.1", "--overwrite", "0", "-o", "used.pellucid"]).answer();
@@ -333,6 +345,7 @@ fn no_output_replaces_an_input() {
         (on_media, "--log", "media.csv"),
         (vec!["replay", "tiny.toml", "series.csv", "--address", "fold"], "--report", "."),
         (vec!["age", "tiny.toml", "--fill", "0.1"], "--output", "tiny.toml"),
+        (vec!["age", "used.film.html", "--fill", "0.1", "-o", "used"], "--film", "used.film.html"),
         (
             vec!["serve", "tiny.toml", "--set", "media.store=ram", "--nbd", "unix:nbd"],
             "--record",
@@ -341,7 +354,8 @@ fn no_output_replaces_an_input() {
     ] {
         let read = if option == "--report" { "series.csv" } else { file };
         let before = std::fs::read(folder.path(read)).unwrap();
-        let done = folder.run(&[&words[..], &[option, file, "--force"]].concat());
+        let named = if option == "--film" { &[option][..] } else { &[option, file] };
+        let done = folder.run(&[&words[..], named, &["--force"]].concat());
         assert_eq!(done.status, 2, "{words:?} {option} {file}: {}", done.stderr);
         assert!(done.stderr.contains(option) && done.stderr.contains("allowed: another"), "{}", done.stderr);
         assert!(std::fs::read(folder.path(read)).unwrap() == before, "{words:?} {option} {file}");

@@ -94,13 +94,17 @@ fn numbers_of_another_policys_state_come_with_a_warning() {
 fn a_run_that_is_too_short_says_so() {
     let folder = Folder::new();
     folder.write("die.toml", ONE_DIE);
-    let short = ["--set", "precondition.overwrite=0.0", "--number_ios", "639", "--json"];
+    let short = ["--set", "precondition.overwrite=0.0", "--json"];
     let run = |more: &[&str]| folder.run(&[&["run", "die.toml"], &short[..], more].concat());
-    let done = run(&[]);
+    let done = run(&["--number_ios", "639"]);
     let sentence = "write amplification is not steady: the run overwrote 10.0 % of the drive";
     assert!(done.stderr.starts_with(&format!("warning: {sentence}")), "{}", done.stderr);
     assert!(done.json()["warnings"][0].as_str().unwrap().starts_with(sentence));
-    for quiet in [&["--rw", "randread"][..], &["--rw", "write"], &["--number_ios", "25000"]] {
+    for quiet in [
+        &["--rw", "randread", "--number_ios", "639"][..],
+        &["--rw", "write", "--number_ios", "639"],
+        &["--number_ios", "25000"],
+    ] {
         assert_eq!(run(quiet).stderr, "", "{quiet:?}");
     }
 }

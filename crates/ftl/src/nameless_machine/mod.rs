@@ -94,19 +94,6 @@ impl NamelessMachine {
         image_bytes: usize,
     ) -> Result<NamelessMachine, String> {
         let shape = Shape::new(config, namespace, interface)?;
-        // What nobody has chosen may be what the chunks allow.
-        let is_chosen = config.over_provisioning != NamelessConfig::default().over_provisioning;
-        if let Some(least) = NamelessConfig::over_provisioning_least(&shape.layout)
-            && is_chosen
-            && config.over_provisioning < least
-        {
-            return Err(format!(
-                "host.nameless.over_provisioning = {}: allowed: at least {}: open chunks, those that GC needs and a page of each other chunk are spare \
-                 in any case",
-                config.over_provisioning,
-                (least * 1e4).ceil() / 1e4
-            ));
-        }
         let core = Core::new(config, shape, namespace, image_bytes)?;
         Ok(NamelessMachine { core, interface, starting: Some(Box::default()), awaiting: None })
     }

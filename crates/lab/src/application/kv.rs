@@ -310,7 +310,7 @@ fn reported(summary: KvSummary, cache: CacheWork) -> ApplicationReport {
     let figure = |name: &str, value| PartFigure { name: name.into(), value };
     ApplicationReport {
         operations: summary.requests,
-        operations_per_second: (summary.seconds > 0.0).then_some(summary.requests_per_second),
+        operations_per_second: (summary.seconds > 0.0).then(|| rate(summary.requests - summary.failed)),
         left_out: summary.failed,
         by_operation: kinds
             .map(|(name, latency)| OperationReport {

@@ -20,8 +20,11 @@ use std::rc::Rc;
 pub struct Tap<'a, T: Target> {
     run: Run<'a, T>,
     onlooker: &'a mut dyn Onlooker,
-    /// First address and sectors of the commands under way.
-    in_flight: BTreeMap<Tag, (Lba, u32)>,
+    /// By tag on the drive: the application's own tag, which several of its commands may have, first address and sectors of the commands under
+    /// way.
+    in_flight: BTreeMap<Tag, (Tag, Lba, u32)>,
+    /// Tag on the drive of the last command.
+    last_tag: Tag,
     rounds: u32,
     stopped: Rc<Cell<bool>>,
     /// The first log that failed.
@@ -44,7 +47,15 @@ impl<'a, T: Target> Tap<'a, T> {
         run.timeline = onlooker.timeline();
         run.films = run.device.flash().is_some()
             && onlooker.film().is_some_and(|film| film.clock() == Clock::SimulatedNs);
-        Tap { run, onlooker, in_flight: BTreeMap::new(), rounds: 0, stopped: Rc::default(), failed: None }
+        Tap {
+            run,
+            onlooker,
+            in_flight: BTreeMap::new(),
+            last_tag: 0,
+            rounds: 0,
+            stopped: Rc::default(),
+            failed: None,
+        }
     }
 
     /// Ends the measurement at `end`, up to which the drive has been advanced, and lets the drive come to rest.
@@ -88,8 +99,11 @@ impl<'a, T: Target> Tap<'a, T> {
         }
     }
 
-    fn count(&mut self, completion: &Completion) {
-        let (lba, sectors) = self.in_flight.remove(&completion.tag).unwrap_or_default();
+    /// Gives a completion its application's tag, and counts it.
+    fn count(&mut self, completion: &mut Completion) {
+        let of = self.in_flight.remove(&completion.tag);
+        let (tag, lba, sectors) = of.expect("a completion of a command under way");
+        completion.tag = tag;
         self.run.last_completion = completion.completed;
         if self.run.warming || completion.submitted < self.run.measured_from {
             return;
@@ -126,9 +140,10 @@ impl<T: Target> Drive for Tap<'_, T> {
 
     fn submit(&mut self, now: SimTime, command: Command) {
         self.sample_by(now);
-        self.in_flight.insert(command.tag, (command.lba, command.sectors));
+        self.last_tag += 1;
+        self.in_flight.insert(self.last_tag, (command.tag, command.lba, command.sectors));
         self.run.submitted += 1;
-        self.run.device.submit(now, command);
+        self.run.device.submit(now, Command { tag: self.last_tag, ..command });
     }
 
     fn advance(&mut self, now: SimTime) {
@@ -157,8 +172,8 @@ impl<T: Target> Drive for Tap<'_, T> {
     }
 
     fn pop(&mut self) -> Option<Completion> {
-        let completion = self.run.device.pop()?;
-        self.count(&completion);
+        let mut completion = self.run.device.pop()?;
+        self.count(&mut completion);
         Some(completion)
     }
 

@@ -275,7 +275,10 @@ impl RemoteConfig {
         match ended.status {
             status if status.is_success() => {}
             status if status.is(Status::CONNECT_INVALID_HOST) => {
-                return Err(format!("{subsystem} does not let host {} in", self.host_nqn));
+                return Err(format!(
+                    "{subsystem} does not let host {} in: it is not admitted, or another host was there since its connection was lost",
+                    self.host_nqn
+                ));
             }
             status if status.is(Status::CONNECT_INVALID_PARAMETERS) => {
                 return Err(format!("there is no subsystem {subsystem}"));

@@ -3,7 +3,7 @@
 
 mod groups;
 
-use super::world::{CC_ENABLE, NQN, SECTOR, World, blocks, in_capsule};
+use super::world::{CC_ENABLE, HOST, NQN, SECTOR, World, blocks, in_capsule};
 use crate::common;
 use pellucid_device::Device;
 use pellucid_flash::{DieId, Interface};
@@ -585,7 +585,25 @@ fn chunks_have_one_host_at_a_time() {
     assert_eq!(connects(&mut world, other), busy);
     world.close(again, Close::Finished);
     world.pump();
-    assert_eq!(connects(&mut world, other), Status::SUCCESS);
+    let between = world.dial(PLAIN);
+    assert!(world.connect(between, &admin_connect, NQN, other, DYNAMIC_CONTROLLER).status.is_success());
+    // What the first host knows of the chunks is old now, though nobody is there.
+    world.close(between, Close::Finished);
+    world.pump();
+    assert_eq!(connects(&mut world, HOST), Status::CONNECT_INVALID_HOST.do_not_retry());
+    // A host that shuts its controller down begins anew when it comes again.
+    let core = Core::new(vec![("chunks".into(), common::chunks())], Time::Instant).expect("a drive");
+    let mut world = World::on(core, None, BTreeMap::new());
+    let (first, _) = world.attach(PLAIN);
+    assert!(world.set_cc(first, CC_ENABLE | 1 << 14).status.is_success());
+    world.pump();
+    world.close(first, Close::Finished);
+    world.pump();
+    let between = world.dial(PLAIN);
+    assert!(world.connect(between, &admin_connect, NQN, other, DYNAMIC_CONTROLLER).status.is_success());
+    world.close(between, Close::Finished);
+    world.pump();
+    assert_eq!(connects(&mut world, HOST), Status::SUCCESS);
     // Sectors may be shared.
     let mut world = World::new();
     world.attach(PLAIN);

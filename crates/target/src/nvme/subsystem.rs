@@ -125,6 +125,50 @@ pub(super) struct Subsystem {
     pub feedback_defaults: BTreeMap<usize, Feedback>,
     /// Controllers whose hosts have changed feedback settings.
     pub feedback_setters: BTreeSet<u16>,
+    /// Of namespaces that have one host at a time.
+    pub hosts: Succession,
+}
+
+/// Name and identifier of a host.
+pub(super) type HostName = (String, [u8; 16]);
+
+/// Which host has the namespaces, where there is one at a time.
+///
+/// ```text
+///  comes ─► has them ─► shuts its controller down ─► nobody
+///              └─ its connection is lost ─► may come back, until another one comes: what it knows of the media is old then
+/// ```
+#[derive(Debug, Default)]
+pub(super) struct Succession {
+    last: Option<HostName>,
+    /// Hosts whose connection was lost, and in whose place another has been; the last [`SUPERSEDED_MAX`].
+    superseded: VecDeque<HostName>,
+}
+
+/// Peers cost no more memory, however many names they come with.
+const SUPERSEDED_MAX: usize = 1024;
+
+impl Succession {
+    /// Returns whether another host has been there since this one lost its connection.
+    pub fn is_superseded(&self, host: &HostName) -> bool {
+        self.superseded.contains(host)
+    }
+
+    /// A host comes, while no other is there.
+    pub fn come(&mut self, host: HostName) {
+        let before = self.last.replace(host);
+        if let Some(before) = before.filter(|before| Some(before) != self.last.as_ref()) {
+            if self.superseded.len() == SUPERSEDED_MAX {
+                self.superseded.pop_front();
+            }
+            self.superseded.push_back(before);
+        }
+    }
+
+    /// A host has shut its controller down: it begins anew when it comes again.
+    pub fn leave(&mut self, host: &HostName) {
+        self.last.take_if(|last| last == host);
+    }
 }
 
 impl Subsystem {
@@ -144,6 +188,7 @@ impl Subsystem {
             moves: 0,
             feedback_defaults: BTreeMap::new(),
             feedback_setters: BTreeSet::new(),
+            hosts: Succession::default(),
         }
     }
 

@@ -121,8 +121,11 @@ fn flush_all(core: &mut Core, index: u16, port: &mut Port<'_>) {
 /// Ends a shutdown whose drives are flushed.
 pub(super) fn end_shutdown(core: &mut Core, index: u16, id: u16) {
     core.slots.free(index);
-    if let Some((controller, _)) = core.target.borrow_mut().get(id) {
+    if let Some((controller, subsystem)) = core.target.borrow_mut().get(id) {
         controller.shut_down();
+        if let Some(subsystem) = subsystem {
+            subsystem.hosts.leave(&(controller.host_nqn.clone(), controller.host_id));
+        }
     }
 }
 

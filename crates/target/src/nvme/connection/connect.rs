@@ -130,9 +130,10 @@ fn kind_of(target: &Target, host_nqn: &str, data: &ConnectData) -> Result<Kind, 
 }
 
 /// Namespaces whose host keeps the map, the names or the cache have one host at a time. Each of two would take the chunks of the other for
-/// free, and overwrite them. A host that comes back while its old connection is not known to be dead is the same host.
+/// free, and overwrite them. A host that comes back while its old connection is not known to be dead is the same host; one that comes back
+/// after another was there is not admitted.
 fn check_alone(
-    target: &Target,
+    target: &mut Target,
     kind: Kind,
     host_nqn: &str,
     data: &ConnectData,
@@ -146,11 +147,19 @@ fn check_alone(
         )
     };
     let is_another = |c: &Controller| c.kind == kind && (c.host_nqn != host_nqn || c.host_id != data.host_id);
-    let config = &target.subsystems[subsystem].config;
-    match config.namespaces.iter().any(is_alone) && target.controllers.values().any(is_another) {
-        true => Err((Status::CONNECT_CONTROLLER_BUSY.do_not_retry(), 0)),
-        false => Ok(()),
+    if !target.subsystems[subsystem].config.namespaces.iter().any(is_alone) {
+        return Ok(());
     }
+    let hosts = &mut target.subsystems[subsystem].hosts;
+    let host = (host_nqn.to_owned(), data.host_id);
+    if hosts.is_superseded(&host) {
+        return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
+    }
+    if target.controllers.values().any(is_another) {
+        return Err((Status::CONNECT_CONTROLLER_BUSY.do_not_retry(), 0));
+    }
+    hosts.come(host);
+    Ok(())
 }
 
 fn connect_admin(
