@@ -71,10 +71,10 @@ fn jobs_and_data_are_those_that_were_recorded() {
 
 /// Random operations, power cuts, failed writes, damage with and without checksums of data, unreadable metadata.
 const RECORDED: [u64; 6] = [
-    0xc416_ca8b_d284_3d54,
-    0xbe59_eb2b_8211_a376,
-    0xf30c_d2ae_bf0a_38af,
-    0x532e_9db5_70a9_60c4,
-    0x613f_8cde_10e7_7b7e,
-    0x34ca_b239_e14f_e602,
+    0xbede_38d1_fc72_afdf,
+    0xe608_d062_48e4_919d,
+    0x1b28_ac2d_9efb_5a12,
+    0x0e8d_4da5_ada7_9fc1,
+    0x5d0f_8518_234e_f4f9,
+    0xb929_0258_3a84_064d,
 ];

@@ -63,6 +63,6 @@ fn answers_and_data_are_those_that_were_recorded() {
 
 /// Random requests, these with costs, flash that fails, and restarts.
 const RECORDED: [[u64; 4]; 2] = [
-    [0xe8cd_1ff6_db34_52c8, 0x7606_eebc_19bb_3204, 0x0eda_c2a0_ef7e_e0a5, 0x2724_a497_bca4_9f34],
-    [0x9df0_00d0_2df6_4591, 0xd9b5_272f_cc23_25c7, 0x5c95_eff2_9689_5cb9, 0xdf7a_f8d6_a4e7_f240],
+    [0x8db7_8186_8e21_c821, 0x94e4_a41a_9cf4_df64, 0xc345_60b1_c530_ca78, 0x26b0_2cb7_9bc9_5f7b],
+    [0xa689_3492_d885_c9d3, 0x6e41_021e_e7a8_9d84, 0xaef7_f454_e3ac_9824, 0x9157_59ba_ddce_4d81],
 ];
