@@ -401,7 +401,10 @@ fn careless_command_lines_get_one_sentence_each() {
         (run(&["--bs", "99999999999999999999"]), "--bs: bs = 99999999999999999999: allowed"),
         (run(&["--iodepth", "0"]), "--iodepth: iodepth = 0: allowed: a whole number from 1"),
         (run(&["--size", "-1"]), "--size: size = -1: allowed"),
-        (run(&["--number-ios", "-5"]), "--number-ios: number_ios = -5: allowed"),
+        (
+            vec!["run", "tiny.toml", "--rw", "read", "--number-ios", "-5"],
+            "--number-ios: number_ios = -5: allowed",
+        ),
         (run(&["--runtime", "-5s"]), "--runtime: -5s is a negative number; allowed: numbers from 0"),
         (
             run(&["--seed", "99999999999999999999999"]),

@@ -125,7 +125,7 @@ pub(super) struct Subsystem {
     pub feedback_defaults: BTreeMap<usize, Feedback>,
     /// Controllers whose hosts have changed feedback settings.
     pub feedback_setters: BTreeSet<u16>,
-    /// Of namespaces that have one host at a time.
+    /// Hosts of namespaces that have one at a time.
     pub hosts: Succession,
 }
 
