@@ -6,6 +6,7 @@
 use crate::commands::Command;
 use crate::failure::Failure;
 use crate::numbers::whole;
+use crate::subject::key_of_set;
 use crate::version::VERSION;
 use crate::{output, stderr, workload};
 use anyhow::anyhow;
@@ -151,8 +152,8 @@ impl Global {
     /// Refuses two `--set` that give one key different values.
     pub fn check_sets(&self) -> Result<(), Failure> {
         fn parts(set: &str) -> Option<(&str, &str)> {
-            let (key, value) = set.split_once('=')?;
-            Some((key.trim().trim_start_matches("drive."), value.trim()))
+            let (_, value) = set.split_once('=')?;
+            Some((key_of_set(set), value.trim()))
         }
         let given: Vec<(&str, &str)> = self.sets.iter().filter_map(|set| parts(set)).collect();
         let twice = given.iter().enumerate().find_map(|(at, later)| {

@@ -590,12 +590,15 @@ fn check_past(spec: &Spec, image: &str) -> Result<(), Failure> {
     }
 }
 
+/// The key of a `KEY=VALUE`; `drive.ftl.victim` is `ftl.victim`.
+pub fn key_of_set(set: &str) -> &str {
+    let key = set.split('=').next().unwrap_or_default().trim();
+    key.strip_prefix("drive.").unwrap_or(key)
+}
+
 /// Refuses a `--set` that each of these drives overrides by a list of its own, so that it has no effect.
 pub fn check_overridden(names: &[&str], sets: &[String]) -> Result<(), Failure> {
-    let key = |set: &str| {
-        let key = set.split('=').next().unwrap_or_default().trim();
-        key.strip_prefix("drive.").unwrap_or(key).to_string()
-    };
+    let key = key_of_set;
     for name in names {
         let own = split_sets(name, &[]).1;
         let same = |(at, set): (usize, &String)| own[..at].iter().any(|before| key(before) == key(set));
