@@ -6,7 +6,6 @@
 use crate::commands::Command;
 use crate::failure::Failure;
 use crate::numbers::whole;
-use crate::subject::key_of_set;
 use crate::version::VERSION;
 use crate::{output, stderr, workload};
 use anyhow::anyhow;
@@ -167,6 +166,12 @@ impl Global {
             ))),
         }
     }
+}
+
+/// The key of a `KEY=VALUE`; `drive.ftl.victim` is `ftl.victim`.
+pub fn key_of_set(set: &str) -> &str {
+    let key = set.split('=').next().unwrap_or_default().trim();
+    key.strip_prefix("drive.").unwrap_or(key)
 }
 
 /// Every command with its options.

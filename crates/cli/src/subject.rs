@@ -1,6 +1,6 @@
 //! Drives to work on: a new one from its description, or one in use from an image.
 
-use crate::args::Global;
+use crate::args::{Global, key_of_set};
 use crate::failure::Failure;
 use crate::precondition::PreconditionOptions;
 use crate::progress::total;
@@ -588,12 +588,6 @@ fn check_past(spec: &Spec, image: &str) -> Result<(), Failure> {
             entry.origin.place
         ))),
     }
-}
-
-/// The key of a `KEY=VALUE`; `drive.ftl.victim` is `ftl.victim`.
-pub fn key_of_set(set: &str) -> &str {
-    let key = set.split('=').next().unwrap_or_default().trim();
-    key.strip_prefix("drive.").unwrap_or(key)
 }
 
 /// Refuses a `--set` that each of these drives overrides by a list of its own, so that it has no effect.
