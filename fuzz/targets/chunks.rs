@@ -67,7 +67,7 @@ impl World {
     }
 
     fn infos(&self) -> Vec<ChunkInfo> {
-        self.drive.drive.chunk_infos(0, 0, u32::MAX).collect()
+        self.drive.drive.namespace(0).chunk_infos(0, u32::MAX).collect()
     }
 
     /// An address: mostly a real one, near to a write pointer; sometimes any.

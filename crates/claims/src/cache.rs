@@ -135,7 +135,7 @@ fn amplification(bench: &Bench, point: &Point) -> Result<Measured, ReproduceErro
     let sets = [format!("ftl.over_provisioning={spare:?}")];
     let spec = bench.drive(DRIVE, "the drive of B2", &sets)?;
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
-    let units = device.capacity_sectors(0) as f64 * utilisation;
+    let units = device.namespace(0).capacity_sectors() as f64 * utilisation;
     let small = (units * SMALL_SPACE) as u32;
     let regions = (units as u32 - small) / REGION_UNITS;
     let mut cache = Cache {

@@ -60,7 +60,7 @@ fn deviations(device: &Device, kib: u32, requests: u32) -> [f64; 2] {
         let mut channels = vec![0.0; layout.channels as usize];
         let mut ways = vec![0.0; layout.dies_per_channel as usize];
         for lpn in request * units..(request + 1) * units {
-            let Some(ppa) = device.locate(0, Lpn(lpn)) else { return [f64::NAN; 2] };
+            let Some(ppa) = device.namespace(0).locate(Lpn(lpn)) else { return [f64::NAN; 2] };
             let die = layout.die_of(ppa);
             channels[layout.channel_of(die) as usize] += f64::from(layout.unit_bytes);
             ways[(die.0 % layout.dies_per_channel) as usize] += f64::from(layout.unit_bytes);

@@ -292,7 +292,7 @@ fn aged(bench: &Bench, over_provisioning: Option<f64>) -> Result<Host, Reproduce
         Some(_) => {
             let block = prepare(&drive(bench, over_provisioning)?, None)?;
             let sectors = sectors / FILES_OF_ZONE;
-            let count = block.capacity_sectors(0) / sectors;
+            let count = block.namespace(0).capacity_sectors() / sectors;
             (block, Files { zoned: false, count, stride: sectors, sectors, of_job: 1 + NEIGHBOURS })
         }
     };

@@ -7,6 +7,7 @@
 mod back;
 mod block;
 mod build;
+mod busy;
 mod claim;
 mod config;
 mod counters;
@@ -19,15 +20,18 @@ mod firmware;
 mod front;
 mod losses;
 mod memory;
+mod namespace_view;
 mod namespaces;
 mod port;
 mod probes;
+mod router;
 mod shared;
 mod timeline;
 mod views;
 
 pub use block::placement::PlacementStatistics;
 pub use block::precondition::{Filler, NoRoom};
+pub use busy::Busy;
 pub use claim::keeps_data;
 pub use config::{
     Arbitration, ArbitrationSettings, CacheConfig, Completes, DataBuffer, DeviceConfig, DieOrder, Feedback,
@@ -41,6 +45,7 @@ pub use disk::{Disk, DiskConfig, DiskCounters, DiskFault, DiskStore};
 pub use error::DeviceError;
 pub use firmware::FirmwareModule;
 pub use memory::{ControllerMemory, Memory, MemoryConfig, MemoryShortage, Structure};
+pub use namespace_view::NamespaceView;
 pub use probes::{ChannelView, CommandKind, OperationKind, Part, Probes, Snapshot, WayProbes, WayView};
 pub use timeline::{
     Activity, Timeline, TimelineCommand, TimelineOperation, TimelineSpan, TimelineWindow, Track,

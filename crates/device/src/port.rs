@@ -5,11 +5,14 @@ use pellucid_flash::{Command, Completion, Drive, Interface, Notice, SimTime};
 
 impl Drive for Device {
     fn namespaces(&self) -> u16 {
-        self.namespaces.len() as u16
+        self.router.namespaces.len() as u16
     }
 
     fn interface(&self, namespace: u16) -> Option<Interface> {
-        self.namespaces.get(usize::from(namespace)).map(|namespace| namespace.interface(&self.shared))
+        self.router
+            .namespaces
+            .get(usize::from(namespace))
+            .map(|namespace| namespace.interface(&self.router.shared))
     }
 
     fn image_bytes(&self) -> usize {
@@ -46,11 +49,11 @@ impl Drive for Device {
 
     #[inline]
     fn pop_notice(&mut self) -> Option<(u16, Notice)> {
-        if let Some((namespace, notice)) = self.shared.notices.pop() {
+        if let Some((namespace, notice)) = self.router.shared.notices.pop() {
             return Some((namespace, Notice::Chunk(notice)));
         }
         (0..)
-            .zip(&mut self.namespaces)
+            .zip(&mut self.router.namespaces)
             .find_map(|(number, namespace)| Some((number, namespace.pop_notice()?)))
     }
 }

@@ -3,24 +3,21 @@
 //! Calls that name a namespace are about that one; the others are about the whole drive, and sum over its namespaces.
 
 use crate::block::BlockNamespace;
-use crate::block::placement::PlacementStatistics;
 use crate::block::precondition::{Filler, NoRoom};
+use crate::busy::Busy;
 use crate::config::{self, DeviceConfig, Feedback};
 use crate::counters::Counters;
 use crate::device::Device;
-use crate::direct::chunks::ChunkNamespace;
-use crate::firmware::FirmwareModule;
 use crate::memory::{ControllerMemory, Structure};
+use crate::namespace_view::NamespaceView;
 use crate::namespaces::Namespace;
 use crate::probes;
 use crate::probes::{Probes, Snapshot};
+use crate::router::Router;
 use crate::shared::Shared;
 use crate::timeline::{Timeline, TimelineWindow};
-use pellucid_flash::{
-    BlockId, BlockMap, BlockUse, BlockView, ChunkInfo, Drive, Figure, HandleInfo, Held, Layout, Lba, Lpn,
-    Nanos, PlacementEvent, PlacementGeometry, Ppa, SimTime,
-};
-use pellucid_ftl::{Cached, FtlCounters, Located, Map, MountReport, NamelessMachine, Soon};
+use pellucid_flash::{BlockId, BlockMap, BlockUse, BlockView, Drive, Layout, Lpn, Nanos, SimTime};
+use pellucid_ftl::{FtlCounters, Map, MountReport};
 use pellucid_media::{Extent, Faults, Health, Media, MediaConfig, MediaError, StoreError, StoreNotice};
 
 /// Adds up the reports of mounts that follow each other; `None`: there was none.
@@ -42,71 +39,27 @@ pub(crate) fn add_up(reports: impl Iterator<Item = MountReport>) -> Option<Mount
 
 impl Device {
     fn blocks(&self) -> impl Iterator<Item = &BlockNamespace> {
-        self.namespaces.iter().filter_map(Namespace::block)
+        self.router.namespaces.iter().filter_map(Namespace::block)
     }
 
     fn block(&self, namespace: u16) -> Option<&BlockNamespace> {
-        self.namespaces.get(usize::from(namespace))?.block()
+        self.router.namespaces.get(usize::from(namespace))?.block()
     }
 
     fn block_mut(&mut self, namespace: u16) -> Option<&mut BlockNamespace> {
-        self.namespaces.get_mut(usize::from(namespace))?.block_mut()
+        self.router.namespaces.get_mut(usize::from(namespace))?.block_mut()
     }
 
-    fn chunks(&self, namespace: u16) -> Option<&ChunkNamespace> {
-        self.namespaces.get(usize::from(namespace))?.chunks()
+    /// The namespace of this number as seen from outside.
+    #[inline]
+    pub fn namespace(&self, number: u16) -> NamespaceView<'_> {
+        NamespaceView::new(self, number)
     }
 
     /// Numbers of the block namespaces.
     pub fn block_namespaces(&self) -> impl Iterator<Item = u16> + use<'_> {
         let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block(_));
-        (0..).zip(&self.namespaces).filter(move |(_, namespace)| is_block(namespace)).map(|(n, _)| n)
-    }
-
-    /// Returns the content of a cache namespace; `None`: it is no cache.
-    pub fn cached(&self, namespace: u16) -> Option<Cached> {
-        self.block(namespace)?.translation().cached()
-    }
-
-    /// Returns the counters and the content of a cache namespace; empty if it is none.
-    pub fn cache_figures(&self, namespace: u16) -> Vec<Figure> {
-        let Some((block, cached)) = self.block(namespace).zip(self.cached(namespace)) else {
-            return Vec::new();
-        };
-        let (counters, evicted) =
-            (self.counters_of(namespace), block.translation().view().counters.evicted_units);
-        let held = u64::from(cached.clean) + u64::from(cached.dirty);
-        vec![
-            Figure::count(
-                "drive_hits",
-                "Reads that found all their blocks in the cache drive.",
-                counters.host_reads,
-            ),
-            Figure::count("drive_absent_reads", "Reads that found a block absent.", counters.cache_misses),
-            Figure::count(
-                "drive_silent_evictions",
-                "Clean blocks that the cache drive dropped by itself.",
-                evicted,
-            ),
-            Figure::count("drive_clean_blocks", "Clean blocks in the cache drive.", cached.clean.into())
-                .gauge(),
-            Figure::count("drive_dirty_blocks", "Dirty blocks in the cache drive.", cached.dirty.into())
-                .gauge(),
-            Figure::count(
-                "drive_capacity_blocks",
-                "Dirty blocks that it holds at most.",
-                cached.pages.into(),
-            )
-            .gauge(),
-            Figure::bytes("drive_table_bytes", "Memory of the cache drive's table.", cached.table_bytes)
-                .gauge(),
-            Figure::bytes(
-                "drive_table_block_bytes",
-                "Memory of the cache drive's table for each block that it holds now, rounded up.",
-                cached.table_bytes.div_ceil(held.max(1)),
-            )
-            .gauge(),
-        ]
+        (0..).zip(&self.router.namespaces).filter(move |(_, namespace)| is_block(namespace)).map(|(n, _)| n)
     }
 
     /// Returns whether one of the namespaces is a block namespace.
@@ -114,66 +67,17 @@ impl Device {
         self.block_namespaces().next().is_some()
     }
 
-    /// Host sectors of a block namespace; 0 for any other.
-    pub fn capacity_sectors(&self, namespace: u16) -> u64 {
-        self.block(namespace).map_or(0, |block| block.capacity_sectors(&self.shared.layout))
-    }
-
     /// Host bytes of all block namespaces.
     pub fn capacity_bytes(&self) -> u64 {
-        let sectors: u64 = self.blocks().map(|block| block.capacity_sectors(&self.shared.layout)).sum();
-        sectors * u64::from(self.shared.layout.sector_bytes)
-    }
-
-    /// Announces that a command for `lba` will come soon. Changes nothing but the simulator's own speed.
-    #[inline]
-    pub fn prefetch(&self, namespace: u16, lba: Lba) {
-        if let Some(block) = self.block(namespace) {
-            block.translation().prefetch(Soon::Lookup(Lpn(self.shared.layout.unit_of(lba.0).0)));
-        }
-    }
-
-    /// Announces that a read from `lba` on will come at once; its map entry should have been [prefetched](Device::prefetch). Reads that
-    /// come together are all prefetched before the first is submitted, so that the processor waits for their memory at the same time.
-    #[inline]
-    pub fn prefetch_read(&self, namespace: u16, lba: Lba) {
-        let Some(block) = self.block(namespace) else { return };
-        if lba.0 >= block.capacity_sectors(&self.shared.layout) {
-            return;
-        }
-        let place = block.translation().peek(Lpn(self.shared.layout.unit_of(lba.0).0));
-        if let Located::At(ppa) = place {
-            self.shared.media.touch(ppa);
-        }
+        let sectors: u64 =
+            self.blocks().map(|block| block.capacity_sectors(&self.router.shared.layout)).sum();
+        sectors * u64::from(self.router.shared.layout.sector_bytes)
     }
 
     /// Returns whether some namespace takes no writes any more: a block namespace that has run out of good blocks, or a zoned one that has
     /// run out of the blocks that its protected buffer needs.
     pub fn is_read_only(&self) -> bool {
-        self.namespaces.iter().any(Namespace::takes_no_writes)
-    }
-
-    /// As [`Device::is_read_only`], of one namespace.
-    pub fn takes_no_writes(&self, namespace: u16) -> bool {
-        self.namespaces.get(usize::from(namespace)).is_some_and(Namespace::takes_no_writes)
-    }
-
-    /// Returns where the newest programmed copy of a logical page lies; `None` for a page that was never written, was trimmed, or lies
-    /// beyond the end.
-    pub fn locate(&self, namespace: u16, lpn: Lpn) -> Option<Ppa> {
-        self.block(namespace)?.locate(lpn)
-    }
-
-    /// Returns whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer. A page without data
-    /// reads as zeros.
-    pub fn is_mapped(&self, namespace: u16, lpn: Lpn) -> bool {
-        self.block(namespace).is_some_and(|block| block.is_mapped(lpn))
-    }
-
-    /// Returns whether a logical page holds data, and up to which page the answer is known to be the same.
-    pub fn held(&self, namespace: u16, lpn: Lpn) -> Held {
-        let nothing = Held { holds: false, until: u64::MAX, looks: 1 };
-        self.block(namespace).map_or(nothing, |block| block.held(lpn))
+        self.router.namespaces.iter().any(Namespace::takes_no_writes)
     }
 
     /// Blocks of the SLC caches of these namespaces, and those of them that are not free.
@@ -190,78 +94,27 @@ impl Device {
         sum
     }
 
-    /// Returns the translation counters of a namespace, since the drive was made; zeros if it has none.
-    pub fn ftl_counters_of(&self, namespace: u16) -> FtlCounters {
-        self.block(namespace).map_or_else(FtlCounters::default, |block| block.translation().view().counters)
-    }
-
-    /// Returns the counters of a namespace, since the drive was made.
-    pub fn counters_of(&self, namespace: u16) -> Counters {
-        self.shared.tally.copy_of(namespace)
-    }
-
-    /// Erased blocks that are waiting, of a namespace.
-    pub fn free_blocks_of(&self, namespace: u16) -> u32 {
-        self.namespaces.get(usize::from(namespace)).map_or(0, Namespace::free_blocks)
-    }
-
     /// Returns the report of the last mount, and how long its reads keep the busiest die, each at the slowest page type. The clock does not
     /// run meanwhile. `None`: the media were empty.
     pub fn last_mount(&self) -> Option<(MountReport, Nanos)> {
         self.timed(add_up(self.blocks().filter_map(|block| block.mounted()))?)
     }
 
-    /// As [`Device::last_mount`], of one namespace.
-    pub fn last_mount_of(&self, namespace: u16) -> Option<(MountReport, Nanos)> {
-        self.timed(self.block(namespace)?.mounted()?)
-    }
-
-    fn timed(&self, mount: MountReport) -> Option<(MountReport, Nanos)> {
-        let read_ns = self.shared.config.media.timing.read_ns.iter().copied().max().unwrap_or_default();
+    pub(crate) fn timed(&self, mount: MountReport) -> Option<(MountReport, Nanos)> {
+        let read_ns =
+            self.router.shared.config.media.timing.read_ns.iter().copied().max().unwrap_or_default();
         Some((mount, Nanos(mount.busiest_die_reads.saturating_mul(read_ns.0))))
     }
 
     /// Returns whether nothing is under way and the drive only waits until it may fold its SLC cache.
     pub fn waits_to_fold(&self) -> bool {
         let idle = self.blocks().filter(|block| block.awaits_idleness()).count();
-        idle > 0 && self.shared.events.count() == idle
-    }
-
-    /// Chunks `first..first + count` of an open-channel namespace, as far as they exist; empty for any other namespace.
-    pub fn chunk_infos(
-        &self,
-        namespace: u16,
-        first: u32,
-        count: u32,
-    ) -> impl Iterator<Item = ChunkInfo> + use<'_> {
-        self.chunks(namespace).into_iter().flat_map(move |n| {
-            let end = first.saturating_add(count).min(n.chunks.count());
-            (first..end).map(|number| n.chunks.info(number))
-        })
-    }
-
-    /// The machine of a nameless namespace; `None` for any other namespace.
-    pub fn nameless(&self, namespace: u16) -> Option<&NamelessMachine> {
-        self.namespaces.get(usize::from(namespace))?.nameless().map(|n| &n.machine)
-    }
-
-    /// Returns the feedback settings of an open-channel namespace; `None` for any other namespace.
-    pub fn feedback(&self, namespace: u16) -> Option<Feedback> {
-        self.chunks(namespace).map(|n| n.feedback)
-    }
-
-    /// Wear-level index delta threshold of an open-channel namespace (WIT of its geometry): the gap in the wear index between chunks of a
-    /// parallel unit from which on the host is told of it. 0: it is not, or it is no such namespace.
-    pub fn wear_threshold(&self, namespace: u16) -> u8 {
-        self.chunks(namespace).map_or(0, |n| {
-            let gap = n.feedback.wear_gap;
-            n.chunks.wear_index(gap).max(u8::from(gap > 0))
-        })
+        idle > 0 && self.router.shared.events.count() == idle
     }
 
     /// Sets what an open-channel namespace tells its host; says whether it is one.
     pub fn set_feedback(&mut self, namespace: u16, feedback: Feedback) -> bool {
-        match self.namespaces.get_mut(usize::from(namespace)) {
+        match self.router.namespaces.get_mut(usize::from(namespace)) {
             Some(Namespace::Chunks(n)) => {
                 n.feedback = feedback;
                 true
@@ -270,40 +123,11 @@ impl Device {
         }
     }
 
-    /// Returns the placement geometry that a host sees; `None`: the namespace has one handle, which is no placement.
-    pub fn placement(&self, namespace: u16) -> Option<PlacementGeometry> {
-        self.block(namespace)?.geometry(&self.shared.layout)
-    }
-
-    /// State of a handle; `None` if there is no such handle.
-    pub fn handle_info(&self, namespace: u16, handle: u16) -> Option<HandleInfo> {
-        self.block(namespace)?.handle_info(&self.shared.layout, handle)
-    }
-
-    /// Returns the events of the handles of a namespace, oldest first; the newest 1024.
-    pub fn placement_events(
-        &self,
-        namespace: u16,
-    ) -> impl DoubleEndedIterator<Item = &PlacementEvent> + use<'_> {
-        self.block(namespace).into_iter().flat_map(|block| block.placement().events())
-    }
-
-    /// Kinds of events that a namespace keeps, a [bit](pellucid_flash::PlacementEventKind::bit) for each.
-    pub fn enabled_placement_events(&self, namespace: u16) -> u8 {
-        self.block(namespace).map_or(0, |block| block.placement().enabled())
-    }
-
     /// From now on a namespace keeps events of these kinds, and no others.
     pub fn enable_placement_events(&mut self, namespace: u16, kinds: u8) {
         if let Some(block) = self.block_mut(namespace) {
             block.placement_mut().enable(kinds);
         }
-    }
-
-    /// Returns the bytes written, erased and read for a block namespace since the counters were last reset.
-    pub fn placement_statistics(&self, namespace: u16) -> PlacementStatistics {
-        let block = self.block(namespace);
-        block.map_or_else(PlacementStatistics::default, |n| n.placement_statistics(&self.shared))
     }
 
     /// Writes one mapping unit; `image` holds the sector images of the unit. Call [`Device::fill_end`] after the last.
@@ -322,7 +146,7 @@ impl Device {
     /// Returns the namespace that is filled; a missing one has no space.
     #[inline]
     fn fills(&mut self, filler: &Filler) -> Result<(&mut BlockNamespace, &mut Shared), NoRoom> {
-        let Device { shared, namespaces, .. } = self;
+        let Router { shared, namespaces, .. } = &mut self.router;
         let found = namespaces.get_mut(usize::from(filler.namespace)).and_then(Namespace::block_mut);
         Ok((found.ok_or(NoRoom)?, shared))
     }
@@ -333,121 +157,91 @@ impl Device {
 impl Device {
     /// Returns the description that the drive was made from.
     pub fn config(&self) -> &DeviceConfig {
-        &self.shared.config
+        &self.router.shared.config
     }
 
     /// The media's shape.
     pub fn layout(&self) -> &Layout {
-        &self.shared.layout
+        &self.router.shared.layout
     }
 
     /// Bytes that stand for one sector in a command's data: 4 (a stamp) with the `none` store, else all.
     pub fn image_bytes(&self) -> usize {
-        self.shared.image_bytes
+        self.router.shared.image_bytes
     }
 
     /// The drive's time.
     pub fn now(&self) -> SimTime {
-        self.shared.now
+        self.router.shared.now
     }
 
     /// Commands submitted and not completed.
     pub fn outstanding_commands(&self) -> u32 {
-        self.shared.works.in_use() as u32 - self.shared.fetched.unretired()
+        self.router.shared.works.in_use() as u32 - self.router.shared.fetched.unretired()
     }
 
     /// See [`Media::chunks_by_wrong_bits`]; since the drive was made.
     pub fn chunks_by_wrong_bits(&self) -> &[u64] {
-        self.shared.media.chunks_by_wrong_bits()
+        self.router.shared.media.chunks_by_wrong_bits()
     }
 
     /// Blocks bad from the factory, and grown bad.
     pub fn bad_blocks(&self) -> (u32, u32) {
         let count = |h| {
-            (0..self.shared.layout.blocks).filter(|&b| self.shared.media.health(BlockId(b)) == h).count()
-                as u32
+            (0..self.router.shared.layout.blocks)
+                .filter(|&b| self.router.shared.media.health(BlockId(b)) == h)
+                .count() as u32
         };
         (count(Health::FactoryBad), count(Health::GrownBad))
     }
 
-    /// Busy time of every channel.
-    pub fn channel_busy(&self) -> Vec<Nanos> {
-        self.channel_busy_at(self.shared.now)
+    /// How long its parts have worked until now.
+    pub fn busy(&self) -> Busy<'_> {
+        self.busy_at(self.router.shared.now)
     }
 
-    /// Busy time of every die.
-    pub fn die_busy(&self) -> Vec<Nanos> {
-        self.die_busy_at(self.shared.now)
-    }
-
-    /// As [`Device::channel_busy`] at a later moment, up to which nothing more happens.
-    pub fn channel_busy_at(&self, at: SimTime) -> Vec<Nanos> {
-        self.shared.scheduler.channel_busy(at).collect()
-    }
-
-    /// As [`Device::die_busy`] at a later moment, up to which nothing more happens.
-    pub fn die_busy_at(&self, at: SimTime) -> Vec<Nanos> {
-        self.shared.scheduler.die_busy(at).collect()
-    }
-
-    /// Dies that work at this moment, or hold data for the channel.
-    pub fn busy_dies(&self) -> u32 {
-        self.shared.scheduler.busy_dies()
-    }
-
-    /// Busy time of the host link: to the drive, to the host.
-    pub fn link_busy(&self) -> [Nanos; 2] {
-        self.shared.host.link_busy(self.shared.now)
-    }
-
-    /// Busy time of the firmware: the mean of its processors.
-    pub fn firmware_busy(&self) -> Nanos {
-        let all: u64 = self.firmware_busy_by_module().iter().map(|time| time.0).sum();
-        Nanos(all / self.shared.firmware.processors() as u64)
-    }
-
-    /// Returns the busy time of the firmware's processors by module. Turns of a loop that find nothing do not count.
-    pub fn firmware_busy_by_module(&self) -> [Nanos; FirmwareModule::COUNT] {
-        self.shared.firmware.busy(self.shared.now)
+    /// As [`Device::busy`], until a later moment, up to which nothing more happens.
+    pub fn busy_at(&self, at: SimTime) -> Busy<'_> {
+        Busy::new(&self.router.shared, at)
     }
 
     /// The media, for tools that look at cells.
     pub fn media(&self) -> &Media {
-        &self.shared.media
+        &self.router.shared.media
     }
 
     /// From now on operations of the media fail by these chances and at these places; factory-bad blocks stay as they are.
     pub fn set_faults(&mut self, faults: Faults) -> Result<(), MediaError> {
-        let media = MediaConfig { faults, ..self.shared.config.media.clone() };
-        self.shared.media.set_faults(&media)?;
-        self.shared.config.media = media;
+        let media = MediaConfig { faults, ..self.router.shared.config.media.clone() };
+        self.router.shared.media.set_faults(&media)?;
+        self.router.shared.config.media = media;
         Ok(())
     }
 
     /// The next thing to be told about the media's store.
     pub fn store_notice(&mut self) -> Option<StoreNotice> {
-        self.shared.media.store_notice()
+        self.router.shared.media.store_notice()
     }
 
     /// Returns the limits of the memory and disk space that the media's store can come to use.
     pub fn extent(&self) -> Extent {
-        self.shared.media.extent()
+        self.router.shared.media.extent()
     }
 
     /// Writes a file store's changes to its file.
     pub fn sync(&mut self) -> Result<(), StoreError> {
-        self.shared.media.sync()
+        self.router.shared.media.sync()
     }
 
     /// Counters since the drive was made, of all namespaces.
     pub fn counters(&self) -> Counters {
-        self.shared.counters()
+        self.router.shared.counters()
     }
 
     /// Counters from zero: what was done to fill the drive is not part of what follows.
     pub fn reset_counters(&mut self) {
-        self.shared.reset_counters();
-        for block in self.namespaces.iter_mut().filter_map(Namespace::block_mut) {
+        self.router.shared.reset_counters();
+        for block in self.router.namespaces.iter_mut().filter_map(Namespace::block_mut) {
             block.set_counters(FtlCounters::default());
         }
         if self.is_watched() {
@@ -457,14 +251,14 @@ impl Device {
 
     /// Erased blocks that are waiting, of all namespaces.
     pub fn free_blocks(&self) -> u32 {
-        self.namespaces.iter().map(Namespace::free_blocks).sum()
+        self.router.namespaces.iter().map(Namespace::free_blocks).sum()
     }
 
     /// The blocks as they are now, and what the drive has done. Cost: a walk over all blocks.
     pub fn block_map(&self) -> BlockMap {
-        let Shared { layout, config, media, .. } = &self.shared;
+        let Shared { layout, config, media, .. } = &self.router.shared;
         let mut blocks = vec![BlockView::default(); layout.blocks as usize];
-        for (namespace, described) in self.namespaces.iter().zip(&config.namespaces) {
+        for (namespace, described) in self.router.namespaces.iter().zip(&config.namespaces) {
             namespace.view_blocks(layout, described.blocks(), &mut blocks);
         }
         for (view, block) in blocks.iter_mut().zip((0..).map(BlockId)) {
@@ -490,38 +284,38 @@ impl Device {
 
     /// Erase count of every good block: neither bad from the factory nor grown bad.
     pub fn erase_counts(&self) -> impl Iterator<Item = u32> + '_ {
-        probes::erase_counts(&self.shared)
+        probes::erase_counts(&self.router.shared)
     }
 
     /// Ages stored data by so many seconds at once, as on a shelf.
     pub fn elapse(&mut self, seconds: u64) {
-        self.shared.media.elapse(seconds);
+        self.router.shared.media.elapse(seconds);
     }
 
     /// From now on the drive notes what [`crate::Probes`] says, from nothing. Costs one walk over the blocks now, and a few
     /// nanoseconds per event from now on. Changes nothing that the drive does.
     pub fn watch(&mut self) {
-        probes::watch(&mut self.shared);
+        probes::watch(&mut self.router.shared);
     }
 
     /// The drive notes nothing more, and forgets what it noted.
     pub fn unwatch(&mut self) {
-        probes::unwatch(&mut self.shared);
+        probes::unwatch(&mut self.router.shared);
     }
 
     fn probes(&self) -> Option<&Probes> {
-        self.shared.observers.as_ref()?.probes()
+        self.router.shared.observers.as_ref()?.probes()
     }
 
     /// From now on the drive records a [`Timeline`], from nothing. Costs a look at every channel and way for each event, and memory for
     /// each entry. Changes nothing that the drive does.
     pub fn record_timeline(&mut self, window: TimelineWindow) {
-        probes::record_timeline(&mut self.shared, window);
+        probes::record_timeline(&mut self.router.shared, window);
     }
 
     /// Ends the timeline, if one is recorded, and hands it out.
     pub fn take_timeline(&mut self) -> Option<Timeline> {
-        probes::take_timeline(&mut self.shared)
+        probes::take_timeline(&mut self.router.shared)
     }
 
     /// Returns whether the drive's probes are on.
@@ -538,15 +332,15 @@ impl Device {
             counters: self.counters(),
             ftl: self.ftl_counters(),
             chunks_by_wrong_bits: self.chunks_by_wrong_bits().to_vec(),
-            channels: self.shared.scheduler.channel_views(self.now()).collect(),
-            ways: self.shared.scheduler.way_views(self.now()).collect(),
+            channels: self.router.shared.scheduler.channel_views(self.now()).collect(),
+            ways: self.router.shared.scheduler.way_views(self.now()).collect(),
             outstanding_commands: self.outstanding_commands(),
             free_blocks: self.free_blocks(),
             blocks: self.layout().blocks,
             read_only: self.is_read_only(),
-            link_busy: self.link_busy(),
-            firmware_busy: self.firmware_busy_by_module(),
-            processors: self.shared.firmware.processors() as u32,
+            link_busy: self.busy().link(),
+            firmware_busy: self.busy().firmware_by_module(),
+            processors: self.router.shared.firmware.processors() as u32,
             sector_bytes: self.layout().sector_bytes,
             capacity_bytes: sectors * u64::from(self.layout().sector_bytes),
             probes: self.probes().map(Probes::settled),
@@ -555,14 +349,14 @@ impl Device {
 
     /// Bytes of memory that the drive's state takes, by part.
     pub fn memory_bytes(&self) -> Vec<(&'static str, u64)> {
-        let shared = &self.shared;
+        let shared = &self.router.shared;
         let views = || self.blocks().map(|block| block.translation().view());
         vec![
             ("mapping table", views().map(|view| view.map_bytes).sum()),
             ("block tables", views().map(|view| view.memory_bytes - view.map_bytes).sum()),
             ("media", shared.media.memory_bytes()),
             ("buffer", self.blocks().map(|block| block.buffer_bytes()).sum()),
-            ("namespaces", self.namespaces.iter().map(Namespace::memory_bytes).sum()),
+            ("namespaces", self.router.namespaces.iter().map(Namespace::memory_bytes).sum()),
             ("commands", shared.works.memory_bytes() + shared.slices.memory_bytes()),
             ("scheduler", shared.scheduler.memory_bytes()),
         ]
@@ -570,7 +364,7 @@ impl Device {
 
     /// Memory of the controller by structure, as it is described: this is what reports show and limits are held against.
     pub fn controller_memory(&self) -> ControllerMemory {
-        let Shared { layout, config, .. } = &self.shared;
+        let Shared { layout, config, .. } = &self.router.shared;
         let parts = self.memory_bytes();
         let part = |name| parts.iter().filter(|part| part.0 == name).map(|part| part.1).sum();
         let units_per_block = u64::from(layout.units_per_block) * u64::from(layout.dies);
@@ -589,7 +383,7 @@ impl Device {
         let mut memory = ControllerMemory::default();
         memory.set(
             Structure::MappingTable,
-            self.namespaces.iter().zip(&config.namespaces).map(map_bytes).sum(),
+            self.router.namespaces.iter().zip(&config.namespaces).map(map_bytes).sum(),
         );
         memory.set(Structure::BlockTables, part("block tables"));
         memory.set(Structure::ChunkTables, part("namespaces"));
@@ -599,6 +393,6 @@ impl Device {
 
     /// Walks the invariants of all parts and panics, naming it, where one is broken. Cost: the whole drive.
     pub fn check(&self) {
-        self.namespaces.iter().for_each(|namespace| namespace.check(&self.shared));
+        self.router.namespaces.iter().for_each(|namespace| namespace.check(&self.router.shared));
     }
 }

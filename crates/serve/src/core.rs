@@ -362,8 +362,8 @@ impl Core {
                 },
             )
         };
-        reads().for_each(|(device, number, lba)| device.prefetch(number, lba));
-        reads().for_each(|(device, number, lba)| device.prefetch_read(number, lba));
+        reads().for_each(|(device, number, lba)| device.namespace(number).prefetch(lba));
+        reads().for_each(|(device, number, lba)| device.namespace(number).prefetch_read(lba));
     }
 
     #[inline]

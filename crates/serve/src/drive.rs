@@ -276,7 +276,8 @@ impl Served {
         let layer = self.tower.layer_of(namespace);
         let mut figures = layer.map_or_else(Vec::new, |layer| layer.figures());
         let number = self.cache().map_or(namespace, |cache| cache.config().flash);
-        figures.extend(self.device().map_or_else(Vec::new, |device| device.cache_figures(number)));
+        figures
+            .extend(self.device().map_or_else(Vec::new, |device| device.namespace(number).cache_figures()));
         (layer.is_some() || !figures.is_empty()).then_some(figures)
     }
 
@@ -288,9 +289,9 @@ impl Served {
     /// Reports `count` chunks of an open-channel namespace from number `first` on.
     pub(crate) fn chunk_infos(&self, namespace: u16, first: u32, count: u32) -> Vec<ChunkInfo> {
         let of_drive = |bottom: &Bottom, namespace, first, count| -> Vec<ChunkInfo> {
-            bottom
-                .device()
-                .map_or_else(Vec::new, |device| device.chunk_infos(namespace, first, count).collect())
+            bottom.device().map_or_else(Vec::new, |device| {
+                device.namespace(namespace).chunk_infos(first, count).collect()
+            })
         };
         match &self.tower {
             Tower::Shared(shared) => shared.chunk_infos(namespace, first, count, of_drive),
@@ -304,7 +305,7 @@ impl Served {
     pub(crate) fn moves(&self, namespace: u16) -> Vec<(Lba, Lba)> {
         let engine = match self.tower.layer_of(namespace) {
             Some(layer) => return layer.moves(),
-            None => self.device().and_then(|device| Some(device.nameless(namespace)?.engine())),
+            None => self.device().and_then(|device| Some(device.namespace(namespace).nameless()?.engine())),
         };
         engine.map_or_else(Vec::new, |engine| engine.moves().collect())
     }
@@ -375,8 +376,8 @@ impl Served {
         match self.tower.layer_of(namespace) {
             Some(layer) => layer.is_read_only(),
             None => match self.tower.bottom() {
-                Bottom::Device(device) => device.takes_no_writes(namespace),
-                Bottom::Apps(apps) => apps.device().takes_no_writes(namespace),
+                Bottom::Device(device) => device.namespace(namespace).takes_no_writes(),
+                Bottom::Apps(apps) => apps.device().namespace(namespace).takes_no_writes(),
                 Bottom::File(file) => file.is_read_only(),
                 Bottom::Remote(_) | Bottom::Cached(_) => false,
             },
@@ -391,7 +392,7 @@ impl Served {
             (Some(layer), _) => layer.holding(Lba(unit)),
             (None, Bottom::File(file)) => file.held(Lba(unit)),
             (None, bottom) => match (bottom.device(), u32::try_from(unit)) {
-                (Some(device), Ok(unit)) => device.held(namespace, Lpn(unit)),
+                (Some(device), Ok(unit)) => device.namespace(namespace).held(Lpn(unit)),
                 (Some(_), Err(_)) => nothing,
                 (None, _) => Held { holds: true, ..nothing },
             },

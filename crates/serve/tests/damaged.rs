@@ -224,7 +224,8 @@ fn a_journalled_block_drive() {
         ..described.clone()
     })
     .expect("a good configuration")
-    .capacity_sectors(0)
+    .namespace(0)
+    .capacity_sectors()
         / u64::from(UNIT_SECTORS);
     let mut rng = Rng::stream(1, "addresses");
     let all = (0..units).map(|unit| unit * u64::from(UNIT_SECTORS));

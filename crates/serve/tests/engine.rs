@@ -62,7 +62,7 @@ fn a_healthy_drive_fulfils_every_command() {
     for seed in [1, 2, 3, 275] {
         let mut device = drive(StoreKind::Ram);
         let mut rng = Rng::new(seed);
-        let slot_sectors = device.capacity_sectors(0) / SLOTS;
+        let slot_sectors = device.namespace(0).capacity_sectors() / SLOTS;
         for round in 0..250 {
             let what = format!("seed {seed}, round {round}");
             for slot in 0..SLOTS {
@@ -95,7 +95,7 @@ fn slow_decoding_never_brings_the_data_of_another_page() {
         config.media.timing.program_ns = vec![Nanos::from_us(1)];
         config.media.timing.erase_ns = Nanos::from_us(1);
         let mut device = Device::new(&config).expect("a good configuration");
-        let pages = device.capacity_sectors(0) / 8;
+        let pages = device.namespace(0).capacity_sectors() / 8;
         // All bytes of a page identify it.
         let write = |device: &mut Device, page: u64| {
             let data = vec![(page % 251) as u8; 4096];
@@ -268,7 +268,11 @@ fn a_long_discard_holds_nobody_up() {
         assert_eq!(*arrivals.borrow(), expected, "{opcode:?}");
         assert_eq!(core.outstanding(), 0);
         assert!(
-            !core.device(0).expect("of this process").is_mapped(0, pellucid_flash::Lpn(sectors as u32 - 1))
+            !core
+                .device(0)
+                .expect("of this process")
+                .namespace(0)
+                .is_mapped(pellucid_flash::Lpn(sectors as u32 - 1))
         );
     }
     // A discard past the end changes nothing.
@@ -276,7 +280,7 @@ fn a_long_discard_holds_nobody_up() {
     assert_eq!(next(&mut core), (1, Status::Success));
     submit(&mut core, 4, Opcode::Trim, 0, sectors + 1);
     assert_eq!(next(&mut core), (4, Status::LbaOutOfRange));
-    assert!(core.device(0).expect("of this process").is_mapped(0, pellucid_flash::Lpn(0)));
+    assert!(core.device(0).expect("of this process").namespace(0).is_mapped(pellucid_flash::Lpn(0)));
     // After a power cut the rest is not discarded, and the operation has failed.
     submit(&mut core, 5, Opcode::Trim, 0, sectors);
     core.run();

@@ -46,7 +46,7 @@ impl Subject for Device {
     }
 
     fn capacity_sectors(&self) -> u64 {
-        Device::capacity_sectors(self, 0)
+        self.namespace(0).capacity_sectors()
     }
 
     fn now(&self) -> SimTime {

@@ -11,7 +11,7 @@ const DEPTH: u64 = 256;
 fn at_work(device: &mut Device, share: f64, seed: u64) -> f64 {
     let mut rng = Rng::new(seed);
     let unit = device.layout().sectors_per_unit;
-    let units = device.capacity_sectors(0) / u64::from(unit);
+    let units = device.namespace(0).capacity_sectors() / u64::from(unit);
     let writes = (units as f64 * share) as u64;
     let (mut begun, mut ended) = (0, 0);
     device.reset_counters();

@@ -146,7 +146,7 @@ fn blocks_buffer_and_capacity_are_divided() {
     let [small, large] = [0, 1].map(|n| sectors(&device, n));
     assert!(small > 0 && large > small, "{small} and {large}");
     assert_eq!(device.namespaces(), 2);
-    assert_eq!(device.capacity_sectors(0), small, "the first one");
+    assert_eq!(device.namespace(0).capacity_sectors(), small, "the first one");
     device.check();
 }
 
@@ -202,7 +202,7 @@ fn filling_one_namespace_leaves_the_other_empty() {
     }
     device.fill_end(&mut filler).expect("room");
     device.check();
-    assert!(!device.is_mapped(0, Lpn(0)), "of the first namespace");
+    assert!(!device.namespace(0).is_mapped(Lpn(0)), "of the first namespace");
     let mut run = Run::new(device, 4);
     run.units[1].fill(Unit(vec![9]));
     run.settle();

@@ -137,7 +137,7 @@ fn wear_is_known_after_a_power_cut_too() {
         for round in 0..12 {
             let chunk = Lba(64 * (round % 4));
             bench.submit(Command::new(0, Opcode::Write, chunk, 8, vec![7; 8 * 1024]));
-            while bench.drive.busy_dies() == 0 && bench.step() {}
+            while bench.drive.busy().dies_at_work() == 0 && bench.step() {}
             for _ in 0..round % 5 {
                 bench.step();
             }
@@ -195,18 +195,22 @@ fn busy_times_are_those_that_have_passed() {
         while let Some(next) = device.next_event() {
             device.advance(next);
             let passed = device.now() - SimTime::ZERO;
-            let parts = [device.channel_busy(), device.die_busy(), device.link_busy().to_vec()].concat();
-            for busy in parts.into_iter().chain([device.firmware_busy()]) {
+            let parts =
+                [device.busy().channels(), device.busy().dies(), device.busy().link().to_vec()].concat();
+            for busy in parts.into_iter().chain([device.busy().firmware()]) {
                 assert!(busy <= passed, "{model}: {busy:?} of {passed:?}");
             }
             if !cut && device.counters().programs.iter().sum::<u64>() > 20 {
                 cut = true;
-                let before = (device.channel_busy(), device.link_busy(), device.firmware_busy());
+                let before = (device.busy().channels(), device.busy().link(), device.busy().firmware());
                 device.power_cut().unwrap();
-                assert_eq!((device.channel_busy(), device.link_busy(), device.firmware_busy()), before);
+                assert_eq!(
+                    (device.busy().channels(), device.busy().link(), device.busy().firmware()),
+                    before
+                );
             }
         }
-        assert!(cut && device.channel_busy().iter().all(|busy| busy.0 > 0), "{model}");
+        assert!(cut && device.busy().channels().iter().all(|busy| busy.0 > 0), "{model}");
     }
 }
 

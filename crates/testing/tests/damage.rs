@@ -83,7 +83,7 @@ fn a_dead_die_loses_its_data_and_nothing_else() {
     for unit in 0..200 {
         let expected = if lost.contains(&unit) { 119 } else { unit as u8 };
         assert_eq!(read(&mut device, unit), Ok(expected), "unit {unit}");
-        assert_ne!(device.layout().die_of(device.locate(0, Lpn(unit as u32)).unwrap()).0, 1);
+        assert_ne!(device.layout().die_of(device.namespace(0).locate(Lpn(unit as u32)).unwrap()).0, 1);
     }
     assert!(!device.is_read_only(), "three dies hold the capacity");
     device.check();
@@ -133,7 +133,7 @@ fn a_slow_die_takes_as_many_times_as_long() {
     };
     let (sense, whole) = latency(&mut device);
     assert_eq!(sense, 50_000);
-    let die = device.layout().die_of(device.locate(0, Lpn(0)).unwrap());
+    let die = device.layout().die_of(device.namespace(0).locate(Lpn(0)).unwrap());
     device.inject(device.now(), Fault::SlowDie { die, factor: 3.0 }).unwrap();
     let (slow_sense, slow_whole) = latency(&mut device);
     assert_eq!((slow_sense, slow_whole.0), (150_000, whole.0 + 100_000));
@@ -179,14 +179,14 @@ fn a_block_that_loses_data_is_emptied_and_retired() {
     filled(&mut device, 4 * 16 * 2);
     let at_place = |device: &Device, superpage: u32| {
         let place = device.layout().ppa(BlockId(0), superpage);
-        (0..128).find(|&unit| device.locate(0, Lpn(unit)) == Some(place)).map(u64::from)
+        (0..128).find(|&unit| device.namespace(0).locate(Lpn(unit)) == Some(place)).map(u64::from)
     };
     let lost = at_place(&device, 2).expect("the third page of the first block holds data");
     let neighbour = at_place(&device, 3).expect("and so does the fourth");
     assert_eq!(read(&mut device, lost), Err(Status::UnrecoveredRead));
     rest(&mut device);
     assert_eq!(device.counters().read_retries, 4, "for the host, and once more to save what was there");
-    let now_at = device.locate(0, Lpn(neighbour as u32)).unwrap();
+    let now_at = device.namespace(0).locate(Lpn(neighbour as u32)).unwrap();
     assert_ne!(device.layout().block_of(now_at), BlockId(0), "what can be read has left");
     assert_eq!(read(&mut device, neighbour), Ok(neighbour as u8));
     assert_eq!(device.bad_blocks(), (0, 0), "it still holds what was lost");
@@ -231,8 +231,9 @@ fn a_block_that_is_nearly_lost_is_written_anew() {
     for (refresh_above, due) in [("10", true), ("\"never\"", false)] {
         let mut device = erring(&["ecc.correctable=20", &format!("ecc.refresh_above={refresh_above}")]);
         filled(&mut device, 200);
-        let places =
-            |device: &Device| (0..200).map(|unit| device.locate(0, Lpn(unit)).unwrap()).collect::<Vec<_>>();
+        let places = |device: &Device| {
+            (0..200).map(|unit| device.namespace(0).locate(Lpn(unit)).unwrap()).collect::<Vec<_>>()
+        };
         let before = places(&device);
         // The unit that is nearest to being lost, and its block, are found by reading.
         for unit in 0..200 {
@@ -327,7 +328,7 @@ fn impossible_damage_is_refused_and_does_nothing() {
 fn without_segment(device: &Device, units: std::ops::Range<u32>) -> Device {
     let mut bytes = Vec::new();
     device.media().export(&device.config().media, &mut bytes).expect("media in memory");
-    let entry = |unit| device.locate(0, Lpn(unit)).map_or(0, |ppa| ppa.0 + 1);
+    let entry = |unit| device.namespace(0).locate(Lpn(unit)).map_or(0, |ppa| ppa.0 + 1);
     let mut said = 0u64.to_le_bytes().to_vec();
     said.extend(units.flat_map(|unit| entry(unit).to_le_bytes()));
     let at: Vec<usize> = (0..bytes.len() - said.len()).filter(|&at| bytes[at..].starts_with(&said)).collect();
@@ -356,7 +357,7 @@ fn a_map_segment_that_cannot_be_read_brings_back_no_trimmed_data() {
     assert!(
         [(0, true), (50, true), (150, false)]
             .iter()
-            .all(|&(u, mapped)| device.is_mapped(0, Lpn(u)) == mapped)
+            .all(|&(u, mapped)| device.namespace(0).is_mapped(Lpn(u)) == mapped)
     );
 
     // Part of a unit needs the rest of it.

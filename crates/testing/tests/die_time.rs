@@ -20,8 +20,8 @@ fn settle(device: &mut Device) {
 fn collect(sets: &[&str]) -> (u64, u64) {
     let mut device = drive(sets);
     let mut rng = Rng::new(1);
-    for _ in 0..6 * device.capacity_sectors(0) {
-        let lba = Lba(rng.below(device.capacity_sectors(0)));
+    for _ in 0..6 * device.namespace(0).capacity_sectors() {
+        let lba = Lba(rng.below(device.namespace(0).capacity_sectors()));
         let data = vec![0; device.image_bytes()];
         device.submit(device.now(), Command::new(0, Opcode::Write, lba, 1, data));
         settle(&mut device);
@@ -48,16 +48,17 @@ fn a_die_that_waits_for_its_first_command_is_idle() {
         drive(&["media.channels=1", "media.ways=2", "media.timing.command=\"1ms\"", "buffer.retain=false"]);
     let (mut filler, image) = (Filler::default(), vec![1; 4 * device.image_bytes()]);
     (0..8).for_each(|lpn| device.fill_unit(&mut filler, Lpn(lpn), &image).unwrap_or_else(|e| panic!("{e}")));
-    let before = device.die_busy();
+    let before = device.busy().dies();
     for die in 0..2 {
-        let lies_there =
-            |lpn: &u32| device.locate(0, Lpn(*lpn)).is_some_and(|p| device.layout().die_of(p).0 == die);
+        let lies_there = |lpn: &u32| {
+            device.namespace(0).locate(Lpn(*lpn)).is_some_and(|p| device.layout().die_of(p).0 == die)
+        };
         let lpn = (0..8).find(lies_there).expect("every die has some");
         device.submit(device.now(), Command::new(0, Opcode::Read, Lba(4 * u64::from(lpn)), 4, Vec::new()));
     }
     settle(&mut device);
     // The second command crosses the channel behind the first one: a millisecond of waiting, and one of work.
     assert!(device.now().0 > 2_000_000);
-    let busy_ns = device.die_busy()[1].0 - before[1].0;
+    let busy_ns = device.busy().dies()[1].0 - before[1].0;
     assert!((1_050_000..1_200_000).contains(&busy_ns), "{busy_ns}");
 }

@@ -188,7 +188,7 @@ fn a_way_is_asked_too_early_while_its_command_waits_in_the_controller() {
         let sets = [format!("scheduler.queue={queue}"), format!("media.timing.status=\"{status}\"")];
         let mut device = one_channel(&[&sets[0], &sets[1]]);
         all_at_once(&mut device, Opcode::Write);
-        device.channel_busy()[0]
+        device.busy().channels()[0]
     };
     // A check of no time is none at all.
     let checks = |queue| (channel_time(queue, "1us").0 - channel_time(queue, "0ns").0) / 1000;
@@ -270,7 +270,7 @@ fn the_time_of_the_processor_is_booked_to_the_module_that_works() {
             while let Some(next) = device.next_event() {
                 device.advance(next);
             }
-            let busy = device.firmware_busy_by_module();
+            let busy = device.busy().firmware_by_module();
             let expected = FirmwareModule::ALL.map(|m| Nanos(if m == module { 7_000 * times } else { 0 }));
             assert_eq!(busy, expected, "{model}: {step}, {processors}");
         }
@@ -285,7 +285,7 @@ fn looks_of_the_loop_are_the_status_checkers_and_turns_are_the_fetchers() {
         run(&mut device, us(300), Opcode::Write, 0);
         // A transfer of read data has a flag in memory.
         run(&mut device, us(10_000), Opcode::Read, 0);
-        let busy = device.firmware_busy_by_module();
+        let busy = device.busy().firmware_by_module();
         FirmwareModule::ALL.map(|module| busy[module as usize] > Nanos::ZERO)
     };
     let only = |module| FirmwareModule::ALL.map(|m| m == module);

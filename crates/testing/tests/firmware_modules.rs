@@ -35,7 +35,7 @@ fn rest(device: &mut Device) -> SimTime {
 
 /// Random overwrites of units, `depth` at a time.
 fn overwrite(device: &mut Device, writes: u64, depth: u64) {
-    let units = device.capacity_sectors(0) / u64::from(device.layout().sectors_per_unit);
+    let units = device.namespace(0).capacity_sectors() / u64::from(device.layout().sectors_per_unit);
     let mut rng = Rng::stream(1, "overwrite");
     for batch in 0..writes / depth {
         for tag in 0..depth {
@@ -60,8 +60,8 @@ fn garbage_collection_and_overwriting_are_paid_for_as_often_as_they_are_counted(
             ];
             let mut device = drive(&sets);
             overwrite(&mut device, 6_000, 8);
-            let time = device.firmware_busy_by_module()[module as usize];
-            assert_eq!(device.firmware_busy(), time, "{step}: no other module works");
+            let time = device.busy().firmware_by_module()[module as usize];
+            assert_eq!(device.busy().firmware(), time, "{step}: no other module works");
             (time.0 / 1_000, device)
         };
         let (victims, device) = busy("victim", FirmwareModule::Gc);
@@ -78,7 +78,7 @@ fn garbage_collection_and_overwriting_are_paid_for_as_often_as_they_are_counted(
         assert_eq!(placed, (programmed - padding) / u64::from(device.layout().sectors_per_unit), "{model}");
         let (invalidated, device) = busy("invalidate", FirmwareModule::Translation);
         // All but the first write to each unit, and those that only the buffer has seen, some in its 16 entries still.
-        let units = device.capacity_sectors(0) / u64::from(device.layout().sectors_per_unit);
+        let units = device.namespace(0).capacity_sectors() / u64::from(device.layout().sectors_per_unit);
         let (host, hits) = (device.counters().host_writes, device.counters().buffer_write_hits);
         assert!(
             invalidated < host && invalidated + units + hits + 16 >= host,
@@ -102,7 +102,7 @@ fn an_entry_is_evicted_for_each_page_that_comes_to_a_full_buffer() {
             rest(&mut device);
         }
         assert_eq!(
-            device.firmware_busy_by_module()[FirmwareModule::Buffer as usize],
+            device.busy().firmware_by_module()[FirmwareModule::Buffer as usize],
             Nanos(32_000),
             "{model}"
         );
@@ -119,11 +119,11 @@ fn a_discard_pays_for_each_page_that_it_unmaps() {
         }
         device.submit(device.now(), Command::new(9, Opcode::Flush, Lba(0), 0, Vec::new()));
         rest(&mut device);
-        let before = device.firmware_busy();
+        let before = device.busy().firmware();
         let sectors = 8 * device.layout().sectors_per_unit;
         device.submit(device.now(), Command::new(10, Opcode::Trim, Lba(0), sectors, Vec::new()));
         rest(&mut device);
-        (device.firmware_busy().0 - before.0) / 1_000
+        (device.busy().firmware().0 - before.0) / 1_000
     };
     assert_eq!((discard("lookup"), discard("invalidate")), (8, 4));
 }
@@ -184,7 +184,7 @@ fn many_requests_are_done_sooner_with_two_processors() {
                 device.submit(SimTime::ZERO, command);
             });
             let end = rest(&mut device);
-            let busy: u64 = device.firmware_busy_by_module().iter().map(|time| time.0).sum();
+            let busy: u64 = device.busy().firmware_by_module().iter().map(|time| time.0).sum();
             (end.0, busy)
         };
         let ((one, one_busy), (two, two_busy)) = (took(1), took(2));
@@ -207,7 +207,7 @@ fn a_command_waits_for_an_admin_command() {
             let command = unit(&device, 0, Opcode::Read, 0);
             device.submit(SimTime(6_000), command);
             let end = rest(&mut device);
-            (end.0, device.firmware_busy_by_module()[FirmwareModule::Admin as usize].0)
+            (end.0, device.busy().firmware_by_module()[FirmwareModule::Admin as usize].0)
         };
         for processors in [1, 2] {
             let (free, costly) = (done("0", processors), done("\"50us\"", processors));

@@ -52,7 +52,7 @@ impl Run {
         let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
         let device = Device::new(&tiny(&sets)).unwrap_or_else(|e| panic!("{e}"));
         // A small part, so that units are written again and again.
-        let sectors = vec![Sector::default(); device.capacity_sectors(0).min(256) as usize];
+        let sectors = vec![Sector::default(); device.namespace(0).capacity_sectors().min(256) as usize];
         Run { device, sectors, sent: HashMap::new(), rng: Rng::new(seed), tag: 0, failed: 0, kept: 0 }
     }
 

@@ -89,10 +89,10 @@ fn restored(path: &TempPath, sets: &[String]) -> (Spec, Device) {
 fn contents(device: &Device) -> Vec<Option<Vec<u8>>> {
     let mut media = device.media().clone();
     let bytes = device.image_bytes() * device.layout().sectors_per_unit as usize;
-    let units = device.capacity_sectors(0) / u64::from(device.layout().sectors_per_unit);
+    let units = device.namespace(0).capacity_sectors() / u64::from(device.layout().sectors_per_unit);
     (0..units as u32)
         .map(|lpn| {
-            device.locate(0, Lpn(lpn)).map(|ppa| {
+            device.namespace(0).locate(Lpn(lpn)).map(|ppa| {
                 let mut data = vec![0; bytes];
                 media.read(ppa, 0, &mut data, 0);
                 data

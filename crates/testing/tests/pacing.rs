@@ -57,7 +57,7 @@ struct Seen {
 fn write_at_random(device: &mut Device, share: f64, seed: u64) -> Seen {
     let mut rng = Rng::new(seed);
     let superpage = device.layout().units_per_superpage;
-    let places = device.capacity_sectors(0) / u64::from(superpage);
+    let places = device.namespace(0).capacity_sectors() / u64::from(superpage);
     let writes = (places as f64 * share) as u64;
     let (mut begun, mut ended, mut last) = (0, 0, device.now());
     let mut seen = Seen { longest_gap: Nanos::ZERO, slowest: Nanos::ZERO, amplification: 0.0 };
@@ -155,7 +155,7 @@ fn takes_everything(seed: u64, pacing: bool) -> bool {
     sets.retain(|set| !set.starts_with("media.faults") && !set.starts_with("ftl.gc_pacing"));
     sets.push(format!("ftl.gc_pacing={pacing}"));
     let mut device = Device::new(&swarm::tiny(&sets)).unwrap_or_else(|e| panic!("{e}"));
-    let (mut rng, sectors) = (Rng::new(seed), device.capacity_sectors(0));
+    let (mut rng, sectors) = (Rng::new(seed), device.namespace(0).capacity_sectors());
     let (mut written, mut tag) = (0, 0);
     while written < 3 * sectors {
         let count = 1 + rng.below(8.min(sectors));

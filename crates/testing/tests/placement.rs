@@ -40,21 +40,21 @@ fn handles(device: &mut Device) -> Vec<HandleInfo> {
 #[test]
 fn a_drive_without_placement_refuses_what_is_about_it() {
     let mut device = drive(&[]);
-    assert_eq!(device.placement(0), None);
+    assert_eq!(device.namespace(0).placement(), None);
     assert!(matches!(Drive::interface(&device, 0), Some(Interface::Block { handles: 1, .. })));
     for opcode in [Opcode::Report, Opcode::NextUnit] {
         let ended = run(&mut device, Command::new(1, opcode, Lba(0), 1, Vec::new()));
         assert_eq!(ended.status, Status::InvalidOpcode);
     }
     assert_eq!(write(&mut device, 0, 4, 1), Status::InvalidField);
-    assert_eq!(device.placement_events(0).count(), 0);
+    assert_eq!(device.namespace(0).placement_events().count(), 0);
 }
 
 #[test]
 fn writes_to_handles_beyond_the_last_go_to_the_first_and_are_noted() {
     let mut device = three();
     assert_eq!(write(&mut device, 0, 4, 4), Status::Success);
-    assert_eq!(device.placement_events(0).count(), 0, "no kind of event is enabled at first");
+    assert_eq!(device.namespace(0).placement_events().count(), 0, "no kind of event is enabled at first");
     device.enable_placement_events(0, u8::MAX);
     let left = handles(&mut device)[0].remaining_sectors;
     assert!(matches!(Drive::interface(&device, 0), Some(Interface::Block { handles: 3, .. })));
@@ -66,7 +66,7 @@ fn writes_to_handles_beyond_the_last_go_to_the_first_and_are_noted() {
     let beyond = run(&mut device, Command::new(1, Opcode::Report, Lba(1), 3, Vec::new()));
     assert_eq!((beyond.status, beyond.data.len()), (Status::LbaOutOfRange, 0));
     let noted: Vec<(PlacementEventKind, u16)> =
-        device.placement_events(0).map(|event| (event.kind, event.handle)).collect();
+        device.namespace(0).placement_events().map(|event| (event.kind, event.handle)).collect();
     assert_eq!(noted, [(PlacementEventKind::InvalidHandle, 3); 2]);
 }
 
@@ -74,7 +74,7 @@ fn writes_to_handles_beyond_the_last_go_to_the_first_and_are_noted() {
 fn status_and_statistics_follow_the_writes() {
     let mut device = three();
     device.enable_placement_events(0, u8::MAX);
-    let unit = device.placement(0).expect("three handles").unit_bytes / 1024;
+    let unit = device.namespace(0).placement().expect("three handles").unit_bytes / 1024;
     assert_eq!(handles(&mut device).iter().map(|h| h.remaining_sectors).collect::<Vec<_>>(), [unit; 3]);
     for lba in [0, 4, 8] {
         assert_eq!(write(&mut device, lba, 4, 1), Status::Success);
@@ -85,10 +85,10 @@ fn status_and_statistics_follow_the_writes() {
     let next = Command { handle: 1, ..Command::new(1, Opcode::NextUnit, Lba(0), 0, Vec::new()) };
     assert_eq!(run(&mut device, next).status, Status::Success);
     assert_eq!(left(&mut device), [unit, unit, unit - 4]);
-    let event = *device.placement_events(0).last().expect("a unit was left");
+    let event = *device.namespace(0).placement_events().last().expect("a unit was left");
     assert_eq!((event.kind, event.handle), (PlacementEventKind::UnitNotFull, 1));
     assert_eq!((event.sectors, event.at), (unit - 12, device.now()));
-    let statistics = device.placement_statistics(0);
+    let statistics = device.namespace(0).placement_statistics();
     assert_eq!((statistics.host_bytes, statistics.media_bytes, statistics.erased_bytes), (16384, 16384, 0));
 }
 
@@ -106,7 +106,8 @@ fn a_power_cut_keeps_data_and_tells_that_units_changed() {
     device.check();
     // What is noted while there is no time is noted with the next thing that happens.
     assert_eq!(write(&mut device, 0, 4, 1), Status::Success);
-    let reset = device.placement_events(0).filter(|event| event.kind == PlacementEventKind::Reset);
+    let reset =
+        device.namespace(0).placement_events().filter(|event| event.kind == PlacementEventKind::Reset);
     assert_eq!(reset.map(|event| event.handle).collect::<Vec<_>>(), [0, 1, 2]);
     let data = vec![0; 120 * device.image_bytes()];
     let read = run(&mut device, Command::new(3, Opcode::Read, Lba(0), 120, data));

@@ -55,7 +55,7 @@ fn drive(sets: &[&str]) -> Device {
 /// Random reads in a second, with this many outstanding.
 fn reads_per_second(device: &mut Device, outstanding: u64, reads: u64) -> f64 {
     let mut rng = Rng::new(3);
-    let (units, start) = (device.capacity_sectors(0), device.now());
+    let (units, start) = (device.namespace(0).capacity_sectors(), device.now());
     let (mut begun, mut ended) = (0, 0);
     while ended < reads {
         while begun < reads && begun - ended < outstanding {

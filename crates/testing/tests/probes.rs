@@ -99,12 +99,12 @@ fn a_power_cut_takes_nothing_off_the_counters() {
     for (i, spec) in (0..10).map(tiny).chain(presets()).enumerate() {
         let (mut device, _) = run(&spec, false);
         let (counters, decided, bad) = (device.counters(), device.ftl_counters(), device.bad_blocks());
-        let busy = (device.channel_busy().to_vec(), device.die_busy().to_vec(), device.link_busy());
+        let busy = (device.busy().channels().to_vec(), device.busy().dies().to_vec(), device.busy().link());
         device.power_cut().unwrap_or_else(|e| panic!("drive {i}: {e}"));
         assert_eq!(device.counters(), Counters { power_cuts: 1, ..counters }, "drive {i}");
         assert_eq!(device.ftl_counters(), decided, "drive {i}");
         assert_eq!(device.bad_blocks(), bad, "drive {i}");
-        let after = (device.channel_busy().to_vec(), device.die_busy().to_vec(), device.link_busy());
+        let after = (device.busy().channels().to_vec(), device.busy().dies().to_vec(), device.busy().link());
         assert_eq!(after, busy, "drive {i}");
         moved += decided.copied_units;
     }

@@ -146,7 +146,7 @@ fn blocks_that_hold_nothing_are_erased_at_once() {
 #[test]
 fn host_data_are_counted_once_while_garbage_collection_is_behind() {
     let mut device = drive(&[]);
-    let superpages = device.capacity_sectors(0) / u64::from(SUPERPAGE);
+    let superpages = device.namespace(0).capacity_sectors() / u64::from(SUPERPAGE);
     for round in 0..40 {
         write(&mut device, round * 7 % (superpages - CACHE), CACHE);
     }

@@ -145,7 +145,7 @@ fn an_erase_takes_its_own_time_to_suspend() {
             "precondition.fill=1.0",
             "precondition.overwrite=1.0",
         ]);
-        let (mut rng, sectors) = (Rng::stream(1, "reads"), device.capacity_sectors(0));
+        let (mut rng, sectors) = (Rng::stream(1, "reads"), device.namespace(0).capacity_sectors());
         let (mut worst, mut now, erases) = (Nanos::ZERO, device.now(), total_erases(&device));
         for number in 0..1_000 {
             write(&mut device, now, number, rng.below(sectors - 16), 16);
@@ -251,7 +251,7 @@ fn a_read_of_a_page_that_moves_does_not_wait_until_it_has_moved() {
             ]
             .concat(),
         );
-        let (mut rng, sectors) = (Rng::stream(1, "reads"), device.capacity_sectors(0));
+        let (mut rng, sectors) = (Rng::stream(1, "reads"), device.namespace(0).capacity_sectors());
         let (mut worst, mut now) = (Nanos::ZERO, device.now());
         // The drive is full, and collects. Between two reads there is time for programs.
         for number in 0..2_000 {

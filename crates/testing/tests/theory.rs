@@ -68,7 +68,7 @@ fn fill(device: &mut Device, filler: &mut Filler, lpn: u32) {
 /// Fills the drive once, overwrites it at random `rounds` times.
 fn worn_in(over_provisioning: f64, rounds: u32, rng: &mut Rng) -> (Device, Filler) {
     let (mut device, mut filler) = (drive(over_provisioning), Filler::default());
-    let units = device.capacity_sectors(0);
+    let units = device.namespace(0).capacity_sectors();
     for lpn in 0..units as u32 {
         fill(&mut device, &mut filler, lpn);
     }
@@ -93,7 +93,7 @@ fn greedy_write_amplification_is_that_of_theory() {
     for over_provisioning in [0.07, 0.10, 0.14, 0.28, 0.30] {
         let mut rng = Rng::new(1);
         let (mut device, mut filler) = worn_in(over_provisioning, 3, &mut rng);
-        let units = device.capacity_sectors(0);
+        let units = device.namespace(0).capacity_sectors();
         let before = device.ftl_counters().victim_valid_units;
         for _ in 0..units {
             fill(&mut device, &mut filler, rng.below(units) as u32);
@@ -109,7 +109,7 @@ fn commands_give_the_same_write_amplification() {
     let mut rng = Rng::new(2);
     let (mut device, _) = worn_in(0.28, 3, &mut rng);
     device.reset_counters();
-    let sectors = device.capacity_sectors(0);
+    let sectors = device.namespace(0).capacity_sectors();
     for tag in 0..sectors {
         while device.outstanding_commands() >= 8 {
             let next = device.next_event().expect("commands in flight");

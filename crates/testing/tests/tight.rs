@@ -37,10 +37,10 @@ fn fullest(sets: &[String]) -> Option<Device> {
 /// Fills the drive, then writes anywhere; everything must end well.
 fn use_up(mut device: Device, seed: u64, commands: u64) {
     let image = device.image_bytes();
-    let sectors = device.capacity_sectors(0);
+    let sectors = device.namespace(0).capacity_sectors();
     let mut rng = Rng::stream(seed, "tight");
     let (depth, trims) = (1 + rng.below(16), rng.below(2) == 0);
-    let handles = device.placement(0).map_or(1, |placement| u64::from(placement.handles));
+    let handles = device.namespace(0).placement().map_or(1, |placement| u64::from(placement.handles));
     let mut in_flight = 0;
     for tag in 0..sectors / 4 + commands {
         let fill = tag < sectors / 4;
@@ -78,7 +78,7 @@ fn use_up(mut device: Device, seed: u64, commands: u64) {
 /// Writes that power cuts interrupt all the time; every one that ended before must have ended well.
 fn cut_off(mut device: Device, seed: u64, cuts: u64) {
     let image = device.image_bytes();
-    let sectors = device.capacity_sectors(0);
+    let sectors = device.namespace(0).capacity_sectors();
     let mut rng = Rng::stream(seed, "cut off");
     let write = |device: &mut Device, lba: u64| {
         let command = Command::new(0, Opcode::Write, Lba(lba), 4, vec![0; 4 * image]);

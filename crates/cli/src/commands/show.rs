@@ -65,7 +65,7 @@ fn namespaces(config: &DeviceConfig, drive: &str) -> Result<String, Failure> {
     let lines = (0..device.namespaces()).filter_map(|number| {
         let interface = device.interface(number)?;
         let (name, geometry) = match interface {
-            Interface::Block { .. } => match device.placement(number) {
+            Interface::Block { .. } => match device.namespace(number).placement() {
                 Some(placement) => ("fdp", handles(&placement)),
                 None => (interface.name(), String::new()),
             },

@@ -87,7 +87,7 @@ fn garbage_collection_goes_on_where_reads_fail() {
         }
         program.drain();
         program.device.check();
-        let counters = program.device.nameless(0).expect("a nameless namespace").counters();
+        let counters = program.device.namespace(0).nameless().expect("a nameless namespace").counters();
         let ended = counters.engine.victims.abs_diff(counters.pauses.count());
         assert!(counters.pauses.count() > 0 && ended <= 1, "seed {seed}: {counters:?}");
         unread += program.device.counters().uncorrectable_reads;
@@ -113,7 +113,8 @@ fn reads_that_always_fail_do_not_keep_garbage_collection_busy() {
         }
         program.drain();
         program.device.check();
-        let victims = program.device.nameless(0).expect("a nameless namespace").counters().engine.victims;
+        let victims =
+            program.device.namespace(0).nameless().expect("a nameless namespace").counters().engine.victims;
         let blocks = u64::from(shape.channels * shape.blocks);
         // 2 + 4 + ... + 1024 occasions are more than there are writes and erases.
         assert!(victims <= 13 * blocks, "seed {seed}: {victims} victims on {blocks} blocks");

@@ -42,7 +42,7 @@ impl PartUse {
         // Layers are over the whole drive.
         let own = target.host().is_none() && device.namespaces() > 1;
         own.then(|| {
-            let counters = device.counters_of(namespace);
+            let counters = device.namespace(namespace).counters();
             let erases = counters.erases.iter().sum();
             PartUse { layer: None, programmed: Some(counters.programmed_sectors), erases }
         })

@@ -503,7 +503,7 @@ fn namespace(device: &Device, used: &NamespaceUse) -> NamespaceResult {
             counters,
         ),
         gc: block.then(|| gc_summary(&used.ftl, counters, device.layout().units_per_block)),
-        mount: device.last_mount_of(number).map(mount),
+        mount: device.namespace(number).last_mount().map(mount),
         map_cache: translated.map_cache.filter(|_| block),
         merges: translated.merges.filter(|_| block),
         slc_cache: translated.slc_cache.filter(|_| block),
@@ -538,8 +538,9 @@ fn map_cache(device: &Device, namespaces: &[u16], counters: &MapCounters) -> Opt
     let Map::Demand { cache_bytes } = device.config().ftl.map else { return None };
     let MapCounters { lookups, hits, reads, writes } = counters;
     let per_unit = u64::from(device.layout().sectors_per_unit);
-    let fits =
-        |&number: &u16| (cache_bytes / MAP_ENTRY_BYTES).min(device.capacity_sectors(number) / per_unit);
+    let fits = |&number: &u16| {
+        (cache_bytes / MAP_ENTRY_BYTES).min(device.namespace(number).capacity_sectors() / per_unit)
+    };
     Some(MapCache {
         entries: namespaces.iter().map(fits).sum(),
         lookups: *lookups,

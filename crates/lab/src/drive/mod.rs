@@ -914,10 +914,10 @@ fn busy(target: &impl Target) -> (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareMo
         return (Vec::new(), Vec::new(), [0; 2], [0; FirmwareModule::COUNT]);
     };
     (
-        device.channel_busy().iter().map(|n| n.0).collect(),
-        device.die_busy().iter().map(|n| n.0).collect(),
-        device.link_busy().map(|n| n.0),
-        device.firmware_busy_by_module().map(|n| n.0),
+        device.busy().channels().iter().map(|n| n.0).collect(),
+        device.busy().dies().iter().map(|n| n.0).collect(),
+        device.busy().link().map(|n| n.0),
+        device.busy().firmware_by_module().map(|n| n.0),
     )
 }
 
@@ -945,7 +945,7 @@ fn sample(target: &impl Target, at: SimTime) -> Sample {
         victims,
         victim_units: victims * u64::from(units_per_block),
         victim_valid_units: ftl.victim_valid_units,
-        channel_busy_ns: device.channel_busy_at(at).iter().map(|busy| busy.0).collect(),
-        die_busy_ns: device.die_busy_at(at).iter().map(|busy| busy.0).collect(),
+        channel_busy_ns: device.busy_at(at).channels().iter().map(|busy| busy.0).collect(),
+        die_busy_ns: device.busy_at(at).dies().iter().map(|busy| busy.0).collect(),
     }
 }

@@ -24,7 +24,7 @@ impl BlockNamespace {
     pub fn all(device: &Device) -> Vec<BlockNamespace> {
         let mut base = 0;
         let one = |number| {
-            let sectors = device.capacity_sectors(number);
+            let sectors = device.namespace(number).capacity_sectors();
             base += sectors;
             let handles = device.config().ftl.handles;
             BlockNamespace { number, sectors, handles, base: base - sectors }
@@ -68,11 +68,11 @@ impl NamespaceUse {
         let numbers = 0..device.namespaces();
         let of = |number| NamespaceUse {
             number,
-            counters: device.counters_of(number),
-            ftl: device.ftl_counters_of(number),
-            free_blocks: device.free_blocks_of(number),
+            counters: device.namespace(number).counters(),
+            ftl: device.namespace(number).ftl_counters(),
+            free_blocks: device.namespace(number).free_blocks(),
             slc_cache_blocks: device.cache_use([number]),
-            read_only: device.takes_no_writes(number),
+            read_only: device.namespace(number).takes_no_writes(),
         };
         if numbers.len() > 1 { numbers.map(of).collect() } else { Vec::new() }
     }

@@ -171,7 +171,7 @@ impl Oracle {
             .iter()
             .flat_map(|namespace| (0..(namespace.sectors / sectors) as u32).map(move |lpn| (namespace, lpn)));
         for (namespace, lpn) in units {
-            let Some(ppa) = device.locate(namespace.number, Lpn(lpn)) else { continue };
+            let Some(ppa) = device.namespace(namespace.number).locate(Lpn(lpn)) else { continue };
             let attempts = 0..=device.config().scheduler.read_retries;
             let found = attempts.map(|attempt| media.read(ppa, 0, &mut images, attempt));
             if !found.into_iter().any(|result| matches!(result, ReadResult::Ok { .. })) {

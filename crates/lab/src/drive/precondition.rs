@@ -53,7 +53,7 @@ pub fn precondition_sectors(
     let mut next = 0;
     for (first, count) in sectors.runs() {
         for unit in next.max(first / per_unit)..(first + count).div_ceil(per_unit) {
-            if writer.device.locate(namespace.number, Lpn(unit as u32)).is_none() {
+            if writer.device.namespace(namespace.number).locate(Lpn(unit as u32)).is_none() {
                 writer.write(Lpn(unit as u32))?;
             }
             next = unit + 1;
@@ -132,7 +132,7 @@ impl Overwrites for Writer<'_, '_> {
             let here = left.min(batch.len() as u64) as usize;
             for lpn in &mut batch[..here] {
                 *lpn = Lpn(rng.below(filled) as u32);
-                self.device.prefetch(self.namespace.number, Lba(u64::from(lpn.0) * sectors));
+                self.device.namespace(self.namespace.number).prefetch(Lba(u64::from(lpn.0) * sectors));
             }
             for &lpn in &batch[..here] {
                 self.write(lpn)?;
@@ -143,7 +143,7 @@ impl Overwrites for Writer<'_, '_> {
     }
 
     fn moved(&self) -> u64 {
-        self.device.ftl_counters_of(self.namespace.number).copied_units
+        self.device.namespace(self.namespace.number).ftl_counters().copied_units
     }
 
     fn namespace(&self) -> u16 {

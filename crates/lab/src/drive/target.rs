@@ -161,7 +161,7 @@ pub trait Target: Drive {
 /// Returns the counters of the drives at the bottom: a solid-state cache, the disk.
 fn below(target: &(impl Target + ?Sized)) -> Vec<(&'static str, Vec<Figure>)> {
     let caches = target.flash().into_iter().flat_map(|device| {
-        (0..Drive::namespaces(device)).map(|number| ("cache-drive", device.cache_figures(number)))
+        (0..Drive::namespaces(device)).map(|number| ("cache-drive", device.namespace(number).cache_figures()))
     });
     let disk = target.disk().map(|disk| ("disk", disk.figures()));
     caches.filter(|(_, figures)| !figures.is_empty()).chain(disk).collect()
@@ -212,7 +212,7 @@ impl Target for Device {
 
     #[inline]
     fn prefetch(&self, namespace: u16, lba: Lba) {
-        Device::prefetch(self, namespace, lba);
+        self.namespace(namespace).prefetch(lba);
     }
 }
 

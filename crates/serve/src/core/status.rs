@@ -100,10 +100,11 @@ fn drive_status(core: &Core, drive: usize) -> Value {
     // for the whole drive.
     let several = device.namespaces() > 1 && namespace.number < device.namespaces();
     let counters = match several {
-        true => device.counters_of(namespace.number),
+        true => device.namespace(namespace.number).counters(),
         false => device.counters(),
     };
-    let free_blocks = if several { device.free_blocks_of(namespace.number) } else { device.free_blocks() };
+    let free_blocks =
+        if several { device.namespace(namespace.number).free_blocks() } else { device.free_blocks() };
     let programmed: u64 = counters.programmed_sectors.iter().sum();
     let by_cause: serde_json::Map<String, Value> = Cause::listed(&counters.programmed_sectors)
         .map(|cause| (cause.name().to_string(), counters.programmed_sectors[cause as usize].into()))

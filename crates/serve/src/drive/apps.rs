@@ -88,7 +88,8 @@ impl Apps {
     /// Descriptors of `count` blocks of an application's namespace from number `first` on, as far as there are.
     pub fn chunk_infos(&self, namespace: u16, first: u32, count: u32) -> Vec<ChunkInfo> {
         let Some(id) = namespace.checked_sub(self.hidden).map(AppId) else { return Vec::new() };
-        let of_drive = |device: &Device, namespace, chunk| device.chunk_infos(namespace, chunk, 1).next();
+        let of_drive =
+            |device: &Device, namespace, chunk| device.namespace(namespace).chunk_infos(chunk, 1).next();
         let info = |block| self.monitor.block_info(id, block, of_drive);
         (first..first.saturating_add(count)).map_while(info).collect()
     }

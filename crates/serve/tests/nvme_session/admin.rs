@@ -514,7 +514,7 @@ fn admin_commands_take_the_processors_time() {
     let queue = world.queue(PLAIN, id, 1);
     let busy = |world: &World| {
         let device = world.core.device(0).expect("of this process");
-        (device.firmware_busy_by_module()[FirmwareModule::Admin as usize].0, device.now().0)
+        (device.busy().firmware_by_module()[FirmwareModule::Admin as usize].0, device.now().0)
     };
     let read = |world: &mut World| world.fetch(queue, blocks(2, 0, 1), SECTOR as u32).expect("zeros");
     read(&mut world);

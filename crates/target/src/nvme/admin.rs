@@ -133,7 +133,8 @@ fn geometry(
         Interface::OpenChannel(chunks) => {
             let number = port.namespaces()[namespace].number;
             // A target on part of the chunks reports no wear.
-            let threshold = port.device(namespace).map_or(0, |device| device.wear_threshold(number));
+            let threshold =
+                port.device(namespace).map_or(0, |device| device.namespace(number).wear_threshold());
             Ok(Reply::of(open_channel::geometry(&chunks, threshold).encode().to_vec()))
         }
         _ => Err(Status::INVALID_OPCODE.do_not_retry()),

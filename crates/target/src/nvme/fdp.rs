@@ -108,12 +108,12 @@ impl<'a> Group<'a> {
         let namespace = &port.namespaces()[index];
         let (number, placed) = (namespace.number, namespace.handles() > 1);
         let device = port.device(index).filter(|_| placed).ok_or(no(Status::FDP_DISABLED))?;
-        let placement = device.placement(number).ok_or(no(Status::FDP_DISABLED))?;
+        let placement = device.namespace(number).placement().ok_or(no(Status::FDP_DISABLED))?;
         Ok(Group { device, number, placement })
     }
 
     fn enabled_events(&self) -> u8 {
-        self.device.enabled_placement_events(self.number)
+        self.device.namespace(self.number).enabled_placement_events()
     }
 }
 
@@ -176,7 +176,7 @@ fn usage(group: Group<'_>) -> Vec<u8> {
 }
 
 fn statistics(group: Group<'_>) -> Vec<u8> {
-    let bytes = group.device.placement_statistics(group.number);
+    let bytes = group.device.namespace(group.number).placement_statistics();
     let page = Statistics {
         host_bytes: bytes.host_bytes.into(),
         media_bytes: bytes.media_bytes.into(),
@@ -186,7 +186,7 @@ fn statistics(group: Group<'_>) -> Vec<u8> {
 }
 
 fn events(group: Group<'_>, by_host: bool, nsid: u16) -> Vec<u8> {
-    let all = group.device.placement_events(group.number);
+    let all = group.device.namespace(group.number).placement_events();
     let found: Vec<&PlacementEvent> = all.filter(|event| event.kind.is_by_host() == by_host).collect();
     let mut page = EventsHeader { events: found.len() as u32 }.encode().to_vec();
     for event in found {

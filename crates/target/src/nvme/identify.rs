@@ -373,7 +373,7 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
             let count = u64::from(chunks.parallel_units()) * u64::from(chunks.chunks);
             // Feedback is set for all chunks of a drive, so a target on some of them cannot set it.
             let device = port.device(number);
-            let can_set = device.is_some_and(|device| device.feedback(served.number).is_some());
+            let can_set = device.is_some_and(|device| device.namespace(served.number).feedback().is_some());
             (count * u64::from(chunks.chunk_sectors), u8::from(can_set) << 2)
         }
     };

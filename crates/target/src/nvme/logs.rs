@@ -253,7 +253,7 @@ pub(super) fn smart(controller: &Controller, subsystem: &Subsystem, port: &Port<
         page.data_units_written += units(counters.host_written_sectors);
         // A failed program is repeated elsewhere, so it loses no data.
         page.media_errors += u128::from(counters.uncorrectable_reads);
-        page.controller_busy_minutes += u128::from(device.firmware_busy().0 / 60_000_000_000);
+        page.controller_busy_minutes += u128::from(device.busy().firmware().0 / 60_000_000_000);
         page.unsafe_shutdowns += u128::from(counters.power_cuts);
         page.power_cycles = page.power_cycles.max(u128::from(counters.power_cuts) + 1);
         page.available_spare = page.available_spare.min(spare_percent(device));
@@ -285,7 +285,7 @@ fn endurance_group(subsystem: &Subsystem, id: u16, port: &Port<'_>) -> Result<En
     let invalid = Status::INVALID_FIELD.do_not_retry();
     let namespace = subsystem.namespace(id.into()).ok_or(invalid)?;
     let Group { device, number, .. } = Group::find(subsystem, id, port).map_err(|_| invalid)?;
-    let traffic = device.placement_statistics(number);
+    let traffic = device.namespace(number).placement_statistics();
     let billions = |bytes: u64| u128::from(bytes.div_ceil(1_000_000_000));
     let (available_spare, percentage_used) = (spare_percent(device), used_percent(device));
     Ok(EnduranceGroupLog {
@@ -402,7 +402,7 @@ fn values(device: &Device) -> [(&'static str, u64); 21] {
         ("free_blocks", device.free_blocks().into()),
         ("factory_bad_blocks", factory_bad.into()),
         ("grown_bad_blocks", grown_bad.into()),
-        ("busy_dies", device.busy_dies().into()),
+        ("busy_dies", device.busy().dies_at_work().into()),
         ("outstanding_commands", device.outstanding_commands().into()),
     ]
 }
@@ -422,7 +422,7 @@ fn wear(device: &Device) -> Vec<u8> {
 }
 
 fn busy(device: &Device) -> Vec<u8> {
-    let (channels, dies) = (device.channel_busy(), device.die_busy());
+    let (channels, dies) = (device.busy().channels(), device.busy().dies());
     let mut page = Vec::with_capacity(16 + 8 * (channels.len() + dies.len()));
     page.extend((channels.len() as u32).to_le_bytes());
     page.extend((dies.len() as u32).to_le_bytes());

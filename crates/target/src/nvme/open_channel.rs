@@ -318,7 +318,9 @@ fn chosen(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Vec<usize> {
 pub(super) fn feedback(subsystem: &Subsystem, nsid: u32, current: bool, port: &Port<'_>) -> Option<Feedback> {
     let namespace = *chosen(subsystem, nsid, port).first()?;
     let default = subsystem.feedback_defaults.get(&namespace).filter(|_| !current);
-    default.copied().or_else(|| port.device(namespace)?.feedback(port.namespaces()[namespace].number))
+    default
+        .copied()
+        .or_else(|| port.device(namespace)?.namespace(port.namespaces()[namespace].number).feedback())
 }
 
 /// Changes the feedback of the addressed open-channel namespaces for a controller; returns true if there are
@@ -334,7 +336,7 @@ pub(super) fn set_feedback(
     for namespace in chosen(subsystem, nsid, port) {
         let number = port.namespaces()[namespace].number;
         let Some(device) = port.device_mut(namespace) else { continue };
-        if let Some(mut feedback) = device.feedback(number) {
+        if let Some(mut feedback) = device.namespace(number).feedback() {
             subsystem.feedback_defaults.entry(namespace).or_insert(feedback);
             subsystem.feedback_setters.insert(controller);
             change(&mut feedback);

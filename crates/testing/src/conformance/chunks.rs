@@ -545,5 +545,5 @@ fn no_map() {
     let bench = Bench::new(HOST, &[]);
     let bytes = |name| bench.drive.memory_bytes().into_iter().find(|part| part.0 == name).map(|part| part.1);
     assert_eq!((bytes("mapping table"), bytes("block tables")), (Some(0), Some(0)));
-    assert_eq!(bench.drive.capacity_sectors(0), 0);
+    assert_eq!(bench.drive.namespace(0).capacity_sectors(), 0);
 }
