@@ -238,7 +238,7 @@ def full(run, phase, rows, mounted):
 
 def stopped(run, child, where):
     """Waits until the run has stopped; its process."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while True:
         with contextlib.suppress(FileNotFoundError), open(run.log, errors="replace") as log:
             if "stopped by SIGSTOP" in log.read():
