@@ -19,11 +19,18 @@ RUN_NEXTEST := PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace 
 TLS = $(shell pkg-config --exists openssl 2>/dev/null && echo --features pellucid-cli/tls-psk)
 export PYTHONPYCACHEPREFIX := target/pycache
 
+# How often each branch is taken, by which the compiler lays the command out (tools/train.py). The counts are of one version of Rust, and of no
+# use to another, which builds without them. Cargo sees that they are other ones by the name of the file. Evaluated at each use.
+RUST = $(word 2,$(shell rustc --version 2>/dev/null))
+COUNTS = $(wildcard bench/trained-$(RUST).profdata.gz)
+TRAINED = $(CURDIR)/target/trained-$(shell cksum <$(COUNTS) | cut -d' ' -f1).profdata
+TRAINED_FLAGS = $(if $(COUNTS),RUSTFLAGS="$(strip $(RUSTFLAGS) -Cprofile-use=$(TRAINED))")
+
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build install install-lib deb static wheel sbom release release-check site test test-site test-python quick check test-recipes test-tools test-pages test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
-    bench bench-small bench-curves build-pgo prerequisites record-workloads clustering
+.PHONY: help run build counts install install-lib deb static wheel sbom release release-check site test test-site test-python quick check test-recipes test-tools test-pages test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
+    bench bench-small bench-curves train prerequisites record-workloads clustering
 
 help:
 	@echo 'make run          build, and replay the example trace on a full cosmos-plus of 8 GB with a report'
@@ -44,7 +51,7 @@ help:
 	@echo 'make long-run     half an hour of serving with faults, power cuts and kills; nothing flushed may be lost'
 	@echo 'make fs-trials    the mounted file system against fsx, pjdfstest, dbench, git, SQLite, kills and cuts at full length'
 	@echo 'make fuzz         the fuzz targets, FUZZ_SECONDS each (60); needs a nightly compiler'
-	@echo 'make build-pgo    the command, compiled twice, the second time with counts of a training run: simulates faster'
+	@echo 'make train        counts, in a run, which branches of the command are taken; make build compiles by these counts'
 	@echo 'make bench        requests per second and peak memory of the two benchmarks'
 	@echo 'make bench-small  small versions of them, compared with themselves (part of make test)'
 	@echo 'make bench-curves cost per request over outstanding requests, capacity, request size and dies, in instructions'
@@ -53,16 +60,20 @@ help:
 	@echo 'make advisories   known vulnerabilities of dependencies (fetches cargo-deny and a database)'
 
 run: build
-	cargo run --release --locked --quiet --bin pellucid -- \
+	$(TRAINED_FLAGS) cargo run --release --locked --quiet --bin pellucid -- \
 	    replay cosmos-plus examples/cloudphysics.csv.zst --set media.blocks=32 --address compact --precondition fill \
 	    --closed-loop 16 --report report
 
-build: prerequisites
-	cargo build --release --locked --bin pellucid
+build: prerequisites counts
+	$(TRAINED_FLAGS) cargo build --release --locked --bin pellucid
 
-# Twice the time of a build; needs `rustup component add llvm-tools`.
-build-pgo: prerequisites
-	python3 tools/pgo.py
+counts:
+	@$(if $(COUNTS),mkdir -p target && gzip -dc $(COUNTS) >$(TRAINED).new && mv $(TRAINED).new $(TRAINED), \
+	    echo 'no counts of branches for Rust $(RUST): the command simulates slower (make train)')
+
+# Before a release, and after changes of the drive that matter to its speed. Needs `rustup component add llvm-tools`.
+train: prerequisites
+	python3 tools/train.py
 
 # DESTDIR as usual: what is written goes there, and says PREFIX all the same.
 install: build
@@ -82,10 +93,10 @@ static: prerequisites
 	@sh tools/static.sh $(PACKAGES)
 
 # As maturin builds it: with the release profile, apart from the other builds of target/release.
-wheel: $(VENV)/tools
+wheel: $(VENV)/tools counts
 	@mkdir -p $(PACKAGES)
 	rm -f $(PACKAGES)/pellucid-*.whl
-	$(VENV)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(PACKAGES) .
+	$(TRAINED_FLAGS) $(VENV)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(PACKAGES) .
 	sh tools/try_wheel.sh $(PACKAGES)/pellucid-*.whl
 
 sbom: prerequisites

@@ -5,6 +5,7 @@ the command but `pellucid run FILE --json`.
 """
 import copy
 import json
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -18,12 +19,9 @@ Description = dict
 
 
 def build() -> pathlib.Path:
-    """Builds the command in release and gives the path of the binary."""
-    command = ["cargo", "build", "--release", "--locked", "--bin", "pellucid", "--message-format", "json-render-diagnostics"]
-    output = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
-    messages = (json.loads(line) for line in output.splitlines())
-    (binary,) = (m["executable"] for m in messages if m.get("executable"))
-    return pathlib.Path(binary)
+    """Builds the command as users have it and gives the path of the binary."""
+    subprocess.run(["make", "--silent", "build"], cwd=ROOT, check=True)
+    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "pellucid"
 
 
 def load(name: str) -> Description:
