@@ -26,7 +26,7 @@ KNOWN = [
     ("ftl", "log_block::core", 9, PATHS),
     ("ftl", "log_block::bast", 3, PATHS),
     ("ftl", "nameless_machine::core", 6, PATHS),
-    ("ftl", "page_map::core", 10, PATHS),
+    ("ftl", "page_map::core", 5, "the core keeps its table, by which it is compiled, and both number pages by its shape"),
     ("graph-files", "tables", 3, "tables are read and written with the errors of input and output"),
     ("host", "cache::shape", 3, "the shape of a cache is that of its records and its head, which are cut by it"),
     ("host", "cache::core", 3, PATHS),

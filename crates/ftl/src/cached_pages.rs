@@ -1,17 +1,17 @@
 //! The calls of a solid-state cache, with either translation.
 //!
-//! A cache with a page map maps each page by itself ([`PageMapCache`]); one with log blocks maps data blocks as a whole, as the original
+//! A cache with a sparse page map maps each page by itself ([`SparseMapCache`]); one with log blocks maps data blocks as a whole, as the original
 //! FlashTier ([`LogBlockCache`]). Their owner, a cache namespace, sees no difference but in what they hold and cost.
 
 use crate::log_block::LogBlockCache;
-use crate::page_map::PageMapCache;
+use crate::sparse_map::SparseMapCache;
 use pellucid_flash::{BlockId, CacheState, Lpn};
 
 /// A translation as a cache: admission, state and eviction of pages.
 #[derive(Debug)]
 pub enum CachedPages<'a> {
     /// Every page is mapped by itself.
-    PageMap(PageMapCache<'a>),
+    SparseMap(SparseMapCache<'a>),
     /// Data blocks are mapped as a whole.
     LogBlock(LogBlockCache<'a>),
 }
@@ -20,7 +20,7 @@ impl CachedPages<'_> {
     /// The state of a page; its data may be in the buffer.
     pub fn state_of(&self, lpn: Lpn) -> CacheState {
         match self {
-            CachedPages::PageMap(it) => it.state_of(lpn),
+            CachedPages::SparseMap(it) => it.state_of(lpn),
             CachedPages::LogBlock(it) => it.state_of(lpn),
         }
     }
@@ -28,7 +28,7 @@ impl CachedPages<'_> {
     /// The first dirty page at or behind `from`.
     pub fn next_dirty(&self, from: Lpn) -> Option<Lpn> {
         match self {
-            CachedPages::PageMap(it) => it.next_dirty(from),
+            CachedPages::SparseMap(it) => it.next_dirty(from),
             CachedPages::LogBlock(it) => it.next_dirty(from),
         }
     }
@@ -37,7 +37,7 @@ impl CachedPages<'_> {
     /// metadata are written, which are then wanted.
     pub fn admit(&mut self, lpn: Lpn, dirty: bool) -> bool {
         match self {
-            CachedPages::PageMap(it) => it.admit(lpn, dirty),
+            CachedPages::SparseMap(it) => it.admit(lpn, dirty),
             CachedPages::LogBlock(it) => it.admit(lpn),
         }
     }
@@ -45,7 +45,7 @@ impl CachedPages<'_> {
     /// Records that an admitted write has brought its data (`true`), or will not.
     pub fn stored(&mut self, lpn: Lpn, dirty: bool, ok: bool) {
         match self {
-            CachedPages::PageMap(it) => it.stored(lpn, dirty, ok),
+            CachedPages::SparseMap(it) => it.stored(lpn, dirty, ok),
             CachedPages::LogBlock(it) if ok => it.stored(lpn, dirty),
             CachedPages::LogBlock(_) => {}
         }
@@ -54,7 +54,7 @@ impl CachedPages<'_> {
     /// Unpins a page: its admitted write is on the media, or was given up.
     pub fn unpin(&mut self, lpn: Lpn) {
         match self {
-            CachedPages::PageMap(it) => it.unpin(lpn),
+            CachedPages::SparseMap(it) => it.unpin(lpn),
             CachedPages::LogBlock(it) => it.unpin(lpn),
         }
     }
@@ -63,7 +63,7 @@ impl CachedPages<'_> {
     /// needed as before.
     pub fn clean(&mut self, lpn: Lpn, buffered: bool) -> bool {
         match self {
-            CachedPages::PageMap(it) => it.clean(lpn, buffered),
+            CachedPages::SparseMap(it) => it.clean(lpn, buffered),
             // Buffered data are pinned.
             CachedPages::LogBlock(it) => it.clean(lpn),
         }
@@ -73,7 +73,7 @@ impl CachedPages<'_> {
     /// the media. Returns whether the page was cached.
     pub fn evict(&mut self, lpn: Lpn) -> bool {
         match self {
-            CachedPages::PageMap(it) => it.evict(lpn),
+            CachedPages::SparseMap(it) => it.evict(lpn),
             CachedPages::LogBlock(it) => it.evict(lpn),
         }
     }
@@ -81,7 +81,7 @@ impl CachedPages<'_> {
     /// Drops a clean page that cannot be read, unless a write of it is under way. Returns whether it did.
     pub fn drop_if_unpinned(&mut self, lpn: Lpn) -> bool {
         match self {
-            CachedPages::PageMap(it) => it.drop_if_unpinned(lpn),
+            CachedPages::SparseMap(it) => it.drop_if_unpinned(lpn),
             CachedPages::LogBlock(it) => it.drop_if_unpinned(lpn),
         }
     }
@@ -89,7 +89,7 @@ impl CachedPages<'_> {
     /// Returns whether a power cut could bring back a version of the page that is older than a write that begins now.
     pub fn may_come_back(&self, lpn: Lpn) -> bool {
         match self {
-            CachedPages::PageMap(it) => it.may_come_back(lpn),
+            CachedPages::SparseMap(it) => it.may_come_back(lpn),
             CachedPages::LogBlock(it) => it.may_come_back(lpn),
         }
     }
@@ -98,7 +98,7 @@ impl CachedPages<'_> {
     /// for them.
     pub fn evicted(&mut self, block: BlockId, pages: impl Iterator<Item = Option<Lpn>>) {
         match self {
-            CachedPages::PageMap(it) => it.evicted(block, pages),
+            CachedPages::SparseMap(it) => it.evicted(block, pages),
             CachedPages::LogBlock(_) => panic!("block {} of a log-block cache was to be named", block.0),
         }
     }
@@ -107,7 +107,7 @@ impl CachedPages<'_> {
     /// regions are awaited as trims are: then the flush needs another [`flush_point`](crate::Translation::flush_point).
     pub fn begin_checkpoint(&mut self) -> bool {
         match self {
-            CachedPages::PageMap(it) => it.begin_checkpoint(),
+            CachedPages::SparseMap(it) => it.begin_checkpoint(),
             CachedPages::LogBlock(_) => false,
         }
     }
@@ -115,7 +115,7 @@ impl CachedPages<'_> {
     /// Writes the changes after the drive has been idle for a while. Go on with [`next_map_job`](crate::Translation::next_map_job).
     pub fn save_changed(&mut self) {
         match self {
-            CachedPages::PageMap(it) => it.save_changed(),
+            CachedPages::SparseMap(it) => it.save_changed(),
             CachedPages::LogBlock(_) => {}
         }
     }
@@ -123,7 +123,7 @@ impl CachedPages<'_> {
     /// Returns whether there are changes that an idle drive would write.
     pub fn has_changed(&self) -> bool {
         match self {
-            CachedPages::PageMap(it) => it.has_changed(),
+            CachedPages::SparseMap(it) => it.has_changed(),
             CachedPages::LogBlock(_) => false,
         }
     }

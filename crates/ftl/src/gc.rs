@@ -4,7 +4,7 @@
 //! the last copy has ended, the block can be erased. A block with an unreadable unit stays where it is (its readable data leave; reads of
 //! the rest keep failing honestly) and is retired once the host has overwritten the lost data.
 //!
-//! [`Gc`] owns what is read of victims, and decides; each call gets the mapping table, the block manager and other state that it needs.
+//! [`Gc`] owns what is read of victims, and decides; each call gets the valid units, the block manager and other state that it needs.
 //! Victims under way are [`Victims`], blocks that are emptied though that frees no space are [`Upkeep`]; `victim.rs` chooses, `pace.rs` keeps
 //! the host from outrunning GC, and `page_map/collect.rs` applies the decisions to the rest of the map.
 //!
@@ -17,11 +17,11 @@
 
 use crate::block_manager::{BlockManager, BlockState};
 use crate::handles::Handles;
-use crate::mapping_table::MappingTable;
 use crate::policy::Forked;
 use crate::translation::{Load, Move, Reclaim, Stream};
 use crate::translation_pages::TranslationPages;
 use crate::upkeep::Upkeep;
+use crate::valid_units::ValidUnits;
 use crate::victim;
 use crate::victims::{Outgoing, Victims};
 use crate::{FtlConfig, Isolation, VictimPolicy};
@@ -65,7 +65,9 @@ pub(crate) struct GcCounters {
 /// Parts of a map that GC works on.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
-    pub table: &'a MappingTable,
+    pub valid: &'a ValidUnits,
+    /// Copies in each block, needed or not, where some that are not needed are worth keeping; `None`: none is.
+    pub kept: Option<&'a [u32]>,
     pub blocks: &'a mut BlockManager,
     pub pages: &'a mut TranslationPages,
     pub handles: &'a mut Handles,
@@ -96,7 +98,8 @@ struct Current {
 }
 
 impl Gc {
-    pub fn new(config: &FtlConfig, layout: &Layout) -> Gc {
+    /// Creates the state of a drive without victims. `outside`: the policy from outside that chooses them.
+    pub fn new(config: &FtlConfig, layout: &Layout, outside: Option<Forked<dyn VictimPolicy>>) -> Gc {
         Gc {
             config: config.clone(),
             layout: layout.clone(),
@@ -105,10 +108,7 @@ impl Gc {
             emptied: Vec::new(),
             sense: Divisor::new(1),
             moves: Vec::new(),
-            outside: Forked::<dyn VictimPolicy>::of(match config.cache {
-                Some(_) => &config.policies.eviction,
-                None => &config.policies.victim,
-            }),
+            outside,
             cut_reserve: 0,
             released: false,
             now: SimTime::ZERO,
@@ -353,7 +353,7 @@ impl Gc {
     pub fn next_moves(&mut self, parts: &mut Parts<'_>, die: DieId, load: Load) -> Option<Stream> {
         self.moves.clear();
         if let Some(Current { victim, cursor, cause }) = self.current(parts, die, load) {
-            match self.next_valid(parts.table, victim, cursor) {
+            match self.next_valid(parts.valid, victim, cursor) {
                 Some(first) => self.move_from(parts, die, first, cause),
                 // Every unit is on its way. The next victim is chosen at the next call, if still needed.
                 None => self.die_mut(die).current = None,
@@ -388,9 +388,9 @@ impl Gc {
     }
 
     /// The first valid unit of `block` at or after unit `from`.
-    fn next_valid(&self, table: &MappingTable, block: BlockId, from: u32) -> Option<Ppa> {
+    fn next_valid(&self, valid: &ValidUnits, block: BlockId, from: u32) -> Option<Ppa> {
         let end = self.layout.ppa(block, self.layout.units_per_block);
-        table.next_valid(self.layout.ppa(block, from)..end)
+        valid.next(self.layout.ppa(block, from)..end)
     }
 
     /// Moves the unit at `first` in the victim of `die`, with the victim's other units of the same sense.
@@ -405,7 +405,7 @@ impl Gc {
             self.moves.push(Move { from, cause, to, inside: false });
             let cursor = self.layout.index_in_block(from) + 1;
             self.die_mut(die).current = Some(Current { victim, cursor, cause });
-            next = parts.table.next_valid(Ppa(from.0 + 1)..end);
+            next = parts.valid.next(Ppa(from.0 + 1)..end);
         }
         if of_map {
             parts.pages.begin_reading(self.moves.len() as u32);
@@ -432,9 +432,9 @@ impl Gc {
     }
 
     /// Returns whether the victim of `die` has been read to its end, so that a partial superpage of GC copies should not wait.
-    pub fn rests(&self, table: &MappingTable, die: DieId) -> bool {
+    pub fn rests(&self, valid: &ValidUnits, die: DieId) -> bool {
         match self.die(die).current {
-            Some(current) => self.next_valid(table, current.victim, current.cursor).is_none(),
+            Some(current) => self.next_valid(valid, current.victim, current.cursor).is_none(),
             None => true,
         }
     }
@@ -534,8 +534,8 @@ impl Gc {
     /// block. Blocks in `held` have to wait.
     pub fn reclaim(&mut self, parts: &mut Parts<'_>, held: &[BlockId]) -> Reclaim {
         let saved = parts.pages.saved_before();
-        let holds_clean = |b: BlockId| parts.table.sparse().is_some_and(|sparse| sparse.present(b.0) > 0);
-        let ready = |&b: &BlockId| parts.blocks.last_trim(b) < saved && !holds_clean(b) && !held.contains(&b);
+        let keeps = |b: BlockId| parts.kept.is_some_and(|kept| kept[b.0 as usize] > 0);
+        let ready = |&b: &BlockId| parts.blocks.last_trim(b) < saved && !keeps(b) && !held.contains(&b);
         let Some(at) = self.emptied.iter().rposition(ready) else {
             return Reclaim::AwaitsTrims;
         };

@@ -28,10 +28,12 @@ mod pool;
 mod setup_error;
 mod spare;
 mod sparse;
+mod sparse_map;
 mod temperature;
 mod translation;
 mod translation_pages;
 mod upkeep;
+mod valid_units;
 mod victim;
 mod victims;
 mod zone_config;
@@ -56,10 +58,11 @@ pub use log_block::{LogBlock, LogBlockCache};
 pub use mount::{MountReport, MountSource};
 pub use nameless::{Content, FoundChunk, Name, Nameless, NamelessConfig, NamelessCounters, Taker};
 pub use nameless_machine::{NamelessFtlCounters, NamelessMachine};
-pub use page_map::{Blocks, MapCounters, MapProgress, PageMap, PageMapCache};
+pub use page_map::{Blocks, MapCounters, MapProgress, PageMap};
 pub use policy::{DieCandidate, PlacementPolicy, Policies, VictimCandidate, VictimPolicy};
 pub use pool::Pool;
 pub use setup_error::SetupError;
+pub use sparse_map::{SparseMap, SparseMapCache};
 pub use translation::{
     Arrival, Arrived, CacheUse, Caller, CopyId, Damage, FlushPoint, Full, GcJob, Load, Located, MapJob,
     MapPage, Move, Operation, Outdated, Plan, ProgramId, Reclaim, Soon, Start, Stream, Translation, View,

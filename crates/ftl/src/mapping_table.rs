@@ -1,207 +1,23 @@
-//! The mapping table (L2P): the location of each logical page, and the physical units with a needed copy.
+//! The mapping table (L2P): the location of each logical page.
 //!
 //! Look-ups are random. In a table of many megabytes most of their time is TLB misses, so the table has a mapping of its own and the
 //! system is asked for large pages. Without these, small pages work too, but slower.
 //!
-//! Invariants: an entry is the physical address + 1, or 0 for an unmapped page, so an untouched table costs no memory. A unit is valid if
-//! a page's entry names it, or if it stands in for one that is being programmed.
+//! Invariant: an entry is the physical address + 1, or 0 for an unmapped page, so an untouched table costs no memory.
 
 use crate::SetupError;
-use crate::sparse::SparseTable;
 use memmap2::{Advice, MmapMut};
-use pellucid_flash::{CacheState, Lpn, Ppa};
-use std::ops::Range;
+use pellucid_flash::{Lpn, Ppa};
 
 const ENTRY_BYTES: usize = 4;
 /// Small drives are made and copied often, and a large page has to be zeroed as a whole.
 const LARGE_BYTES_MIN: usize = 4 << 20;
 
-/// Entries that one bit of [`L2p::touched`] stands for.
+/// Entries that one bit of [`MappingTable::touched`] stands for.
 const REGION: u32 = 1 << 14;
 
-/// Location of each logical page, and validity of each unit.
-#[derive(Clone, Debug)]
-pub(crate) struct MappingTable {
-    /// All pages; of a cache, translation pages only.
-    l2p: L2p,
-    /// Pages of a cache, and their number in its address space.
-    sparse: Option<(u32, Box<SparseTable>)>,
-    /// One bit for each unit of the media.
-    valid: Vec<u64>,
-}
-
-impl MappingTable {
-    /// Creates a table of `pages` unmapped pages, on media of `units` units.
-    ///
-    /// # Errors
-    /// The system has no memory for it.
-    pub fn new(pages: u32, units: u32) -> Result<MappingTable, SetupError> {
-        let words = (units as usize).div_ceil(64);
-        let no_memory =
-            |_| SetupError::Memory { needed_bytes: u64::from(pages) * ENTRY_BYTES as u64 + words as u64 * 8 };
-        let mut probe: Vec<u64> = Vec::new();
-        probe.try_reserve_exact(words).map_err(no_memory)?;
-        // Zeros of the system cost no memory before they are written; the compiler must not leave out the attempt.
-        drop(std::hint::black_box(probe));
-        Ok(MappingTable { l2p: L2p::new(pages)?, sparse: None, valid: vec![0; words] })
-    }
-
-    /// Creates the table of a cache of `address_pages`, with `map_pages` translation pages, on media of `units`.
-    ///
-    /// # Errors
-    /// The system has no memory for it.
-    pub fn of_cache(
-        address_pages: u32,
-        map_pages: u32,
-        units: u32,
-        sparse: SparseTable,
-    ) -> Result<MappingTable, SetupError> {
-        let table = MappingTable::new(map_pages, units)?;
-        Ok(MappingTable { sparse: Some((address_pages, Box::new(sparse))), ..table })
-    }
-
-    /// The pages of a cache.
-    #[inline]
-    pub fn sparse(&self) -> Option<&SparseTable> {
-        self.sparse.as_ref().map(|(_, sparse)| &**sparse)
-    }
-
-    pub fn sparse_mut(&mut self) -> Option<&mut SparseTable> {
-        self.sparse.as_mut().map(|(_, sparse)| &mut **sparse)
-    }
-
-    #[cold]
-    fn get_cached(pages: u32, sparse: &SparseTable, l2p: &L2p, lpn: Lpn) -> Ppa {
-        if lpn.0 < pages { sparse.get(lpn) } else { l2p.get(Lpn(lpn.0 - pages)) }
-    }
-
-    #[cold]
-    fn replace_cached(&mut self, lpn: Lpn, ppa: Ppa) -> Ppa {
-        match &mut self.sparse {
-            Some((pages, sparse)) if lpn.0 < *pages => sparse.replace(lpn, ppa),
-            Some((pages, _)) => self.l2p.replace(Lpn(lpn.0 - *pages), ppa),
-            None => self.l2p.replace(lpn, ppa),
-        }
-    }
-
-    /// Entries of the pages that have a copy or had one: all pages, or in a cache the pages that have a slot.
-    pub fn placed(&self) -> impl Iterator<Item = (Lpn, Ppa)> + '_ {
-        let base = self.sparse.as_ref().map_or(0, |(pages, _)| *pages);
-        let cached =
-            self.sparse().into_iter().flat_map(SparseTable::iter).map(|slot| (slot.lpn(), slot.ppa()));
-        cached.chain((0..self.l2p.entries).map(move |at| (Lpn(base + at), self.l2p.get(Lpn(at)))))
-    }
-
-    /// The newest copy of `lpn`; [`Ppa::NONE`]: it has none; [`Ppa::LOST`].
-    #[inline]
-    pub fn get(&self, lpn: Lpn) -> Ppa {
-        match &self.sparse {
-            None => self.l2p.get(lpn),
-            Some((pages, sparse)) => MappingTable::get_cached(*pages, sparse, &self.l2p, lpn),
-        }
-    }
-
-    /// See [`L2p::untouched_until`]; always `None` for a cache.
-    pub fn untouched_until(&self, lpn: Lpn) -> Option<Lpn> {
-        if self.sparse.is_some() { None } else { self.l2p.untouched_until(lpn) }
-    }
-
-    #[inline]
-    pub fn set(&mut self, lpn: Lpn, ppa: Ppa) {
-        match self.sparse {
-            None => self.l2p.set(lpn, ppa),
-            Some(_) => _ = self.replace_cached(lpn, ppa),
-        }
-    }
-
-    /// Prefetches the entry of `lpn`, if there is one.
-    #[inline]
-    pub fn prefetch(&self, lpn: Lpn) {
-        match &self.sparse {
-            None => self.l2p.prefetch(lpn),
-            Some((pages, sparse)) if lpn.0 < *pages => sparse.prefetch(lpn),
-            Some(_) => {}
-        }
-    }
-
-    /// Points `lpn` to a new copy, which is valid from now on unless it is a clean one of a cache; returns the old one, and whether the
-    /// new one is valid. `moved`: GC has copied the old one.
-    #[inline]
-    pub fn supersede(&mut self, lpn: Lpn, ppa: Ppa, moved: bool) -> (Ppa, bool) {
-        if self.sparse.is_some() {
-            return self.supersede_cached(lpn, ppa, moved);
-        }
-        self.set_valid(ppa);
-        (self.l2p.replace(lpn, ppa), true)
-    }
-
-    #[cold]
-    fn supersede_cached(&mut self, lpn: Lpn, ppa: Ppa, moved: bool) -> (Ppa, bool) {
-        let old = self.get(lpn);
-        let valid = match &self.sparse {
-            Some((pages, sparse)) if lpn.0 < *pages => match moved {
-                // Newer data in the buffer may be in another state.
-                true => old.is_some() && self.is_valid(old),
-                false => sparse.state(lpn) == CacheState::Dirty,
-            },
-            _ => true,
-        };
-        if valid {
-            self.set_valid(ppa);
-        }
-        self.replace_cached(lpn, ppa);
-        (if old.is_some() { old } else { Ppa::NONE }, valid)
-    }
-
-    #[inline]
-    pub fn is_valid(&self, ppa: Ppa) -> bool {
-        self.valid[ppa.0 as usize / 64] >> (ppa.0 % 64) & 1 == 1
-    }
-
-    #[inline]
-    pub fn set_valid(&mut self, ppa: Ppa) {
-        self.valid[ppa.0 as usize / 64] |= 1 << (ppa.0 % 64);
-    }
-
-    #[inline]
-    pub fn set_invalid(&mut self, ppa: Ppa) {
-        self.valid[ppa.0 as usize / 64] &= !(1 << (ppa.0 % 64));
-    }
-
-    /// Prefetches the valid bit of `ppa`; returns whether there is such a unit.
-    #[inline]
-    pub fn prefetch_valid(&self, ppa: Ppa) -> bool {
-        let word = ppa.0 as usize / 64;
-        let is_unit = word < self.valid.len();
-        if is_unit {
-            prefetch_index::prefetch_index(&self.valid, word);
-        }
-        is_unit
-    }
-
-    /// The first valid unit of `units`.
-    pub fn next_valid(&self, units: Range<Ppa>) -> Option<Ppa> {
-        let (mut at, end) = (units.start.0, units.end.0);
-        while at < end {
-            let word = self.valid[at as usize / 64] >> (at % 64);
-            if word != 0 {
-                let found = at + word.trailing_zeros();
-                return (found < end).then_some(Ppa(found));
-            }
-            at = (at / 64 + 1) * 64;
-        }
-        None
-    }
-
-    /// Bytes of memory when every page has been written.
-    pub fn memory_bytes(&self) -> u64 {
-        let sparse = self.sparse().map_or(0, SparseTable::memory_bytes);
-        self.l2p.memory_bytes() + sparse + self.valid.len() as u64 * 8
-    }
-}
-
-/// One entry for each logical page.
-pub(crate) struct L2p {
+/// Location of each logical page.
+pub struct MappingTable {
     entries: u32,
     bytes: MmapMut,
     /// Memory in large pages was asked for.
@@ -210,25 +26,25 @@ pub(crate) struct L2p {
     touched: Vec<u64>,
 }
 
-impl L2p {
+impl MappingTable {
     /// Creates `entries` unmapped pages.
     ///
     /// # Errors
     /// The system has no memory for them.
-    pub fn new(entries: u32) -> Result<L2p, SetupError> {
-        L2p::create(entries, true)
+    pub fn new(entries: u32) -> Result<MappingTable, SetupError> {
+        MappingTable::create(entries, true)
     }
 
     /// Creates `entries` unmapped pages of which few will ever be mapped, here and there.
     ///
     /// # Errors
     /// The system has no memory for them.
-    pub fn sparse(entries: u32) -> Result<L2p, SetupError> {
-        L2p::create(entries, false)
+    pub fn sparse(entries: u32) -> Result<MappingTable, SetupError> {
+        MappingTable::create(entries, false)
     }
 
     /// Creates unmapped pages, in `large` pages of memory where that pays.
-    fn create(entries: u32, large: bool) -> Result<L2p, SetupError> {
+    fn create(entries: u32, large: bool) -> Result<MappingTable, SetupError> {
         let bytes = (entries as usize * ENTRY_BYTES).max(1);
         let no_memory = |_| SetupError::Memory { needed_bytes: bytes as u64 };
         let map = MmapMut::map_anon(bytes).map_err(no_memory)?;
@@ -236,7 +52,7 @@ impl L2p {
             let _ = map.advise(Advice::HugePage);
         }
         let regions = entries.div_ceil(REGION) as usize;
-        Ok(L2p { entries, bytes: map, large, touched: vec![0; regions.div_ceil(64)] })
+        Ok(MappingTable { entries, bytes: map, large, touched: vec![0; regions.div_ceil(64)] })
     }
 
     /// End of the range of regions, from that of `lpn` on, in which no entry was ever set, so that all their pages are unmapped; `None`:
@@ -272,6 +88,11 @@ impl L2p {
         all.filter(|&(_, ppa)| ppa != Ppa::NONE)
     }
 
+    /// All pages, mapped or not, with their locations.
+    pub fn all(&self) -> impl Iterator<Item = (Lpn, Ppa)> + '_ {
+        (0..self.entries).map(Lpn).map(|lpn| (lpn, self.get(lpn)))
+    }
+
     /// Location of `lpn`; [`Ppa::NONE`]: unmapped.
     #[inline]
     pub fn get(&self, lpn: Lpn) -> Ppa {
@@ -285,7 +106,7 @@ impl L2p {
         self.replace(lpn, ppa);
     }
 
-    /// Sets an entry as [`L2p::set`]; returns the former location of `lpn`.
+    /// Sets an entry as [`MappingTable::set`]; returns the former location of `lpn`.
     #[inline]
     pub fn replace(&mut self, lpn: Lpn, ppa: Ppa) -> Ppa {
         let at = lpn.0 as usize * ENTRY_BYTES;
@@ -311,11 +132,12 @@ impl L2p {
     }
 }
 
-impl Clone for L2p {
+impl Clone for MappingTable {
     /// # Panics
     /// When the system has no memory for a copy.
-    fn clone(&self) -> L2p {
-        let mut copy = L2p::create(self.entries, self.large).unwrap_or_else(|refusal| panic!("{refusal}"));
+    fn clone(&self) -> MappingTable {
+        let mut copy =
+            MappingTable::create(self.entries, self.large).unwrap_or_else(|refusal| panic!("{refusal}"));
         // Regions that nobody touched stay untouched, so that the copy of a large and sparse table costs what the table costs.
         for region in 0..self.entries.div_ceil(REGION) {
             if self.touched[region as usize / 64] >> (region % 64) & 1 == 1 {
@@ -329,7 +151,7 @@ impl Clone for L2p {
     }
 }
 
-impl std::fmt::Debug for L2p {
+impl std::fmt::Debug for MappingTable {
     /// Formats the entries and not their addresses in memory: drives in the same state give the same text.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries((0..self.entries).map(|lpn| self.get(Lpn(lpn)))).finish()
@@ -340,8 +162,8 @@ impl std::fmt::Debug for L2p {
 mod tests {
     use super::*;
 
-    fn new(entries: u32) -> L2p {
-        L2p::new(entries).expect("memory")
+    fn new(entries: u32) -> MappingTable {
+        MappingTable::new(entries).expect("memory")
     }
 
     /// None, a small one, and one in large pages with entries on either side of their borders.

@@ -12,7 +12,8 @@
 //! | object | owns | invariant |
 //! |---|---|---|
 //! | [`Shape`](core::Shape) | description, numbering of logical pages | never changes |
-//! | [`MappingTable`](crate::mapping_table) | where each page lies, which copies are valid | a unit is valid if a page's entry names it, or if it stands in for one that is being programmed |
+//! | [`Table`] | where each page lies | an entry names the newest copy |
+//! | [`ValidUnits`](crate::valid_units) | which copies are needed | a unit is valid if a page needs it, or if it stands in for one that is being programmed |
 //! | [`BlockManager`](crate::block_manager) | free, open, closed, retired; wear; valid counts | `valid` is the number of its valid units |
 //! | [`Gc`](crate::gc) | what is read of victims, emptied blocks, counters; with [`Victims`](crate::victims) and [`Upkeep`](crate::upkeep) | a block is erased once it holds no valid copy |
 //! | [`Programs`](programs::Programs) | number of the next program, programs that have not ended | numbers rise; following old copies leads to one on the media, or to none |
@@ -23,38 +24,36 @@
 //! | [`SlcCache`](slc::SlcCache) | whether host data go to the SLC cache | its blocks are open for [`Stream::Cached`] alone |
 //! | [`OutdatedCopies`](crate::outdated) | copies that became invalid and were not taken | none, unless the caller takes them |
 //! | [`Temperature`](crate::temperature) | how often pages are written | - |
-//! | [`Cache`](cache::Cache) | state of a solid-state cache beside its table; with [`Lists`](lists::Lists) | a clean copy is no valid unit, a dirty one is |
 //!
 //! Each object alone writes its fields; those of the shape are constants, which all may read. The objects make the [`Core`]. Paths are
 //! functions without state, a module for each: programs (`write`), copies (`copies`), GC (`collect`), translation pages (`journal`), damage
-//! (`damage`), reclaim units (`reclaim_units`), a cache (`cache`, `cache_media`, `lists`), mount (`mount`). [`PageMap`] only routes; its
-//! calls are those of [`crate::translation`].
+//! (`damage`), reclaim units (`reclaim_units`), mount (`mount`). [`PageMap`] only routes; its calls are those of [`crate::translation`].
+//! All are compiled for a table each: that of all pages, or one of its own kind (`sparse_map`).
 
-mod cache;
-mod cache_media;
 mod collect;
-mod copies;
-mod core;
+pub(crate) mod copies;
+pub(crate) mod core;
 mod damage;
 mod demand_map;
 mod full;
-mod journal;
-mod lists;
+pub(crate) mod journal;
 mod mount;
 mod place;
-mod programs;
+pub(crate) mod programs;
 mod reclaim_units;
 mod setup;
 mod slc;
 mod stream;
+pub(crate) mod table;
 mod write;
 
-pub use cache::PageMapCache;
 pub use demand_map::MapCounters;
 pub use setup::{Blocks, MapProgress};
 
 use self::core::Core;
+use self::table::Table;
 use crate::handles::Handles;
+use crate::mapping_table::MappingTable;
 use crate::translation::{
     Arrival, Arrived, Damage, FlushPoint, GcJob, Load, Located, MapJob, Move, Operation, Outdated, Plan,
     ProgramId, Reclaim, Soon, Stream,
@@ -69,14 +68,14 @@ pub(crate) const fn split_sequence(stored: u64) -> (u64, u16) {
     (stored & ((1 << OWNER_SHIFT) - 1), (stored >> OWNER_SHIFT) as u16)
 }
 
-/// The translation state of one drive.
+/// The translation state of one drive, with a table of all its pages, or another one.
 #[derive(Clone, Debug)]
-pub struct PageMap {
-    core: Core,
+pub struct PageMap<T = MappingTable> {
+    core: Core<T>,
 }
 
 /// Reads and writes.
-impl PageMap {
+impl<T: Table> PageMap<T> {
     /// Location of `lpn`, for an access of the host.
     #[inline]
     pub fn lookup(&mut self, lpn: Lpn) -> Located {
@@ -104,7 +103,7 @@ impl PageMap {
     /// Returns whether the copy at `ppa` is some page's newest, or still stands in for one that is being programmed.
     #[inline]
     pub fn is_valid(&self, ppa: Ppa) -> bool {
-        self.core.table.is_valid(ppa)
+        self.core.valid.has(ppa)
     }
 
     /// Prefetches state that will be accessed soon. It changes nothing.
@@ -171,7 +170,7 @@ impl PageMap {
 }
 
 /// GC and damage.
-impl PageMap {
+impl<T: Table> PageMap<T> {
     /// Returns whether [`PageMap::next_gc`] has work in `die`.
     #[inline]
     pub fn wants_gc(&self, die: DieId, load: Load) -> bool {
@@ -205,7 +204,7 @@ impl PageMap {
 
     /// Returns whether the victim of `die` has been read to its end, so that a partial superpage of GC copies should not wait.
     pub fn gc_rests(&self, die: DieId) -> bool {
-        self.core.gc.rests(&self.core.table, die)
+        self.core.gc.rests(&self.core.valid, die)
     }
 
     /// Counts placed GC copies, for callers that do not report them to [`PageMap::place`].
@@ -259,7 +258,7 @@ impl PageMap {
 }
 
 /// Metadata, flushes and placement handles.
-impl PageMap {
+impl<T: Table> PageMap<T> {
     /// The next read of a translation page, or program of a superpage of wanted ones; a partial superpage only if a caller waits, or no
     /// more come.
     #[inline]
@@ -318,5 +317,16 @@ impl PageMap {
     /// Sets whether data bypass the SLC cache from now on.
     pub fn pass_cache(&mut self, past: bool) {
         self.core.slc.pass(past);
+    }
+
+    /// The objects, for the calls that a table of another kind adds.
+    pub(crate) fn core(&self) -> &Core<T> {
+        &self.core
+    }
+
+    /// The objects, for the calls that a table of another kind adds.
+    #[inline]
+    pub(crate) fn core_mut(&mut self) -> &mut Core<T> {
+        &mut self.core
     }
 }

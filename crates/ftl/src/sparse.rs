@@ -321,9 +321,9 @@ impl SparseTable {
         None
     }
 
-    /// Cached copies in a block of the media.
-    pub fn present(&self, block: u32) -> u32 {
-        self.present[block as usize]
+    /// Cached copies in each block of the media.
+    pub fn present(&self) -> &[u32] {
+        &self.present
     }
 
     /// Pages that are dirty.

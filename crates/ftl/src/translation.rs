@@ -19,7 +19,8 @@
 
 use crate::handles::Handles;
 use crate::{
-    Cached, CachedPages, FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap, SetupError,
+    Cached, CachedPages, FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap,
+    SetupError, SparseMap, SparseMapCache,
 };
 use pellucid_flash::{BlockId, BlockView, Cause, DieId, Divisor, Layout, Lpn, Ppa, SimTime};
 
@@ -306,15 +307,18 @@ pub struct CacheUse {
 pub enum Translation {
     /// See [`PageMap`].
     PageMap(PageMap),
+    /// See [`SparseMap`].
+    SparseMap(SparseMap),
     /// See [`LogBlock`].
     LogBlock(LogBlock),
 }
 
-/// Calls the same method of either translation.
+/// Calls the same method of each translation.
 macro_rules! each {
     ($self:ident, $it:ident => $call:expr) => {
         match $self {
             Translation::PageMap($it) => $call,
+            Translation::SparseMap($it) => $call,
             Translation::LogBlock($it) => $call,
         }
     };
@@ -327,6 +331,7 @@ impl Translation {
     pub fn lookup(&mut self, lpn: Lpn) -> Located {
         match self {
             Translation::PageMap(it) => it.lookup(lpn),
+            Translation::SparseMap(it) => it.lookup(lpn),
             Translation::LogBlock(it) => it.peek(lpn),
         }
     }
@@ -356,6 +361,7 @@ impl Translation {
     pub fn stream(&mut self, lpn: Lpn, handle: u16) -> Stream {
         match self {
             Translation::PageMap(it) => it.stream(lpn, handle),
+            Translation::SparseMap(it) => it.stream(lpn, handle),
             Translation::LogBlock(it) => it.stream(lpn),
         }
     }
@@ -367,6 +373,7 @@ impl Translation {
     pub fn place(&mut self, stream: Stream, near: Option<DieId>, lpns: &[Lpn]) -> Result<Plan, Full> {
         match self {
             Translation::PageMap(it) => it.place(stream, near, lpns).ok_or(Full { die: None }),
+            Translation::SparseMap(it) => it.place(stream, near, lpns).ok_or(Full { die: None }),
             Translation::LogBlock(it) => match it.place(stream, lpns) {
                 Some(plan) => Ok(plan),
                 None => Err(Full { die: it.die_of_stream(stream) }),
@@ -380,6 +387,7 @@ impl Translation {
     pub fn checkpoint(&mut self) -> bool {
         match self {
             Translation::PageMap(it) => it.checkpoint(),
+            Translation::SparseMap(it) => it.checkpoint(),
             // Nothing is written to shorten a mount, which reads all spare areas.
             Translation::LogBlock(_) => false,
         }
@@ -422,6 +430,7 @@ impl Translation {
     pub fn wants_gc(&self, die: DieId, load: Load) -> bool {
         match self {
             Translation::PageMap(it) => it.wants_gc(die, load),
+            Translation::SparseMap(it) => it.wants_gc(die, load),
             // It may begin a merge at that call.
             Translation::LogBlock(_) => true,
         }
@@ -438,6 +447,7 @@ impl Translation {
     pub fn next_gc(&mut self, die: DieId, load: Load) -> Option<GcJob<'_>> {
         match self {
             Translation::PageMap(it) => it.next_gc(die, load),
+            Translation::SparseMap(it) => it.next_gc(die, load),
             Translation::LogBlock(it) => it.next_gc(die),
         }
     }
@@ -453,6 +463,7 @@ impl Translation {
     pub fn arrived(&mut self, moved: &Move, named: Option<Lpn>, arrival: Arrival) -> Arrived {
         match self {
             Translation::PageMap(it) => it.arrived(moved, named, arrival),
+            Translation::SparseMap(it) => it.arrived(moved, named, arrival),
             Translation::LogBlock(it) => it.arrived(moved, arrival),
         }
     }
@@ -462,6 +473,7 @@ impl Translation {
     pub fn gc_rests(&self, die: DieId) -> bool {
         match self {
             Translation::PageMap(it) => it.gc_rests(die),
+            Translation::SparseMap(it) => it.gc_rests(die),
             // Nothing moves unit by unit.
             Translation::LogBlock(_) => true,
         }
@@ -541,7 +553,8 @@ impl Translation {
     #[inline]
     pub fn cache(&mut self) -> Option<CachedPages<'_>> {
         match self {
-            Translation::PageMap(it) => it.cache().map(CachedPages::PageMap),
+            Translation::PageMap(_) => None,
+            Translation::SparseMap(it) => Some(CachedPages::SparseMap(SparseMapCache::of(it))),
             Translation::LogBlock(it) => it.cache().map(CachedPages::LogBlock),
         }
     }
@@ -568,7 +581,11 @@ impl Translation {
 
     /// Content of the cache; `None`: this translation is no cache.
     pub fn cached(&self) -> Option<Cached> {
-        each!(self, it => it.cached())
+        match self {
+            Translation::PageMap(_) => None,
+            Translation::SparseMap(it) => Some(SparseMapCache::content(it)),
+            Translation::LogBlock(it) => it.cached(),
+        }
     }
 
     /// Entry for the spare area of a copy of `lpn`, whose data arrived `dirty` or not.
@@ -581,8 +598,9 @@ impl Translation {
     #[inline]
     pub fn mark_of_copy(&self, lpn: Lpn) -> Lpn {
         match self {
+            Translation::PageMap(_) => lpn,
             // GC of a cache copies dirty units only.
-            Translation::PageMap(it) => it.mark(lpn, true),
+            Translation::SparseMap(it) => it.mark(lpn, true),
             Translation::LogBlock(it) => it.mark_of_copy(lpn),
         }
     }
@@ -604,6 +622,11 @@ impl Translation {
         from: Start<'_, S>,
     ) -> Result<(Translation, Option<MountReport>), SetupError> {
         Ok(match config.map {
+            Map::Page | Map::Demand { .. } if config.cache.is_some() => {
+                let (mut map, report) = SparseMap::start(config, layout, from)?;
+                map.serve(caller);
+                (Translation::SparseMap(map), report)
+            }
             Map::Page | Map::Demand { .. } => {
                 let (mut map, report) = PageMap::start(config, layout, from)?;
                 map.serve(caller);
@@ -637,6 +660,7 @@ impl Translation {
     pub fn owner(&self, lpn: Lpn) -> u16 {
         match self {
             Translation::PageMap(it) => it.owner(lpn),
+            Translation::SparseMap(it) => it.owner(lpn),
             Translation::LogBlock(_) => 0,
         }
     }
@@ -645,6 +669,7 @@ impl Translation {
     pub fn next_unit(&mut self, handle: u16) {
         match self {
             Translation::PageMap(it) => it.next_unit(handle),
+            Translation::SparseMap(it) => it.next_unit(handle),
             // Handle 0 has no reclaim unit of its own.
             Translation::LogBlock(_) => {}
         }
@@ -654,6 +679,7 @@ impl Translation {
     pub fn pass_cache(&mut self, past: bool) {
         match self {
             Translation::PageMap(it) => it.pass_cache(past),
+            Translation::SparseMap(it) => it.pass_cache(past),
             Translation::LogBlock(_) => {}
         }
     }
@@ -667,6 +693,7 @@ impl Translation {
     pub fn free_blocks(&self) -> u32 {
         match self {
             Translation::PageMap(it) => it.blocks().free(),
+            Translation::SparseMap(it) => it.blocks().free(),
             Translation::LogBlock(it) => it.free_blocks(),
         }
     }
@@ -675,6 +702,7 @@ impl Translation {
     pub fn block_view(&self, block: BlockId) -> BlockView {
         match self {
             Translation::PageMap(it) => it.blocks().view(block),
+            Translation::SparseMap(it) => it.blocks().view(block),
             Translation::LogBlock(it) => it.block_view(block),
         }
     }

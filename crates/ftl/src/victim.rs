@@ -121,9 +121,9 @@ fn policy_choice(gc: &mut Gc, parts: &mut Parts<'_>, die: DieId) -> Option<Block
         return Some(chosen);
     }
     let blocks = &mut *parts.blocks;
-    if let Some(sparse) = parts.table.sparse() {
-        // Clean units cost no copy, but are worth keeping.
-        let cached = |b: BlockId| (sparse.present(b.0).max(blocks.valid(b)), blocks.closed_at(b));
+    if let Some(kept) = parts.kept {
+        // Units that are not needed cost no copy, but are worth keeping.
+        let cached = |b: BlockId| (kept[b.0 as usize].max(blocks.valid(b)), blocks.closed_at(b));
         let may = |b: &BlockId| blocks.may_be_victim(*b) && blocks.frees_space(*b);
         return blocks.of_die(die).filter(may).min_by_key(|&b| cached(b));
     }
@@ -149,19 +149,19 @@ fn policy_choice(gc: &mut Gc, parts: &mut Parts<'_>, die: DieId) -> Option<Block
     }
 }
 
-/// The choice of a policy from outside, where there is one; of a cache among the blocks that free space, as its own.
+/// The choice of a policy from outside, where there is one; where copies are kept, among the blocks that free space, as its own.
 fn outside_choice(gc: &mut Gc, parts: &Parts<'_>, die: DieId) -> Option<BlockId> {
     gc.outside()?;
     let units = gc.layout().units_per_block;
-    let (blocks, sparse) = (&*parts.blocks, parts.table.sparse());
-    let may = |b: &BlockId| blocks.may_be_victim(*b) && (sparse.is_none() || blocks.frees_space(*b));
+    let (blocks, kept) = (&*parts.blocks, parts.kept);
+    let may = |b: &BlockId| blocks.may_be_victim(*b) && (kept.is_none() || blocks.frees_space(*b));
     let candidate = |block: BlockId| {
         let valid = blocks.valid(block);
         VictimCandidate {
             block,
             valid,
             units,
-            cached: sparse.map_or(valid, |sparse| sparse.present(block.0).max(valid)),
+            cached: kept.map_or(valid, |kept| kept[block.0 as usize].max(valid)),
             erases: blocks.erases(block),
             closed_at: blocks.closed_at(block),
             touched_at: blocks.touched_at(block),

@@ -116,7 +116,7 @@ fn count(bench: &Bench, gib: u32) -> Result<Memory, ReproduceError> {
     let shorter = bench.shorter();
     let geometry = flash(&spec, gib, shorter);
     let layout = geometry.layout().expect("the preset with another number of blocks");
-    let page_map =
+    let page_map: PageMap =
         PageMap::new(&spec.drive.ftl, &layout, &[]).expect("the preset's settings on a smaller drive");
     let ftl = host.host.iter().find_map(|layer| match layer {
         pellucid_host::LayerConfig::NamelessFtl(config) => Some(config),

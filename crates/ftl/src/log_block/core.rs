@@ -9,7 +9,7 @@ use super::merges::Merges;
 use super::programs::Programs;
 use super::tally::Tally;
 use crate::config::Map;
-use crate::mapping_table::L2p;
+use crate::mapping_table::MappingTable;
 use crate::outdated::OutdatedCopies;
 use crate::translation::Outdated;
 use crate::{Durability, FtlConfig, SetupError};
@@ -205,7 +205,7 @@ impl Die {
 #[derive(Clone, Debug)]
 pub(super) struct Core {
     pub shape: Shape,
-    pub map: L2p,
+    pub map: MappingTable,
     pub blocks: Blocks,
     pub dies: Vec<Die>,
     pub programs: Programs,
@@ -230,8 +230,8 @@ impl Core {
         };
         Ok(Core {
             map: match config.cache {
-                Some(_) => L2p::sparse(shape.user_units)?,
-                None => L2p::new(shape.user_units)?,
+                Some(_) => MappingTable::sparse(shape.user_units)?,
+                None => MappingTable::new(shape.user_units)?,
             },
             blocks: Blocks::new(layout, bad, config.wear.dynamic),
             dies: vec![die; layout.dies as usize],

@@ -1,30 +1,31 @@
 //! Paths of GC: the decisions of [`Gc`](crate::gc::Gc) applied to the table, the translation pages and the cached table.
 
 use super::core::Core;
-use super::{cache, journal};
+use super::journal;
+use super::table::Table;
 use crate::translation::{Arrival, Arrived, GcJob, Load, Move, Reclaim, Stream};
 use pellucid_flash::{BlockId, DieId, Lpn, Ppa};
 
 /// Returns whether [`next_gc`] has work in `die`.
 #[inline]
-pub(super) fn wants_gc(core: &Core, die: DieId, load: Load) -> bool {
+pub(super) fn wants_gc<T: Table>(core: &Core<T>, die: DieId, load: Load) -> bool {
     core.gc.wants(&core.blocks, die, load)
 }
 
 /// Returns whether [`reap`] may have something to do.
 #[inline]
-pub(super) fn may_reap(core: &Core, die: DieId) -> bool {
+pub(super) fn may_reap<T: Table>(core: &Core<T>, die: DieId) -> bool {
     let blocks = &core.blocks;
     blocks.has_dead_or_empty()
         && (blocks.is_dead(die) || (blocks.empty_closed(die) > 0 && blocks.free_count(die) == 0))
 }
 
 /// Frees, in a die without a free block, blocks that need no copy: its closed blocks without valid units.
-pub(super) fn reap(core: &mut Core, die: DieId) {
+pub(super) fn reap<T: Table>(core: &mut Core<T>, die: DieId) {
     if core.blocks.is_dead(die) {
         empty_dead(core, die);
-    } else if core.cache.is_some() {
-        // Blocks that hold nothing dirty hold clean data: one block at a time is enough.
+    } else if T::DROPS_COPIES {
+        // Blocks that hold nothing that is needed hold what is worth keeping: one block at a time is enough.
     } else if core.blocks.empty_closed(die) > 0 && core.blocks.free_count(die) == 0 {
         let (gc, mut parts) = core.collecting();
         gc.reap(&mut parts, die);
@@ -32,7 +33,7 @@ pub(super) fn reap(core: &mut Core, die: DieId) {
 }
 
 /// Blocks of a dead die come out of [`next_erase`] once they hold nothing valid.
-pub(super) fn empty_dead(core: &mut Core, die: DieId) {
+pub(super) fn empty_dead<T: Table>(core: &mut Core<T>, die: DieId) {
     let blocks = &core.blocks;
     for block in core.gc.upkeep_mut(die).take_retiring(|block| blocks.is_settled(block)) {
         core.blocks.choose(block);
@@ -44,12 +45,12 @@ pub(super) fn empty_dead(core: &mut Core, die: DieId) {
 
 /// The next copies that GC wants in `die`, choosing a victim first if need be. `None`: nothing to do now.
 #[inline]
-pub(super) fn next_gc(core: &mut Core, die: DieId, load: Load) -> Option<GcJob<'_>> {
+pub(super) fn next_gc<T: Table>(core: &mut Core<T>, die: DieId, load: Load) -> Option<GcJob<'_>> {
     // Called often, mostly without work.
     if wants_gc(core, die, load) { next_moves(core, die, load) } else { None }
 }
 
-fn next_moves(core: &mut Core, die: DieId, load: Load) -> Option<GcJob<'_>> {
+fn next_moves<T: Table>(core: &mut Core<T>, die: DieId, load: Load) -> Option<GcJob<'_>> {
     let (gc, mut parts) = core.collecting();
     let to = gc.next_moves(&mut parts, die, load)?;
     // The die moves whole superpages.
@@ -63,7 +64,12 @@ fn next_moves(core: &mut Core, die: DieId, load: Load) -> Option<GcJob<'_>> {
 
 /// Ends the read of a unit of a victim and returns the fate of the unit. `named`: logical page in its spare area.
 #[inline]
-pub(super) fn arrived(core: &mut Core, moved: &Move, named: Option<Lpn>, arrival: Arrival) -> Arrived {
+pub(super) fn arrived<T: Table>(
+    core: &mut Core<T>,
+    moved: &Move,
+    named: Option<Lpn>,
+    arrival: Arrival,
+) -> Arrived {
     let of_map = moved.to == Stream::Meta;
     if of_map {
         core.pages.end_reading();
@@ -90,7 +96,7 @@ pub(super) fn arrived(core: &mut Core, moved: &Move, named: Option<Lpn>, arrival
 }
 
 /// A unit of a victim could not be read: its block stays, see the head of [`crate::gc`].
-fn copy_lost(core: &mut Core, from: Ppa) {
+fn copy_lost<T: Table>(core: &mut Core<T>, from: Ppa) {
     let block = core.shape.layout.block_of(from);
     match core.blocks.failed(block) {
         false => core.gc.lose_victim(&mut core.blocks, block),
@@ -100,15 +106,15 @@ fn copy_lost(core: &mut Core, from: Ppa) {
 
 /// The next block without valid units, and without copies that only an unsaved trim made invalid.
 #[inline]
-pub(super) fn next_erase(core: &mut Core) -> Option<Reclaim> {
+pub(super) fn next_erase<T: Table>(core: &mut Core<T>) -> Option<Reclaim> {
     if core.gc.has_emptied() { Some(reclaim(core)) } else { None }
 }
 
-fn reclaim(core: &mut Core) -> Reclaim {
-    if let Some(wait) = cache::evict_emptied(core) {
+fn reclaim<T: Table>(core: &mut Core<T>) -> Reclaim {
+    if let Some(wait) = T::before_erase(core) {
         return wait;
     }
-    let held = cache::held_blocks(core);
+    let held = T::held_blocks(core);
     let (gc, mut parts) = core.collecting();
     let reclaim = gc.reclaim(&mut parts, &held);
     match reclaim {
@@ -118,7 +124,7 @@ fn reclaim(core: &mut Core) -> Reclaim {
                 demand.victim_left(core.shape.layout.die_of_block(block));
             }
             if matches!(reclaim, Reclaim::Retire(_)) {
-                cache::pages_left_with(core, block);
+                core.table.block_left(block);
             }
         }
         Reclaim::Evict(_) => {}
@@ -127,13 +133,13 @@ fn reclaim(core: &mut Core) -> Reclaim {
 }
 
 /// The erase of a block has ended. If it failed, the block is retired.
-pub(super) fn erase_ended(core: &mut Core, block: BlockId, ok: bool) {
+pub(super) fn erase_ended<T: Table>(core: &mut Core<T>, block: BlockId, ok: bool) {
     if ok {
         core.blocks.erased(block);
     } else {
         core.blocks.retire(block);
         core.gc.count_grown_bad();
     }
-    cache::pages_left_with(core, block);
+    core.table.block_left(block);
     core.gc.erased(&mut core.blocks, block);
 }

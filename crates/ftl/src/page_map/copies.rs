@@ -2,6 +2,7 @@
 
 use super::core::Core;
 use super::programs::ProgramUnit;
+use super::table::Table;
 use crate::Victim;
 use crate::block_manager::BlockState;
 use crate::translation::{Located, Outdated};
@@ -9,7 +10,7 @@ use pellucid_flash::{Lpn, Ppa};
 
 /// Location of `lpn`, for an access of the host.
 #[inline]
-pub(super) fn lookup(core: &mut Core, lpn: Lpn) -> Located {
+pub(crate) fn lookup<T: Table>(core: &mut Core<T>, lpn: Lpn) -> Located {
     if let Some(demand) = &mut core.demand
         && let Some(page) = demand.missing_page(&core.shape, &core.table, &core.pages, lpn)
     {
@@ -20,7 +21,7 @@ pub(super) fn lookup(core: &mut Core, lpn: Lpn) -> Located {
 
 /// Location of `lpn`, for any other purpose.
 #[inline]
-pub(super) fn peek(core: &Core, lpn: Lpn) -> Located {
+pub(crate) fn peek<T: Table>(core: &Core<T>, lpn: Lpn) -> Located {
     match core.copy_of(lpn) {
         Ppa::NONE => Located::Zero,
         Ppa::LOST => Located::Lost,
@@ -31,7 +32,7 @@ pub(super) fn peek(core: &Core, lpn: Lpn) -> Located {
 /// Place where the data of the page at `ppa` can be read now: there, or, until its program has ended, in the copy that this one
 /// replaces. [`Ppa::NONE`]: it has none on the media yet.
 #[inline]
-pub(super) fn readable(core: &Core, ppa: Ppa) -> Ppa {
+pub(crate) fn readable<T: Table>(core: &Core<T>, ppa: Ppa) -> Ppa {
     match core.blocks.in_flight(core.shape.layout.block_of(ppa)) {
         0 => ppa,
         _ => core.programs.replaced_by(ppa),
@@ -41,21 +42,21 @@ pub(super) fn readable(core: &Core, ppa: Ppa) -> Ppa {
 /// Returns whether the copy at `from`, whose spare area names this page, is still needed; if not, there is nothing to move. Without a
 /// spare area it is unreadable, or overwritten and already being erased.
 #[inline]
-pub(super) fn is_current(core: &Core, from: Ppa, named: Option<Lpn>) -> bool {
+pub(crate) fn is_current<T: Table>(core: &Core<T>, from: Ppa, named: Option<Lpn>) -> bool {
     match named.map(|mark| core.named(mark)) {
         Some(lpn) => lpn.0 < core.shape.pages() && core.copy_of(lpn) == from,
-        None => core.table.is_valid(from),
+        None => core.valid.has(from),
     }
 }
 
 /// Invalidates the copy at `ppa`, which is no longer needed for this reason.
 #[inline]
-pub(super) fn invalidate(core: &mut Core, ppa: Ppa, why: Outdated) {
-    if !ppa.is_some() || !core.table.is_valid(ppa) {
+pub(crate) fn invalidate<T: Table>(core: &mut Core<T>, ppa: Ppa, why: Outdated) {
+    if !ppa.is_some() || !core.valid.has(ppa) {
         return;
     }
-    // A page that a cache evicted comes back with its data, if the power is cut before the eviction is on the media.
-    let comes_back = why == Outdated::Trimmed && core.cache.is_some();
+    // A dropped page comes back with its data, if the power is cut before that is on the media.
+    let comes_back = why == Outdated::Trimmed && T::DROPS_COPIES;
     if !comes_back {
         core.outdated.note(ppa, why);
     }
@@ -67,8 +68,8 @@ pub(super) fn invalidate(core: &mut Core, ppa: Ppa, why: Outdated) {
 
 /// The copy at `ppa`, which was valid, is not needed: it stays where it is, and may go at any time.
 #[inline]
-pub(super) fn drop_copy(core: &mut Core, ppa: Ppa) {
-    core.table.set_invalid(ppa);
+pub(crate) fn drop_copy<T: Table>(core: &mut Core<T>, ppa: Ppa) {
+    core.valid.remove(ppa);
     let block = core.shape.layout.block_of(ppa);
     core.blocks.remove_valid(block);
     if core.blocks.state(block) == BlockState::Victim {
@@ -81,7 +82,7 @@ pub(super) fn drop_copy(core: &mut Core, ppa: Ppa) {
 
 /// Discards `lpn`. Its old copy is invalid at once, but its block is not erased before the trim is on the media: a power
 /// cut must not bring back a copy that is older still.
-pub(super) fn trim(core: &mut Core, lpn: Lpn) {
+pub(crate) fn trim<T: Table>(core: &mut Core<T>, lpn: Lpn) {
     let old = core.copy_of(lpn);
     if old != Ppa::NONE {
         core.table.set(lpn, Ppa::NONE);
@@ -95,17 +96,17 @@ pub(super) fn trim(core: &mut Core, lpn: Lpn) {
 }
 
 /// The block of `ppa` is not erased before the trims so far are on the media.
-pub(super) fn keep_until_saved(core: &mut Core, ppa: Ppa) {
+pub(crate) fn keep_until_saved<T: Table>(core: &mut Core<T>, ppa: Ppa) {
     if ppa.is_some() {
         core.blocks.set_last_trim(core.shape.layout.block_of(ppa), core.pages.last_trim());
     }
 }
 
 /// Panics unless valid units, blocks and map agree. Cost: the whole drive.
-pub(super) fn check(core: &Core) {
-    let Core { shape, table, blocks, .. } = core;
+pub(crate) fn check<T: Table>(core: &Core<T>) {
+    let Core { shape, table, valid, blocks, .. } = core;
     let mut counts = vec![0u32; shape.layout.blocks as usize];
-    for unit in (0..shape.layout.units).filter(|&u| table.is_valid(Ppa(u))) {
+    for unit in (0..shape.layout.units).filter(|&u| valid.has(Ppa(u))) {
         counts[shape.layout.block_of(Ppa(unit)).0 as usize] += 1;
     }
     for (block, &count) in (0..).map(pellucid_flash::BlockId).zip(&counts) {
@@ -119,20 +120,20 @@ pub(super) fn check(core: &Core) {
     }
     let mut owners = std::collections::BTreeMap::new();
     for (lpn, ppa) in table.placed().filter(|(_, ppa)| ppa.is_some()) {
-        if core.cache.is_none() || !shape.is_hosts(lpn) {
-            assert!(table.is_valid(ppa), "lpn {} points to an invalid unit {}", lpn.0, ppa.0);
+        if !T::DROPS_COPIES || !shape.is_hosts(lpn) {
+            assert!(valid.has(ppa), "lpn {} points to an invalid unit {}", lpn.0, ppa.0);
         }
         let other = owners.insert(ppa, lpn);
         assert_eq!(other, None, "unit {} belongs to two logical pages", ppa.0);
     }
-    owners.retain(|&ppa, _| table.is_valid(ppa));
+    owners.retain(|&ppa, _| valid.has(ppa));
     // Valid units without an owner wait for their successor's program.
     let old = |program: super::programs::Active<'_>| {
         program.units.iter().map(|unit: &ProgramUnit| unit.old).collect::<Vec<_>>()
     };
     let waiting: std::collections::BTreeSet<Ppa> = core.programs.active().flat_map(old).collect();
     let orphans = counts.iter().sum::<u32>() as usize - owners.len();
-    let explained = |ppa: &&Ppa| ppa.is_some() && table.is_valid(**ppa) && !owners.contains_key(ppa);
+    let explained = |ppa: &&Ppa| ppa.is_some() && valid.has(**ppa) && !owners.contains_key(ppa);
     let explained = waiting.iter().filter(explained).count();
     assert_eq!(orphans, explained, "valid units that no page owns and no program replaces");
 }

@@ -1,40 +1,38 @@
 //! Core of a page map: the objects that its paths use.
 
-use super::cache::Cache;
 use super::demand_map::DemandMap;
-use super::lists::Lists;
 use super::place::{Ground, Placement, Space};
 use super::programs::Programs;
 use super::slc::SlcCache;
+use super::table::Table;
 use crate::block_manager::BlockManager;
-use crate::cached::page_of_mark;
 use crate::gc::{Gc, Parts};
 use crate::handles::Handles;
-use crate::mapping_table::MappingTable;
 use crate::outdated::OutdatedCopies;
+use crate::policy::Forked;
 use crate::setup_error::SetupError;
 use crate::spare::entries_per_page;
-use crate::sparse::SparseTable;
 use crate::temperature::Temperature;
 use crate::translation::Stream;
 use crate::translation_pages::TranslationPages;
-use crate::{Durability, FtlConfig, Separation, Victim};
+use crate::valid_units::ValidUnits;
+use crate::{Durability, FtlConfig, Separation, Victim, VictimPolicy};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa, Rng};
 
 /// Description of a page map, and the numbering of its logical pages: first those of the host, then translation pages. It never changes.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub struct Shape {
     pub config: FtlConfig,
     pub layout: Layout,
     /// Pages that the host can address.
     pub user_units: u32,
     /// Translation pages; none with [`Durability::Volatile`].
     pub map_pages: u32,
-    /// Entries of a translation page; a cache has entries of twice the size.
+    /// Entries of four bytes of a translation page.
     pub entries: u32,
-    /// Most host pages that the media hold: all, or those of a cache.
+    /// Most host pages that the media hold at one time.
     pub held: u32,
-    /// Superpages of data in a block: all, less the list of a cache's block; `slc_superpages`: in one of the SLC cache.
+    /// Superpages of data in a block: all, less the list of its pages; `slc_superpages`: in one of the SLC cache.
     data_superpages: u32,
     slc_superpages: u32,
 }
@@ -44,14 +42,10 @@ impl Shape {
     ///
     /// # Errors
     /// The user capacity does not fit on the media.
-    fn new(config: &FtlConfig, layout: &Layout) -> Result<Shape, SetupError> {
+    fn new<T: Table>(config: &FtlConfig, layout: &Layout) -> Result<Shape, SetupError> {
         let (physical, wanted) = (u64::from(layout.units), config.user_units(layout));
         let entries = entries_per_page(layout);
-        let map_pages = match (config.durability, config.cache) {
-            (Durability::Volatile, _) => 0,
-            (_, Some(_)) => SparseTable::regions_for(wanted, entries / 2).into(),
-            (Durability::Journal { .. }, None) => wanted.div_ceil(entries.into()),
-        };
+        let (user_units, map_pages) = T::numbering(config, wanted, entries);
         if wanted == 0 || wanted + map_pages > physical {
             return Err(SetupError::TooLittleSpare {
                 physical_units: physical,
@@ -62,22 +56,13 @@ impl Shape {
         Ok(Shape {
             config: config.clone(),
             layout: layout.clone(),
-            user_units: config.cache.as_ref().map_or(wanted as u32, |cache| cache.address_units),
+            user_units: user_units as u32,
             map_pages: map_pages as u32,
             entries,
             held: wanted as u32,
             data_superpages: layout.superpages_per_block - config.list_superpages(),
             slc_superpages: layout.superpages_per_block / config.slc_cache.map_or(1, |slc| slc.bits),
         })
-    }
-
-    /// An empty table for the pages.
-    fn table(&self) -> Result<MappingTable, SetupError> {
-        let units = self.layout.units;
-        let Some(cache) = &self.config.cache else { return MappingTable::new(self.pages(), units) };
-        let (address, slots) = (cache.address_units, self.entries / 2);
-        let sparse = SparseTable::new(address, self.held.into(), slots, &self.layout, !self.is_volatile());
-        MappingTable::of_cache(address, self.map_pages, units, sparse)
     }
 
     /// Units that the media have to hold: host data and translation pages.
@@ -123,6 +108,11 @@ impl Shape {
         self.data_superpages < self.layout.superpages_per_block
     }
 
+    /// Returns whether a block with this many superpages ends with one.
+    pub fn ends_with_list(&self, superpages: u32) -> bool {
+        self.has_lists() && superpages == self.layout.superpages_per_block
+    }
+
     /// Returns whether `good` blocks on `live` dies leave too little space for what the media have to hold.
     pub fn is_too_large_for(&self, good: u32, live: u32) -> bool {
         let most = self.config.units_max(&self.layout, good, live, self.config.working_blocks());
@@ -132,49 +122,48 @@ impl Shape {
 
 /// Objects that the paths use. Each has private fields and keeps its own invariants.
 #[derive(Clone, Debug)]
-pub(super) struct Core {
-    pub shape: Shape,
-    pub table: MappingTable,
-    pub blocks: BlockManager,
-    pub gc: Gc,
-    pub programs: Programs,
-    pub placement: Placement,
-    pub pages: TranslationPages,
+pub struct Core<T> {
+    pub(crate) shape: Shape,
+    pub(crate) table: T,
+    pub(crate) valid: ValidUnits,
+    pub(crate) blocks: BlockManager,
+    pub(crate) gc: Gc,
+    pub(crate) programs: Programs,
+    pub(super) placement: Placement,
+    pub(crate) pages: TranslationPages,
     /// `None`: all entries of the map are in memory.
-    pub demand: Option<DemandMap>,
-    /// `None`: the host addresses the drive's own pages.
-    pub cache: Option<Box<Cache>>,
-    pub slc: SlcCache,
-    pub handles: Handles,
-    pub outdated: OutdatedCopies,
-    pub temperature: Option<Temperature>,
+    pub(super) demand: Option<DemandMap>,
+    pub(super) slc: SlcCache,
+    pub(crate) handles: Handles,
+    pub(crate) outdated: OutdatedCopies,
+    pub(crate) temperature: Option<Temperature>,
     /// The random choices of victims and dies, in the order in which they are made.
-    pub rng: Rng,
+    pub(crate) rng: Rng,
 }
 
-impl Core {
+impl<T: Table> Core<T> {
     /// Creates the state for empty media on which `bad` blocks are retired, or for a drive in use, which may have lost blocks since: its
     /// data can be read, however few good blocks are left. With too few of them it is worn out.
     ///
     /// # Errors
     /// The user capacity does not fit on any number of good blocks, or the system has no memory for the table.
-    pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<Core, SetupError> {
-        let shape = Shape::new(config, layout)?;
+    pub(crate) fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<Core<T>, SetupError> {
+        let shape = Shape::new::<T>(config, layout)?;
         let (user_units, map_pages) = (shape.user_units, shape.map_pages);
         let (streams, lists) = (Stream::places(config.handles), config.list_superpages());
         let (slc, buckets) = (config.cache_blocks(), config.victim == Victim::Greedy);
         let mut blocks = BlockManager::new(layout, slc, buckets, config.wear.dynamic, streams, lists);
         bad.iter().for_each(|&block| blocks.retire(block));
-        let lists = || Box::new(Cache::new(Lists::new(config, map_pages, layout)));
+        let outside = Forked::<dyn VictimPolicy>::of(T::victim_policy(&config.policies));
         Ok(Core {
-            table: shape.table()?,
+            valid: ValidUnits::new(layout.units)?,
+            table: T::create(&shape)?,
             blocks,
-            gc: Gc::new(config, layout),
+            gc: Gc::new(config, layout, outside),
             programs: Programs::new(layout.units_per_superpage),
             placement: Placement::new(config, layout),
-            pages: TranslationPages::new(map_pages, config.durability, layout, config.cache.is_some()),
+            pages: TranslationPages::new(map_pages, config.durability, layout, T::DROPS_COPIES),
             demand: DemandMap::of(config, user_units, map_pages, layout),
-            cache: config.cache.map(|_| lists()),
             slc: SlcCache::new(config.slc_cache.is_some()),
             handles: Handles::new(config.handles, layout),
             outdated: OutdatedCopies::default(),
@@ -186,46 +175,34 @@ impl Core {
 
     /// The newest copy of `lpn`; [`Ppa::NONE`]: none; [`Ppa::LOST`].
     #[inline]
-    pub fn copy_of(&self, lpn: Lpn) -> Ppa {
+    pub(crate) fn copy_of(&self, lpn: Lpn) -> Ppa {
         self.table.get(lpn)
     }
 
     /// Translation page that holds the entry of `lpn`.
     #[inline]
-    pub fn page_of(&self, lpn: Lpn) -> u32 {
-        match self.table.sparse() {
-            None => lpn.0 / self.shape.entries,
-            Some(sparse) => sparse.region(lpn),
-        }
+    pub(crate) fn page_of(&self, lpn: Lpn) -> u32 {
+        self.table.part_of(&self.shape, lpn)
     }
 
     /// Logical page that the number in a spare area stands for.
     #[inline]
-    pub fn named(&self, mark: Lpn) -> Lpn {
-        let mark = self.without_state(mark);
+    pub(crate) fn named(&self, mark: Lpn) -> Lpn {
+        let mark = T::named(mark);
         let all = self.shape.pages();
         let untrimmed = all..all + self.shape.map_pages;
         if untrimmed.contains(&mark.0) { Lpn(mark.0 - self.shape.map_pages) } else { mark }
     }
 
-    /// Page that an entry of a spare area or translation page names, without the state that a cache adds.
-    #[inline]
-    pub fn without_state(&self, mark: Lpn) -> Lpn {
-        match self.cache {
-            Some(_) => page_of_mark(mark),
-            None => mark,
-        }
-    }
-
     /// Space of the dies.
     #[inline]
-    pub fn space(&self) -> Space<'_> {
+    pub(super) fn space(&self) -> Space<'_> {
         Space::new(&self.shape, &self.blocks, &self.gc)
     }
 
     /// Placement, and the parts that it works on.
     #[inline]
-    pub fn placing(&mut self) -> (&mut Placement, Ground<'_>) {
+    pub(super) fn placing(&mut self) -> (&mut Placement, Ground<'_>) {
         let ground =
             Ground { shape: &self.shape, blocks: &mut self.blocks, gc: &mut self.gc, rng: &mut self.rng };
         (&mut self.placement, ground)
@@ -233,9 +210,10 @@ impl Core {
 
     /// GC, and the parts that it works on.
     #[inline]
-    pub fn collecting(&mut self) -> (&mut Gc, Parts<'_>) {
+    pub(crate) fn collecting(&mut self) -> (&mut Gc, Parts<'_>) {
         let parts = Parts {
-            table: &self.table,
+            valid: &self.valid,
+            kept: self.table.kept(),
             blocks: &mut self.blocks,
             pages: &mut self.pages,
             handles: &mut self.handles,
@@ -247,32 +225,21 @@ impl Core {
 
     /// Takes the number of the next program.
     #[inline]
-    pub fn take_number(&mut self) -> u64 {
+    pub(crate) fn take_number(&mut self) -> u64 {
         let sequence = self.programs.take_number();
-        if self.cache.is_some() {
-            self.tell_number();
-        }
+        self.table.numbered(self.programs.sequence());
         sequence
     }
 
     /// Sets, at a mount, the number of the next program.
-    pub fn go_on_from(&mut self, sequence: u64) {
+    pub(crate) fn go_on_from(&mut self, sequence: u64) {
         self.programs.go_on_from(sequence);
-        self.tell_number();
-    }
-
-    /// Tells the marks of a cache the number of the next program.
-    #[cold]
-    fn tell_number(&mut self) {
-        let sequence = self.programs.sequence();
-        if let Some(marks) = self.table.sparse_mut().and_then(|sparse| sparse.marks_mut()) {
-            marks.set_sequence(sequence);
-        }
+        self.table.numbered(sequence);
     }
 
     /// The address of `lpn`'s newest copy that is on the media.
     #[inline]
-    pub fn settled_copy(&self, settled: &super::programs::Settled, lpn: Lpn) -> Ppa {
+    pub(crate) fn settled_copy(&self, settled: &super::programs::Settled, lpn: Lpn) -> Ppa {
         let newest = self.copy_of(lpn);
         if !settled.may_hold(newest) {
             return newest;

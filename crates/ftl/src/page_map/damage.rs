@@ -10,13 +10,14 @@
 
 use super::collect::empty_dead;
 use super::core::Core;
+use super::table::Table;
 use super::write::fail_block;
 use crate::block_manager::BlockState;
 use pellucid_flash::{BlockId, DieId};
 
 /// Retires `block` after an uncorrectable read: readable data are moved out, and the block is retired when nothing valid is left.
 /// `false`: that was known.
-pub(super) fn retire_block(core: &mut Core, block: BlockId) -> bool {
+pub(super) fn retire_block<T: Table>(core: &mut Core<T>, block: BlockId) -> bool {
     let state = core.blocks.state(block);
     let holds_data = !matches!(state, BlockState::Free | BlockState::Erasing | BlockState::Bad);
     if !holds_data || core.blocks.failed(block) {
@@ -33,7 +34,7 @@ pub(super) fn retire_block(core: &mut Core, block: BlockId) -> bool {
 
 /// Refreshes `block`: its data are rewritten elsewhere before they become unreadable. They leave it as in GC, in turn with victims
 /// for space if its die has none to spare. `false`: nothing to do, or known.
-pub(super) fn refresh_block(core: &mut Core, block: BlockId) -> bool {
+pub(super) fn refresh_block<T: Table>(core: &mut Core<T>, block: BlockId) -> bool {
     let closed = core.blocks.state(block) == BlockState::Closed;
     closed
         && !core.blocks.failed(block)
@@ -42,7 +43,7 @@ pub(super) fn refresh_block(core: &mut Core, block: BlockId) -> bool {
 
 /// Marks `die` as dead: its programs and erases will fail, and its data cannot be read. Programs that are planned there end as failed
 /// ones do. `false`: that was known.
-pub(super) fn kill_die(core: &mut Core, die: DieId) -> bool {
+pub(super) fn kill_die<T: Table>(core: &mut Core<T>, die: DieId) -> bool {
     if !core.blocks.kill_die(die) {
         return false;
     }
@@ -62,7 +63,7 @@ pub(super) fn kill_die(core: &mut Core, die: DieId) -> bool {
 
 /// A failure in `block` affected one of several replaceable parts: the block is emptied and erased like any other victim instead of being
 /// retired. Call right after the end of the program that failed.
-pub(super) fn forgive(core: &mut Core, block: BlockId) {
+pub(super) fn forgive<T: Table>(core: &mut Core<T>, block: BlockId) {
     debug_assert!(core.blocks.state(block) == BlockState::Full || core.blocks.is_settled(block));
     core.blocks.forgive(block);
 }

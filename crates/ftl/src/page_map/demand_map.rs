@@ -15,9 +15,9 @@
 //! here.
 
 use super::core::Shape;
+use super::table::Table;
 use crate::demand::{CachedTable, MAP_ENTRY_BYTES};
 use crate::map_writes::Content;
-use crate::mapping_table::MappingTable;
 use crate::mount::MountSource;
 use crate::translation::{MapJob, MapPage};
 use crate::translation_pages::{TranslationPages, parse};
@@ -93,7 +93,7 @@ impl DemandMap {
     pub fn missing_page(
         &mut self,
         shape: &Shape,
-        table: &MappingTable,
+        table: &impl Table,
         pages: &TranslationPages,
         lpn: Lpn,
     ) -> Option<MapPage> {
@@ -131,7 +131,7 @@ impl DemandMap {
     pub fn next_read(
         &mut self,
         shape: &Shape,
-        table: &MappingTable,
+        table: &impl Table,
         pages: &mut TranslationPages,
     ) -> Option<MapJob> {
         self.held = None;
@@ -191,7 +191,7 @@ impl DemandMap {
     pub fn content_of(
         &self,
         shape: &Shape,
-        table: &MappingTable,
+        table: &impl Table,
         pages: &TranslationPages,
         page: u32,
     ) -> Content {
@@ -240,7 +240,7 @@ impl DemandMap {
     }
 
     /// Prepares the table at a mount: updates that the translation pages lack are pending; then the table is filled.
-    pub fn mount(&mut self, shape: &Shape, table: &MappingTable, source: &impl MountSource) {
+    pub fn mount(&mut self, shape: &Shape, table: &impl Table, source: &impl MountSource) {
         for page in (0..shape.map_pages).map(MapPage) {
             let stored = stored_entries(shape, table, page, source);
             for (at, lpn) in self.table.lpns_of(page).enumerate() {
@@ -258,7 +258,7 @@ impl DemandMap {
     pub fn check(
         &self,
         shape: &Shape,
-        table: &MappingTable,
+        table: &impl Table,
         pages: &TranslationPages,
         settled: impl Fn(Lpn) -> Ppa,
         source: &impl MountSource,
@@ -281,7 +281,7 @@ impl DemandMap {
 
 fn stored_entries(
     shape: &Shape,
-    table: &MappingTable,
+    table: &impl Table,
     page: MapPage,
     source: &impl MountSource,
 ) -> Option<Vec<u32>> {

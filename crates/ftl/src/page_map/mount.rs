@@ -11,10 +11,10 @@
 //! The spare area of a translation page says whether any of its pages were trimmed. If so, and it cannot be read, copies programmed after
 //! it count; older ones are lost ([`Ppa::LOST`]), and the translation page is written anew with that.
 
-use super::cache_media::{self, Found};
 use super::copies::keep_until_saved;
 use super::core::Core;
-use super::{lists, reclaim_units, split_sequence};
+use super::table::{Found, Table};
+use super::{reclaim_units, split_sequence};
 use crate::Isolation;
 use crate::block_manager::OpenBlock;
 use crate::mount::{BLOCK_SEQUENCES, MountReport, MountSource};
@@ -38,8 +38,8 @@ struct BlockRange {
 }
 
 /// A mount under way.
-struct Mount<'a, S> {
-    core: &'a mut Core,
+struct Mount<'a, T, S> {
+    core: &'a mut Core<T>,
     source: &'a S,
     ranges: Vec<BlockRange>,
     report: MountReport,
@@ -49,26 +49,24 @@ struct Mount<'a, S> {
     watermarks: Vec<u64>,
     /// Translation pages with trimmed pages that cannot be read, and the sequence numbers with which they were written.
     unreadable: Vec<(u32, u64)>,
-    /// Copies of the pages of a cache.
-    found: Vec<Found>,
 }
 
 /// Rebuilds the state of `core`, which was made without the bad blocks, from the media; `keep`: what they hold is kept.
-pub(super) fn rebuild(core: &mut Core, source: &impl MountSource, keep: bool) -> MountReport {
+pub(super) fn rebuild<T: Table>(core: &mut Core<T>, source: &impl MountSource, keep: bool) -> MountReport {
     let layout = core.shape.layout.clone();
     for block in (0..layout.blocks).map(BlockId) {
         core.blocks.set_erases(block, source.erases(block));
     }
     let (report, reads) = (MountReport::default(), vec![0; layout.dies as usize]);
-    let (ranges, watermarks, unreadable, found) = Default::default();
-    let mut mount = Mount { core, source, ranges, report, reads, watermarks, unreadable, found };
+    let (ranges, watermarks, unreadable) = Default::default();
+    let mut mount = Mount { core, source, ranges, report, reads, watermarks, unreadable };
     mount.read_headers();
     let sequence = mount.ranges.iter().map(|range| range.last).max().unwrap_or(0) + SEQUENCE_GAP;
     mount.core.go_on_from(sequence);
     if keep {
         mount.load_map_pages();
         mount.replay();
-        mount.report.lost_units = cache_media::restore_copies(mount.core, std::mem::take(&mut mount.found));
+        mount.report.lost_units = T::keep_found(mount.core);
         mount.report.lost_units += mount.give_up_doubtful();
     }
     mount.restore_blocks(sequence);
@@ -77,14 +75,14 @@ pub(super) fn rebuild(core: &mut Core, source: &impl MountSource, keep: bool) ->
 
 /// Reserves one more free block per die after a power cut. Each cut tears the superpages that are being programmed, so the block kept
 /// free for a victim may no longer hold all of it, and power may be cut again before GC has repaired that.
-pub(super) fn expect_power_cuts(core: &mut Core) {
+pub(super) fn expect_power_cuts<T: Table>(core: &mut Core<T>) {
     let good = core.shape.layout.blocks - core.blocks.bad_count();
     if !core.shape.is_too_large_for(good, core.blocks.live_dies()) {
         core.gc.reserve_for_cut();
     }
 }
 
-impl<S: MountSource> Mount<'_, S> {
+impl<T: Table, S: MountSource> Mount<'_, T, S> {
     fn count_reads(&mut self, block: BlockId, reads: u64) {
         self.reads[self.core.shape.layout.die_of_block(block).0 as usize] += reads;
     }
@@ -100,7 +98,7 @@ impl<S: MountSource> Mount<'_, S> {
     }
 
     /// Units of the superpages that a block has used.
-    fn units_of(&self, range: &BlockRange) -> impl Iterator<Item = Ppa> + use<S> {
+    fn units_of(&self, range: &BlockRange) -> impl Iterator<Item = Ppa> + use<T, S> {
         let layout = &self.core.shape.layout;
         let first = layout.ppa(range.block, 0).0;
         (first..first + range.superpages * layout.units_per_superpage).map(Ppa)
@@ -126,7 +124,7 @@ impl<S: MountSource> Mount<'_, S> {
         // The description has fewer handles than the media were written with: those blocks belong to no handle.
         let owner = first.map_or(0, |(_, stored)| split_sequence(stored).1);
         let owner = if owner < shape.config.handles { owner } else { 0 };
-        let is_map = |mark: Lpn| mark != Lpn::NONE && !shape.is_hosts(self.core.without_state(mark));
+        let is_map = |mark: Lpn| mark != Lpn::NONE && !shape.is_hosts(T::named(mark));
         BlockRange {
             block,
             superpages,
@@ -162,10 +160,7 @@ impl<S: MountSource> Mount<'_, S> {
         let newest = self.newest_map_pages();
         let first_of: BTreeMap<BlockId, u64> = self.ranges.iter().map(|r| (r.block, r.first)).collect();
         // A volatile drive writes no translation pages; then everything is replayed.
-        let count = match self.core.table.sparse() {
-            None => self.core.shape.user_units.div_ceil(self.core.shape.entries),
-            Some(sparse) => sparse.regions(),
-        };
+        let count = self.core.table.parts(&self.core.shape);
         self.watermarks = vec![0; count as usize];
         for (page, (ppa, written, mark)) in (0..).zip(newest).filter(|(_, newest)| newest.0.is_some()) {
             self.report.map_page_reads += 1;
@@ -195,16 +190,7 @@ impl<S: MountSource> Mount<'_, S> {
         let layout = core.shape.layout.clone();
         let begun = |ppa| first_of.get(&layout.block_of(ppa));
         let counts = |ppa| ppa == Ppa::LOST || begun(ppa).is_some_and(|&first| first < watermark);
-        if core.cache.is_some() {
-            return self.found.extend(cache_media::found_in_region(core, entries, counts));
-        }
-        let first = page * core.shape.entries;
-        for (lpn, entry) in (first..core.shape.user_units).zip(entries).filter(|&(_, &entry)| entry != 0) {
-            let ppa = Ppa(entry - 1);
-            if counts(ppa) {
-                core.table.set(Lpn(lpn), ppa);
-            }
-        }
+        T::load_part(core, page, entries, counts);
     }
 
     /// Takes the copies that are newer than the translation pages of their pages.
@@ -214,7 +200,10 @@ impl<S: MountSource> Mount<'_, S> {
         for range in ranges.iter().filter(|r| !r.meta && r.last >= lowest) {
             let list = self.unit(range.block, self.core.shape.layout.superpages_per_block - 1, 0);
             let is_readable = self.source.spare(list).is_some();
-            let count = lists::replay_reads(&self.core.shape, range.superpages, is_readable);
+            let count = match self.core.shape.ends_with_list(range.superpages) && is_readable {
+                true => 1,
+                false => u64::from(range.superpages * self.core.shape.layout.units_per_superpage),
+            };
             self.count_reads(range.block, count);
             self.report.replay_reads += count;
             for ppa in self.units_of(range) {
@@ -226,18 +215,14 @@ impl<S: MountSource> Mount<'_, S> {
 
     fn replay_unit(&mut self, ppa: Ppa) {
         let Some((mark, sequence)) = self.spare(ppa) else { return };
-        let lpn = self.core.without_state(mark);
+        let lpn = T::named(mark);
         if !self.core.shape.is_hosts(lpn) || sequence < self.watermarks[self.core.page_of(lpn) as usize] {
             return;
         }
-        if self.core.cache.is_some() {
-            return self.found.push(Found { lpn, sequence, ppa, dirty: mark != lpn });
-        }
-        let known = self.core.copy_of(lpn);
+        let source = self.source;
         // Equal numbers: one superpage holds the page twice, and the later unit is the newer copy.
-        if !known.is_some() || self.spare(known).is_none_or(|(_, s)| s <= sequence) {
-            self.core.table.set(lpn, ppa);
-        }
+        let is_newer = |known| source.spare(known).is_none_or(|(_, s)| split_sequence(s).0 <= sequence);
+        T::found(self.core, Found { lpn, sequence, ppa, dirty: mark != lpn }, is_newer);
     }
 
     /// Gives up pages of unreadable translation pages: a copy older than its translation page may have been trimmed before that was written,
@@ -247,15 +232,10 @@ impl<S: MountSource> Mount<'_, S> {
         for (page, written) in std::mem::take(&mut self.unreadable) {
             let shape = &self.core.shape;
             self.core.pages.dirty(page, self.core.programs.sequence());
-            let first = page * shape.entries;
-            let lpns: Vec<Lpn> = match self.core.table.sparse() {
-                None => (first..(first + shape.entries).min(shape.user_units)).map(Lpn).collect(),
-                Some(sparse) => sparse.of_region(page).map(|slot| slot.lpn()).collect(),
-            };
-            for lpn in lpns {
+            for lpn in self.core.table.pages_of(shape, page) {
                 let known = self.core.copy_of(lpn);
                 if known.is_some() && self.spare(known).is_none_or(|(_, sequence)| sequence < written) {
-                    cache_media::doubt(self.core, lpn);
+                    self.core.table.doubt(lpn);
                     keep_until_saved(self.core, known);
                     lost += 1;
                 }
@@ -268,10 +248,11 @@ impl<S: MountSource> Mount<'_, S> {
     fn restore_blocks(&mut self, next: u64) {
         let core = &mut *self.core;
         let mut valid = vec![0u32; core.shape.layout.blocks as usize];
-        let needed = core.table.placed().filter(|&(lpn, ppa)| cache_media::is_needed(core, lpn, ppa));
+        let is_needed = |&(lpn, ppa): &(Lpn, Ppa)| ppa.is_some() && core.table.needs_copy(&core.shape, lpn);
+        let needed = core.table.placed().filter(is_needed);
         let needed: Vec<Ppa> = needed.map(|placed| placed.1).collect();
         for ppa in needed {
-            core.table.set_valid(ppa);
+            core.valid.add(ppa);
             valid[core.shape.layout.block_of(ppa).0 as usize] += 1;
         }
         // The block with the most free superpages goes to GC, which must be able to finish what the power cut interrupted.
@@ -296,7 +277,7 @@ impl<S: MountSource> Mount<'_, S> {
 }
 
 /// Restores a block with so many valid units; programs continue with number `next`.
-fn restore_block(core: &mut Core, range: &BlockRange, valid: u32, next: u64) {
+fn restore_block<T: Table>(core: &mut Core<T>, range: &BlockRange, valid: u32, next: u64) {
     let in_cache = core.blocks.is_cache(range.block);
     // Where all superpages are torn, the numbers they began with are not known to be below the next ones: programs
     // may have been cut off since the last mount without a single one that ended.
@@ -324,7 +305,7 @@ fn restore_block(core: &mut Core, range: &BlockRange, valid: u32, next: u64) {
 }
 
 /// Lets a block take data of `stream` behind its last superpage, if no other block is open for it.
-fn reopen(core: &mut Core, range: &BlockRange, stream: Stream) -> bool {
+fn reopen<T: Table>(core: &mut Core<T>, range: &BlockRange, stream: Stream) -> bool {
     let place = core.shape.config.shared(stream).place();
     core.blocks.reopen(place, OpenBlock { block: range.block, superpage: range.superpages })
 }

@@ -10,7 +10,8 @@
 
 use super::core::{Core, Shape};
 use super::full::{FullDies, Spare};
-use crate::block_manager::{BlockKind, BlockManager, OpenBlock};
+use super::table::Table;
+use crate::block_manager::{BlockKind, BlockManager, BlockState, OpenBlock};
 use crate::gc::Gc;
 use crate::policy::Forked;
 use crate::translation::Stream;
@@ -373,7 +374,12 @@ impl<'a> Space<'a> {
 
 /// The next superpage of the open block of `shared`, for data of `stream`.
 #[inline]
-pub(super) fn take_superpage(core: &mut Core, die: DieId, stream: Stream, shared: Stream) -> (Ppa, BlockId) {
+pub(super) fn take_superpage<T: Table>(
+    core: &mut Core<T>,
+    die: DieId,
+    stream: Stream,
+    shared: Stream,
+) -> (Ppa, BlockId) {
     let (cache, meta) = (shared == Stream::Cached, shared == Stream::Meta);
     let superpages = core.shape.superpages_of_kind(cache, meta);
     let listed = !meta && core.shape.has_lists();
@@ -384,21 +390,21 @@ pub(super) fn take_superpage(core: &mut Core, die: DieId, stream: Stream, shared
         owner: shared.owner(),
         stream: if stream == Stream::Worn { stream } else { shared }.observed(),
     });
-    if listed {
-        super::lists::note_full(core, taken.1);
+    if listed && core.blocks.state(taken.1) == BlockState::Full {
+        core.table.needs_list(taken.1);
     }
     taken
 }
 
 /// Closes the block that `stream` has open in `die`: it takes no more data.
-pub(super) fn close_open(core: &mut Core, die: DieId, stream: Stream) {
+pub(super) fn close_open<T: Table>(core: &mut Core<T>, die: DieId, stream: Stream) {
     if let Some(block) = core.blocks.close_open(die, stream.place(), core.programs.sequence()) {
         core.gc.went_on(&mut core.blocks, block);
     }
 }
 
 /// Open blocks, and the stream of each.
-pub(super) fn open_blocks(core: &Core) -> impl Iterator<Item = (BlockId, Stream)> + use<'_> {
+pub(super) fn open_blocks<T: Table>(core: &Core<T>) -> impl Iterator<Item = (BlockId, Stream)> + use<'_, T> {
     let fixed = [Stream::Host, Stream::HostCold, Stream::Gc, Stream::Worn, Stream::Meta, Stream::Cached];
     let placed = (1..core.shape.config.handles).flat_map(|h| [Stream::Placed(h), Stream::PlacedGc(h)]);
     let streams: Vec<Stream> = fixed.into_iter().chain(placed).collect();

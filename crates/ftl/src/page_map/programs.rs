@@ -23,14 +23,14 @@ struct Program {
 
 /// A unit of a planned program: its page, and the copy that it replaces.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ProgramUnit {
+pub(crate) struct ProgramUnit {
     pub lpn: Lpn,
     pub old: Ppa,
 }
 
 /// A planned program that has not ended, with its units.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Active<'a> {
+pub(crate) struct Active<'a> {
     id: u32,
     first: Ppa,
     sequence: u64,
@@ -39,7 +39,7 @@ pub(super) struct Active<'a> {
 
 /// A program that has ended, until its units are [released](Programs::release).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
+pub(crate) struct Ended {
     /// First unit of its superpage.
     pub first: Ppa,
     /// Number of its units.
@@ -50,7 +50,7 @@ pub(super) struct Ended {
 
 /// The number of the next program, and the programs that have not ended. Their ids are used again.
 #[derive(Clone, Debug)]
-pub(super) struct Programs {
+pub(crate) struct Programs {
     sequence: u64,
     programs: Vec<Program>,
     /// Units of each program, one superpage of them.
@@ -61,7 +61,7 @@ pub(super) struct Programs {
 
 /// A snapshot of the programs that have not ended.
 #[derive(Clone, Debug)]
-pub(super) struct Settled {
+pub struct Settled {
     /// First unit and number of each, in order of address.
     superpages: Vec<(u32, u32)>,
     /// First unit of the first of these superpages, and the number of units from there to the end of the last one.

@@ -2,18 +2,19 @@
 
 use super::core::Core;
 use super::place;
+use super::table::Table;
 use crate::translation::Stream;
 use crate::{Isolation, Separation};
 use pellucid_flash::{DieId, Lpn};
 
 /// The placement handle in whose blocks `lpn` lies; 0 if in none.
-pub(super) fn owner(core: &Core, lpn: Lpn) -> u16 {
+pub(super) fn owner<T: Table>(core: &Core<T>, lpn: Lpn) -> u16 {
     let ppa = core.copy_of(lpn);
     if ppa.is_some() { core.blocks.owner(core.shape.layout.block_of(ppa)) } else { 0 }
 }
 
 /// RUH update: lets `handle` refer to a new reclaim unit; its open blocks are closed as they are.
-pub(super) fn next_unit(core: &mut Core, handle: u16) {
+pub(super) fn next_unit<T: Table>(core: &mut Core<T>, handle: u16) {
     if !core.handles.leave_unit(handle) {
         return;
     }
@@ -31,7 +32,7 @@ pub(super) fn next_unit(core: &mut Core, handle: u16) {
 }
 
 /// Sets, at a mount, the remaining size of each handle's reclaim unit from its open blocks.
-pub(super) fn restore(core: &mut Core) {
+pub(super) fn restore<T: Table>(core: &mut Core<T>) {
     if core.shape.config.handles < 2 {
         return;
     }
@@ -45,7 +46,7 @@ pub(super) fn restore(core: &mut Core) {
 }
 
 /// Panics unless blocks hold what belongs into them.
-pub(super) fn check(core: &Core) {
+pub(super) fn check<T: Table>(core: &Core<T>) {
     core.handles.check();
     for (block, stream) in place::open_blocks(core) {
         let owner = core.blocks.owner(block);

@@ -1,10 +1,9 @@
 //! Setup and figures of a page map.
 
-use super::cache::{self, PageMapCache};
 use super::core::Core;
-use super::{PageMap, cache_media, copies, mount, reclaim_units, slc};
+use super::table::Table;
+use super::{PageMap, copies, mount, reclaim_units, slc};
 use crate::block_manager::{BlockManager, BlockState};
-use crate::cached::Cached;
 use crate::gc::GcCounters;
 use crate::mount::{MountReport, MountSource};
 use crate::setup_error::SetupError;
@@ -61,9 +60,9 @@ impl Blocks<'_> {
 }
 
 /// Setup.
-impl PageMap {
+impl<T: Table> PageMap<T> {
     /// Creates translation for empty media on which `bad` blocks are retired from the start.
-    pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<PageMap, SetupError> {
+    pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<PageMap<T>, SetupError> {
         let mut core = Core::new(config, layout, bad)?;
         let physical = u64::from(layout.units) - bad.len() as u64 * u64::from(layout.units_per_block);
         let good = layout.blocks - bad.len() as u32;
@@ -89,7 +88,7 @@ impl PageMap {
         config: &FtlConfig,
         layout: &Layout,
         from: Start<'_, S>,
-    ) -> Result<(PageMap, Option<MountReport>), SetupError> {
+    ) -> Result<(PageMap<T>, Option<MountReport>), SetupError> {
         let (source, saved) = match from {
             Start::Empty { bad, erases } => {
                 let mut map = PageMap::new(config, layout, bad)?;
@@ -116,7 +115,7 @@ impl PageMap {
 }
 
 /// Figures.
-impl PageMap {
+impl<T: Table> PageMap<T> {
     /// Mapping units the host may use.
     pub fn user_units(&self) -> u32 {
         self.core.shape.user_units
@@ -124,8 +123,8 @@ impl PageMap {
 
     /// Figures for reports and hosts.
     pub fn view(&self) -> View {
-        let Core { shape, table, blocks, demand, .. } = &self.core;
-        let map = table.memory_bytes();
+        let Core { shape, table, valid, blocks, demand, .. } = &self.core;
+        let map = table.memory_bytes() + valid.memory_bytes();
         let map_bytes = demand.as_ref().map_or(map, |demand| demand.memory_bytes(shape.map_pages));
         View {
             user_units: shape.user_units,
@@ -151,9 +150,7 @@ impl PageMap {
         });
         core.slc.set_counts((counters.cached_units, counters.direct_units));
         core.pages.set_written(counters.map.writes);
-        if let Some(cache) = &mut core.cache {
-            cache.set_evicted_units(counters.evicted_units);
-        }
+        core.table.set_dropped_units(counters.evicted_units);
         if let Some(demand) = &mut core.demand {
             demand.set_counters(counters.map);
         }
@@ -185,7 +182,7 @@ impl PageMap {
         reclaim_units::check(core);
         core.placement.check(core.space());
         slc::check(core);
-        cache::check(core);
+        T::check(core);
         copies::check(core);
     }
 
@@ -199,33 +196,22 @@ impl PageMap {
     }
 }
 
-/// The map as a solid-state cache.
-impl PageMap {
-    /// The calls of a cache; `None`: this map is none.
-    #[inline]
-    pub fn cache(&mut self) -> Option<PageMapCache<'_>> {
-        PageMapCache::of(&mut self.core)
-    }
-
-    /// Content of the cache; `None`: this map is none.
-    pub fn cached(&self) -> Option<Cached> {
-        cache::cached(&self.core)
-    }
-
+/// Spare areas.
+impl<T: Table> PageMap<T> {
     /// Entry for the spare area of a copy of `lpn`, whose data arrived `dirty` or not.
     #[inline]
     pub fn mark(&self, lpn: Lpn, dirty: bool) -> Lpn {
-        cache_media::mark(&self.core, lpn, dirty)
+        T::mark(&self.core.shape, lpn, dirty)
     }
 
     /// Page that a spare area with this mark names.
     #[inline]
     pub fn named(&self, mark: Lpn) -> Lpn {
-        self.core.without_state(mark)
+        T::named(mark)
     }
 }
 
-fn counters(core: &Core) -> FtlCounters {
+fn counters<T: Table>(core: &Core<T>) -> FtlCounters {
     let gc = core.gc.counters();
     let (cached_units, direct_units) = core.slc.counts();
     let map = core.demand.as_ref().map_or(MapCounters::default(), |demand| *demand.counters());
@@ -233,7 +219,7 @@ fn counters(core: &Core) -> FtlCounters {
         victims: gc.victims,
         victim_valid_units: gc.victim_valid_units,
         copied_units: gc.copied_units,
-        evicted_units: core.cache.as_ref().map_or(0, |cache| cache.evicted_units()),
+        evicted_units: core.table.dropped_units(),
         grown_bad: gc.grown_bad,
         emergency_victims: gc.emergency_victims,
         refreshed: gc.refreshed,

@@ -17,6 +17,7 @@
 
 use super::core::Core;
 use super::place;
+use super::table::Table;
 use crate::translation::{CacheUse, Stream};
 use pellucid_flash::DieId;
 
@@ -75,7 +76,7 @@ impl SlcCache {
 }
 
 /// Blocks of the SLC cache, those that are not free, and those that can be folded.
-pub(super) fn cache_use(core: &Core) -> CacheUse {
+pub(super) fn cache_use<T: Table>(core: &Core<T>) -> CacheUse {
     let (config, layout, manager) = (&core.shape.config, &core.shape.layout, &core.blocks);
     if config.slc_cache.is_none() {
         return CacheUse::default();
@@ -87,7 +88,7 @@ pub(super) fn cache_use(core: &Core) -> CacheUse {
 }
 
 /// Panics unless the SLC cache is open for host data alone.
-pub(super) fn check(core: &Core) {
+pub(super) fn check<T: Table>(core: &Core<T>) {
     for (block, stream) in place::open_blocks(core) {
         let in_cache = core.blocks.is_cache(block);
         assert_eq!(in_cache, stream == Stream::Cached, "block {} is open for {stream:?}", block.0);

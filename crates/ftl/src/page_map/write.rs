@@ -9,8 +9,9 @@
 use super::OWNER_SHIFT;
 use super::copies::{invalidate, keep_until_saved};
 use super::core::Core;
+use super::place;
 use super::programs::{Ended, ProgramUnit};
-use super::{cache, place};
+use super::table::Table;
 use crate::block_manager::BlockState;
 use crate::translation::{Outdated, Plan, ProgramId, Stream};
 use pellucid_flash::{BlockId, DieId, Lpn, Ppa};
@@ -18,7 +19,12 @@ use pellucid_flash::{BlockId, DieId, Lpn, Ppa};
 /// Plans the program of `lpns` (at most a superpage's worth, [`Lpn::NONE`] for units that lost their owner meanwhile).
 /// The map points to the new copies at once. `near`: these are GC copies, which should go to this die; another if it is
 /// full. `None`: no die can take data now; try again when a block was erased.
-pub(super) fn place(core: &mut Core, stream: Stream, near: Option<DieId>, lpns: &[Lpn]) -> Option<Plan> {
+pub(super) fn place<T: Table>(
+    core: &mut Core<T>,
+    stream: Stream,
+    near: Option<DieId>,
+    lpns: &[Lpn],
+) -> Option<Plan> {
     debug_assert!(!lpns.is_empty() && lpns.len() <= core.shape.layout.units_per_superpage as usize);
     core.placement.turn_to(lpns[0]);
     let (die, shared) = choose_die(core, stream, near, lpns[0])?;
@@ -39,7 +45,12 @@ pub(super) fn place(core: &mut Core, stream: Stream, near: Option<DieId>, lpns: 
 
 /// The die that takes the next superpage of `stream`, and the stream whose open block takes it.
 #[inline]
-fn choose_die(core: &mut Core, stream: Stream, near: Option<DieId>, page: Lpn) -> Option<(DieId, Stream)> {
+fn choose_die<T: Table>(
+    core: &mut Core<T>,
+    stream: Stream,
+    near: Option<DieId>,
+    page: Lpn,
+) -> Option<(DieId, Stream)> {
     let own = near.and_then(|die| Some((die, core.space().of(die, stream)?)));
     if own.is_some() {
         return own;
@@ -59,14 +70,21 @@ fn choose_die(core: &mut Core, stream: Stream, near: Option<DieId>, page: Lpn) -
 
 /// Enters the program of `lpns` at `first`, and points the map to the new copies.
 #[inline]
-fn enter(core: &mut Core, first: Ppa, sequence: u64, lpns: &[Lpn], gc: bool, block: BlockId) -> ProgramId {
+fn enter<T: Table>(
+    core: &mut Core<T>,
+    first: Ppa,
+    sequence: u64,
+    lpns: &[Lpn],
+    gc: bool,
+    block: BlockId,
+) -> ProgramId {
     let (id, units) = core.programs.enter(first, sequence, lpns.len() as u32, gc);
     let mut gained = 0;
     for ((ppa, &lpn), unit) in (first.0..).zip(lpns).zip(units) {
         let mut old = Ppa::NONE;
         if lpn != Lpn::NONE {
             let valid;
-            (old, valid) = core.table.supersede(lpn, Ppa(ppa), gc);
+            (old, valid) = core.table.supersede(&mut core.valid, lpn, Ppa(ppa), gc);
             gained += u32::from(valid);
         }
         *unit = ProgramUnit { lpn, old };
@@ -82,9 +100,9 @@ fn enter(core: &mut Core, first: Ppa, sequence: u64, lpns: &[Lpn], gc: bool, blo
 
 /// A planned program has reached its die: prefetches what its end will touch.
 #[inline]
-pub(super) fn started(core: &Core, id: ProgramId) {
+pub(super) fn started<T: Table>(core: &Core<T>, id: ProgramId) {
     for unit in core.programs.units(id) {
-        if core.table.prefetch_valid(unit.old) {
+        if core.valid.prefetch(unit.old) {
             core.blocks.prefetch(core.shape.layout.block_of(unit.old));
         }
     }
@@ -93,7 +111,7 @@ pub(super) fn started(core: &Core, id: ProgramId) {
 /// Ends a program. If it succeeded, the copies it replaced are invalid now. If it failed (`ok == false`), the map points back to the
 /// old copies, and the block takes no more data and is retired when empty. The caller still has the data and must plan them again, GC
 /// copies as well as host writes; translation pages are planned again by `next_map_job`.
-pub(super) fn ended(core: &mut Core, id: ProgramId, ok: bool) {
+pub(super) fn ended<T: Table>(core: &mut Core<T>, id: ProgramId, ok: bool) {
     let Ended { first, units, gc } = core.programs.end(id);
     for i in 0..units {
         // A superpage may hold a page twice (moved twice from one copy): a failed one is undone from its end.
@@ -110,9 +128,7 @@ pub(super) fn ended(core: &mut Core, id: ProgramId, ok: bool) {
                 entry_changed(core, lpn, gc.then_some(if old.is_some() { old } else { first }));
             }
             invalidate(core, old, Outdated::Replaced);
-            if core.cache.is_some() {
-                cache::entry_changed(core, lpn);
-            }
+            T::program_ended(core, lpn);
         } else {
             undo(core, lpn, Ppa(first.0 + i), old);
         }
@@ -130,25 +146,25 @@ pub(super) fn ended(core: &mut Core, id: ProgramId, ok: bool) {
 }
 
 /// A program of `lpn` has ended well. `left`: it is a GC copy of this one.
-fn entry_changed(core: &mut Core, lpn: Lpn, left: Option<Ppa>) {
+fn entry_changed<T: Table>(core: &mut Core<T>, lpn: Lpn, left: Option<Ppa>) {
     if let Some(demand) = core.demand.as_mut().filter(|_| core.shape.is_hosts(lpn)) {
         demand.entry_changed(lpn, left.map(|left| core.shape.layout.die_of(left)));
     }
 }
 
 #[cold]
-fn map_page_ended(core: &mut Core, page: u32, ok: bool) {
+fn map_page_ended<T: Table>(core: &mut Core<T>, page: u32, ok: bool) {
     core.pages.ended(page, ok);
     if ok {
-        cache::region_written(core, page);
+        core.table.part_saved(page);
     }
 }
 
 /// Undoes the copy at `failed`, which does not exist: its successor replaces `old` instead.
-fn undo(core: &mut Core, lpn: Lpn, failed: Ppa, old: Ppa) {
+fn undo<T: Table>(core: &mut Core<T>, lpn: Lpn, failed: Ppa, old: Ppa) {
     if core.copy_of(lpn) == failed {
         core.table.set(lpn, old);
-        cache::cleaned_meanwhile(core, lpn, old);
+        T::copy_is_back(core, lpn, old);
         // GC may have skipped it, as it had a successor.
         if old.is_some() && core.blocks.state(core.shape.layout.block_of(old)) == BlockState::Victim {
             core.gc.revisit(core.shape.layout.block_of(old));
@@ -164,7 +180,7 @@ fn undo(core: &mut Core, lpn: Lpn, failed: Ppa, old: Ppa) {
 }
 
 /// Closes a block early: it takes no more data, and is emptied and retired.
-pub(super) fn fail_block(core: &mut Core, block: BlockId) {
+pub(super) fn fail_block<T: Table>(core: &mut Core<T>, block: BlockId) {
     core.blocks.close_failed(block, core.programs.sequence());
     core.gc.upkeep_mut(core.shape.layout.die_of_block(block)).retire(block);
     core.gc.went_on(&mut core.blocks, block);

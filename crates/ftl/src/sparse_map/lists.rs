@@ -9,12 +9,8 @@
 //! The simulated media store the logical page of each unit with the unit. So the content of a list is not kept twice: its program, its
 //! space and its read at a mount are its only costs.
 
-use super::core::{Core, Shape};
-use super::programs::ProgramUnit;
-use crate::block_manager::BlockState;
-use crate::translation::{MapJob, Plan};
-use crate::{FtlConfig, MapLog};
-use pellucid_flash::{BlockId, Cause, Layout, Lpn, Ppa};
+use crate::FtlConfig;
+use pellucid_flash::{BlockId, Layout};
 use std::collections::VecDeque;
 
 /// Lists that are to be written, and regions that have changed.
@@ -41,6 +37,16 @@ impl Lists {
             saving: None,
             image: vec![0; image as usize],
         }
+    }
+
+    /// Records that a block is full, and its list due.
+    pub fn note_full(&mut self, block: BlockId) {
+        self.due.push_back(block);
+    }
+
+    /// The next full block without its list, which is due no longer.
+    pub fn take_due(&mut self) -> Option<BlockId> {
+        self.due.pop_front()
     }
 
     /// Returns whether a list waits for its program.
@@ -86,7 +92,7 @@ impl Lists {
     }
 
     /// The next `most` changed regions to be written for an idle drive.
-    fn next_to_save(&mut self, most: usize) -> Vec<u32> {
+    pub fn next_to_save(&mut self, most: usize) -> Vec<u32> {
         let Some(first) = self.saving else { return Vec::new() };
         let regions = self.changed.len() as u32;
         let mut wanted = Vec::new();
@@ -99,60 +105,5 @@ impl Lists {
         }
         self.saving = (region < regions).then_some(region);
         wanted
-    }
-}
-
-/// Records that a superpage of `block` was planned: its last one makes the list due.
-pub(super) fn note_full(core: &mut Core, block: BlockId) {
-    if core.blocks.state(block) == BlockState::Full
-        && let Some(cache) = &mut core.cache
-    {
-        cache.lists.due.push_back(block);
-    }
-}
-
-/// The program of the next list.
-pub(super) fn next_list(core: &mut Core) -> Option<MapJob> {
-    let layout = &core.shape.layout;
-    let block = loop {
-        let block = core.cache.as_mut()?.lists.due.pop_front()?;
-        let die = layout.die_of_block(block);
-        if !core.blocks.failed(block) && !core.blocks.is_dead(die) {
-            break block;
-        }
-        // The block takes nothing more: its spare areas are read.
-        core.blocks.settled(block, false, core.programs.sequence());
-        core.gc.went_on(&mut core.blocks, block);
-    };
-    let last = layout.superpages_per_block - 1;
-    let (first, die) = (layout.ppa(block, last * layout.units_per_superpage), layout.die_of_block(block));
-    let sequence = core.take_number();
-    let (id, units) = core.programs.enter(first, sequence, 1, false);
-    units.fill(ProgramUnit { lpn: Lpn::NONE, old: Ppa::NONE });
-    let mut by_cause = [0; Cause::COUNT];
-    by_cause[Cause::Journal as usize] = 1;
-    let plan = Plan { id, first, die, sequence };
-    Some(MapJob::Program { plan, units: 1, cause: Cause::Journal, by_cause })
-}
-
-/// Wants the next regions written for an idle drive, as many as may be under way.
-pub(super) fn go_on_saving(core: &mut Core) {
-    let most = core.pages.may_come();
-    let Some(cache) = &mut core.cache else { return };
-    for region in cache.lists.next_to_save(most) {
-        // A region that has trims is left to the flush.
-        if !core.pages.has_unsaved(region) {
-            super::journal::want_saved(core, region);
-        }
-    }
-}
-
-/// Spare areas that a mount reads of a block with this many superpages: only the list, if there is one.
-pub(super) fn replay_reads(shape: &Shape, superpages: u32, list_is_readable: bool) -> u64 {
-    let has_list = shape.config.cache.is_some_and(|cache| cache.log == MapLog::LastPage)
-        && superpages == shape.layout.superpages_per_block;
-    match has_list && list_is_readable {
-        true => 1,
-        false => u64::from(superpages * shape.layout.units_per_superpage),
     }
 }
