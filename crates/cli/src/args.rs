@@ -11,6 +11,7 @@ use crate::{output, stderr, workload};
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args as _, CommandFactory, FromArgMatches, Parser};
+use pellucid_spec::keys_of_set;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -53,7 +54,8 @@ struct Args {
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Common options")]
 pub struct Global {
-    /// Override a key of the description, such as ftl.victim=fifo; may be given several times
+    /// Override a key of the description, such as ftl.victim=fifo; may be given several times. A table, such as
+    /// ftl={victim="fifo",over_provisioning=0.2}, overrides the keys that it has, and no others
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
     /// Print the answer as JSON, alone on standard output
@@ -93,12 +95,12 @@ pub struct Global {
 }
 
 /// Commands with the options of [`Global`] that each of them has, by the names of its fields.
-const COMMON: [(&str, &[&str]); 21] = [
+const COMMON: [(&str, &[&str]); 26] = [
     ("run", &["sets", "json", "report", "film", "log", "verify", "seed", "force", "quiet"]),
     ("replay", &["sets", "json", "report", "film", "log", "verify", "force", "quiet"]),
     ("compare", &["sets", "json", "report", "film", "log", "verify", "seed", "force", "quiet"]),
     ("age", &["sets", "json", "film", "seed", "force", "quiet"]),
-    ("sweep", &["quiet"]),
+    ("sweep", &["json", "quiet"]),
     ("rerun", &["json", "quiet"]),
     ("diff", &["json"]),
     ("reproduce", &["sets", "json", "report", "seed", "force", "quiet"]),
@@ -109,13 +111,26 @@ const COMMON: [(&str, &[&str]); 21] = [
     ("presets", &["json"]),
     ("serve", &["sets", "force", "quiet"]),
     ("cache", &["sets", "force", "quiet"]),
-    ("fire", &["sets", "force", "quiet"]),
+    ("fire", &["sets", "json", "force", "quiet"]),
+    ("detach", &["json"]),
+    ("top", &["json"]),
+    ("status", &["json"]),
+    ("power-cut", &["json"]),
+    ("fault", &["json"]),
     ("target", &["sets", "json"]),
     ("apps", &["sets", "json"]),
     ("kv", &["sets", "json", "quiet"]),
     ("graph", &["json", "quiet"]),
     ("fs", &["sets", "json", "quiet"]),
 ];
+/// Commands that print no answer, with the reason and what to use instead.
+const WITHOUT_JSON: [(&str, &str); 4] = [
+    ("demo", "it is a walk to read; its results are report.json of --report"),
+    ("import", "it prints a description, in TOML; pellucid show FILE --json prints that as JSON"),
+    ("serve", SERVES),
+    ("cache", SERVES),
+];
+const SERVES: &str = "a server prints no answer; its log: --log-format json; its counters: pellucid status";
 /// Commands with a command `run`, which does the work of `run` for an application, and the options of [`Global`] that it has beside those of
 /// its group.
 const APP_RUNS: [(&str, &[&str]); 2] = [
@@ -148,15 +163,11 @@ impl Global {
         }
     }
 
-    /// Refuses two `--set` that give one key different values.
+    /// Refuses two `--set` that give one key different values, also as part of a table.
     pub fn check_sets(&self) -> Result<(), Failure> {
-        fn parts(set: &str) -> Option<(&str, &str)> {
-            let (_, value) = set.split_once('=')?;
-            Some((key_of_set(set), value.trim()))
-        }
-        let given: Vec<(&str, &str)> = self.sets.iter().filter_map(|set| parts(set)).collect();
+        let given: Vec<(String, String)> = self.sets.iter().flat_map(|set| keys_of_set(set)).collect();
         let twice = given.iter().enumerate().find_map(|(at, later)| {
-            let other = |earlier: &&(&str, &str)| earlier.0 == later.0 && earlier.1 != later.1;
+            let other = |earlier: &&(String, String)| earlier.0 == later.0 && earlier.1 != later.1;
             Some((given[..at].iter().find(other)?, later))
         });
         match twice {
@@ -166,12 +177,6 @@ impl Global {
             ))),
         }
     }
-}
-
-/// The key of a `KEY=VALUE`; `drive.ftl.victim` is `ftl.victim`.
-pub fn key_of_set(set: &str) -> &str {
-    let key = set.split('=').next().unwrap_or_default().trim();
-    key.strip_prefix("drive.").unwrap_or(key)
 }
 
 /// Every command with its options.
@@ -310,7 +315,9 @@ fn sentence(error: &clap::Error) -> String {
             .map(clap::Command::get_name)
             .collect();
         if !others.is_empty() && !has(sub, option) {
-            return format!("{option} means nothing to {asked}; allowed: with {}", others.join(", "));
+            let why = WITHOUT_JSON.iter().find(|(name, _)| option == "--json" && *name == asked);
+            let why = why.map_or(String::new(), |(_, why)| format!("; {why}"));
+            return format!("{option} means nothing to {asked}; allowed: with {}{why}", others.join(", "));
         }
     }
     if let (ErrorKind::UnknownArgument, Some(ContextValue::String(arg))) =

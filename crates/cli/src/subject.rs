@@ -1,6 +1,6 @@
 //! Drives to work on: a new one from its description, or one in use from an image.
 
-use crate::args::{Global, key_of_set};
+use crate::args::Global;
 use crate::failure::Failure;
 use crate::precondition::PreconditionOptions;
 use crate::progress::total;
@@ -19,6 +19,7 @@ use pellucid_media::StoreKind;
 use pellucid_output::{OutputFile, is_replaced};
 use pellucid_parquet_log::{ParquetLog, write_table};
 use pellucid_report::Report;
+use pellucid_spec::keys_of_set;
 use pellucid_spec::{DescribedTarget, Fill, Medium, Place, RunSpec, Spec, SpecError, Use, presets};
 use pellucid_workload::Job;
 use pellucid_workload::trace::TraceReader;
@@ -552,6 +553,15 @@ fn check_log(subject: &Subject) -> Result<(), Failure> {
     Ok(OutputFile::create(log).map(drop)?)
 }
 
+/// Returns whether two names are of one file that is there, or of one place where none need be.
+pub fn is_one_place(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some(folder.canonicalize().ok()?.join(path.file_name()?))
+    };
+    is_one_file(one, other) || place(one).is_some_and(|found| Some(found) == place(other))
+}
+
 /// Returns whether two names are of one file that is there.
 pub fn is_one_file(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| {
@@ -592,21 +602,26 @@ fn check_past(spec: &Spec, image: &str) -> Result<(), Failure> {
 
 /// Refuses a `--set` that each of these drives overrides by a list of its own, so that it has no effect.
 pub fn check_overridden(names: &[&str], sets: &[String]) -> Result<(), Failure> {
-    let key = key_of_set;
+    let keys = |set: &String| keys_of_set(set).into_iter().map(|(key, _)| key);
     for name in names {
-        let own = split_sets(name, &[]).1;
-        let same = |(at, set): (usize, &String)| own[..at].iter().any(|before| key(before) == key(set));
-        if own.iter().enumerate().any(same) {
+        let mut own: Vec<String> = split_sets(name, &[]).1.iter().flat_map(keys).collect();
+        let count = own.len();
+        own.sort();
+        own.dedup();
+        if own.len() < count {
             let message = "it gives one key two values; allowed: one value of a key";
             return Err(Failure::asked(anyhow::anyhow!("{name}: {message}")));
         }
     }
-    let has = |name: &&str, set: &String| split_sets(name, &[]).1.iter().any(|own| key(own) == key(set));
-    let Some(set) = sets.iter().find(|set| names.iter().all(|name| has(name, set))) else { return Ok(()) };
+    let has =
+        |name: &&str, key: &String| split_sets(name, &[]).1.iter().flat_map(keys).any(|own| own == *key);
+    let given = sets.iter().flat_map(|set| keys(set).map(move |key| (set, key)));
+    let Some((set, key)) = given.into_iter().find(|(_, key)| names.iter().all(|name| has(name, key))) else {
+        return Ok(());
+    };
     let whose = if names.len() == 1 { names[0] } else { "each drive" };
     Err(Failure::asked(anyhow::anyhow!(
-        "--set {set}: has no effect here: {whose} has a value of its own for {}; allowed: one of the two",
-        key(set)
+        "--set {set}: has no effect here: {whose} has a value of its own for {key}; allowed: one of the two"
     )))
 }
 

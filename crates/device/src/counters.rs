@@ -141,6 +141,11 @@ impl Tally {
         &mut self.of_drive
     }
 
+    /// Power cuts of the drive.
+    pub fn power_cuts(&self) -> u64 {
+        self.of_drive.power_cuts
+    }
+
     /// Sums over the namespaces and the drive.
     pub fn sum(&self) -> Counters {
         let mut sum = self.of_drive;

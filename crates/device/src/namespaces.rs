@@ -18,7 +18,9 @@ use crate::shared::Shared;
 use pellucid_flash::{
     BlockId, BlockView, ChunkGeometry, Command, Interface, Layout, Lba, Nanos, Notice, Status, Vector,
 };
-use pellucid_ftl::{Checkpoint, Chunks, Management, Map, MapLog, Mark, MountReport, Separation, ZoneConfig};
+use pellucid_ftl::{
+    Checkpoint, Chunks, Management, Map, MapLog, Mark, MountReport, NamelessMachine, Separation, ZoneConfig,
+};
 use pellucid_media::{Media, StoreKind, Timing};
 use std::ops::Range;
 
@@ -563,7 +565,7 @@ pub(crate) fn mount(
                 Namespace::Cache(Box::new(cache))
             }
             config::Namespace::OpenChannel { chunks, feedback } => {
-                let times = times(&config.media.timing, layout, chunks.write_optimal_superpages);
+                let times = times(&config.media.timing, chunks.write_optimal_superpages);
                 let source =
                     Source { media, blocks: chunks.blocks.clone(), blocks_per_die: layout.blocks_per_die };
                 let (mut chunks, erase) = Chunks::mount(chunks, layout, times, &source);
@@ -576,9 +578,8 @@ pub(crate) fn mount(
             config::Namespace::Nameless { blocks, ftl } => {
                 let kept = kept.get_mut(usize::from(number)).and_then(Option::take);
                 let source = Source { media, blocks: blocks.clone(), blocks_per_die: layout.blocks_per_die };
-                let chunks = NamelessNamespace::chunks(blocks.clone());
-                let (chunks, _) =
-                    Chunks::mount(&chunks, layout, times(&config.media.timing, layout, 1), &source);
+                let chunks = NamelessMachine::chunks(blocks.clone());
+                let (chunks, _) = Chunks::mount(&chunks, layout, times(&config.media.timing, 1), &source);
                 let nameless = NamelessNamespace::mount(
                     (number, ftl),
                     chunks,
@@ -598,25 +599,16 @@ pub(crate) fn mount(
 }
 
 /// Typical and longest times of a geometry; the maker of the chunks fills in the rest.
-fn times(timing: &Timing, layout: &Layout, write_optimal_superpages: u32) -> ChunkGeometry {
+fn times(timing: &Timing, write_optimal_superpages: u32) -> ChunkGeometry {
     let range = |times: &[Nanos], count: u32| {
         let sum: u64 = times.iter().map(|t| t.0).sum();
         let longest = times.iter().copied().max().unwrap_or_default();
         [Nanos(sum / times.len().max(1) as u64 * u64::from(count)), Nanos(longest.0 * u64::from(count))]
     };
     ChunkGeometry {
-        groups: layout.channels,
-        units: layout.dies_per_channel,
-        chunks: 0,
-        chunk_sectors: 0,
-        sector_bytes: layout.sector_bytes,
-        write_min_sectors: 0,
-        write_optimal_sectors: 0,
-        cached_sectors: 0,
-        open_chunks_max: 0,
-        open_chunks_per_unit_max: 0,
         read_ns: range(&timing.read_ns, 1),
         write_ns: range(&timing.program_ns, write_optimal_superpages),
         reset_ns: [timing.erase_ns; 2],
+        ..ChunkGeometry::default()
     }
 }

@@ -238,6 +238,11 @@ impl Device {
         self.router.shared.counters()
     }
 
+    /// Power cuts that the drive has come back from; a cheap part of [`Device::counters`].
+    pub fn power_cuts(&self) -> u64 {
+        self.shared.tally.power_cuts()
+    }
+
     /// Counters from zero: what was done to fill the drive is not part of what follows.
     pub fn reset_counters(&mut self) {
         self.router.shared.reset_counters();

@@ -34,7 +34,7 @@ impl ChunkOp {
 }
 
 /// Shape of an open-channel namespace, known before any state is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkGeometry {
     /// Groups: what shares a channel.
     pub groups: u32,

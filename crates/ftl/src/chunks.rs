@@ -137,6 +137,30 @@ pub struct Chunks {
     sequence: u64,
 }
 
+impl ChunkConfig {
+    /// Geometry of the namespace on media of this layout. Of `times` only the times count.
+    pub fn geometry(&self, layout: &Layout, times: ChunkGeometry) -> ChunkGeometry {
+        let spare = match self.management {
+            Management::Host => 0,
+            Management::Shared { spare_blocks } => spare_blocks,
+        };
+        let superpage_sectors = layout.units_per_superpage * layout.sectors_per_unit;
+        ChunkGeometry {
+            groups: layout.channels,
+            units: layout.dies_per_channel,
+            chunks: self.blocks.len() as u32 - spare,
+            chunk_sectors: superpage_sectors * layout.superpages_per_block,
+            sector_bytes: layout.sector_bytes,
+            write_min_sectors: superpage_sectors,
+            write_optimal_sectors: superpage_sectors * self.write_optimal_superpages,
+            cached_sectors: superpage_sectors * self.cached_superpages,
+            open_chunks_max: self.open_max,
+            open_chunks_per_unit_max: self.open_per_unit_max,
+            ..times
+        }
+    }
+}
+
 impl Chunks {
     /// Mounts the chunks of the media behind `source`. Also returns the blocks that must be erased before anything else happens
     /// ([`Chunks::erased_at_mount`]). Of `times` only the times count.
@@ -146,25 +170,9 @@ impl Chunks {
         times: ChunkGeometry,
         source: &impl MountSource,
     ) -> (Chunks, Vec<BlockId>) {
-        let spare = match config.management {
-            Management::Host => 0,
-            Management::Shared { spare_blocks } => spare_blocks,
-        };
         let superpage_sectors = layout.units_per_superpage * layout.sectors_per_unit;
-        let per_die = config.blocks.len() as u32 - spare;
-        let geometry = ChunkGeometry {
-            groups: layout.channels,
-            units: layout.dies_per_channel,
-            chunks: per_die,
-            chunk_sectors: superpage_sectors * layout.superpages_per_block,
-            sector_bytes: layout.sector_bytes,
-            write_min_sectors: superpage_sectors,
-            write_optimal_sectors: superpage_sectors * config.write_optimal_superpages,
-            cached_sectors: superpage_sectors * config.cached_superpages,
-            open_chunks_max: config.open_max,
-            open_chunks_per_unit_max: config.open_per_unit_max,
-            ..times
-        };
+        let geometry = config.geometry(layout, times);
+        let per_die = geometry.chunks;
         let free = Chunk {
             block: NONE,
             reserved: 0,

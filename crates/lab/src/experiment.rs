@@ -19,7 +19,7 @@ use pellucid_report::{HostCost, Report, RequestLog, RequestSink, Workload};
 use pellucid_spec::{BackingKind, Fill, Medium, Origin, Overwrite, Place, RawJob, RawPair, Spec};
 use pellucid_text::format::binary_bytes;
 use pellucid_workload::trace::{ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
-use pellucid_workload::{AppJob, Dialect, Job, JobBuilder, JobError, check_wait, expand};
+use pellucid_workload::{AppJob, Dialect, Job, JobBuilder, JobError, check_flows, check_wait, expand};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -129,13 +129,14 @@ pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
         check_wait(&jobs, &job).map_err(|error| refused(place_of(raw, &error), error))?;
         jobs.push(job);
     }
+    check_flows(&jobs).map_err(|(at, error)| refused(place_of(&spec.jobs[at], &error), error))?;
     Ok(expand(jobs))
 }
 
 /// Where the key of an error was written last; else where the job begins.
 fn place_of<'a>(raw: &'a RawJob, error: &JobError) -> &'a Place {
-    let JobError::Value { key, .. } = error else { return &raw.place };
-    let own = raw.pairs.iter().rev().find(|pair| pair.key.replace('-', "_") == *key);
+    let Some(key) = error.key() else { return &raw.place };
+    let own = raw.pairs.iter().rev().find(|pair| pair.key.replace('-', "_") == key);
     own.map_or(&raw.place, |pair| &pair.origin.place)
 }
 
@@ -677,7 +678,7 @@ fn check_memory(spec: &Spec, jobs: &[Job]) -> Result<(), ExperimentError> {
 
 /// An error of a key, with the place of that key in the first job that has one.
 fn placed(jobs: &[Job], error: JobError) -> ExperimentError {
-    let JobError::Value { key, .. } = &error else { return RunError::Job(error).into() };
+    let Some(key) = error.key() else { return RunError::Job(error).into() };
     let written = |job: &&Job| job.written.has(key) || job.written.place_of(key).is_some();
     let place = jobs.iter().filter(written).max_by_key(|job| job.written.has(key));
     match place.and_then(|job| job.written.place_of(key)) {

@@ -82,6 +82,36 @@ def test_requests_are_a_table_whose_stages_sum_to_the_latency(small, job):
     assert (frame.completed_ns - frame.at_ns == frame.latency_ns).all()
 
 
+def test_tables_are_data_frames_too(small, job):
+    requests = small.run(job).requests
+    frame = requests.to_pandas()
+    assert requests.latency_ns.mean() == frame.latency_ns.mean() and requests["op"].tolist() == frame.op.tolist()
+    assert list(requests) == requests.column_names and requests.head(3).equals(frame.head(3))
+    assert "latency_ns" in requests._repr_html_() and "1000 rows" in repr(requests)
+    with pytest.raises(AttributeError):
+        requests.nothing
+
+
+def test_latencies_are_told_and_drawn(small, job, tmp_path):
+    result = small.run(job)
+    assert result.latency.write == result.report.directions.write.latency
+    result.latency.plot(columns=2).savefig(tmp_path / "latency.pdf")
+    assert (tmp_path / "latency.pdf").read_bytes().startswith(b"%PDF")
+    with pytest.raises(AttributeError, match="there are: read, write"):
+        result.latency.writes
+    compared = pl.compare([small, small.fork()], job)
+    assert len(compared.latency.write) == 2 and compared.latency.plot().get_figwidth() == 3.33
+
+
+def test_a_disk_has_no_write_amplification(job):
+    result = pl.run("wd1502faex", pl.Job(rw="randwrite", bs="4k", number_ios=100))
+    report = result.report
+    assert (report.write_amplification, report.gc, report.wear, report.media) == (None,) * 4
+    assert report.at("write_amplification.total") is None and "amplification" not in str(result)
+    with pytest.raises(pl.Error, match="nothing was written"):
+        result.plot.write_amplification()
+
+
 def test_tables_leave_without_a_copy(small, job):
     requests = small.run(job).requests
     first, second = pyarrow.table(requests), pyarrow.table(requests)

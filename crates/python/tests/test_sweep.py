@@ -81,7 +81,7 @@ def test_a_wrong_plan_names_key_and_what_is_allowed(text, key, allowed):
     assert caught.value.key == key and allowed in caught.value.allowed
 
 
-def test_a_sweep_leaves_files_tables_and_a_report(plan):
+def test_a_sweep_leaves_files_tables_and_a_report(plan, tmp_path):
     done = command(plan, "--on", "local:2")
     assert done.returncode == 0, done.stderr
     assert "write_amplification.total: mean and 95% interval" in done.stdout and "±" in done.stdout
@@ -104,6 +104,11 @@ def test_a_sweep_leaves_files_tables_and_a_report(plan):
     assert page.count("<svg") == 1 and "ftl.victim" in page and "12 points, all done" in page and "src=" not in page
     before = {name: (directory / name).read_bytes() for name in ("curves.svg", "report.html")}
     assert command(plan, "--report").returncode == 0
+    elsewhere = tmp_path / "curves"
+    assert command(plan, "--report", elsewhere).returncode == 0
+    assert (elsewhere / "summary.csv").read_bytes() == (plan.with_suffix(".sweep") / "summary.csv").read_bytes()
+    answer = json.loads(command(plan, "--report", "--json").stdout)
+    assert answer["done"] == answer["points"] and answer["failed"] == {} and {"mean", "low", "high"} <= set(answer["summary"][0])
     assert {name: (directory / name).read_bytes() for name in before} == before
     # The mean and its bounds are those of the rows.
     with open(directory / "summary.csv") as file:

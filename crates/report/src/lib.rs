@@ -23,6 +23,7 @@ mod jobs;
 mod json;
 mod latency;
 mod log;
+mod of_flash;
 mod provenance;
 mod recorder;
 mod replay;
@@ -54,6 +55,7 @@ pub use html::{
 pub use jobs::{GroupResult, JobResult, Span};
 pub use latency::{Distribution, Latency, LatencyRecorder};
 pub use log::{LOG_BEGINNING, RequestLog, RequestSink, opcode_name};
+pub use of_flash::OfFlash;
 pub use provenance::{Input, Provenance};
 pub use recorder::{Direction, Directions, LatencyBand, ReadsByMapping, RequestRecorder, Requests};
 pub use replay::Replay;
@@ -122,15 +124,15 @@ pub struct Report {
     /// The groups of jobs.
     pub groups: Vec<GroupResult>,
     /// Why bytes were programmed.
-    pub write_amplification: WriteAmplification,
+    pub write_amplification: OfFlash<WriteAmplification>,
     /// Garbage collection.
-    pub gc: GcSummary,
+    pub gc: OfFlash<GcSummary>,
     /// Blocks and their erase counts at the end of the run.
-    pub wear: Wear,
+    pub wear: OfFlash<Wear>,
     /// The last mount in this run; absent when the drive started empty.
     pub mount: Option<Mount>,
     /// Errors of the media and what they cost.
-    pub media: MediaHealth,
+    pub media: OfFlash<MediaHealth>,
     /// How busy each part was.
     pub utilisation: Utilisation,
     /// Figures of the cached mapping table; absent where the map is in memory.

@@ -172,7 +172,7 @@ pub(crate) fn report() -> Report {
         reads,
         jobs: Vec::new(),
         groups: Vec::new(),
-        write_amplification: WriteAmplification {
+        write_amplification: OfFlash::from(WriteAmplification {
             programs: programmed.map(|bytes| bytes / 16_384),
             flash_reads: causes([
                 (Cause::Host, 71_204),
@@ -181,8 +181,8 @@ pub(crate) fn report() -> Report {
             ]),
             copybacks: 1_204,
             ..WriteAmplification::new(written, programmed)
-        },
-        gc: GcSummary {
+        }),
+        gc: OfFlash::from(GcSummary {
             victims: 1_190,
             emergency_victims: 0,
             erased_blocks: causes([(Cause::Gc, 1_190), (Cause::WearLevel, 14)]),
@@ -193,8 +193,8 @@ pub(crate) fn report() -> Report {
                 (0..1_190).for_each(|at| pauses.record(Nanos(2_000_000 + at * at * 20), SimTime(at)));
                 GcPauses::new(&pauses)
             },
-        },
-        wear: Wear {
+        }),
+        wear: OfFlash::from(Wear {
             blocks: 8_192,
             free_blocks: 211,
             bad_blocks_factory: 10,
@@ -203,14 +203,14 @@ pub(crate) fn report() -> Report {
             erases: EraseCounts::of(&erases),
             histogram: WearHistogram::of(&erases),
             die_mean_erases: vec![vec![12.5; 8]; 8],
-        },
+        }),
         mount: Some(Mount {
             duration_ns: 412_000_000,
             scanned_superpages: 9_120,
             journal_superpages: 37,
             mapped_units: 1_200_450,
         }),
-        media: MediaHealth {
+        media: OfFlash::from(MediaHealth {
             read_retries: 91,
             corrected_reads: 84,
             uncorrectable_reads: 2,
@@ -223,7 +223,7 @@ pub(crate) fn report() -> Report {
             program_failures: 2,
             erase_failures: 0,
             suspensions: 0,
-        },
+        }),
         utilisation: Utilisation {
             channels: (0..8).map(|channel| 0.30 + 0.05 * f64::from(channel % 5)).collect(),
             dies,

@@ -380,8 +380,8 @@ fn nothing_is_shown_for_work_that_was_not_done() {
     let mut read_only = report();
     read_only.wear.erases = EraseCounts::of(&[0; 16]);
     read_only.wear.histogram = WearHistogram::of(&[0; 16]);
-    read_only.write_amplification = WriteAmplification::new(0, ByCause::default());
-    read_only.gc = GcSummary::default();
+    read_only.write_amplification = WriteAmplification::new(0, ByCause::default()).into();
+    read_only.gc = GcSummary::default().into();
     read_only.directions.write = Direction::default();
     let page = read_only.to_html();
     assert!(!page.contains(">Wear</text>"), "erases of no block");

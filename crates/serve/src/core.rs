@@ -223,6 +223,11 @@ impl Core {
         self.served(namespace).remote().map(Remote::state)
     }
 
+    /// Reason why a remote drive is lost for good, if it is.
+    pub(crate) fn remote_loss(&self, namespace: usize) -> Option<&str> {
+        self.served(namespace).remote().and_then(Remote::loss)
+    }
+
     /// Sets how a drive's targets are created (`settings` for their host FTLs) and stored, and creates the
     /// existing ones, waiting in simulated time until they have started.
     ///
@@ -385,9 +390,16 @@ impl Core {
     /// Runs the due work of the drives in wall time, and exchanges data with remote ones.
     fn run_in_wall_time(&mut self) {
         let now = SimTime(self.desk.engine.now_ns());
-        for drive in self.desk.engine.backends_mut().iter_mut().filter(|drive| drive.is_in_wall_time()) {
+        let in_wall_time = |(_, drive): &(usize, &mut Served)| drive.is_in_wall_time();
+        for (number, drive) in self.desk.engine.backends_mut().iter_mut().enumerate().filter(in_wall_time) {
             drive.turn(now);
-            self.desk.logbook.events.append(&mut drive.take_events());
+            let events = &mut self.desk.logbook.events;
+            events.append(&mut drive.take_events());
+            events.extend(drive.take_lost().into_iter().map(|lost| Event::CacheLost {
+                drive: self.register.name(number).to_owned(),
+                offset: lost.start,
+                bytes: lost.end - lost.start,
+            }));
         }
     }
 }

@@ -40,6 +40,7 @@ use pellucid_media::{Fault, StoreError};
 use pellucid_target::CutReport;
 use pellucid_target::operation::Keeps;
 use pellucid_target::request::HostFault;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Events that a modelled cache drive may run before other drives get their turn.
@@ -143,11 +144,18 @@ impl Served {
         change_buffer(&mut self.tower, |buffer, _| buffer.resume())
     }
 
-    /// Begins to write everything back from a cache; returns false if the drive is not a cache.
-    pub(crate) fn begin_detach(&mut self) -> bool {
+    /// Takes the bytes of a cache whose newest data have been found lost since the last call.
+    pub(crate) fn take_lost(&mut self) -> Vec<Range<u64>> {
+        let cache = self.tower.stack_mut().and_then(|stack| stack.layer.cache_mut());
+        cache.map_or_else(Vec::new, |cache| cache.take_lost())
+    }
+
+    /// Begins to write everything back from a cache, but, with `give_up_lost`, what the flash cannot read; returns false if the drive is
+    /// not a cache.
+    pub(crate) fn begin_detach(&mut self, give_up_lost: bool) -> bool {
         let Some(stack) = self.tower.stack_mut() else { return false };
         let Some(cache) = stack.layer.cache_mut() else { return false };
-        cache.detach();
+        cache.detach(give_up_lost);
         // Lets the cache continue at once.
         let now = stack.now();
         stack.act_on_drive(now, |_| ());

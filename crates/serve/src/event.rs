@@ -285,6 +285,15 @@ pub enum Event {
         /// Status of the flush.
         status: Status,
     },
+    /// A cache has data that its drive cannot read, and nobody else has.
+    CacheLost {
+        /// Name of the drive.
+        drive: String,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        bytes: u64,
+    },
     /// A cache has written everything back and is out of use.
     CacheDetached {
         /// Name of the drive.

@@ -320,6 +320,18 @@ pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecErr
     build(&values, drive_name)
 }
 
+/// Keys that a `KEY=VALUE` sets, each with its value: the one that it names or, where the value is a table, each key of that. Where
+/// `drive.` stands in front of a key, it is left out. Nothing: it is refused when it is read.
+pub fn keys_of_set(set: &str) -> Vec<(String, String)> {
+    let Ok(document) = Document::parse_set(set, str::to_string) else { return Vec::new() };
+    let (key, value) = set.split_once('=').unwrap_or_default();
+    let pair = |leaf: document::Leaf| {
+        let own = if leaf.path == key.trim() { value.trim().to_string() } else { leaf.value.to_text() };
+        (leaf.path.strip_prefix("drive.").unwrap_or(&leaf.path).to_string(), own)
+    };
+    document.leaves.into_values().map(pair).collect()
+}
+
 /// The name of [`NO_FLASH`] in places.
 const NO_FLASH_NAME: &str = "no flash";
 

@@ -5,10 +5,10 @@ use super::resolve_media::NO_COPIES;
 use super::schema::Values;
 use super::table::{Table, fields};
 use pellucid_device::{CacheConfig, DeviceConfig, Feedback, Guarantee, Namespace};
-use pellucid_flash::{Layout, Nanos, Vector};
+use pellucid_flash::{ChunkGeometry, Layout, Nanos, Vector};
 use pellucid_ftl::{
-    Checkpoint, ChunkConfig, Durability, Eviction, FtlConfig, Management, Map, MapLog, Nameless,
-    NamelessConfig, Separation, WriteFailure, ZoneConfig,
+    Checkpoint, ChunkConfig, Durability, Eviction, FtlConfig, Management, Map, MapLog, NamelessConfig,
+    NamelessMachine, Separation, WriteFailure, ZoneConfig,
 };
 use pellucid_media::{MediaConfig, StoreKind};
 use pellucid_setting::{Kind, SHARE, TIME, Typed, count, size};
@@ -272,19 +272,16 @@ fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namesp
             None => usual.acknowledge_within_ns,
         },
     };
-    if table.has(nameless::OVER_PROVISIONING)
-        && let Some(least) =
-            NamelessConfig::over_provisioning_least(&own).filter(|&least| ftl.over_provisioning < least)
-    {
-        // Rounded up in the last digit shown, so that the value in the message is itself accepted.
-        let least = write_share((least * 1e4).ceil() / 1e4);
-        let allowed = format!(
-            "at least {}: open blocks, those that GC needs and a page of each other block are spare in any case",
-            least.trim_matches('"')
-        );
-        return Err(table.refuse(nameless::OVER_PROVISIONING, allowed));
-    }
-    match Nameless::new(&ftl, &own) {
+    let geometry = NamelessMachine::chunks(blocks.clone()).geometry(layout, ChunkGeometry::default());
+    match NamelessMachine::over_provisioning_least(&ftl, &geometry) {
+        Ok(Some(least)) if ftl.over_provisioning < least => {
+            let allowed = format!(
+                "at least {}: {}",
+                write_share(least).trim_matches('"'),
+                NamelessMachine::ALWAYS_SPARE
+            );
+            Err(table.refuse(nameless::OVER_PROVISIONING, allowed))
+        }
         Ok(_) => Ok(Namespace::Nameless { blocks, ftl }),
         Err(sentence) => Err(table.refuse(nameless::BLOCKS, sentence)),
     }

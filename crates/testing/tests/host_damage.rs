@@ -1,5 +1,6 @@
 //! Flash that cannot be read when the host's translation starts: only the data there are lost, and the loss is reported.
 
+use crate::small::of_chunks;
 use pellucid_device::Device;
 use pellucid_flash::{
     ChunkInfo, ChunkOp, ChunkState, Command, Completion, DieId, Drive, Interface, Lba, Opcode, SimTime,
@@ -10,33 +11,10 @@ use pellucid_lab::drive::{Target, put_on};
 use pellucid_media::Fault;
 use std::collections::BTreeMap;
 
-const DRIVE: &str = r#"
-[drive.media]
-channels = 2
-ways = 2
-dies = 1
-planes = 1
-blocks = 24
-pages = 8
-page_size = "2KiB"
-spare_size = 64
-sector_size = 512
-unit_size = "512"
-cell = "slc"
-store = "ram"
-[drive.media.timing]
-read = "20us"
-program = "200us"
-erase = "1ms"
-channel_rate = "100MB/s"
-[[drive.namespace]]
-interface = "open-channel"
-[host]
-layers = ["host-ftl"]
-[host.ftl]
-over_provisioning = 2.0
-spare_chunks = 2
-"#;
+/// The small drive, with a translation of the host above it.
+fn drive() -> String {
+    of_chunks() + "[host]\nlayers = [\"host-ftl\"]\n[host.ftl]\nover_provisioning = 2.0\nspare_chunks = 2\n"
+}
 
 /// Sectors looked at.
 const SECTORS: u64 = 20;
@@ -48,8 +26,8 @@ struct Bench<D: Drive = Device> {
 
 impl Bench {
     fn new(faults: &str) -> Bench {
-        let spec = pellucid_spec::from_str(&format!("{DRIVE}{faults}"), "damage", &[])
-            .unwrap_or_else(|e| panic!("{e}"));
+        let spec =
+            pellucid_spec::from_str(&(drive() + faults), "damage", &[]).unwrap_or_else(|e| panic!("{e}"));
         let [LayerConfig::HostFtl(config)] = &spec.host[..] else { panic!("another layer") };
         let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"));
         let layer = HostFtl::new(config, Drive::interface(&device, 0), Drive::image_bytes(&device));
@@ -167,7 +145,7 @@ fn a_die_that_died_takes_nothing_with_it_but_what_it_held() {
 fn a_zone_log_says_that_it_does_not_know_rather_than_give_older_data() {
     let zones = "interface = \"zoned\"\ndies_per_zone = 2\nspare_blocks = 2\nactive_max = 8";
     let log = "layers = [\"zone-log\"]\n[host.zone_log]\nwidth = 2\nbatch = 8\n[host.ftl]\nbuffer = 64";
-    let text = DRIVE.replace("interface = \"open-channel\"", zones).replace("pages = 8\n", "pages = 16\n");
+    let text = drive().replace("interface = \"open-channel\"", zones).replace("pages = 8\n", "pages = 16\n");
     let text = text.replace("layers = [\"host-ftl\"]\n[host.ftl]", log);
     let (mut failed, mut known) = (0, 0);
     for (die, superpage) in (0..4).flat_map(|die| (0..16).map(move |superpage| (die, superpage))) {

@@ -1,6 +1,7 @@
 //! The host's translation on the drive itself, above chunks and above zones: every sector compared, with failing flash, and after
 //! power cuts.
 
+use crate::small::of_chunks;
 use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, Status};
 use pellucid_host::{LayerConfig, Tower};
@@ -8,39 +9,12 @@ use pellucid_lab::drive::{Target, put_on};
 use pellucid_lab::experiment::{execute, jobs};
 use pellucid_spec::Spec;
 
-const DRIVE: &str = r#"
-[drive.media]
-channels = 2
-ways = 2
-dies = 1
-planes = 1
-blocks = 24
-pages = 8
-page_size = "2KiB"
-spare_size = 64
-sector_size = 512
-unit_size = "512"
-cell = "slc"
-store = "ram"
-[drive.media.timing]
-read = "20us"
-program = "200us"
-erase = "1ms"
-channel_rate = "100MB/s"
-[drive.host]
-queues = 2
-[drive.buffer]
-entries = 16
-[[drive.namespace]]
-interface = "open-channel"
-[host]
-layers = ["host-ftl"]
-[host.ftl]
-over_provisioning = 1.2
-spare_chunks = 2
-[run]
-verify = true
-"#;
+/// The small drive, with a translation of the host above it.
+fn drive() -> String {
+    let above = "[drive.host]\nqueues = 2\n[drive.buffer]\nentries = 16\n[host]\nlayers = [\"host-ftl\"]\n[host.ftl]\nover_provisioning = 1.2\n\
+         spare_chunks = 2\n[run]\nverify = true\n";
+    of_chunks() + above
+}
 
 /// Overrides for a zoned drive with a log above.
 const ZONES: [&str; 6] = [
@@ -57,7 +31,7 @@ fn on_zones<'a>(sets: &[&'a str]) -> Vec<&'a str> {
 }
 
 fn spec(sets: &[&str]) -> Spec {
-    spec_of(DRIVE, sets)
+    spec_of(&drive(), sets)
 }
 
 fn spec_of(text: &str, sets: &[&str]) -> Spec {
@@ -66,7 +40,7 @@ fn spec_of(text: &str, sets: &[&str]) -> Spec {
 }
 
 fn run(sets: &[&str], job: &str) -> pellucid_report::Report {
-    run_on(DRIVE, sets, job)
+    run_on(&drive(), sets, job)
 }
 
 fn run_on(text: &str, sets: &[&str], job: &str) -> pellucid_report::Report {
@@ -236,7 +210,7 @@ fn read(stack: &mut Tower<Device>, lba: u64) -> u32 {
 /// Sectors that the drive holds back of its open chunks (`mw_cunits`) come from the write buffer.
 #[test]
 fn a_drive_that_holds_sectors_back_is_served_from_the_buffer() {
-    let text = DRIVE.replace("interface = \"open-channel\"", "interface = \"open-channel\"\ncached = 3");
+    let text = drive().replace("interface = \"open-channel\"", "interface = \"open-channel\"\ncached = 3");
     let report =
         run_on(&text, &["precondition.fill=1.0"], "rw=randrw,bs=512,iodepth=16,number_ios=20000,fsync=50");
     assert_eq!(report.directions.read.errors + report.directions.write.errors, 0);

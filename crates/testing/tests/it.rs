@@ -35,6 +35,7 @@ mod raw_jobs;
 mod senses;
 mod series;
 mod slc_cache;
+mod small;
 mod starving;
 mod suspend;
 mod swaps;

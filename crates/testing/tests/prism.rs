@@ -1,5 +1,6 @@
 //! The flash library's levels on the drive itself: failing flash, a die that dies, power cuts.
 
+use crate::small::of_chunks;
 use pellucid_device::Device;
 use pellucid_flash::{Command, DieId, Drive, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_host::{HostFtlConfig, Machine, Stack};
@@ -8,36 +9,15 @@ use pellucid_prism::blocking::{Flash, FlashError, FunctionId, at_once};
 use pellucid_prism::{FlashAddress, Gc, LevelError, Mapping, Policy, PolicyConfig};
 use std::collections::BTreeMap;
 
-const DRIVE: &str = r#"
-[drive.media]
-channels = 2
-ways = 2
-dies = 1
-planes = 1
-blocks = 40
-pages = 8
-page_size = "2KiB"
-spare_size = 64
-sector_size = 512
-unit_size = "512"
-cell = "slc"
-store = "ram"
-[drive.media.timing]
-read = "20us"
-program = "200us"
-erase = "1ms"
-channel_rate = "100MB/s"
-[drive.host]
-queues = 2
-[drive.buffer]
-entries = 16
-[[drive.namespace]]
-interface = "open-channel"
-"#;
+/// The small drive, with more blocks.
+fn drive() -> String {
+    of_chunks().replace("blocks = 24", "blocks = 40")
+        + "[drive.host]\nqueues = 2\n[drive.buffer]\nentries = 16\n"
+}
 
 fn device(sets: &[&str]) -> Device {
     let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
-    let spec = pellucid_spec::from_str(DRIVE, "prism", &sets).unwrap_or_else(|e| panic!("{e}"));
+    let spec = pellucid_spec::from_str(&drive(), "prism", &sets).unwrap_or_else(|e| panic!("{e}"));
     Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}"))
 }
 

@@ -1,37 +1,20 @@
 //! The flash library on the drive itself: two applications, a host's translation for one of them, power cuts, wear, and a die that dies.
 
+use crate::small::of_chunks;
 use pellucid_device::Device;
 use pellucid_flash::{Command, Completion, DieId, Drive, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_host::{HostFtl, HostFtlConfig, Stack};
 use pellucid_media::Fault;
 use pellucid_prism::{FlashAddress, Monitor, MonitorConfig, Raw, Request};
 
-const DRIVE: &str = r#"
-[drive.media]
-channels = 2
-ways = 2
-dies = 1
-planes = 1
-blocks = 32
-pages = 16
-page_size = "2KiB"
-spare_size = 64
-sector_size = 512
-unit_size = "512"
-cell = "slc"
-store = "ram"
-[drive.media.timing]
-read = "20us"
-program = "200us"
-erase = "1ms"
-channel_rate = "100MB/s"
-[[drive.namespace]]
-interface = "open-channel"
-"#;
+/// The small drive, with more blocks, and larger ones.
+fn drive() -> String {
+    of_chunks().replace("blocks = 24\npages = 8", "blocks = 32\npages = 16")
+}
 
 fn monitor(sets: &[&str]) -> Monitor<Device> {
     let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
-    let spec = pellucid_spec::from_str(DRIVE, "prism", &sets).unwrap_or_else(|error| panic!("{error}"));
+    let spec = pellucid_spec::from_str(&drive(), "prism", &sets).unwrap_or_else(|error| panic!("{error}"));
     let device = Device::new(&spec.drive).unwrap_or_else(|error| panic!("{error}"));
     let config = MonitorConfig { wear_gap: 3, ..MonitorConfig::default() };
     Monitor::start(device, config, SimTime::ZERO).unwrap_or_else(|error| panic!("{error}"))

@@ -201,14 +201,22 @@ fn what_cannot_be_is_refused_by_name() {
             "target=main,rw=chunk-write",
             "rw = chunk-write: allowed: sector patterns such as randwrite on target main",
         ),
-        (TWO, "target=other,rw=read", "target = other: allowed: log, main: targets of the description"),
+        (
+            TWO,
+            "target=other,rw=read",
+            "target = other: unknown; allowed: log, main: targets of the description",
+        ),
         (TWO, "rw=chunk-write", "rw = chunk-write: allowed: on a raw target, so it needs target = log"),
         (
             TWO,
             "rw=chunk-write,namespace=0",
             "namespace = 0: allowed: not beside targets; chunk-write needs target = log instead",
         ),
-        (OPEN, "target=log,rw=chunk-write", "target = log: allowed: none: the description has no [[target]]"),
+        (
+            OPEN,
+            "target=log,rw=chunk-write",
+            "target = log: unknown; allowed: none: the description has no [[target]]",
+        ),
         (OPEN, "rw=chunk-write,units=3-4", "units = 3-4: allowed: a range within 0-3"),
         (
             OPEN,
@@ -240,7 +248,7 @@ fn flow_keeps_a_ratio() {
     let jobs = [
         "name=reads,rw=randread,bs=4k,flow=4,number_ios=4000",
         "name=writes,rw=randwrite,bs=4k,iodepth=4,flow=1,runtime=10s",
-        "name=others,rw=randread,bs=4k,flow=3,flow_id=1,number_ios=900",
+        "name=others,rw=randread,bs=4k,flow=3,flow_id=1,number_ios=900,numjobs=2",
     ];
     let ends_together = ["precondition.fill=0.5", "buffer.entries=8", "host.link_rate=\"1GB/s\""];
     let report =
@@ -248,10 +256,9 @@ fn flow_keeps_a_ratio() {
     let (reads, writes) = (job(&report, "reads"), job(&report, "writes"));
     let ended = |job: &JobResult| job.time.end_seconds;
     assert!((ended(reads) / ended(writes) - 1.0).abs() < 0.05, "{} {}", ended(reads), ended(writes));
-    // One that is alone in its group waits for nobody.
-    let free = done("", &["rw=randread,bs=4k,flow=3,number_ios=900"], &ends_together);
-    let plain = done("", &["rw=randread,bs=4k,number_ios=900"], &ends_together);
-    assert_eq!(free.simulated_seconds, plain.simulated_seconds);
+    // One that is alone in its group would wait for nobody.
+    let alone = run("", &["rw=randread,bs=4k,flow=3,number_ios=900"], &ends_together).expect_err("no effect");
+    assert!(alone.contains("flow = 3: allowed: with two jobs or more of flow_id 0"), "{alone}");
 }
 
 /// A raw target is filled, never overwritten, and the report says so; where everything is raw an overwrite is refused.

@@ -10,7 +10,7 @@
 //!
 //! The parser reads no other file and no environment, and runs nothing.
 
-use super::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
+use super::{Dialect, Job, JobBuilder, JobError, check_flows, check_wait, expand};
 use std::fmt;
 
 /// Jobs of one file at most, clones counted.
@@ -169,7 +169,18 @@ fn build_jobs(scopes: &[(&Section, Scope)], file_name: &str) -> Result<Vec<Job>,
             line: 1,
             what: "no job; allowed: at least one [section] besides [global]".into(),
         }),
-        false => Ok(expand(jobs)),
+        false => {
+            check_flows(&jobs).map_err(|(at, error)| {
+                let section = scopes[at].0;
+                FioError::Job {
+                    file: file_name.into(),
+                    line: section.line,
+                    name: section.name.clone(),
+                    error,
+                }
+            })?;
+            Ok(expand(jobs))
+        }
     }
 }
 
@@ -300,7 +311,7 @@ impl Scope {
                     )
                 })
             }
-            Err(JobError::Value { allowed, .. }) => {
+            Err(JobError::Value { allowed, .. } | JobError::Unknown { allowed, .. }) => {
                 Some(entry.notice(Severity::Refused, format!("allowed: {allowed}")))
             }
             Err(error) => Some(entry.notice(Severity::Refused, error.to_string())),

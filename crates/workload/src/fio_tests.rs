@@ -210,7 +210,11 @@ fn sections_that_make_no_sense_are_refused() {
     );
     assert_eq!(
         error("[a]\nwait_for=b\n[b]\n"),
-        "test.fio: line 1: [a]: wait_for = b: allowed: the name of a job that stands before this one"
+        "test.fio: line 1: [a]: wait_for = b: unknown; allowed: none: no job stands before this one"
+    );
+    assert_eq!(
+        error("[a]\nflow=8\n[b]\nflow=2\nflow_id=1\n"),
+        "test.fio: line 1: [a]: flow = 8: allowed: with two jobs or more of flow_id 0, which keep a ratio, or with numjobs: this one is alone"
     );
     assert_eq!(
         error("[global]\nnumjobs=4096\n[a]\n[b]\n"),

@@ -44,6 +44,15 @@ pub enum JobError {
         /// The key that is spelt most alike, if any comes close.
         nearest: Option<&'static str>,
     },
+    /// The value names what is not there.
+    Unknown {
+        /// The key.
+        key: &'static str,
+        /// The name.
+        value: String,
+        /// Names that are there, or why there are none.
+        allowed: String,
+    },
     /// The value does not suit the key, the other keys, or the drive.
     Value {
         /// The key.
@@ -55,6 +64,16 @@ pub enum JobError {
     },
 }
 
+impl JobError {
+    /// The key whose value is refused; `None`: there is no such key.
+    pub fn key(&self) -> Option<&'static str> {
+        match self {
+            JobError::UnknownKey { .. } => None,
+            JobError::Unknown { key, .. } | JobError::Value { key, .. } => Some(key),
+        }
+    }
+}
+
 impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,6 +81,10 @@ impl fmt::Display for JobError {
                 let names: Vec<&str> = KEYS.iter().map(|doc| doc.name).collect();
                 let nearest = suggest::hint(*nearest);
                 write!(f, "{key}: unknown key{nearest}; allowed: {}", names.join(", "))
+            }
+            JobError::Unknown { key, value, allowed } => {
+                let meant = suggest::hint(suggest::meant(value, allowed).as_deref());
+                write!(f, "{key} = {value}: unknown{meant}; allowed: {allowed}")
             }
             JobError::Value { key, value, allowed } => {
                 let meant = suggest::hint(suggest::meant(value, allowed).as_deref());

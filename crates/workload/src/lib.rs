@@ -458,13 +458,35 @@ impl Job {
 /// Refuses a job that waits for one that does not stand before it in the list: so it never waits for itself, nor in a circle.
 pub fn check_wait(before: &[Job], job: &Job) -> Result<(), JobError> {
     match &job.wait_for {
-        Some(name) if !before.iter().any(|earlier| earlier.name == *name) => Err(JobError::Value {
-            key: "wait_for",
-            value: name.clone(),
-            allowed: "the name of a job that stands before this one".into(),
-        }),
+        Some(name) if !before.iter().any(|earlier| earlier.name == *name) => {
+            let names: Vec<&str> = before.iter().map(|earlier| earlier.name.as_str()).collect();
+            let allowed = match names.is_empty() {
+                true => "none: no job stands before this one".into(),
+                false => format!("{}: the jobs before this one", names.join(", ")),
+            };
+            Err(JobError::Unknown { key: "wait_for", value: name.clone(), allowed })
+        }
         _ => Ok(()),
     }
+}
+
+/// Refuses a `flow` that no other job has a part in: nobody waits for anybody, so it has no effect. Returns the place of the job among
+/// `jobs`, whose clones are not made yet.
+pub fn check_flows(jobs: &[Job]) -> Result<(), (usize, JobError)> {
+    let of = |job: &Job| job.flow.map(|flow| flow.group);
+    for (at, job) in jobs.iter().enumerate() {
+        let Some(flow) = job.flow.filter(|_| job.numjobs == 1) else { continue };
+        let has_other =
+            jobs.iter().enumerate().any(|(other, theirs)| other != at && of(theirs) == Some(flow.group));
+        if !has_other {
+            let allowed = format!(
+                "with two jobs or more of flow_id {}, which keep a ratio, or with numjobs: this one is alone",
+                flow.group
+            );
+            return Err((at, JobError::Value { key: "flow", value: flow.weight.to_string(), allowed }));
+        }
+    }
+    Ok(())
 }
 
 /// Replaces each job by its `numjobs` clones, in order, and numbers them so that each has a random stream of

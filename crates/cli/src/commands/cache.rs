@@ -1,12 +1,11 @@
 //! `pellucid cache`: a flash cache in front of a slow device, and `pellucid detach`, which puts it out of use.
 
-use super::control::Control;
+use super::control::{Control, print};
 use super::serving::{Beforehand, Serving};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{MadeFile, Opened, refuse_sets};
 use crate::numbers::whole;
-use crate::output;
 use crate::subject::Subject;
 use crate::subject::is_one_file;
 use anyhow::anyhow;
@@ -72,12 +71,16 @@ pub struct Detach {
     /// The cache, when the server has several drives
     #[arg(long, value_name = "NAME")]
     drive: Option<String>,
+    /// Drop dirty blocks that the cache drive cannot read: the older data of the backing store count again. Without it the detach fails because of them
+    #[arg(long)]
+    give_up_lost: bool,
 }
 
 impl Detach {
     pub fn run(self) -> Result<(), Failure> {
-        let answer = Control::connect_for_long(&self.control)?.ask(&Request::Detach { drive: self.drive })?;
-        Ok(output::print(&format!("{answer:#}\n"))?)
+        let Detach { control, drive, give_up_lost } = self;
+        let answer = Control::connect_for_long(&control)?.ask(&Request::Detach { drive, give_up_lost })?;
+        print(&answer)
     }
 }
 

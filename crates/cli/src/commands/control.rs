@@ -207,7 +207,8 @@ impl Target {
     }
 }
 
-fn print(answer: &Value) -> Result<(), Failure> {
+/// Prints the answer of a server, which is JSON with `--json` and without.
+pub fn print(answer: &Value) -> Result<(), Failure> {
     Ok(output::print(&format!("{answer:#}\n"))?)
 }
 

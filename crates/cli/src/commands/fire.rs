@@ -1,6 +1,6 @@
 //! `pellucid fire`: write clustering in front of a slow device (FlashFire), and the probe that finds what such a device likes.
 
-use super::control::Control;
+use super::control::{Control, print};
 use super::serving::{Beforehand, Serving};
 use crate::args::Global;
 use crate::failure::Failure;
@@ -112,7 +112,7 @@ impl Change {
             Change::Resume(Where { control, drive }) => (control, Request::FireResume { drive }),
         };
         let answer = Control::connect_for_long(&control)?.ask(&request)?;
-        Ok(output::print(&format!("{answer:#}\n"))?)
+        print(&answer)
     }
 }
 
@@ -120,6 +120,10 @@ impl Fire {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         if let Some(change) = self.change {
             return change.run();
+        }
+        if global.json && self.device.is_some() {
+            let why = "a server prints no answer; allowed: with --probe, pause and resume; its log: --log-format json";
+            return Err(Failure::asked(anyhow!("--json: {why}")));
         }
         let Some(device) = &self.device else {
             return run_probe(self.probe.as_deref().unwrap_or_default(), global);
@@ -316,12 +320,12 @@ fn run_probe(called: &str, global: &Global) -> Result<(), Failure> {
         let wait = |_: &mut Device, next: Option<SimTime>| next;
         let found = probe(&mut device, &config, now, wait, tell(global))
             .map_err(|error| refused_probe("--probe", called, &error))?;
-        return show(&found);
+        return show(&found, global);
     }
     if let Some(set) = global.sets.first() {
         return Err(Failure::asked(anyhow!("--set {set}: allowed: with a modelled drive")));
     }
-    show(&probe_file(called, &file_config(called)?, "--probe", global)?)
+    show(&probe_file(called, &file_config(called)?, "--probe", global)?, global)
 }
 
 /// Probes a file or block device for an option of the command.
@@ -360,7 +364,19 @@ fn tell(global: &Global) -> impl FnMut(ProbePoint) {
 /// The widest bar.
 const BAR: f64 = 40.0;
 
-fn show(found: &Probe) -> Result<(), Failure> {
+fn show(found: &Probe, global: &Global) -> Result<(), Failure> {
+    if global.json {
+        let point = |point: &ProbePoint| {
+            let (aligned, shifted) = (point.aligned, point.shifted);
+            serde_json::json!({
+                "bytes": point.bytes, "aligned_bytes_per_s": aligned, "shifted_bytes_per_s": shifted, "cuts": point.cuts,
+            })
+        };
+        let points: Vec<serde_json::Value> = found.points.iter().map(point).collect();
+        return print(&serde_json::json!({
+            "points": points, "boundary_bytes": found.boundary, "cluster_bytes": found.cluster,
+        }));
+    }
     let most = found.points.iter().map(|point| point.aligned.max(point.shifted)).fold(1.0, f64::max);
     let mut text = String::from("   request      aligned      shifted by half\n");
     for point in &found.points {

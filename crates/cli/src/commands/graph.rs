@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::numbers::{number, whole};
 use crate::output::warn;
 use crate::progress::Bar;
+use crate::subject::is_one_file;
 use crate::workload::OfGraphs;
 use crate::{interrupt, output};
 use anyhow::anyhow;
@@ -357,9 +358,7 @@ fn processors() -> usize {
 
 /// The file of results, which takes its name when it is complete.
 fn target(out: &Path, common: &Common) -> Result<Target, Failure> {
-    if let (Ok(out_name), Ok(edges_name)) = (out.canonicalize(), common.edges.canonicalize())
-        && out_name == edges_name
-    {
+    if is_one_file(out, &common.edges) {
         let out = out.display();
         return Err(Failure::asked(anyhow!("--out {out}: has the edges; allowed: another file")));
     }

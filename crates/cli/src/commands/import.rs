@@ -10,7 +10,7 @@ use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_lab::experiment;
 use pellucid_output::{OutputFile, refuse_foreign};
 use pellucid_spec::Spec;
-use pellucid_workload::{Generator, Grammar, JobError, parse_bytes};
+use pellucid_workload::{Generator, Grammar, parse_bytes};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -244,11 +244,9 @@ fn checked(toml: &str) -> Result<Spec, String> {
     let layout = spec.drive.media.geometry.layout().map_err(|error| error.to_string())?;
     let bytes = spec.drive.ftl.user_units(&layout) * u64::from(layout.unit_bytes);
     for job in &jobs {
-        Generator::new(job, bytes, layout.sector_bytes).map_err(|error| match &error {
-            JobError::Value { key, .. } => {
-                format!("{}: {error}", job.written.place_of(key).unwrap_or(&job.name))
-            }
-            JobError::UnknownKey { .. } => format!("{}: {error}", job.name),
+        Generator::new(job, bytes, layout.sector_bytes).map_err(|error| {
+            let place = error.key().and_then(|key| job.written.place_of(key));
+            format!("{}: {error}", place.unwrap_or(&job.name))
         })?;
     }
     Ok(spec)

@@ -95,7 +95,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Fs(command) => command.run(global),
         Command::Target(command) => command.run(global),
         Command::Apps(command) => command.run(global),
-        Command::Top(command) => command.run(),
+        Command::Top(command) => command.run(global),
         Command::Status(command) => command.run(),
         Command::PowerCut(command) => command.run(),
         Command::Fault(command) => command.run(),

@@ -6,7 +6,7 @@ use crate::layered::{MadeFile, Opened};
 use crate::log_line::LogFormat;
 use crate::numbers::whole;
 use crate::served_log::{self, Offered};
-use crate::subject::is_one_file;
+use crate::subject::{is_one_file, is_one_place};
 use crate::watch::MonitorOptions;
 use crate::{exposure, interrupt, output};
 use anyhow::anyhow;
@@ -324,6 +324,12 @@ impl Serving {
             let why = "a drive is on it, or described in it; allowed: another file";
             return Err(Failure::asked(anyhow!("--record {}: {why}", path.display())));
         }
+        if let Some((option, other)) = self.own_places().find(|(_, other)| is_one_place(other, path)) {
+            let (path, other) = (path.display(), other.display());
+            return Err(Failure::asked(anyhow!(
+                "--record {path}: {option} {other} is this command's, too; allowed: another file"
+            )));
+        }
         let is_ours = |file: &File| begins_with(file, &[b"fio version "]);
         refuse_foreign(path, global.force, is_ours)?;
         // It tells what hosts did, so it is for its owner only.
@@ -332,6 +338,18 @@ impl Serving {
             Some(why) => Err(Failure::asked(anyhow!("--record {}: {why}", path.display()))),
             None => Ok(Some(recording)),
         }
+    }
+
+    /// Files that the command reads beside its drives, and sockets that it makes, each with its option.
+    fn own_places(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let secrets = self.dhchap.iter().map(|(_, file)| ("--dhchap", file.as_path()));
+        let keys = self.tls_psk.iter().map(|(_, file)| ("--tls-psk", file.as_path()));
+        let sockets = self.nbd.iter().filter_map(|address| match address {
+            Address::Unix(path) => Some(("--nbd", path.as_path())),
+            Address::Tcp(_) => None,
+        });
+        let control = self.oversight.control.iter().map(|path| ("--control", path.as_path()));
+        secrets.chain(keys).chain(sockets).chain(control)
     }
 
     /// Serves these drives, which were `asked` for so, until it is stopped.

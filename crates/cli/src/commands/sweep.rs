@@ -15,6 +15,7 @@ Examples:
   pellucid sweep plan.toml
   pellucid sweep plan.toml --on dask:tcp://head:8786
   pellucid sweep plan.toml --report
+  pellucid sweep plan.toml --report curves
 
 The Python package does the work: pip install . in the repository. docs/how-to/sweep.md describes plans and results.";
 
@@ -34,9 +35,9 @@ pub struct Sweep {
     /// Write the points here [default: the plan's name with .sweep]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write tables, figures and report.html of what is done, and run nothing
-    #[arg(long = "report")]
-    report_only: bool,
+    /// Write tables, figures and report.html of what is done, and run nothing [default of DIR: beside the points]
+    #[arg(long, value_name = "DIR", num_args = 0..=1)]
+    report: Option<Option<PathBuf>>,
     /// The Python that has the package
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: PathBuf,
@@ -53,8 +54,11 @@ impl Sweep {
         if let Some(out) = &self.out {
             command.arg("--out").arg(out);
         }
-        if self.report_only {
-            command.arg("--report");
+        if let Some(directory) = &self.report {
+            command.arg("--report").args(directory);
+        }
+        if global.json {
+            command.arg("--json");
         }
         if global.quiet {
             command.arg("--quiet");

@@ -1,6 +1,7 @@
 //! `pellucid top`: the terminal view of drives in service.
 
-use super::control::Control;
+use super::control::{Control, print};
+use crate::args::Global;
 use crate::failure::Failure;
 use crate::view::{Ending, Model, Next, Source, show};
 use crate::{interrupt, stderr};
@@ -12,9 +13,10 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   pellucid top --control /tmp/pellucid.control
-  pellucid top --control /tmp/pellucid.control --drive jasmine";
+  pellucid top --control /tmp/pellucid.control --drive jasmine
+  pellucid top --control /tmp/pellucid.control --json";
 
-/// Show drives in service in the terminal; the drives are watched from then on
+/// Show drives in service in the terminal or, with --json, their present figures once; the drives are watched from then on
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Top {
@@ -47,11 +49,19 @@ impl Served {
 }
 
 impl Top {
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
+        if global.json {
+            if let Some(drive) = &self.drive {
+                return Err(Failure::asked(anyhow!(
+                    "--drive {drive}: not with --json, which shows all drives"
+                )));
+            }
+            return print(&Control::connect(&self.control)?.ask(&Request::Watch)?);
+        }
         if !console::user_attended() {
             let control = self.control.display();
             return Err(Failure::asked(anyhow!(
-                "top: standard output is no terminal; allowed: pellucid status --control {control}"
+                "top: standard output is no terminal; allowed: --json, or pellucid status --control {control}"
             )));
         }
         let mut served = Served(Control::connect(&self.control)?);

@@ -425,3 +425,42 @@ fn the_command_that_serve_advises_works() {
         assert_eq!(server.end("TERM"), Some(0));
     }
 }
+
+/// Dirty blocks that the cache drive cannot read: the log names each once, a detach says which, and they are given up by a trim or on demand.
+#[test]
+fn lost_blocks_are_named_and_given_up() {
+    let folder = folder_with_model();
+    let mut serving = start(&folder, "kept.toml");
+    let mut client = Client::new(&folder);
+    let places: Vec<u64> = (0..60).map(|at| at * 2 * BLOCK as u64).collect();
+    places.iter().for_each(|&place| client.write(place, 1));
+    client.flush();
+    folder.run(&["power-cut", "--control", "control"]).answer();
+    folder.run(&["fault", "--control", "control", "--read-fail", "1"]).answer();
+    let done = folder.run(&["detach", "--control", "control"]);
+    assert_eq!(done.status, 1, "{}", done.stderr);
+    assert!(done.stderr.contains("60 are lost (bytes 0-4095, 8192-12287, "), "{}", done.stderr);
+    let log = || std::fs::read_to_string(folder.path("log")).unwrap();
+    eventually("the log names them", || log().matches("event=cache-lost").count() == 60);
+    assert!(log().contains("offset=8192 bytes=4096"), "{}", log());
+    let lost = || {
+        let figures = folder.run(&["top", "--control", "control", "--json"]).json();
+        let layer = &figures["serving"]["layers"][0];
+        (layer["lost_blocks"].clone(), layer["given_up_blocks"].clone())
+    };
+    assert_eq!(lost(), (60.into(), 0.into()));
+    // A trim of the whole block.
+    Client::new(&folder).ask(4, 0, BLOCK, &[]);
+    assert_eq!(lost(), (59.into(), 0.into()));
+    let done = folder.run(&["detach", "--control", "control", "--give-up-lost"]);
+    assert!(
+        done.stderr.contains("everything that can be read is written back, but the cache drive"),
+        "{}",
+        done.stderr
+    );
+    // A drive that reads nothing cannot note it either; a detach of one that can ends the cache (`crates/host/tests/it/cache/read_only.rs`).
+    assert_eq!(lost(), (0.into(), 59.into()));
+    assert_eq!(log().matches("event=cache-lost").count(), 60, "each is named once");
+    assert_eq!((stored(&folder, 8192), Client::new(&folder).read(8192)), (0, 0), "the older data");
+    serving.end("TERM");
+}

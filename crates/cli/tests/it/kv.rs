@@ -176,6 +176,9 @@ fn repeats_of_a_line_do_not_run_side_by_side() {
         (Some(7), Some(1)),
         "{report}"
     );
+    // There is no database, so nobody asks one.
+    assert_eq!(operations["query"]["count"].as_u64(), Some(0), "{report}");
+    assert_eq!(operations["fill"]["count"].as_u64(), Some(1), "{report}");
 }
 
 /// Sends a meta command, whose answer is to be this.
@@ -329,7 +332,9 @@ fn a_cache_is_watched_and_broken_as_a_drive_is() {
         assert!(metrics.contains(name), "{name}: {metrics}");
     }
 
-    let status = folder.run(&["status", "--control", "control"]).json();
+    let status = folder.run(&["status", "--control", "control", "--json"]).json();
+    let figures = folder.run(&["top", "--control", "control", "--json"]).json();
+    assert!(figures["drives"].is_array(), "{figures}");
     assert_eq!(status["cache"]["engine"], "raw");
     assert!(status["figures"]["kv_sets"].as_u64() > Some(0), "{status}");
     let broken = folder.run(&["fault", "--control", "control", "--kill-die", "1"]);

@@ -332,6 +332,35 @@ fn careless_command_lines_get_one_sentence_each() {
             run(&["--set", "ftl.victim=fifo", "--set", "drive.ftl.victim=greedy"]),
             "--set ftl.victim: both fifo and greedy; allowed: one value of a key",
         ),
+        (
+            run(&["--set", "ftl={victim=\"fifo\"}", "--set", "ftl.victim=greedy"]),
+            "--set ftl.victim: both \"fifo\" and greedy; allowed: one value of a key",
+        ),
+        (
+            run(&["--set", "drive={ftl={victim=\"fifo\"}}", "--set", "ftl={victim=\"greedy\"}"]),
+            "--set ftl.victim: both \"fifo\" and \"greedy\"; allowed: one value of a key",
+        ),
+        (
+            vec!["run", "tiny.toml,ftl.victim=fifo", "--rw", "read", "--set", "ftl={victim=\"greedy\"}"],
+            "--set ftl={victim=\"greedy\"}: has no effect here: tiny.toml,ftl.victim=fifo has a value of its own for ftl.victim",
+        ),
+        (
+            vec!["run", "tiny.toml,ftl={victim=\"fifo\"},ftl.victim=greedy", "--rw", "read"],
+            "tiny.toml,ftl={victim=\"fifo\"},ftl.victim=greedy: it gives one key two values",
+        ),
+        (run(&["--flow", "3"]), "--flow: flow = 3: allowed: with two jobs or more of flow_id 0"),
+        (
+            run(&["--job", "flow=2", "--job", "flow=2,flow_id=1"]),
+            "--job: flow = 2: allowed: with two jobs or more of flow_id 0",
+        ),
+        (vec!["serve", "tiny.toml", "--json"], "--json means nothing to serve; allowed: with run, "),
+        (vec!["demo", "--json"], "--json means nothing to demo; allowed: with run, "),
+        (vec!["import", "--json"], "--json means nothing to import; allowed: with run, "),
+        (
+            vec!["fire", "--device", "file", "--nbd", "unix:s", "--json"],
+            "--json: a server prints no answer; ",
+        ),
+        (vec!["top", "--control", "c", "--drive", "d", "--json"], "--drive d: not with --json"),
         (vec!["run", "twice.toml"], "twice.toml:3: job[0].blocksize"),
         (run(&["--job", "bs=4k,blocksize=8k"]), "--job bs=4k,blocksize=8k: blocksize twice"),
         (

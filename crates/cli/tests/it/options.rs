@@ -39,7 +39,9 @@ fn a_command_refuses_the_options_of_others_and_names_their_commands() {
             let start = format!("error: {option} means nothing to {command}; allowed: with ");
             assert!(done.stderr.starts_with(&start), "{command} {option}: {}", done.stderr);
             assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
-            for other in done.stderr[start.len()..].trim_end().split(", ") {
+            // Behind the names, of some, what to use instead.
+            let names = done.stderr[start.len()..].trim_end().split("; ").next().unwrap_or_default();
+            for other in names.split(", ") {
                 let alias = (other, option.as_str()) == ("age", "--image");
                 assert!(alias || each[other].contains(*option), "{other} has no {option}");
             }
@@ -391,7 +393,10 @@ fn one_grammar_of_units() {
         (&["--runtime", "5"], "a time with its unit, such as 5s"),
         (&["--thinktime", "100"], "a time with its unit, such as 100us"),
         (&["--kb-base", "1000"], "only in a job file of fio"),
-        (&["--wait-for", "nobody"], "--wait-for: wait_for = nobody: allowed: the name of a job"),
+        (
+            &["--wait-for", "nobody"],
+            "--wait-for: wait_for = nobody: unknown; allowed: none: no job stands before",
+        ),
         (&["--random-distribution", "normal:101%"], "normal:deviation% from 0.001 to 100"),
     ] {
         let done = run(words);

@@ -316,6 +316,30 @@ fn an_interrupted_reproduction_leaves_no_folder() {
     assert!(!place.exists());
 }
 
+/// Neither a link to the edges nor a place of the command's own is an output.
+#[test]
+fn no_output_replaces_a_link_or_a_socket() {
+    let folder = Folder::with_drive();
+    folder.write("edges.csv", "1,2\n2,3\n");
+    std::fs::hard_link(folder.path("edges.csv"), folder.path("ranks.csv")).unwrap();
+    let done = folder.run(&["graph", "pagerank", "edges.csv", "--out", "ranks.csv", "--force"]);
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    assert!(done.stderr.contains("--out ranks.csv: has the edges; allowed: another file"), "{}", done.stderr);
+    std::os::unix::fs::symlink(folder.path("."), folder.path("here")).unwrap();
+    let serve = ["serve", "tiny.toml", "--set", "media.store=ram", "--nbd", "unix:nbd", "--force"];
+    for (more, option, record) in [
+        (&["--control", "control"][..], "--control control", "control"),
+        (&["--control", "control"], "--control control", "here/control"),
+        (&[], "--nbd nbd", "./nbd"),
+    ] {
+        let done = folder.run(&[&serve[..], more, &["--record", record]].concat());
+        assert_eq!(done.status, 2, "{}", done.stderr);
+        let told = format!("--record {record}: {option} is this command's, too; allowed: another file");
+        assert!(done.stderr.contains(&told), "{}", done.stderr);
+    }
+    assert_eq!(std::fs::read_to_string(folder.path("edges.csv")).unwrap(), "1,2\n2,3\n");
+}
+
 /// What a command reads or works on is not replaced by what it writes, forced or not.
 #[test]
 fn no_output_replaces_an_input() {

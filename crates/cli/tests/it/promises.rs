@@ -64,14 +64,21 @@ fn jobs_that_cannot_do_what_they_say_are_refused() {
     let folder = Folder::with_drive();
     let run = |more: &[&str]| folder.run(&[&["run", "tiny.toml"][..], &WORK, more].concat());
     refused(run(&["--queue", "9"]), "queue = 9: allowed: 0 to 7");
-    let waits = "allowed: the name of a job that stands before this one";
-    for jobs in [
-        &["--job", "wait_for=nosuch"][..],
-        &["--job", "name=a,wait_for=a"],
-        &["--job", "name=a,wait_for=b", "--job", "name=b,wait_for=a"],
+    let none = "unknown; allowed: none: no job stands before this one";
+    for (jobs, waits) in [
+        (&["--job", "wait_for=nosuch"][..], none),
+        (&["--job", "name=a,wait_for=a"], none),
+        (&["--job", "name=a,wait_for=b", "--job", "name=b,wait_for=a"], none),
+        (
+            &["--job", "name=a", "--job", "wait_for=b"],
+            "wait_for = b: unknown; allowed: a: the jobs before this one",
+        ),
     ] {
         refused(run(jobs), waits);
     }
+    // Weights keep a ratio to those of others, or of clones.
+    run(&["--job", "flow=1", "--job", "flow=2"]).answer();
+    run(&["--flow", "1", "--numjobs", "2"]).answer();
     run(&["--job", "name=a", "--job", "name=b,wait_for=a"]).answer();
     let job = "[[job]]\nrw = \"read\"\nnumber_ios = 1\nwait_for = \"nosuch\"\n";
     folder.write("waits.toml", &format!("{TINY}{job}"));

@@ -490,6 +490,23 @@ fn job_keys_without_effect_are_named() {
     }
 }
 
+/// A disk has no flash, and a zero would say that it had and did nothing with it.
+#[test]
+fn a_disk_reports_nothing_of_flash() {
+    let folder = Folder::with_drive();
+    let work = ["--rw", "randwrite", "--bs", "4k", "--number-ios", "50"];
+    let of_disk = folder.run(&[&["run", "wd1502faex", "--json"], &work[..]].concat()).json();
+    for section in ["write_amplification", "gc", "wear", "media"] {
+        assert!(of_disk[section].is_null(), "{section}: {}", of_disk[section]);
+    }
+    let text = folder.run(&[&["run", "wd1502faex"], &work[..]].concat()).answer();
+    assert!(!text.contains("programmed per host byte") && !text.contains("erases"), "{text}");
+    let of_flash = folder.run(&[&["run", "tiny.toml", "--json"], &work[..]].concat()).json();
+    assert_eq!(of_flash["write_amplification"]["host_written_bytes"], 50 * 4096);
+    let both = folder.run(&[&["compare", "wd1502faex", "tiny.toml"], &work[..]].concat()).answer();
+    assert!(both.contains("write amplification"), "{both}");
+}
+
 #[test]
 fn file_servers_run_on_disks_and_on_flash() {
     let folder = Folder::with_drive();

@@ -21,11 +21,8 @@ use pellucid_flash::{
     BlockId, BlockView, ChunkOp, Command, Completion, Interface, Layout, Lba, Lpn, NamelessOp, Nanos, Opcode,
     Ppa, SimTime, Stage, StageTimes, Status,
 };
-use pellucid_ftl::{
-    ChunkConfig, ChunkPlan, ChunkReset, Chunks, Management, NamelessConfig, NamelessMachine, WriteFailure,
-};
+use pellucid_ftl::{ChunkPlan, ChunkReset, Chunks, NamelessConfig, NamelessMachine};
 use pellucid_media::{Media, Outcome, ReadResult};
-use std::ops::Range;
 
 /// Feedback settings of the inner chunks, which report to the machine alone.
 const QUIET: Feedback = Feedback {
@@ -51,20 +48,6 @@ impl NamelessNamespace {
     /// Its blocks as they lie on the flash, as an observer sees them; without erase counts.
     pub fn block_views(&self) -> impl Iterator<Item = (BlockId, BlockView)> + use<'_> {
         self.chunks.chunks.block_views()
-    }
-
-    /// The chunks of a namespace of these blocks of every die.
-    pub fn chunks(blocks: Range<u32>) -> ChunkConfig {
-        ChunkConfig {
-            blocks,
-            management: Management::Host,
-            write_optimal_superpages: 1,
-            cached_superpages: 0,
-            open_max: 0,
-            open_per_unit_max: 0,
-            failure: WriteFailure::CloseChunk,
-            rated_erases: u32::MAX,
-        }
     }
 
     /// The namespace as the media have it. Mounting takes no simulated time, so what the machine asks for is done at once.

@@ -60,7 +60,7 @@ impl Disk {
     /// Nameless writes, over flash.
     pub fn on_names(geometry: ChunkGeometry, seed: u64) -> Disk {
         let ftl = NamelessConfig {
-            over_provisioning: 0.25,
+            over_provisioning: 0.27,
             virtual_share: 0.5,
             migration: Migration::Acknowledged,
             ..NamelessConfig::default()

@@ -45,13 +45,15 @@ mod start;
 mod write;
 
 use self::core::Core;
-use crate::{Nameless, NamelessConfig, NamelessCounters};
+use crate::{ChunkConfig, Management, Nameless, NamelessConfig, NamelessCounters, WriteFailure};
 use link::{TAG_NUMBER, TAG_READ, TAG_RESET, TAG_SAVE, TAG_WRITE};
 use pellucid_flash::{
-    Cause, Command, Completion, Figure, Interface, Lba, NamelessGeometry, Pauses, SimTime, Status,
+    Cause, ChunkGeometry, Command, Completion, Figure, Interface, Lba, NamelessGeometry, Pauses, SimTime,
+    Status,
 };
 use shape::Shape;
 use start::Start;
+use std::ops::Range;
 
 /// Event counts of this layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +87,33 @@ pub struct NamelessMachine {
 }
 
 impl NamelessMachine {
+    /// Reason why spare capacity has a least value.
+    pub const ALWAYS_SPARE: &str =
+        "open blocks, those of GC and checkpoints, and a page of each other block are spare in any case";
+
+    /// Chunks that a drive keeps for the machine in these blocks of every die.
+    pub fn chunks(blocks: Range<u32>) -> ChunkConfig {
+        ChunkConfig {
+            blocks,
+            management: Management::Host,
+            write_optimal_superpages: 1,
+            cached_superpages: 0,
+            open_max: 0,
+            open_per_unit_max: 0,
+            failure: WriteFailure::CloseChunk,
+            rated_erases: u32::MAX,
+        }
+    }
+
+    /// Least spare capacity with which the machine starts on such chunks; `None`: they are too few for any data. The error is a sentence.
+    pub fn over_provisioning_least(
+        config: &NamelessConfig,
+        geometry: &ChunkGeometry,
+    ) -> Result<Option<f64>, String> {
+        let shape = Shape::new(config, 0, Some(Interface::OpenChannel(*geometry)))?;
+        Ok(shape.over_provisioning_least())
+    }
+
     /// Creates the machine for the open-channel namespace `namespace`, which `interface` describes. It reads the state of a former run
     /// when it [starts](NamelessMachine::start). The error is a sentence.
     pub fn new(
@@ -94,6 +123,14 @@ impl NamelessMachine {
         image_bytes: usize,
     ) -> Result<NamelessMachine, String> {
         let shape = Shape::new(config, namespace, interface)?;
+        if let Some(least) = shape.over_provisioning_least().filter(|&least| config.over_provisioning < least)
+        {
+            let given = config.over_provisioning;
+            return Err(format!(
+                "nameless writes: over_provisioning = {given}; allowed: at least {least}: {}",
+                NamelessMachine::ALWAYS_SPARE
+            ));
+        }
         let core = Core::new(config, shape, namespace, image_bytes)?;
         Ok(NamelessMachine { core, interface, starting: Some(Box::default()), awaiting: None })
     }

@@ -69,6 +69,12 @@ impl Shape {
         Ok(Shape { geometry, layout, place_chunks })
     }
 
+    /// Least spare capacity that takes effect ([`NamelessConfig::over_provisioning_least`]), rounded up in the last digit that a message
+    /// shows, so that the value in the message is itself accepted. `None`: the chunks are too few for any data.
+    pub fn over_provisioning_least(&self) -> Option<f64> {
+        NamelessConfig::over_provisioning_least(&self.layout).map(|least| (least * 1e4).ceil() / 1e4)
+    }
+
     fn address(&self, unit: u32, chunk: u32, sector: u32) -> Lba {
         let group = unit % self.geometry.groups;
         self.geometry.lba(ChunkAddress { group, unit: unit / self.geometry.groups, chunk, sector })

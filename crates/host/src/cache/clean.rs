@@ -324,14 +324,25 @@ impl Cleaner {
     }
 
     /// Ends a run that the flash could not read: its blocks are tried one by one, and unreadable blocks are
-    /// skipped while others can be read.
+    /// skipped while others can be read, or given up by a detach that was told to.
     fn run_unreadable(&mut self, core: &mut Core, op: u32) -> Parked {
-        let blocks = core.requests.op(op).blocks();
+        let run = core.requests.op(op);
+        let blocks = run.blocks();
+        let is_lost = run.is_unreadable() && !run.is_touched(blocks.start);
         self.run_ends(core, op);
         self.troubled = true;
-        match blocks.end - blocks.start {
-            1 => self.unreadable += 1,
-            _ => self.cursor = blocks.start,
+        if blocks.end - blocks.start > 1 {
+            self.cursor = blocks.start;
+        } else if is_lost && core.ends.gives_up() {
+            core.blocks.lose(core.requests.now(), blocks.start);
+            core.blocks.give_up(blocks.start);
+            core.requests.count().gave_up();
+            return Parked::Retry;
+        } else {
+            if is_lost {
+                core.blocks.lose(core.requests.now(), blocks.start);
+            }
+            self.unreadable += 1;
         }
         match self.unreadable >= core.blocks.dirty_count() {
             true => self.give_up(core, NOT_READ),

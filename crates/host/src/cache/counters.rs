@@ -24,6 +24,8 @@ pub struct CacheCounters {
     pub cleaned: u64,
     /// Blocks that became dirty.
     pub dirtied: u64,
+    /// Dirty blocks that the flash could not read, and that a detach has dropped.
+    pub given_up: u64,
     /// Writes that found no slot, or a cache full of dirty blocks.
     pub full: u64,
     /// Reads that failed on the flash.
@@ -100,6 +102,10 @@ impl CacheCounters {
         self.cleaned += blocks;
     }
 
+    pub(super) fn gave_up(&mut self) {
+        self.given_up += 1;
+    }
+
     pub(super) fn dirtied(&mut self, blocks: u64) {
         self.dirtied += blocks;
     }
@@ -148,6 +154,8 @@ pub(super) fn figures(core: &Core, limit: u64, memory_bytes: u64) -> Vec<Figure>
         count("capacity_blocks", "Blocks that the flash always has room for; a solid-state cache keeps more clean ones while it has space.", core.shape.capacity_blocks()).gauge(),
         count("dirtied", "Blocks that became dirty.", c.dirtied),
         count("cleaned", "Dirty blocks that became clean.", c.cleaned),
+        count("lost_blocks", "Dirty blocks that the flash could not read: reads of them fail until they are written or trimmed whole, or given up.", core.blocks.lost_count()).gauge(),
+        count("given_up_blocks", "Lost blocks that a detach has given up: the older data of the backing store count again.", c.given_up),
         count("full", "Writes that found the cache full of dirty blocks.", c.full),
         count("flash_commands", "Commands sent to the flash.", c.flash_commands),
         count("backing_reads", "Reads sent to the backing store.", reads),

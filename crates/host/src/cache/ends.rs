@@ -36,6 +36,10 @@ use std::ops::Range;
 const NOT_TOLD: &str = "everything is written back, but the cache drive takes no writes and cannot be told so; use the backing store without \
                         it, and never start a cache with both again";
 
+/// The same where the detach has given up blocks.
+const REST_NOT_TOLD: &str = "everything that can be read is written back, but the cache drive takes no writes and cannot be told so; use the backing store \
+                             without it, and never start a cache with both again";
+
 /// Reason that a cache cannot be detached if some of its records are unreadable.
 const SOME_LOST: &str = "what is known to be dirty is written back; records of the cache cannot be read, so what only they called dirty is lost; \
                          use the backing store without the cache, or make a new one (--format)";
@@ -77,6 +81,8 @@ pub(super) struct Ends {
     degraded: bool,
     /// The flash took no write at the start.
     read_only: bool,
+    /// The detach under way drops blocks that the flash cannot read.
+    gives_up: bool,
 }
 
 /// Activity of the rest of the cache.
@@ -167,11 +173,17 @@ impl Ends {
 
     // ---- detach
 
-    /// Begins a detach, unless a stop is under way.
-    pub fn detach(&mut self) {
+    /// Begins a detach, unless a stop is under way; `give_up`: it drops dirty blocks that the flash cannot read.
+    pub fn detach(&mut self, give_up: bool) {
         if self.phase == Phase::None {
             self.restart_as(Phase::Draining);
+            self.gives_up = give_up;
         }
+    }
+
+    /// Reports whether a detach is under way that drops blocks that the flash cannot read.
+    pub fn gives_up(&self) -> bool {
+        self.gives_up && self.phase == Phase::Draining
     }
 
     /// Notes that a dirty block could not be cleaned; a detach then fails.
@@ -301,7 +313,7 @@ impl Ends {
             }
             (Phase::Detaching, _) => {
                 self.phase = Phase::None;
-                self.failed = Some(NOT_TOLD);
+                self.failed = Some(if self.gives_up { REST_NOT_TOLD } else { NOT_TOLD });
                 EndStep::Nothing
             }
             _ => EndStep::Nothing,
@@ -327,7 +339,7 @@ mod tests {
     fn a_detach_ends_once_all_is_written_back_and_the_head_says_so() {
         let mut ends = Ends::default();
         assert!(!ends.begin_read_only(false) && ends.begin_read_only(true));
-        ends.detach();
+        ends.detach(false);
         for busy in [
             Activity { dirty: 1, ..REST },
             Activity { is_dirtying: true, ..REST },
@@ -339,7 +351,7 @@ mod tests {
         assert_eq!(ends.step(REST), EndStep::Detach);
         assert_eq!(ends.head_written(Life::Detached, Status::WriteFault), EndStep::Nothing);
         assert_eq!(ends.detached(), Some(Err(NOT_TOLD)));
-        ends.detach();
+        ends.detach(false);
         assert_eq!((ends.detached(), ends.step(REST)), (None, EndStep::Detach), "it is tried once more");
         assert_eq!(ends.head_written(Life::Detached, Status::Success), EndStep::Detached);
         assert!(ends.is_detached() && !ends.is_read_only() && ends.takes_nothing_new());
@@ -348,7 +360,7 @@ mod tests {
     #[test]
     fn a_detach_fails_if_nobody_knows_what_is_dirty() {
         let mut ends = Ends::default();
-        ends.detach();
+        ends.detach(false);
         assert_eq!(ends.step(Activity { unreadable: 1, ..REST }), EndStep::Nothing);
         assert_eq!(ends.detached(), Some(Err(SOME_LOST)));
     }

@@ -65,8 +65,8 @@
 //!
 //! # Errors
 //!
-//! An unreadable clean block is read from the backing store. An unreadable dirty block is an error, and stays
-//! dirty. If the flash refuses a write, the block is written to the backing store, unless it is dirty on the
+//! An unreadable clean block is read from the backing store. An unreadable dirty block is *lost*: an error, and stays
+//! dirty until it is written or trimmed whole, or a detach gives it up. If the flash refuses a write, the block is written to the backing store, unless it is dirty on the
 //! flash: then the write fails, because of rule 1. An error of the backing store is an error of the command;
 //! blocks that cannot be cleaned stay dirty, and cleaning is tried again later. A block whose state the flash
 //! cannot tell counts as dirty. All errors are counted ([`Machine::figures`]).
@@ -107,6 +107,10 @@ use pellucid_flash::{Command, Completion, Figure, Interface, Lba, SimTime, Statu
 use records::Records;
 use shape::CacheShape;
 use start::CacheStart;
+use std::ops::Range;
+
+/// Most ranges of lost blocks in a message.
+const LOST_SHOWN: usize = 8;
 
 /// Cache layer. Clone it together with the drives below to fork the simulation.
 #[derive(Clone, Debug)]
@@ -174,10 +178,17 @@ impl CacheManager {
         self.start.is_refused()
     }
 
-    /// Begins to write back all dirty blocks, to put the cache out of use; commands are served meanwhile.
+    /// Begins to write back all dirty blocks, to put the cache out of use; commands are served meanwhile. `give_up`: dirty blocks that
+    /// the flash cannot read are dropped, so the older data of the backing store count again; else the detach fails because of them.
     /// [`CacheManager::detached`] returns the result.
-    pub fn detach(&mut self) {
-        self.core.ends.detach();
+    pub fn detach(&mut self, give_up: bool) {
+        self.core.ends.detach(give_up);
+    }
+
+    /// Returns the bytes of the backing store whose newest data have been found lost since the last call, in whole blocks; the first 1024.
+    pub fn take_lost(&mut self) -> Vec<Range<u64>> {
+        let blocks = self.core.blocks.take_untold();
+        blocks.into_iter().map(|block| self.core.shape.bytes_of(block..block + 1)).collect()
     }
 
     /// Reports whether all commands go to the backing store.
@@ -195,8 +206,22 @@ impl CacheManager {
     fn with_what_is_dirty(&self, why: &str) -> String {
         let Core { blocks, shape, .. } = &self.core;
         let Some(first) = blocks.next_dirty(0) else { return why.to_owned() };
-        let at = first * shape.block_sectors * u64::from(shape.config.sector_bytes);
-        format!("{why}; {} blocks are dirty still, the first at byte {at}", blocks.dirty_count())
+        let at = shape.bytes_of(first..first + 1).start;
+        let dirty = format!("{why}; {} blocks are dirty still, the first at byte {at}", blocks.dirty_count());
+        let (mut lost, mut from) = (Vec::new(), 0);
+        while let Some(run) = blocks.next_lost(from).filter(|_| lost.len() < LOST_SHOWN) {
+            from = run.end;
+            let bytes = shape.bytes_of(run);
+            lost.push(format!("{}-{}", bytes.start, bytes.end - 1));
+        }
+        if lost.is_empty() {
+            return dirty;
+        }
+        let more = if blocks.next_lost(from).is_some() { " and more" } else { "" };
+        let (count, lost) = (blocks.lost_count(), lost.join(", "));
+        format!(
+            "{dirty}; {count} are lost (bytes {lost}{more}) until they are written or trimmed whole, or given up (--give-up-lost)"
+        )
     }
 
     /// Checks the invariants; panics if one is broken.

@@ -113,6 +113,11 @@ impl Op {
         self.status.is_some()
     }
 
+    /// Reports whether the flash had no data to give, or wrong ones: its answer is about the block, and not about a crash.
+    pub fn is_unreadable(&self) -> bool {
+        self.status.is_some_and(is_loss)
+    }
+
     /// Reports whether no part is under way.
     #[inline]
     pub fn is_settled(&self) -> bool {
@@ -313,4 +318,9 @@ pub(super) struct Part {
 pub(super) enum Side {
     Flash,
     Backing,
+}
+
+/// Reports whether a read with this answer would have none of the data that only the flash has.
+pub(super) fn is_loss(status: Status) -> bool {
+    matches!(status, Status::UnrecoveredRead | Status::Absent)
 }

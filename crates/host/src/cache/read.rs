@@ -8,7 +8,7 @@
 
 use super::core::Core;
 use super::fill;
-use super::op::{Part, Purpose, Side, Step};
+use super::op::{Part, Purpose, Side, Step, is_loss};
 use super::shape::Backend;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{CacheOp, CacheState, Command, Lba, Opcode, Status};
@@ -162,6 +162,9 @@ fn not_from_flash(core: &mut Core, part: Part, status: Status, first: u64) {
     if core.blocks.any_dirty(block, blocks) && (status != Status::Absent || blocks == 1) {
         // Only the flash has the data. If there are several blocks, each is tried alone.
         if blocks == 1 {
+            if is_loss(status) {
+                core.blocks.lose(core.requests.now(), block);
+            }
             let status = if status == Status::Absent { Status::UnrecoveredRead } else { status };
             return core.requests.op_mut(op).fail(status);
         }

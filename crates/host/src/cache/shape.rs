@@ -129,6 +129,13 @@ impl CacheShape {
         (blocks.start * self.block_sectors, ((blocks.end - blocks.start) * self.block_sectors) as u32)
     }
 
+    /// Returns the bytes of the backing store that these blocks have.
+    pub fn bytes_of(&self, blocks: Range<u64>) -> Range<u64> {
+        let block_bytes = self.block_sectors * u64::from(self.config.sector_bytes);
+        let end = (blocks.end * block_bytes).min(self.sectors * u64::from(self.config.sector_bytes));
+        blocks.start * block_bytes..end
+    }
+
     /// Returns the flash address of sector `lba` of the backing store.
     #[inline]
     pub fn flash_lba(&self, slot: u32, lba: u64) -> Lba {

@@ -7,6 +7,7 @@ use pellucid_flash::{
     ChunkGeometry, Command, Completion, Drive, Lba, Migration, NamelessGeometry, NamelessOp, Notice, Opcode,
     Rng, SimTime, Status, Vector,
 };
+use pellucid_ftl::NamelessMachine;
 use pellucid_host::{NamelessConfig, NamelessFtl, NamelessFtlConfig, Stack};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,6 +97,10 @@ impl World {
             migration,
             ..NamelessConfig::default()
         };
+        // Some of these drives are so small that more is spare in any case.
+        let least = NamelessMachine::over_provisioning_least(&ftl, &shape(seed)).expect("room for data");
+        let over_provisioning = ftl.over_provisioning.max(least.expect("room for data"));
+        let ftl = NamelessConfig { over_provisioning, ..ftl };
         let config = NamelessFtlConfig { ftl, ..NamelessFtlConfig::default() };
         World::on(&config, Reference::new(shape(seed), seed), seed, faults)
     }

@@ -167,28 +167,23 @@ impl Meter {
 /// A work that is prepared.
 pub(crate) struct Prepared {
     work: DesktopApp,
-    place: Place,
     seed: u64,
 }
 
 /// Prepares the work for this target.
-pub(super) fn prepare(target: &impl Target, job: &Job, work: &DesktopApp) -> Result<Prepared, JobError> {
-    Ok(Prepared { work: *work, place: place(target, job, work)?, seed: job.seed })
+pub(super) fn prepare(
+    target: &impl Target,
+    job: &Job,
+    work: &DesktopApp,
+) -> Result<(Place, Prepared), JobError> {
+    Ok((place(target, job, work)?, Prepared { work: *work, seed: job.seed }))
 }
 
 impl Prepared {
-    pub fn place(&self) -> &Place {
-        &self.place
-    }
-
-    /// Lets it find its namespace under another number.
-    pub fn move_to(&mut self, namespace: u16) {
-        self.place.namespace = namespace;
-    }
-
     /// Carries out the work.
-    pub fn carry_out<D: AppDrive>(self, drive: D) -> Result<(AppDone, D), RunError> {
-        let Prepared { work, place: Place { namespace, interface, .. }, seed } = self;
+    pub fn carry_out<D: AppDrive>(self, place: Place, drive: D) -> Result<(AppDone, D), RunError> {
+        let Prepared { work, seed } = self;
+        let Place { namespace, interface, .. } = place;
         let script = script(work.work, work.volume, interface.capacity_sectors(), work.part, seed);
         let think = Nanos(work.host().0 / script.requests.len().max(1) as u64);
         let now = Target::now(&drive);

@@ -373,7 +373,6 @@ impl<D: AppDrive> Server<D> for InPlaceServer<D> {
 pub(crate) struct Prepared {
     app: AppJob,
     work: FilesApp,
-    place: Place,
     plan: Plan,
 }
 
@@ -383,26 +382,17 @@ pub(super) fn prepare(
     job: &Job,
     app: &AppJob,
     work: &FilesApp,
-) -> Result<Prepared, JobError> {
+) -> Result<(Place, Prepared), JobError> {
     let place = Place::of(target, job, Wish::of_files(job, work))?;
     let plan = plan(target, (job, work), &place);
-    Ok(Prepared { app: app.clone(), work: *work, place, plan })
+    Ok((place, Prepared { app: app.clone(), work: *work, plan }))
 }
 
 impl Prepared {
-    pub fn namespace(&self) -> u16 {
-        self.place.namespace
-    }
-
-    /// Lets it find its namespace under another number.
-    pub fn move_to(&mut self, namespace: u16) {
-        self.place.namespace = namespace;
-        self.plan.placement.namespace = namespace;
-    }
-
     /// Carries out the file server.
-    pub fn carry_out<D: AppDrive>(self, drive: D) -> Result<(AppDone, D), RunError> {
-        let Prepared { app, work, place, plan } = self;
+    pub fn carry_out<D: AppDrive>(self, place: Place, drive: D) -> Result<(AppDone, D), RunError> {
+        let Prepared { app, work, mut plan } = self;
+        plan.placement.namespace = place.namespace;
         let report = ApplicationReport {
             name: app.name().into(),
             settings: plan.settings(&work, &place),

@@ -80,14 +80,14 @@ fn place(target: &impl Target, job: &Job, work: &GraphApp) -> Result<Place, JobE
 /// How a graph lies on its storage.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
-    place: Place,
     capacity_bytes: u64,
     shard_bytes: u64,
     segment_bytes: u64,
 }
 
 impl Layout {
-    fn new(target: &impl Target, job: &Job, work: &GraphApp) -> Result<Layout, JobError> {
+    /// Where the graph is, and how it lies there.
+    fn new(target: &impl Target, job: &Job, work: &GraphApp) -> Result<(Place, Layout), JobError> {
         let place = place(target, job, work)?;
         let sector_bytes = u64::from(target.sector_bytes());
         let capacity_bytes = place.interface.capacity_sectors() * sector_bytes;
@@ -116,7 +116,7 @@ impl Layout {
             );
             return value(given, said, allowed);
         }
-        Ok(Layout { place, capacity_bytes, shard_bytes, segment_bytes })
+        Ok((place, Layout { capacity_bytes, shard_bytes, segment_bytes }))
     }
 
     /// Vertices and edges of a random graph.
@@ -446,22 +446,18 @@ pub(crate) struct Prepared {
 }
 
 /// Prepares a program for this target.
-pub(super) fn prepare(target: &impl Target, job: &Job, work: &GraphApp) -> Result<Prepared, JobError> {
-    Ok(Prepared { job: job.clone(), work: work.clone(), layout: Layout::new(target, job, work)? })
+pub(super) fn prepare(
+    target: &impl Target,
+    job: &Job,
+    work: &GraphApp,
+) -> Result<(Place, Prepared), JobError> {
+    let (place, layout) = Layout::new(target, job, work)?;
+    Ok((place, Prepared { job: job.clone(), work: work.clone(), layout }))
 }
 
 impl Prepared {
-    pub fn place(&self) -> &Place {
-        &self.layout.place
-    }
-
-    /// Lets it find its namespace under another number.
-    pub fn move_to(&mut self, namespace: u16) {
-        self.layout.place.namespace = namespace;
-    }
-
     /// Carries out the program.
-    pub fn carry_out<D: AppDrive>(self, drive: D) -> Result<(AppDone, D), RunError> {
+    pub fn carry_out<D: AppDrive>(self, place: Place, drive: D) -> Result<(AppDone, D), RunError> {
         let Prepared { job, work, layout } = self;
         let (name, engine, ops_percent) = (work.program.name(), work.engine, work.ops_percent);
         let failed = |why| RunError::Application(name, why);
@@ -475,8 +471,7 @@ impl Prepared {
         let now = Target::now(&drive);
         match engine {
             GraphEngine::Original => {
-                let store =
-                    DriveStore::new(drive, plan.store(layout.place.namespace), now).map_err(failed)?;
+                let store = DriveStore::new(drive, plan.store(place.namespace), now).map_err(failed)?;
                 run(store, &plan)
             }
             GraphEngine::Policy => {

@@ -182,7 +182,6 @@ pub(crate) struct Prepared {
     app: AppJob,
     work: KvApp,
     config: KvConfig,
-    place: Place,
     sector_bytes: u64,
 }
 
@@ -191,30 +190,21 @@ pub(super) fn prepare(
     target: &impl Target,
     (job, app, work): (&Job, &AppJob, &KvApp),
     config: &KvConfig,
-) -> Result<Prepared, JobError> {
-    Ok(Prepared {
+) -> Result<(Place, Prepared), JobError> {
+    let prepared = Prepared {
         job: job.clone(),
         app: app.clone(),
         work: work.clone(),
         config: config.clone(),
-        place: place(target, job, config)?,
         sector_bytes: target.sector_bytes().into(),
-    })
+    };
+    Ok((place(target, job, config)?, prepared))
 }
 
 impl Prepared {
-    pub fn place(&self) -> &Place {
-        &self.place
-    }
-
-    /// Lets it find its namespace under another number.
-    pub fn move_to(&mut self, namespace: u16) {
-        self.place.namespace = namespace;
-    }
-
     /// Carries out the clients.
-    pub fn carry_out<D: AppDrive>(self, drive: D) -> Result<(AppDone, D), RunError> {
-        let Prepared { job, app, work, config, place, sector_bytes } = &self;
+    pub fn carry_out<D: AppDrive>(self, place: Place, drive: D) -> Result<(AppDone, D), RunError> {
+        let Prepared { job, app, work, config, sector_bytes } = &self;
         if let Some(path) = &work.trace {
             let requests = KvReader::open(path, None).map_err(RunError::Trace)?;
             let (warm_up, operations) = (app.warm_up.unwrap_or(0), app.operations.unwrap_or(u64::MAX));

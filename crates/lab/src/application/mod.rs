@@ -77,8 +77,14 @@ pub(crate) fn in_place_bytes(app: &AppJob, drive_bytes: u64) -> Option<u64> {
     }
 }
 
-/// An application with everything that follows from its drive.
-pub(crate) enum Prepared {
+/// An application that is prepared: where it works, and what its kind needs.
+pub(crate) struct Prepared {
+    place: Place,
+    work: Work,
+}
+
+/// Needs of each kind of application.
+enum Work {
     Files(Box<files::Prepared>),
     Kv(Box<kv::Prepared>),
     Graph(Box<graph::Prepared>),
@@ -91,42 +97,46 @@ pub(crate) fn prepare(
     (job, app): (&Job, &AppJob),
     config: &KvConfig,
 ) -> Result<Prepared, JobError> {
-    Ok(match &app.work {
-        AppWork::Files(work) => Prepared::Files(files::prepare(target, job, app, work)?.into()),
-        AppWork::Kv(work) => Prepared::Kv(kv::prepare(target, (job, app, work), config)?.into()),
-        AppWork::Graph(work) => Prepared::Graph(graph::prepare(target, job, work)?.into()),
-        AppWork::Desktop(work) => Prepared::Desktop(desktop::prepare(target, job, work)?.into()),
-    })
+    let (place, work) = match &app.work {
+        AppWork::Files(work) => {
+            let (place, own) = files::prepare(target, job, app, work)?;
+            (place, Work::Files(own.into()))
+        }
+        AppWork::Kv(work) => {
+            let (place, own) = kv::prepare(target, (job, app, work), config)?;
+            (place, Work::Kv(own.into()))
+        }
+        AppWork::Graph(work) => {
+            let (place, own) = graph::prepare(target, job, work)?;
+            (place, Work::Graph(own.into()))
+        }
+        AppWork::Desktop(work) => {
+            let (place, own) = desktop::prepare(target, job, work)?;
+            (place, Work::Desktop(own.into()))
+        }
+    };
+    Ok(Prepared { place, work })
 }
 
 impl Prepared {
     /// Its namespace.
     fn namespace(&self) -> u16 {
-        match self {
-            Prepared::Files(work) => work.namespace(),
-            Prepared::Kv(work) => work.place().namespace,
-            Prepared::Graph(work) => work.place().namespace,
-            Prepared::Desktop(work) => work.place().namespace,
-        }
+        self.place.namespace
     }
 
     /// Lets it find its namespace under another number.
     fn move_to(&mut self, namespace: u16) {
-        match self {
-            Prepared::Files(work) => work.move_to(namespace),
-            Prepared::Kv(work) => work.move_to(namespace),
-            Prepared::Graph(work) => work.move_to(namespace),
-            Prepared::Desktop(work) => work.move_to(namespace),
-        }
+        self.place.namespace = namespace;
     }
 
     /// Carries it out on a drive at rest.
     fn carry_out<D: AppDrive>(self, drive: D) -> Result<(AppDone, D), RunError> {
-        match self {
-            Prepared::Files(work) => work.carry_out(drive),
-            Prepared::Kv(work) => work.carry_out(drive),
-            Prepared::Graph(work) => work.carry_out(drive),
-            Prepared::Desktop(work) => work.carry_out(drive),
+        let place = self.place;
+        match self.work {
+            Work::Files(work) => work.carry_out(place, drive),
+            Work::Kv(work) => work.carry_out(place, drive),
+            Work::Graph(work) => work.carry_out(place, drive),
+            Work::Desktop(work) => work.carry_out(place, drive),
         }
     }
 }

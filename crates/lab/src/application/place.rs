@@ -1,6 +1,6 @@
 //! The namespace of an application: its target's, the one it names, or the first that its back end can use.
 
-use crate::drive::Target;
+use crate::drive::{Target, target_named};
 use pellucid_flash::Interface;
 use pellucid_workload::{Backend, FileSystem, FilesApp, Job, JobError};
 
@@ -109,14 +109,7 @@ fn usable(target: &impl Target) -> Vec<Place> {
 fn named(target: &impl Target, job: &Job) -> Result<Option<u16>, JobError> {
     let targets = target.targets();
     match (&job.target, job.namespace) {
-        (Some(name), _) => match targets.iter().find(|target| target.name == *name) {
-            Some(found) => Ok(Some(found.namespace)),
-            None if targets.is_empty() => refuse("target", name, "none: the description has no [[target]]"),
-            None => {
-                let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
-                refuse("target", name, format!("{}: targets of the description", names.join(", ")))
-            }
-        },
+        (Some(name), _) => Ok(Some(target_named(&targets, name)?.namespace)),
         (None, Some(number)) if !targets.is_empty() => {
             refuse("namespace", number, "not beside targets; target names one of them instead")
         }

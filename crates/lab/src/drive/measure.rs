@@ -14,8 +14,9 @@ use pellucid_host::HostCounters;
 use pellucid_report::{
     ApplicationReport, ByCause, Drive, DriveMemory, EraseCounts, FilesReport, FirmwareModules, GcPauses,
     GcSummary, GroupResult, HostCost, HostLayer, JobResult, MapCache, MapPages, MediaHealth, Merges, Mount,
-    NamespaceResult, PartFigure, PartFigures, Replay, Report, RequestRecorder, Requests, Series, SlcCache,
-    Span, SteadyState, TargetResult, Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
+    NamespaceResult, OfFlash, PartFigure, PartFigures, Replay, Report, RequestRecorder, Requests, Series,
+    SlcCache, Span, SteadyState, TargetResult, Utilisation, Wear, WearHistogram, Workload,
+    WriteAmplification,
 };
 use pellucid_spec::Fill;
 use pellucid_text::format::{duration, percent};
@@ -65,7 +66,7 @@ pub struct Measured {
     /// Counters of layers and disk over the run.
     pub figures: Vec<PartFigures>,
     /// Blocks as they stood at the end; when the drive has come to rest they stand otherwise.
-    pub wear: Wear,
+    pub wear: OfFlash<Wear>,
     /// Blocks of the SLC caches, and those that were not free at the end.
     pub slc_cache_blocks: (u32, u32),
     /// Rounds of a run that was to end once it is steady.
@@ -130,7 +131,7 @@ impl Measured {
             },
             applications: Vec::new(),
             figures: figures(run.device.figures(), &run.figures_before),
-            wear: wear(run.device),
+            wear: run.device.flash().map(|_| wear(run.device)).into(),
             slc_cache_blocks: run
                 .device
                 .flash()
@@ -322,10 +323,10 @@ fn of_flash(device: &Device, measured: &Measured) -> Report {
             memory,
             ..Drive::default()
         },
-        write_amplification: amplification(sector, written, programmed, &counters),
-        gc: gc_summary(&ftl, &counters, block_units),
+        write_amplification: amplification(sector, written, programmed, &counters).into(),
+        gc: gc_summary(&ftl, &counters, block_units).into(),
         mount: device.last_mount().map(mount),
-        media: MediaHealth {
+        media: OfFlash::from(MediaHealth {
             read_retries: counters.read_retries,
             corrected_reads: counters.corrected_reads,
             uncorrectable_reads: counters.uncorrectable_reads,
@@ -338,7 +339,7 @@ fn of_flash(device: &Device, measured: &Measured) -> Report {
             program_failures: counters.program_failures,
             erase_failures: counters.erase_failures,
             suspensions: counters.suspensions,
-        },
+        }),
         utilisation: utilisation(device, measured),
         map_cache: translated.map_cache,
         merges: translated.merges,

@@ -34,6 +34,7 @@ pub use fill::{precondition_sectors_stack, precondition_stack, precondition_targ
 pub use measure::{Measured, report};
 pub use namespaces::{BlockNamespace, NamespaceUse};
 pub use oracle::{Mismatch, ORACLE_BYTES_PER_SECTOR, Oracle, Promise, fill_images, stamp, version_of};
+pub(crate) use places::target_named;
 pub use places::{Place, Places};
 pub use precondition::{precondition, precondition_sectors};
 pub use raw::{RawSpaces, fill_raw_alone};

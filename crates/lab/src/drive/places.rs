@@ -66,13 +66,7 @@ impl Places {
     }
 
     fn on_target(&self, job: &Job, name: &str) -> Result<Place, JobError> {
-        let Some(target) = self.targets.iter().find(|target| target.name == name) else {
-            let names: Vec<&str> = self.targets.iter().map(|target| target.name.as_str()).collect();
-            return match names.is_empty() {
-                true => refuse("target", name, "none: the description has no [[target]]"),
-                false => refuse("target", name, format!("{}: targets of the description", names.join(", "))),
-            };
-        };
+        let target = target_named(&self.targets, name)?;
         let pattern = job.pattern_name();
         match (target.kind, &job.raw) {
             (TargetKind::Raw, Some(raw)) if raw.container == Container::Chunk => {
@@ -152,4 +146,16 @@ impl Places {
             |found| Ok(*found),
         )
     }
+}
+
+/// Finds a target by its name.
+pub(crate) fn target_named<'a>(targets: &'a [TargetPlace], name: &str) -> Result<&'a TargetPlace, JobError> {
+    targets.iter().find(|target| target.name == name).ok_or_else(|| {
+        let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+        let allowed = match names.is_empty() {
+            true => "none: the description has no [[target]]".into(),
+            false => format!("{}: targets of the description", names.join(", ")),
+        };
+        JobError::Unknown { key: "target", value: name.into(), allowed }
+    })
 }

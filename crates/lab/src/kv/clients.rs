@@ -237,7 +237,10 @@ impl Clients {
             // The client that is busy with the key wakes it.
             Waits::Key => return Ok(false),
             Waits::Query => {
-                meter.record(Kind::Query, client.since, now);
+                // Without a database nobody is asked: the value is at hand.
+                if self.database.is_some() {
+                    meter.record(Kind::Query, client.since, now);
+                }
                 client.waits = Waits::Fill;
             }
             Waits::Answer | Waits::Fill => unreachable!("a client that waits for the cache is not due"),

@@ -125,6 +125,10 @@ fn half_of_the_keys_hit_where_half_fit() {
     let summary = clients(8, 0, OnMiss::Store).run(&mut plain(500), &mut workload(0.0), 50_000).unwrap();
     // 500 keys come in first and stay. Four standard errors: 0.009, and a warm-up of about 700 requests.
     assert!((summary.hit_ratio.unwrap() - 0.5).abs() < 0.02, "{summary:?}");
+    assert!(
+        summary.operations.fill.count > 0 && summary.operations.query.count == 0,
+        "there is no database: {summary:?}"
+    );
     assert_eq!(
         clients(8, 0, OnMiss::Nothing).run(&mut plain(500), &mut workload(0.0), 100).unwrap().hit_ratio,
         Some(0.0)

@@ -34,9 +34,9 @@ pub struct Operations {
     pub miss: Latency,
     /// Sets, adds and so on.
     pub store: Latency,
-    /// Stores of what the database returned.
+    /// Stores of what a get missed.
     pub fill: Latency,
-    /// Queries of the database, with their wait.
+    /// Queries of the database, with their wait; none where there is no database.
     pub query: Latency,
     /// All else.
     pub other: Latency,

@@ -10,13 +10,14 @@
 A report is that of the command: `result.json()` is what `pellucid run --json` prints. Equal inputs give equal bits.
 """
 from . import snia, sweep
-from ._pellucid import Candidate, Die, Error, Table, __version__, keys, presets
+from ._pellucid import Candidate, Die, Error, __version__, keys, presets
 from .claims import Reproduced, reproduce
 from .drive import Drive, age, compare, fork, replay, run
 from .policies import EvictionPolicy, PlacementPolicy, VictimPolicy
 from .repeated import Repeated, Runs
 from .result import Comparison, Report, Result
 from .serving import Served, serve
+from .table import Table
 from .sweep import Plan
 from .work import Job, Trace
 

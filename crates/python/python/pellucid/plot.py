@@ -77,7 +77,7 @@ class Plot:
         def draw(axes: Any) -> int:
             drawn = 0
             for name, result in self._results.items():
-                series, whole = result.report.series, result.report.write_amplification.total
+                series, whole = result.report.series, result.report.at("write_amplification.total")
                 points = [(at, value) for at, value in zip(series.begin_seconds, series.write_amplification) if value is not None]
                 if not points or whole is None:
                     continue

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ._pellucid import Outcome, Table, compare_text
+from ._pellucid import Outcome, compare_text
+from .table import Table
 from .words import number
 
 
@@ -83,27 +84,32 @@ class Result:
     @property
     def requests(self) -> Table:
         """Each request with its time in each stage."""
-        return self._outcome.table("requests")
+        return Table(self._outcome.table("requests"))
 
     @property
     def series(self) -> Table:
         """The run over time."""
-        return self._outcome.table("series")
+        return Table(self._outcome.table("series"))
 
     @property
     def operations(self) -> Table:
         """Flash operations by cause."""
-        return self._outcome.table("operations")
+        return Table(self._outcome.table("operations"))
 
     @property
     def blocks(self) -> Table:
         """The blocks at the end: die, health, erases."""
-        return self._outcome.table("blocks")
+        return Table(self._outcome.table("blocks"))
 
     @property
     def dies(self) -> Table:
         """The dies, and the share of time that each was busy."""
-        return self._outcome.table("dies")
+        return Table(self._outcome.table("dies"))
+
+    @property
+    def latency(self) -> Latency:
+        """The latencies of each direction, and their figure: `result.latency.write.p99_ns`, `result.latency.plot()`."""
+        return Latency({self.report.drive.name: self})
 
     @property
     def plot(self) -> Any:
@@ -122,6 +128,30 @@ class Result:
         return _table({self.report.drive.name: self})
 
 
+class Latency:
+    """The latencies of one result, or of several drives."""
+
+    def __init__(self, results: Mapping[str, Result]) -> None:
+        self._results = results
+
+    def plot(self, *, columns: int = 1) -> Any:
+        """The share of requests within a latency, for each direction, as a figure of matplotlib; the same as `result.plot.latency()`."""
+        from .plot import Plot
+
+        return Plot(self._results).latency(columns=columns)
+
+    def __getattr__(self, direction: str) -> Any:
+        found = {name: result.report.directions.get(direction) for name, result in self._results.items()}
+        if direction.startswith("_") or not all(found.values()):
+            first = next(iter(self._results.values()))
+            raise AttributeError(f"{direction}: no direction; there are: {', '.join(first.report.directions)}")
+        latencies = {name: part.latency for name, part in found.items()}
+        return latencies if len(latencies) > 1 else next(iter(latencies.values()))
+
+    def _repr_html_(self) -> str:
+        return _table(self._results)
+
+
 class Comparison(Mapping):
     """The results of several drives under the same work, by name."""
 
@@ -136,6 +166,11 @@ class Comparison(Mapping):
 
     def __len__(self) -> int:
         return len(self.results)
+
+    @property
+    def latency(self) -> Latency:
+        """The latencies of the drives, by name, and their figure: `compared.latency.plot()`."""
+        return Latency(self.results)
 
     @property
     def plot(self) -> Any:

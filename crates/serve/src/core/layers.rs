@@ -5,14 +5,19 @@ use crate::drive::Served;
 use crate::event::Event;
 use pellucid_target::connection::ConnectionId;
 
-/// Begins to write everything back from a cache, as requested on the control socket.
+/// Begins to write everything back from a cache, as requested on the control socket; `give_up_lost`: but what the flash cannot read.
 /// [`detach_outcome`] returns the result.
 ///
 /// # Errors
 /// Fails if the drive is not a cache.
-pub(super) fn detach(core: &mut Core, by: ConnectionId, drive: usize) -> Result<(), String> {
+pub(super) fn detach(
+    core: &mut Core,
+    by: ConnectionId,
+    drive: usize,
+    give_up_lost: bool,
+) -> Result<(), String> {
     core.submit_waiting();
-    if !core.drive_mut(drive).begin_detach() {
+    if !core.drive_mut(drive).begin_detach(give_up_lost) {
         let name = core.register.name(drive);
         return Err(format!("{name}: it is no cache; allowed: a drive that pellucid cache serves"));
     }

@@ -36,9 +36,9 @@ pub(super) fn control(core: &mut Core, by: ConnectionId, request: Request) -> Re
             let drive = drive_named(core, drive)?;
             apps::release(core, drive, &name).map(Some)
         }
-        Request::Detach { drive } => {
+        Request::Detach { drive, give_up_lost } => {
             let drive = drive_named(core, drive)?;
-            layers::detach(core, by, drive).map(|()| None)
+            layers::detach(core, by, drive, give_up_lost).map(|()| None)
         }
         Request::FirePause { drive } => {
             let drive = drive_named(core, drive)?;
@@ -93,6 +93,7 @@ fn drive_status(core: &Core, drive: usize) -> Value {
             "keeps": namespace.keeps.name(),
             "read_only": core.is_read_only(drive),
             "remote": core.remote_state(drive),
+            "remote_lost": core.remote_loss(drive),
             "host_faults": host_faults(core, drive),
         });
     };

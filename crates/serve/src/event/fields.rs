@@ -63,6 +63,7 @@ impl Event {
             Event::Stopping { .. } => "stopping",
             Event::FlushFailed { .. } => "flush-failed",
             Event::StopFailed { .. } => "stop-failed",
+            Event::CacheLost { .. } => "cache-lost",
             Event::CacheDetached { .. } => "cache-detached",
             Event::FirePaused { .. } => "fire-paused",
             Event::FireResumed { .. } => "fire-resumed",
@@ -102,6 +103,9 @@ impl Event {
                 std::iter::once(text("drive", drive)).chain(figures).collect()
             }
             Event::LayerNotice { drive, why } => vec![text("drive", drive), text("why", why)],
+            Event::CacheLost { drive, offset, bytes } => {
+                vec![text("drive", drive), word("offset", offset), word("bytes", bytes)]
+            }
             Event::CacheDetached { drive } | Event::FirePaused { drive } | Event::FireResumed { drive } => {
                 vec![text("drive", drive)]
             }

@@ -76,10 +76,31 @@ pub struct RemoteConfig {
 
 /// Error of a remote drive that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("remote drive {}: {}", .address, .why)]
+#[error("remote drive {}: {}", .address, .refusal.why)]
 pub struct RemoteError {
     address: String,
+    refusal: Refusal,
+}
+
+impl RemoteError {
+    /// Reason, without the address, if the drive does not let this host in, now or later; `None`: another attempt may succeed.
+    pub(super) fn is_final(&self) -> Option<&str> {
+        self.refusal.for_good.then_some(&self.refusal.why)
+    }
+}
+
+/// Reason why a connection failed.
+#[derive(Debug)]
+struct Refusal {
     why: String,
+    /// The drive has refused this host and told it not to try again (NVMe: Do Not Retry).
+    for_good: bool,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Refusal {
+        Refusal { why, for_good: false }
+    }
 }
 
 /// Constant properties of a remote drive.
@@ -136,10 +157,10 @@ impl RemoteConfig {
 
     /// Connects to the drive.
     pub(super) fn connect(&self) -> Result<Link, RemoteError> {
-        self.try_connect().map_err(|why| RemoteError { address: self.address.clone(), why })
+        self.try_connect().map_err(|refusal| RemoteError { address: self.address.clone(), refusal })
     }
 
-    fn try_connect(&self) -> Result<Link, String> {
+    fn try_connect(&self) -> Result<Link, Refusal> {
         let subsystem = match &self.nqn {
             Some(name) => name.clone(),
             None => self.only_subsystem()?,
@@ -173,9 +194,9 @@ impl RemoteConfig {
         let sectors_max = (data_max / geometry.sector_bytes).min(Vector::ADDRESSES_MAX as u32);
         if geometry.write_min_sectors > sectors_max {
             let least = geometry.write_min_sectors;
-            return Err(format!(
-                "its least write of {least} sectors is more than one command moves ({sectors_max})"
-            ));
+            let why =
+                format!("its least write of {least} sectors is more than one command moves ({sectors_max})");
+            return Err(why.into());
         }
         let mut identity = Identity { nqn: subsystem.clone(), nsid, geometry, zones, cache, data_max };
         let mut io = self.io_queues(&mut admin, capabilities, &controller, (&identity, id))?;
@@ -197,7 +218,7 @@ impl RemoteConfig {
         capabilities: u64,
         controller: &IdentifyController,
         (identity, id): (&Identity, u16),
-    ) -> Result<Vec<Queue>, String> {
+    ) -> Result<Vec<Queue>, Refusal> {
         let wanted = u32::from(self.queues.clamp(1, RemoteConfig::QUEUES_MAX)) - 1;
         let ask = SubmissionEntry::new(AdminOpcode::SetFeatures.raw(), 0, 0)
             .with_cdw(10, FeatureId::QueueCount.raw().into())
@@ -240,7 +261,7 @@ impl RemoteConfig {
     }
 
     /// Creates an admin queue; returns it with the identifier of its controller.
-    fn admin_queue(&self, subsystem: &str, host_id: [u8; 16]) -> Result<(Queue, u16), String> {
+    fn admin_queue(&self, subsystem: &str, host_id: [u8; 16]) -> Result<(Queue, u16), Refusal> {
         let mut admin = self.dial(ADMIN_ENTRIES, DATA_MAX)?;
         let id = self.connect_queue(&mut admin, subsystem, host_id, 0, ADMIN_ENTRIES, DYNAMIC_CONTROLLER)?;
         Ok((admin, id))
@@ -254,7 +275,7 @@ impl RemoteConfig {
         queue_id: u16,
         queue_entries: u32,
         controller_id: u16,
-    ) -> Result<u16, String> {
+    ) -> Result<u16, Refusal> {
         let named = |name: &str| {
             nqn(name).ok_or_else(|| {
                 format!("{name:?} is no qualified name; allowed: \"nqn.\" and at most 219 bytes more")
@@ -272,38 +293,26 @@ impl RemoteConfig {
         let connect = Connect { queue_id, queue_entries, attributes: 1 << 2, keep_alive_ms };
         let ended = queue.ask(connect.entry(0), Payload::Out(data.encode().to_vec()));
         let ended = ended.map_err(|broken| format!("Connect to {subsystem}: {broken}"))?;
-        match ended.status {
-            status if status.is_success() => {}
-            status if status.is(Status::CONNECT_INVALID_HOST) => {
-                return Err(format!(
-                    "{subsystem} does not let host {} in: it is not admitted, or another host was there since its connection was lost",
-                    self.host_nqn
-                ));
-            }
-            status if status.is(Status::CONNECT_INVALID_PARAMETERS) => {
-                return Err(format!("there is no subsystem {subsystem}"));
-            }
-            status if status.is(Status::CONNECT_CONTROLLER_BUSY) => {
-                return Err(format!(
-                    "{subsystem} is in use by another host; allowed: one host at a time, where the host keeps the map"
-                ));
-            }
-            status => return Err(format!("Connect to {subsystem}: {status}")),
+        if !ended.status.is_success() {
+            return Err(self.refused(subsystem, ended.status));
         }
         let (id, requirements) = ConnectReply::parse_accepted(ended.result);
         if requirements.secure_channel {
-            return Err(format!("{subsystem} asks this host for a secure channel, which it does not offer"));
+            let why = format!("{subsystem} asks this host for a secure channel, which it does not offer");
+            return Err(why.into());
         }
         match &self.secrets {
             None if requirements.authentication => {
-                return Err(format!(
+                let why = format!(
                     "{subsystem} asks this host to authenticate (DH-HMAC-CHAP), and it has no secret"
-                ));
+                );
+                return Err(why.into());
             }
             Some(_) if !requirements.authentication && subsystem != DISCOVERY_NQN && self.must_prove() => {
-                return Err(format!(
+                let why = format!(
                     "{subsystem} does not ask this host to authenticate, so it would not prove who it is either"
-                ));
+                );
+                return Err(why.into());
             }
             Some(secrets) if requirements.authentication => {
                 let mut ask = |step: HostStep<'_>| exchange(queue, step);
@@ -315,13 +324,33 @@ impl RemoteConfig {
         Ok(id)
     }
 
+    /// Says why `subsystem` has refused a Connect command. A host that had been admitted, and is refused so later, has lost its place to
+    /// another one: no further attempt succeeds.
+    fn refused(&self, subsystem: &str, status: Status) -> Refusal {
+        let why = match status {
+            status if status.is(Status::CONNECT_INVALID_HOST) => format!(
+                "{subsystem} does not let host {} in: it is not admitted, or another host was there since its connection was lost",
+                self.host_nqn
+            ),
+            status if status.is(Status::CONNECT_INVALID_PARAMETERS) => {
+                format!("there is no subsystem {subsystem}")
+            }
+            status if status.is(Status::CONNECT_CONTROLLER_BUSY) => format!(
+                "{subsystem} is in use by another host; allowed: one host at a time, where the host keeps the map"
+            ),
+            status => format!("Connect to {subsystem}: {status}"),
+        };
+        let of_host = status.is(Status::CONNECT_INVALID_HOST) || status.is(Status::CONNECT_CONTROLLER_BUSY);
+        Refusal { why, for_good: of_host && status.is_final() }
+    }
+
     /// Returns true if the drive must authenticate.
     fn must_prove(&self) -> bool {
         self.secrets.as_ref().is_some_and(HostSecrets::has_controller)
     }
 
     /// Finds the only subsystem at the address.
-    fn only_subsystem(&self) -> Result<String, String> {
+    fn only_subsystem(&self) -> Result<String, Refusal> {
         const IO_SUBSYSTEM: u8 = 2;
         let (mut admin, _) = self.admin_queue(DISCOVERY_NQN, host_id(&self.host_nqn))?;
         enable(&mut admin, ENABLE)?;
@@ -338,11 +367,11 @@ impl RemoteConfig {
         }
         match &names[..] {
             [one] => Ok(one.clone()),
-            [] => Err("offers no subsystem to this host".into()),
-            many => Err(format!(
-                "offers several subsystems; allowed: HOST:PORT/NQN with one of {}",
-                many.join(", ")
-            )),
+            [] => Err("offers no subsystem to this host".to_owned().into()),
+            many => {
+                let names = many.join(", ");
+                Err(format!("offers several subsystems; allowed: HOST:PORT/NQN with one of {names}").into())
+            }
         }
     }
 }

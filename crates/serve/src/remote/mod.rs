@@ -7,9 +7,11 @@
 //!        │      ▲                                   ▲                              │
 //!        │      └── same drive, all that it had ────┼──────────────────────────────┤ connected
 //!        │          acknowledged is there           └──────────────── refused ─────┤
-//!        └─ lost for good: data that it had acknowledged are not there ◄───────────┘
+//!        └─ lost for good: data that it had acknowledged are not there, or another ◄┘
+//!           host has taken this one's place
 //! ```
-//! Commands wait while the drive is away; none fails because a connection does. A write without a known
+//! Commands wait while the drive is away; none fails because a connection does. Once the drive is lost for good, all fail at once, those
+//! that wait and those that come. A write without a known
 //! outcome is *in doubt*; after a reconnect the write pointer of its chunk settles it. A write at the pointer
 //! is sent again; a write wholly before it is read back and compared; a torn write ends with
 //! [`Status::PowerLoss`], and the layer writes elsewhere. A power loss at the other end is handled alike: the
@@ -216,7 +218,10 @@ impl Remote {
             State::Up(_) => self.exchange(),
             State::Connecting(receiver) => match receiver.try_recv() {
                 Ok(Ok(link)) => self.connected(link),
-                Ok(Err(error)) => self.put_off(&error.to_string()),
+                Ok(Err(error)) => match error.is_final() {
+                    Some(why) => self.lose_for_good(why.into()),
+                    None => self.put_off(&error.to_string()),
+                },
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => self.put_off("no thread to connect with"),
             },
@@ -272,6 +277,10 @@ impl Remote {
             why: why.into(),
             outstanding,
         });
+        if self.identity.cache.is_some() {
+            let why = "the connection to a cache was lost, and what it had acknowledged may be, too";
+            return self.lose_for_good(why.into());
+        }
         self.state = State::Down { retry: self.now + self.retry_after };
         self.fail_if_away();
     }
@@ -331,9 +340,6 @@ impl Remote {
     }
 
     fn compare(&self, link: &Link) -> Result<(), String> {
-        if self.identity.cache.is_some() {
-            return Err("the connection to a cache was lost, and what it had acknowledged may be, too".into());
-        }
         if link.identity != self.identity {
             return Err("another drive is there now".into());
         }

@@ -15,8 +15,8 @@ use pellucid_target::Service;
 use pellucid_target::connection::{ConnectionId, Route};
 use pellucid_target::operation::{Keeps, Operation};
 use pellucid_wire::nvme::{
-    Cns, FeatureId, IdentifyController, IdentifyNamespace, IndependentNamespace, SmartLog, Status,
-    SubmissionEntry,
+    AsyncEvent, Cns, FeatureId, IdentifyController, IdentifyNamespace, IndependentNamespace, SmartLog,
+    Status, SubmissionEntry,
 };
 use pellucid_wire::tcp::IcReq;
 
@@ -107,6 +107,71 @@ fn a_cache_that_is_switched_off_is_empty() {
     let data = vec![0xCC; 8 * SECTOR];
     assert!(world.ask(link, in_capsule(blocks(WRITE, 0, 8), &data), &data).status.is_success());
     assert!(world.ask(admin, set_feature(FeatureId::VolatileWriteCache, 0), &[]).status.is_success());
+    world.core.power_cut(0).expect("a mount");
+    assert!(read(&mut world, link, 8) == data);
+}
+
+/// A power cut takes what hosts have set: every feature has its default again, and the host is told, for it may rely on a cache that is off.
+#[test]
+fn features_have_their_defaults_after_a_power_cut() {
+    let mut world = World::new();
+    let (admin, id) = world.attach(PLAIN);
+    let link = world.queue(PLAIN, id, 1);
+    let word = |id: FeatureId, value| (id, value, Vec::new());
+    let mut now = world.core.now_ns();
+    let mut set = vec![
+        word(FeatureId::Arbitration, 3),
+        word(FeatureId::TemperatureThreshold, 300),
+        word(FeatureId::TemperatureThreshold, 1 << 20 | 200),
+        word(FeatureId::ErrorRecovery, 7),
+        word(FeatureId::VolatileWriteCache, 0),
+        word(FeatureId::WriteAtomicity, 1),
+        word(FeatureId::AsyncEventConfig, 0xF),
+        (FeatureId::HostBehavior, 0, vec![1; 512]),
+        (FeatureId::Timestamp, 0, (1u64 << 40).to_le_bytes().to_vec()),
+    ];
+    let value = |world: &mut World, (id, of, data): &(FeatureId, u32, Vec<u8>)| {
+        let get = get_feature(*id, 0).with_cdw(11, of & 3 << 20);
+        match data.len() as u32 {
+            0 => world.ask(admin, get, &[]).dw0().to_le_bytes().to_vec(),
+            bytes => world.fetch(admin, get, bytes).expect("a value"),
+        }
+    };
+    let usual: Vec<Vec<u8>> = set.iter().map(|row| value(&mut world, row)).collect();
+    for (row, usual) in set.iter().zip(&usual) {
+        let (id, word, data) = row;
+        let entry = match data.is_empty() {
+            true => set_feature(*id, *word),
+            false => in_capsule(set_feature(*id, *word), data),
+        };
+        assert!(world.ask(admin, entry, data).status.is_success(), "{id:?}");
+        assert_ne!(&value(&mut world, row), usual, "{id:?}");
+    }
+    let keep_alive = word(FeatureId::KeepAliveTimer, 3_600_000);
+    assert!(world.ask(admin, set_feature(keep_alive.0, keep_alive.1), &[]).status.is_success());
+    let event = world.command(admin, SubmissionEntry::new(0xC, 0, 0), &[]);
+    assert!(!world.has_ended(admin, event));
+    world.core.power_cut(0).expect("a mount");
+    // A write before anything else: it may wait in the cache.
+    let data = vec![0xCC; 8 * SECTOR];
+    assert!(world.ask(link, in_capsule(blocks(WRITE, 0, 8), &data), &data).status.is_success());
+    assert!(world.core.power_cut(0).expect("a mount").mount.undone_units > 0, "the cache is on again");
+    now += 5_000_000_000;
+    world.tick(admin, now);
+    world.pump();
+    let told = world.links[admin].host.responses.remove(&event).expect("the host is told");
+    assert_eq!(told.dw0(), AsyncEvent::TransientError.encode());
+    // The timestamp goes on from the start of the server.
+    let stamp = set.pop().expect("the last");
+    let since = u64::from_le_bytes(value(&mut world, &stamp).try_into().expect("8 bytes"));
+    assert!(since < 1 << 40, "{since}");
+    for (row, usual) in set.iter().zip(&usual) {
+        assert_eq!(&value(&mut world, row), usual, "{:?}", row.0);
+    }
+    assert_eq!(value(&mut world, &keep_alive), keep_alive.1.to_le_bytes(), "of the connection");
+    // What a host sets afterwards holds.
+    assert!(world.ask(admin, set_feature(FeatureId::VolatileWriteCache, 0), &[]).status.is_success());
+    assert!(world.ask(link, in_capsule(blocks(WRITE, 0, 8), &data), &data).status.is_success());
     world.core.power_cut(0).expect("a mount");
     assert!(read(&mut world, link, 8) == data);
 }

@@ -424,6 +424,28 @@ fn feedback_is_as_described_after_a_reset_and_after_the_last_host() {
     }
 }
 
+/// Features of namespaces: what unwritten blocks read as, what is told of chunks, and which events of handles are kept.
+#[test]
+fn features_of_namespaces_have_their_defaults_after_a_power_cut() {
+    let mut sets = sets();
+    let values = |sets: &mut Sets| {
+        let (dulbe, feedback) = (sets.feature(false, 5, 2, 0), sets.feature(false, 0xCA, 2, 0));
+        let get = SubmissionEntry::new(10, 0, 1).with_cdw(10, 0x1E).with_cdw(11, 255 << 16);
+        (dulbe, feedback, sets.world.fetch_part(sets.admin, get, 510).1)
+    };
+    let usual = values(&mut sets);
+    for _ in 0..2 {
+        assert!(sets.feature(true, 5, 2, 1 << 16).0.is_success());
+        assert!(sets.feature(true, 0xCA, 2, 0b11).0.is_success());
+        let enable = SubmissionEntry::new(9, 0, 1).with_cdw(10, 0x1E).with_cdw(11, 1 << 16).with_cdw(12, 1);
+        assert!(sets.world.ask(sets.admin, in_capsule(enable, &[3]), &[3]).status.is_success());
+        let set = values(&mut sets);
+        assert!(set.0 != usual.0 && set.1 != usual.1 && set.2 != usual.2, "{set:?}");
+        sets.world.core.power_cut(0).expect("a mount");
+        assert_eq!(values(&mut sets), usual);
+    }
+}
+
 /// The drive raises an event, and the log has the details. Data that took effort to read are returned with a
 /// status.
 #[test]

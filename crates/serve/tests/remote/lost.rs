@@ -1,14 +1,18 @@
 //! Cut connections, lost answers, and power cuts: no acknowledged data are lost.
 
-use super::{BLOCK, Model, Running, host, host_on_zones, serve, zoned};
-use crate::common::{chunk_config, chunks};
+use super::{BLOCK, Model, Running, host, host_as, host_on_zones, remote_config, serve, zoned};
+use crate::common::{chunk_config, chunks, eventually};
 use pellucid_device::Device;
 use pellucid_flash::Nanos;
-use pellucid_serve::Time;
+use pellucid_serve::{Remote, RemoteConfig, Time};
+use pellucid_wire::nbd::Command;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+
+/// Flag of an NBD write that ends once its data are durable (FUA).
+const FORCED: u16 = 1;
 
 /// Forwards connections, and cuts them.
 struct Proxy {
@@ -16,6 +20,8 @@ struct Proxy {
     streams: Arc<Mutex<Vec<TcpStream>>>,
     /// Drop the drive's answers.
     deaf: Arc<AtomicBool>,
+    /// Close new connections.
+    refuse: Arc<AtomicBool>,
 }
 
 impl Proxy {
@@ -26,9 +32,11 @@ impl Proxy {
         let all = Arc::clone(&streams);
         let deaf = Arc::new(AtomicBool::new(false));
         let hears_nothing = Arc::clone(&deaf);
+        let refuse = Arc::new(AtomicBool::new(false));
+        let refuses = Arc::clone(&refuse);
         // The thread ends with the process, waiting for connections that never come.
         std::thread::spawn(move || {
-            for host in listener.incoming().flatten() {
+            for host in listener.incoming().flatten().filter(|_| !refuses.load(Ordering::SeqCst)) {
                 let Ok(drive) = TcpStream::connect(to) else { continue };
                 [&host, &drive]
                     .into_iter()
@@ -41,7 +49,7 @@ impl Proxy {
                 std::thread::spawn(move || pass(from_drive, host, &deaf));
             }
         });
-        Proxy { address, streams, deaf }
+        Proxy { address, streams, deaf, refuse }
     }
 
     fn cut(&self) {
@@ -139,6 +147,47 @@ fn a_reset_whose_end_was_not_heard_is_no_loss() {
     model.check(&mut client);
     client.leave();
     host.stop();
+}
+
+/// Another host that uses the drive while this one is away: what this one knows of the media is old, so its commands end with an error at
+/// once, those that wait and those that come; none waits for the end of the process.
+#[test]
+fn commands_of_a_host_whose_place_another_has_taken_fail_at_once() {
+    let drive = serve("remote-superseded", 0, Time::Paced { dilation: 1.0 }, || chunks().into());
+    let proxy = Proxy::new(drive.nvme);
+    for is_gone_again in [false, true] {
+        let name = format!("nqn.2014-08.org.example:first-{is_gone_again}");
+        let first = host_as(
+            "remote-superseded-first",
+            RemoteConfig { host_nqn: name, ..remote_config(proxy.address) },
+        );
+        let mut client = first.client();
+        client.write(0, &[1; BLOCK]);
+        client.flush();
+        proxy.refuse.store(true, Ordering::SeqCst);
+        proxy.cut();
+        first.wait_for("event=remote-lost", 1);
+        client.send(Command::Write, FORCED, 0, BLOCK as u32, &[2; BLOCK]);
+        let name = format!("nqn.2014-08.org.example:other-{is_gone_again}");
+        let config = RemoteConfig { host_nqn: name, ..remote_config(drive.nvme) };
+        let mut other = None;
+        eventually("the drive knows that the first host's connection has gone", || {
+            other = Remote::connect(config.clone()).ok();
+            other.is_some()
+        });
+        let held = other.filter(|_| !is_gone_again);
+        proxy.refuse.store(false, Ordering::SeqCst);
+        assert_ne!(client.reply(|_| 0).error, 0, "the write that waited");
+        let later = client.ask(Command::Write, FORCED, BLOCK as u64, BLOCK as u32, &[3; BLOCK]);
+        assert_ne!(later.error, 0, "a write that comes later");
+        first.wait_for("event=remote-gone", 1);
+        assert!(first.logged("another host") > 0, "the log says why");
+        let status = first.control(r#"{"do":"status"}"#);
+        assert!(status.contains("\"remote_lost\":\"") && status.contains("another host"), "{status}");
+        drop(held);
+        client.leave();
+        drop(first);
+    }
 }
 
 #[test]

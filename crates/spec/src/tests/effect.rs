@@ -228,9 +228,16 @@ fn what_a_namespace_cannot_do_is_refused() {
     };
     let message = refusal(nameless(", over_provisioning = 0"));
     let least =
-        "drive.namespace[0].over_provisioning = 0: not allowed; allowed: at least 0.0725: open blocks";
+        "drive.namespace[0].over_provisioning = 0: not allowed; allowed: at least 0.0747: open blocks";
     assert!(message.contains(least), "{message}");
-    assert!(nameless(", over_provisioning = 0.0725").is_ok(), "what is allowed is taken");
+    assert!(nameless(", over_provisioning = 0.0747").is_ok(), "what is allowed is taken");
+    // A default that would be raised is refused, too: four blocks of a die leave no more.
+    let tiny = with(
+        &["media.seed=1"],
+        "drive.namespace=[{ interface = \"block\", blocks = 24 }, { interface = \"nameless\" }]",
+    );
+    let message = refusal(tiny);
+    assert!(message.contains("drive.namespace[1].over_provisioning = (missing): "), "{message}");
     let message = refusal(nameless(", gc_low = 321"));
     assert!(
         message.contains("gc_low = 321: not allowed; allowed: a whole number from 0 to 320"),

@@ -239,6 +239,13 @@ fn format(
     Ok(Reply::Format { first, last })
 }
 
+/// Follows power cuts of the drives: nothing that a host has set lives on.
+pub(super) fn follow_power(controller: &mut Controller, subsystem: &mut Subsystem, port: &mut Port<'_>) {
+    if controller.follow_power(subsystem.power_cuts(port)) {
+        open_channel::forget_setter(subsystem, controller.id, port);
+    }
+}
+
 /// Raises events for new notices: of chunks, and of zones that changed without a command.
 pub(super) fn watch_notices(controller: &mut Controller, subsystem: &mut Subsystem, port: &mut Port<'_>) {
     subsystem.take_notices(port);

@@ -93,6 +93,8 @@ pub(super) struct Controller {
     pub moves_told: u64,
     /// Changed zones of the subsystem that the host has been told of.
     pub zones_told: u64,
+    /// Power cuts of the subsystem's drives, up to the last that the controller has followed.
+    power_cuts: u64,
     /// Changed zones that the host has read, by namespace.
     pub zones_read: BTreeMap<u32, u64>,
 }
@@ -143,6 +145,7 @@ impl Controller {
             notices_told: 0,
             moves_told: 0,
             zones_told: 0,
+            power_cuts: 0,
             zones_read: BTreeMap::new(),
         }
     }
@@ -163,8 +166,27 @@ impl Controller {
     }
 
     /// Begins to watch a subsystem, which may have zoned namespaces: what it has noticed so far is no news for the host.
-    pub fn begin_watch(&mut self, zoned: bool, notices: u64, zone_changes: u64) {
+    pub fn begin_watch(&mut self, zoned: bool, notices: u64, zone_changes: u64, power_cuts: u64) {
         (self.zoned, self.notices_told, self.zones_told) = (zoned, notices, zone_changes);
+        self.power_cuts = power_cuts;
+    }
+
+    /// Follows the power cuts of the drives, of which there have been `cuts`; returns true if there was one since the last call. The
+    /// connection lives on, yet all that hosts have set has gone with the power: features have their defaults again. The host is told by
+    /// an event, as it may have relied on a value, for one on a cache that is off.
+    pub fn follow_power(&mut self, cuts: u64) -> bool {
+        if std::mem::replace(&mut self.power_cuts, cuts) == cuts {
+            return false;
+        }
+        self.features = self.features.after_power_cut();
+        self.gate.write_through.set(false);
+        self.gate.lists.borrow_mut().clear();
+        self.event_log = None;
+        self.look_at_health();
+        if self.is_ready() {
+            self.raise(AsyncEvent::TransientError);
+        }
+        true
     }
 
     /// Notes that the host was heard.

@@ -1,6 +1,6 @@
 //! Get Features and Set Features (Base 5.1.11, 5.1.25).
 //!
-//! No value is saved across a reset: the "saved" value is the default, and a request to save is refused.
+//! No value is saved across a reset or a power cut: the "saved" value is the default, and a request to save is refused.
 
 use super::controller::Controller;
 use super::identify::{self, WARNING_TEMPERATURE_K};
@@ -78,6 +78,12 @@ impl Features {
     /// Sets the keep-alive time, which a reset preserves.
     pub fn with_keep_alive(self, keep_alive_ms: u32) -> Features {
         Features { keep_alive_ms, ..self }
+    }
+
+    /// Values after a power cut of a drive: those of the start, but for what belongs to the connection, which lives on.
+    pub fn after_power_cut(&self) -> Features {
+        let Features { keep_alive_ms, io_queues, .. } = *self;
+        Features { keep_alive_ms, io_queues, ..Features::default() }
     }
 
     /// Value of the timestamp feature: milliseconds since the time that the host set, else since the server

@@ -7,7 +7,7 @@ use super::dhchap::HostSecrets;
 use super::history::History;
 use super::open_channel;
 use crate::session::Port;
-use pellucid_device::Feedback;
+use pellucid_device::{Device, Feedback};
 use pellucid_flash::{ChunkNotice, FNV_BASIS, Notice, fnv1a};
 use pellucid_wire::nvme::{DISCOVERY_NQN, nqn};
 use std::cell::Cell;
@@ -195,6 +195,11 @@ impl Subsystem {
     /// Count of the commands that hosts completed, for a queue of the subsystem.
     pub fn traffic(&self) -> Rc<Traffic> {
         Rc::clone(&self.traffic)
+    }
+
+    /// Power cuts of its drives: a number that changes with every cut.
+    pub fn power_cuts(&self, port: &Port<'_>) -> u64 {
+        self.config.namespaces.iter().filter_map(|&n| port.device(n)).map(Device::power_cuts).sum()
     }
 
     /// Counts a command that ended with an error.

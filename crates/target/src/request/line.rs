@@ -70,6 +70,8 @@ pub enum Request {
     Detach {
         /// Name of the drive.
         drive: Option<String>,
+        /// Drop dirty blocks that the cache drive cannot read.
+        give_up_lost: bool,
     },
     /// Have a cluster buffer write what it holds, and pass all later writes by; the answer comes at the end.
     FirePause {
@@ -134,7 +136,11 @@ impl Request {
                 Request::AppAllocate { drive, name, capacity_bytes, over_provisioning }
             }
             "app-release" => Request::AppRelease { drive, name: fields.required_name("name")? },
-            "detach" => Request::Detach { drive },
+            "detach" => {
+                let given = fields.0.get("give_up_lost").map_or(Some(false), Value::as_bool);
+                let give_up_lost = given.ok_or_else(|| "give_up_lost: allowed: true, false".to_owned())?;
+                Request::Detach { drive, give_up_lost }
+            }
             "fire-pause" => Request::FirePause { drive },
             "fire-resume" => Request::FireResume { drive },
             "target-create" => {
@@ -166,7 +172,8 @@ impl Request {
                 }),
             ),
             Request::AppRelease { name, .. } => ("app-release", json!({ "name": name })),
-            Request::Detach { .. } => ("detach", json!({})),
+            Request::Detach { give_up_lost: false, .. } => ("detach", json!({})),
+            Request::Detach { give_up_lost: true, .. } => ("detach", json!({ "give_up_lost": true })),
             Request::FirePause { .. } => ("fire-pause", json!({})),
             Request::FireResume { .. } => ("fire-resume", json!({})),
             Request::TargetCreate { target, .. } => (
@@ -193,7 +200,7 @@ impl Request {
             | Request::Apps { drive }
             | Request::AppAllocate { drive, .. }
             | Request::AppRelease { drive, .. }
-            | Request::Detach { drive }
+            | Request::Detach { drive, .. }
             | Request::FirePause { drive }
             | Request::FireResume { drive }
             | Request::TargetCreate { drive, .. }
@@ -206,9 +213,8 @@ impl Request {
 fn keys_of(what: &str) -> Option<&'static [&'static str]> {
     Some(match what {
         "status" | "watch" | "stop" => &[],
-        "power-cut" | "targets" | "apps" | "detach" | "fire-pause" | "fire-resume" | "clear-faults" => {
-            &["drive"]
-        }
+        "detach" => &["drive", "give_up_lost"],
+        "power-cut" | "targets" | "apps" | "fire-pause" | "fire-resume" | "clear-faults" => &["drive"],
         "inject" => &["drive", "fault"],
         "faults" => &["drive", "program_fail", "erase_fail", "read_fail"],
         "damage" => &["drive", "what", "die", "factor", "count"],
@@ -395,7 +401,8 @@ mod tests {
             Just(Request::Stop),
             (drive(), actions()).prop_map(|(drive, action)| Request::Break { drive, action }),
             drive().prop_map(|drive| Request::Targets { drive }),
-            drive().prop_map(|drive| Request::Detach { drive }),
+            (drive(), any::<bool>())
+                .prop_map(|(drive, give_up_lost)| Request::Detach { drive, give_up_lost }),
             drive().prop_map(|drive| Request::FirePause { drive }),
             drive().prop_map(|drive| Request::FireResume { drive }),
             (drive(), target).prop_map(|(drive, target)| Request::TargetCreate { drive, target }),

@@ -148,6 +148,8 @@ impl AsyncEventConfig {
 pub enum AsyncEvent {
     /// Error status (type 0): persistent internal error, and the error log.
     PersistentError,
+    /// Error status: transient internal error, and the error log.
+    TransientError,
     /// SMART (type 1): reliability degraded.
     Reliability,
     /// SMART: temperature above or below its threshold.
@@ -170,8 +172,9 @@ pub enum AsyncEvent {
 
 impl AsyncEvent {
     /// Every event.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::PersistentError,
+        Self::TransientError,
         Self::Reliability,
         Self::Temperature,
         Self::SpareBelowThreshold,
@@ -187,6 +190,7 @@ impl AsyncEvent {
     pub fn encode(self) -> u32 {
         let (kind, information, log_id) = match self {
             Self::PersistentError => (0, 0x03, 0x01),
+            Self::TransientError => (0, 0x04, 0x01),
             Self::Reliability => (1, 0x00, 0x02),
             Self::Temperature => (1, 0x01, 0x02),
             Self::SpareBelowThreshold => (1, 0x02, 0x02),

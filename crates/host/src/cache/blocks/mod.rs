@@ -4,10 +4,11 @@
 //! |---|---|
 //! | slots (block drive) | the flash has data of it |
 //! | dirty | only the flash has its newest data |
+//! | lost | it is dirty, and the flash could not read it |
 //! | doubtful | it is dirty, and the flash may hold a clean copy all the same |
 //! | unflushed | the backing store has newer data of it than its last flush |
 //!
-//! Invariants: a block of a block drive is dirty here if and only if its slot is; a doubtful block is dirty; only a
+//! Invariants: a block of a block drive is dirty here if and only if its slot is; doubtful and lost blocks are dirty; only a
 //! solid-state cache has doubtful blocks. The slots are written from here alone, so that the maps cannot
 //! differ.
 
@@ -23,6 +24,9 @@ use slots::Slots;
 pub(super) use slots::{Layout, RECORD_BYTES, RECORDS_HEADER};
 use std::ops::Range;
 
+/// Most lost blocks that are kept to be told.
+const UNTOLD_MAX: usize = 1024;
+
 /// State of every block.
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
@@ -34,6 +38,10 @@ pub(super) struct Blocks {
     /// Dirty blocks of which the flash may hold a clean copy: a command that would have told failed, and may have taken effect. The
     /// backing store has what was promised of them.
     doubtful: BlockMap,
+    /// Dirty blocks that the flash could not read when it was last asked for them alone.
+    lost: BlockMap,
+    /// Lost blocks that nobody was told of yet.
+    untold: Vec<u64>,
     /// Blocks that were written to the backing store since its last flush began, and before; kept for rule 5.
     unflushed: [BlockMap; 2],
 }
@@ -46,7 +54,15 @@ impl Blocks {
             Backend::Ssc(_) => None,
         };
         let map = || BlockMap::new(shape.blocks);
-        Blocks { slots, blocks: shape.blocks, dirty: map(), doubtful: map(), unflushed: [map(), map()] }
+        Blocks {
+            slots,
+            blocks: shape.blocks,
+            dirty: map(),
+            doubtful: map(),
+            lost: map(),
+            untold: Vec::new(),
+            unflushed: [map(), map()],
+        }
     }
 
     // ---- questions
@@ -80,6 +96,17 @@ impl Blocks {
     /// Returns the blocks of the least recently changed region with dirty blocks, and the time of its change.
     pub fn oldest_dirty(&self) -> Option<(Range<u64>, SimTime)> {
         self.dirty.oldest()
+    }
+
+    /// Returns the number of lost blocks.
+    pub fn lost_count(&self) -> u64 {
+        self.lost.count()
+    }
+
+    /// Returns the first run of lost blocks from `from` on.
+    pub fn next_lost(&self, from: u64) -> Option<Range<u64>> {
+        let first = self.lost.next(from)?;
+        Some(first..first + self.lost.run(first, self.blocks - first).1)
     }
 
     /// Returns the first doubtful block from `from` on.
@@ -131,7 +158,7 @@ impl Blocks {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        let maps = self.unflushed.iter().chain([&self.dirty, &self.doubtful]);
+        let maps = self.unflushed.iter().chain([&self.dirty, &self.doubtful, &self.lost]);
         self.slots.as_ref().map_or(0, Slots::memory_bytes) + maps.map(BlockMap::memory_bytes).sum::<u64>()
     }
 
@@ -147,6 +174,7 @@ impl Blocks {
         for block in blocks {
             new += u64::from(self.dirty.insert(now, block));
             self.doubtful.remove(block);
+            self.found(block);
         }
         new
     }
@@ -161,6 +189,33 @@ impl Blocks {
     pub fn forget_dirty(&mut self) {
         assert!(self.slots.is_none() && self.doubtful.count() == 0, "only a start forgets");
         self.dirty.clear();
+        self.lost.clear();
+    }
+
+    /// Notes a dirty block that the flash cannot read.
+    pub fn lose(&mut self, now: SimTime, block: u64) {
+        if self.dirty.contains(block) && self.lost.insert(now, block) && self.untold.len() < UNTOLD_MAX {
+            self.untold.push(block);
+        }
+    }
+
+    /// Notes a block that is not lost any more.
+    #[inline]
+    fn found(&mut self, block: u64) {
+        if self.lost.count() > 0 {
+            self.lost.remove(block);
+        }
+    }
+
+    /// Takes the blocks that were lost since the last call.
+    pub fn take_untold(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.untold)
+    }
+
+    /// Gives up a lost block: the older data of the backing store count again.
+    pub fn give_up(&mut self, block: u64) {
+        assert!(self.lost.contains(block), "block {block} is not lost");
+        self.trimmed(block);
     }
 
     /// Notes that the flash may hold a clean copy of a dirty block.
@@ -172,6 +227,7 @@ impl Blocks {
     /// Notes that both drives have a block durably. Returns whether it was dirty.
     pub fn cleaned(&mut self, block: u64) -> bool {
         self.doubtful.remove(block);
+        self.found(block);
         let was_dirty = self.dirty.remove(block);
         if let Some(slots) = &mut self.slots {
             assert_eq!(slots.cleaned(block), was_dirty, "block {block} is dirty, and its slot is not");
@@ -181,6 +237,7 @@ impl Blocks {
 
     /// Notes that the backing store has a block durably, although the flash cannot record it. Returns whether it was dirty.
     pub fn written_back(&mut self, block: u64) -> bool {
+        self.found(block);
         let was_dirty = self.dirty.remove(block);
         if let Some(slots) = &mut self.slots {
             assert_eq!(slots.written_back(block), was_dirty, "block {block} is dirty, and its slot is not");
@@ -191,6 +248,7 @@ impl Blocks {
     /// Notes that a block was trimmed: the flash has no data of it.
     pub fn trimmed(&mut self, block: u64) {
         self.doubtful.remove(block);
+        self.found(block);
         let was_dirty = self.dirty.remove(block);
         if let Some(slots) = &mut self.slots {
             assert_eq!(slots.forget(block), was_dirty, "block {block} is dirty, and its slot is not");
@@ -325,6 +383,11 @@ impl Blocks {
         let mut from = 0;
         while let Some(block) = self.doubtful.next(from) {
             assert!(self.dirty.contains(block), "block {block} is doubtful and not dirty");
+            from = block + 1;
+        }
+        from = 0;
+        while let Some(block) = self.lost.next(from) {
+            assert!(self.dirty.contains(block), "block {block} is lost and not dirty");
             from = block + 1;
         }
     }

@@ -159,15 +159,68 @@ fn a_dirty_block_that_cannot_be_read_is_told() {
     assert!(bad.is_some(), "the second write is on the flash");
     flash(&mut world).bad = bad;
     let outcome = world.detach().expect_err("a block is lost");
-    let sentence = format!("; 1 blocks are dirty still, the first at byte {}", second * 512);
+    let lost = second * 512..second * 512 + u64::from(world.config.block_bytes);
+    let sentence = format!(
+        "; 1 blocks are dirty still, the first at byte {0}; 1 are lost (bytes {0}-{1}) until they are written or trimmed whole, or given up \
+         (--give-up-lost)",
+        lost.start,
+        lost.end - 1
+    );
     assert!(
         outcome.contains("cannot be read from the cache drive") && outcome.ends_with(&sentence),
         "{outcome}"
     );
+    assert_eq!(world.host.layer.take_lost(), [lost]);
     assert!(world.check_what_can_be_read() > 0);
+    world.detach().expect_err("it is lost still");
+    assert!(world.host.layer.take_lost().is_empty(), "it is told once");
+    assert_eq!(figure(&world, "lost_blocks"), 1);
     flash(&mut world).bad = None;
     assert_eq!(world.detach(), Ok(()));
+    assert_eq!(figure(&world, "lost_blocks"), 0);
     world.check();
+}
+
+fn figure(world: &World<Flash>, name: &str) -> u64 {
+    let figures = world.host.layer.figures();
+    figures.iter().find(|figure| figure.name == name).expect("a figure").value
+}
+
+/// A lost block is given up by writing or trimming it whole, or by a detach that is told to: else it stays dirty.
+#[test]
+fn a_lost_block_can_be_given_up() {
+    for way in [Some(Opcode::Write), Some(Opcode::Trim), None] {
+        let mut world = three_dirty_blocks();
+        let blocks = u64::from(world.config.block_bytes) / 512;
+        let lost = 5 * blocks;
+        let image = [(blocks + 1).to_le_bytes(), lost.to_le_bytes()].concat();
+        let bad = flash(&mut world).find(&image);
+        flash(&mut world).bad = bad;
+        world.detach().expect_err("a block is lost");
+        world.ask(Opcode::Read, lost, 1, false);
+        world.drain();
+        assert_eq!((world.failed, figure(&world, "lost_blocks")), (1, 1));
+        match way {
+            None => {
+                world.forget(lost..lost + blocks);
+                assert_eq!(world.detach_by(true), Ok(()));
+            }
+            Some(opcode) => {
+                if opcode == Opcode::Write {
+                    // A drive takes new data for a sector that it cannot read.
+                    flash(&mut world).bad = None;
+                }
+                world.ask(opcode, lost, blocks, false);
+                world.drain();
+            }
+        }
+        assert_eq!(figure(&world, "lost_blocks"), 0, "{way:?}");
+        assert_eq!(figure(&world, "given_up_blocks"), u64::from(way.is_none()));
+        world.check();
+        assert_eq!(world.detach(), Ok(()), "{way:?}");
+        world.check();
+        world.without_its_cache().check();
+    }
 }
 
 #[test]

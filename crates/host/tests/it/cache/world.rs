@@ -282,6 +282,14 @@ impl<F: Crashing> World<F> {
         self.ask(opcode, lba, sectors, fua);
     }
 
+    /// From now on these sectors have what they had in the beginning: what was written to them is given up.
+    pub fn forget(&mut self, sectors: std::ops::Range<u64>) {
+        for sector in &mut self.sectors[sectors.start as usize..sectors.end as usize] {
+            assert_eq!(sector.writing, 0, "nobody writes it");
+            *sector = Sector { versions: vec![0], low: 0, high: 0, floor: 0, ..*sector };
+        }
+    }
+
     pub fn ask(&mut self, opcode: Opcode, lba: u64, sectors: u64, fua: bool) {
         self.tags += 1;
         let range = lba as usize..(lba + sectors) as usize;
@@ -454,7 +462,12 @@ impl<F: Crashing> World<F> {
 
     /// Detaches the cache; returns the result.
     pub fn detach(&mut self) -> Result<(), String> {
-        self.host.layer.detach();
+        self.detach_by(false)
+    }
+
+    /// Detaches the cache; `give_up`: without blocks that the flash cannot read.
+    pub fn detach_by(&mut self, give_up: bool) -> Result<(), String> {
+        self.host.layer.detach(give_up);
         let now = self.now;
         Machine::advance(&mut self.host.layer, now);
         self.host.act_on_drive(now, |_| ());

@@ -135,19 +135,22 @@ class Sweep:
                     })
         return summary
 
-    def write(self) -> None:
-        """Writes tables and report of what is done. Without a point that is done there is nothing to write."""
+    def write(self, directory: str | os.PathLike[str] | None = None) -> None:
+        """Writes tables and report of what is done into a directory, or beside the points. Without a point that is done there is nothing to
+        write."""
+        directory = self.directory if directory is None else Path(directory)
         rows = self.rows()
         if not rows:
             return
+        directory.mkdir(parents=True, exist_ok=True)
         columns = [*self.plan.columns, *self.plan.keep]
-        write_whole(self.directory / "results.csv", _csv(columns, rows))
+        write_whole(directory / "results.csv", _csv(columns, rows))
         summary = self.summary(rows=rows)
-        write_whole(self.directory / "summary.csv", _csv([*self.plan.axes, "number", "mean", "low", "high", "seeds"], summary))
-        self._write_parquet(columns, rows)
-        self._write_figures(summary)
+        write_whole(directory / "summary.csv", _csv([*self.plan.axes, "number", "mean", "low", "high", "seeds"], summary))
+        self._write_parquet(directory, columns, rows)
+        self._write_figures(directory, summary)
 
-    def _write_parquet(self, columns: list[str], rows: list[dict[str, Any]]) -> None:
+    def _write_parquet(self, directory: Path, columns: list[str], rows: list[dict[str, Any]]) -> None:
         try:
             import pyarrow
             import pyarrow.parquet
@@ -157,9 +160,9 @@ class Sweep:
         table = pyarrow.table({column: [row[column] for row in rows] for column in columns})
         out = io.BytesIO()
         pyarrow.parquet.write_table(table, out)
-        write_whole(self.directory / "results.parquet", out.getvalue())
+        write_whole(directory / "results.parquet", out.getvalue())
 
-    def _write_figures(self, summary: list[dict[str, Any]]) -> None:
+    def _write_figures(self, directory: Path, summary: list[dict[str, Any]]) -> None:
         try:
             import matplotlib  # noqa: F401
         except ImportError:
@@ -168,7 +171,7 @@ class Sweep:
         drawn = report.Drawn(self.plan, summary)
         drawings = {name: report.svg(figure) for name, figure in drawn.figures().items()}
         for name in report.TITLES:
-            file = self.directory / f"{name}.svg"
+            file = directory / f"{name}.svg"
             if name in drawings:
                 write_whole(file, drawings[name].encode())
             else:
@@ -176,7 +179,7 @@ class Sweep:
                 file.unlink(missing_ok=True)
         missing = len(self.left())
         state = f"{len(self.plan.points)} points" + (f", of which {missing} are not done." if missing else ", all done.")
-        write_whole(self.directory / "report.html", report.page(self.plan, drawn, summary, drawings, state, CONFIDENCE).encode())
+        write_whole(directory / "report.html", report.page(self.plan, drawn, summary, drawings, state, CONFIDENCE).encode())
 
     def curves(self) -> Any:
         """Each number along the first axis of numbers, with intervals, as a figure of matplotlib; None without axes."""
@@ -189,6 +192,17 @@ class Sweep:
     def multiples(self) -> Any:
         """A matrix of small multiples, as a figure of matplotlib; None with fewer than three axes."""
         return report.Drawn(self.plan, self.summary()).multiples()
+
+    def answer(self) -> dict[str, Any]:
+        """What the command prints with --json: where the points are, how many of them are done, and the means."""
+        return {
+            "directory": str(self.directory),
+            "points": len(self.plan.points),
+            "done": len(self.plan.points) - len(self.left()),
+            "failed": {str(number): error for number, error in sorted(self.failed.items())},
+            "unsteady": self.unsteady(),
+            "summary": self.summary(),
+        }
 
     def __str__(self) -> str:
         """The report: mean and interval for each combination."""
@@ -236,7 +250,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("plan", help="the plan, in TOML")
     parser.add_argument("--on", default="local", metavar="ENGINE", help="local, local:N, dask:ADDRESS, ray:ADDRESS [default: local]")
     parser.add_argument("--out", metavar="DIR", help="where the points are written [default: the plan's name with .sweep]")
-    parser.add_argument("--report", action="store_true", help="write tables, figures and report.html of what is done, and run nothing")
+    parser.add_argument(
+        "--report", nargs="?", const="", metavar="DIR", help="write tables, figures and report.html of what is done, and run nothing [default: beside the points]",
+    )
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON, alone on standard output")
     parser.add_argument("--quiet", "-q", action="store_true", help="no progress")
     given = parser.parse_args(arguments)
     out = Path(given.out or Path(given.plan).with_suffix(".sweep"))
@@ -245,8 +262,8 @@ def main(arguments: list[str]) -> int:
             return status
         plan = Plan.read(given.plan)
         sweep = Sweep(plan, out)
-        if given.report:
-            sweep.write()
+        if given.report is not None:
+            sweep.write(given.report or None)
         else:
             sweep.run(given.on, None if given.quiet else _say)
     except Error as error:
@@ -255,9 +272,11 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted; the points that are done stay, and the next run goes on", file=sys.stderr)
         return 130
+    if given.json:
+        print(json.dumps(sweep.answer()))
     if not sweep.rows():
         print(f"error: none of {len(plan.points)} points is done", file=sys.stderr)
-    else:
+    elif not given.json:
         print(sweep)
     alike: dict[str, list[int]] = {}
     for number, error in sorted(sweep.failed.items()):
@@ -284,7 +303,9 @@ def _of_snia(given: Any, out: Path) -> int | None:
         return None
     if given.on != "local":
         raise Error(f"--on {given.on}: a test of SNIA's is one run; allowed: without it")
-    return snia_plan.main(text, Path(given.plan).resolve().parent, out, given.report)
+    if given.json:
+        raise Error(f"--json: a test of SNIA's prints its tables; allowed: without it, its numbers are in {out / 'rounds.csv'}")
+    return snia_plan.main(text, Path(given.plan).resolve().parent, out, given.report is not None)
 
 
 def _say(text: str) -> None:

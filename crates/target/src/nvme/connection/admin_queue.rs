@@ -86,6 +86,7 @@ fn reply_to(
         Kind::Io(subsystem) => {
             let mut subsystem = subsystems.get_mut(subsystem);
             if let Some(subsystem) = subsystem.as_deref_mut() {
+                admin::follow_power(controller, subsystem, port);
                 admin::take_processor_time(subsystem, entry, port);
             }
             admin::execute(controller, subsystem, entry, data, port)
@@ -154,6 +155,7 @@ pub(super) fn tick(core: &Core, id: u16, now_ns: u64, port: &mut Port<'_>) -> Re
         if controller.is_ready()
             && let Some(subsystem) = subsystem
         {
+            admin::follow_power(controller, subsystem, port);
             admin::watch_notices(controller, subsystem, port);
             if controller.takes_health_check(now_ns) {
                 admin::watch_health(controller, subsystem, port);

@@ -83,7 +83,8 @@ fn connect(
             let id = connect_admin(core, target, kind, host_nqn, data, &arguments, port)?;
             if let Some((controller, Some(subsystem))) = target.get(id) {
                 let zoned = identify::has_zones(subsystem, port);
-                controller.begin_watch(zoned, subsystem.notices_seen, subsystem.zone_changes);
+                let cuts = subsystem.power_cuts(port);
+                controller.begin_watch(zoned, subsystem.notices_seen, subsystem.zone_changes, cuts);
             }
             id
         }

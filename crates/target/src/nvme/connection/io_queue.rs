@@ -5,7 +5,7 @@ use super::member::Role;
 use crate::nvme::io::{self, Request};
 use crate::nvme::open_channel::{self, LISTS_MAX, VectorRequest};
 use crate::nvme::slots::{Slot, State, Work};
-use crate::nvme::{cache, fdp, nameless, zns};
+use crate::nvme::{admin, cache, fdp, nameless, zns};
 use crate::session::Port;
 use pellucid_flash::{Completion as Ended, Status as DriveStatus};
 use pellucid_wire::nvme::Status;
@@ -21,7 +21,7 @@ pub(super) fn execute(
     port: &mut Port<'_>,
 ) {
     let Role::Io { queue, .. } = core.member.role() else { return };
-    let through = core.member.gate().write_through.get();
+    let through = is_write_through(core, port);
     if let io::Kind::Special(io::Special::Vector(vector)) = request.kind
         && let Err(status) = use_list(core, &vector, &mut data)
     {
@@ -50,6 +50,19 @@ pub(super) fn execute(
     if !slot.is_busy() {
         end(core, index, request, port);
     }
+}
+
+/// Returns true if the host has switched the volatile write cache off, and no power cut has switched it on again.
+#[inline]
+fn is_write_through(core: &Core, port: &mut Port<'_>) -> bool {
+    let Role::Io { controller, .. } = core.member.role() else { return false };
+    if !core.member.gate().write_through.get() {
+        return false;
+    }
+    if let Some((controller, Some(subsystem))) = core.target.borrow_mut().get(controller) {
+        admin::follow_power(controller, subsystem, port);
+    }
+    core.member.gate().write_through.get()
 }
 
 /// Ends a command that has no operation in a drive.

@@ -1,0 +1,54 @@
+//! Sections of a report that only a drive of flash has.
+//!
+//! A disk has no blocks, no garbage collection and no write amplification: zeros there would say that it had all of them and did nothing.
+//! Such a section is `null` in JSON and reads as empty here, so that a page or a table leaves it out as it leaves out what is zero.
+
+use serde::{Serialize, Serializer};
+use std::ops::{Deref, DerefMut};
+
+/// A section that is there where the drive has flash.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OfFlash<T> {
+    section: T,
+    /// The drive has flash.
+    is_there: bool,
+}
+
+impl<T> OfFlash<T> {
+    /// Returns the section; `None` of a disk.
+    pub fn get(&self) -> Option<&T> {
+        self.is_there.then_some(&self.section)
+    }
+}
+
+impl<T> From<T> for OfFlash<T> {
+    fn from(section: T) -> OfFlash<T> {
+        OfFlash { section, is_there: true }
+    }
+}
+
+impl<T: Default> From<Option<T>> for OfFlash<T> {
+    fn from(section: Option<T>) -> OfFlash<T> {
+        section.map_or_else(OfFlash::default, OfFlash::from)
+    }
+}
+
+impl<T> Deref for OfFlash<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.section
+    }
+}
+
+impl<T> DerefMut for OfFlash<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.section
+    }
+}
+
+impl<T: Serialize> Serialize for OfFlash<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.get().serialize(serializer)
+    }
+}
