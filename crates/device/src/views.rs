@@ -240,7 +240,7 @@ impl Device {
 
     /// Power cuts that the drive has come back from; a cheap part of [`Device::counters`].
     pub fn power_cuts(&self) -> u64 {
-        self.shared.tally.power_cuts()
+        self.router.shared.tally.power_cuts()
     }
 
     /// Counters from zero: what was done to fill the drive is not part of what follows.
