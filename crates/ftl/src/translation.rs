@@ -488,7 +488,11 @@ impl Translation {
     /// Returns whether [`Translation::reap`] may have something to do in any die.
     #[inline]
     pub fn may_reap_any(&self) -> bool {
-        each!(self, it => it.may_reap_any())
+        match self {
+            Translation::PageMap(it) => it.blocks().may_be_reaped(),
+            Translation::SparseMap(it) => it.blocks().may_be_reaped(),
+            Translation::LogBlock(it) => it.may_reap_any(),
+        }
     }
 
     /// Returns whether [`Translation::next_erase`] has a block.
