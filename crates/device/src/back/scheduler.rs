@@ -245,7 +245,7 @@ impl Scheduler {
         by_issuer!(self.go_on(now, die, events));
     }
 
-    /// What channels and dies do, and have done.
+    /// Work of channels and dies, present and past.
     #[inline]
     pub fn work(&self) -> Work<'_> {
         Work::of(self)

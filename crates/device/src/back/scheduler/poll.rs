@@ -277,7 +277,7 @@ impl Issuer for Polled {
     }
 }
 
-/// What a polling firmware would see, if it looked now.
+/// View of a polling firmware, if it looked now.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     scheduler: &'a Scheduler,
@@ -367,7 +367,7 @@ impl<'a> Seen<'a> {
 }
 
 impl Scheduler {
-    /// What the polling firmware would see, if it looked now.
+    /// View of the polling firmware, if it looked now.
     #[inline]
     pub fn seen(&self) -> Seen<'_> {
         Seen { scheduler: self }

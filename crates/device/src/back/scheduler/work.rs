@@ -9,7 +9,7 @@ use crate::timeline::Activity;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Nanos, SimTime};
 
-/// What channels and dies do, and have done.
+/// Work of channels and dies, present and past.
 #[derive(Clone, Copy)]
 pub(crate) struct Work<'a> {
     scheduler: &'a Scheduler,

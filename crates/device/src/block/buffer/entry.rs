@@ -44,13 +44,13 @@ impl Entry {
         &mut self.waiters
     }
 
-    /// What a cache knows of its page.
+    /// State of its page in a cache.
     #[inline]
     pub fn admitted(&self) -> &Admitted {
         &self.admitted
     }
 
-    /// What a cache knows of its page, to be changed.
+    /// State of its page in a cache, to be changed.
     #[inline]
     pub fn admitted_mut(&mut self) -> &mut Admitted {
         &mut self.admitted

@@ -47,13 +47,13 @@ impl Sectors {
         self.blank &= !mask;
     }
 
-    /// Those of `mask` are here, too, as on the media or in another entry.
+    /// Adds those of `mask`, as they are on the media or in another entry.
     #[inline]
     pub fn fill(&mut self, mask: u64) {
         self.valid |= mask;
     }
 
-    /// Those of `full` that are missing are zeros.
+    /// Makes those of `full` that are missing zeros.
     pub fn fill_blank(&mut self, full: u64) {
         self.blank = full & !self.valid;
         self.valid = full;
@@ -69,7 +69,7 @@ impl Sectors {
         self.dirty = self.valid;
     }
 
-    /// Those of another entry of the page are new here.
+    /// Takes over new ones of another entry of the page.
     pub fn take_over(&mut self, dirty: u64) {
         self.dirty |= dirty;
     }
@@ -145,13 +145,13 @@ pub(crate) struct Waiters {
 impl Waiters {
     pub const NONE: Waiters = Waiters { fill: List::EMPTY, program: List::EMPTY };
 
-    /// Those that wait for the fill.
+    /// Slices that wait for the fill.
     #[inline]
     pub fn for_fill(&self) -> List {
         self.fill
     }
 
-    /// Those that are acknowledged when the entry is programmed.
+    /// Slices that are acknowledged when the entry is programmed.
     #[inline]
     pub fn for_program(&self) -> List {
         self.program
@@ -182,7 +182,7 @@ impl Waiters {
     }
 }
 
-/// What a cache knows of an entry's page: admitted once for each entry that holds newer data of it.
+/// State of an entry's page in a cache: it is admitted once for each entry that holds newer data of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Admitted {
     pinned: bool,
