@@ -626,16 +626,18 @@ impl Translation {
         from: Start<'_, S>,
     ) -> Result<(Translation, Option<MountReport>), SetupError> {
         Ok(match config.map {
-            Map::Page | Map::Demand { .. } if config.cache.is_some() => {
-                let (mut map, report) = SparseMap::start(config, layout, from)?;
-                map.serve(caller);
-                (Translation::SparseMap(map), report)
-            }
-            Map::Page | Map::Demand { .. } => {
-                let (mut map, report) = PageMap::start(config, layout, from)?;
-                map.serve(caller);
-                (Translation::PageMap(map), report)
-            }
+            Map::Page | Map::Demand { .. } => match config.cache {
+                None => {
+                    let (mut map, report) = PageMap::start(config, layout, from)?;
+                    map.serve(caller);
+                    (Translation::PageMap(map), report)
+                }
+                Some(_) => {
+                    let (mut map, report) = SparseMap::start(config, layout, from)?;
+                    map.serve(caller);
+                    (Translation::SparseMap(map), report)
+                }
+            },
             Map::Bast { .. } | Map::Fast { .. } => {
                 let (mut map, report) = LogBlock::start(config, layout, from)?;
                 map.serve(caller);
