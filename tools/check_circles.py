@@ -15,7 +15,7 @@ KNOWN = [
     ("claims", "bench", 8, "the bench keeps the studies that several claims share, and they run on it, some by the files of `described`"),
     ("cli", "args", 4, "the table of commands is what the parser parses"),
     ("cli", "subject", 4, "a run keeps what it came from, and is found again by it"),
-    ("device", "shared", 5, "probes and timeline watch commands and operations, which carry their marks"),
+    ("device", "shared", 3, "probes and timeline watch commands and operations, which carry their marks"),
     ("device", "direct::chunks", 2, "the refresh of chunks is a part of their namespace"),
     ("device", "block::core", 19, PATHS),
     ("device", "direct::zone_actions", 3, PATHS),

@@ -18,17 +18,17 @@ impl<'a> Busy<'a> {
 
     /// Time of every channel.
     pub fn channels(self) -> Vec<Nanos> {
-        self.shared.scheduler.channel_busy(self.at).collect()
+        self.shared.scheduler.work().channel_busy(self.at).collect()
     }
 
     /// Time of every die.
     pub fn dies(self) -> Vec<Nanos> {
-        self.shared.scheduler.die_busy(self.at).collect()
+        self.shared.scheduler.work().die_busy(self.at).collect()
     }
 
     /// Dies that work at this moment, or hold data for the channel.
     pub fn dies_at_work(self) -> u32 {
-        self.shared.scheduler.busy_dies()
+        self.shared.scheduler.work().busy_dies()
     }
 
     /// Time of the host link: to the drive, to the host.

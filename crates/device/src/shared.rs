@@ -94,7 +94,7 @@ impl Shared {
     /// Sums over the namespaces and the drive, with what scheduler and media count.
     pub fn counters(&self) -> Counters {
         Counters {
-            suspensions: self.scheduler.suspensions(),
+            suspensions: self.scheduler.work().suspensions(),
             miscorrected_chunks: self.media.miscorrected_chunks(),
             damaged_reads: self.media.damaged_reads(),
             retired_blocks: self.media.retired_blocks(),

@@ -337,8 +337,8 @@ impl Device {
             counters: self.counters(),
             ftl: self.ftl_counters(),
             chunks_by_wrong_bits: self.chunks_by_wrong_bits().to_vec(),
-            channels: self.router.shared.scheduler.channel_views(self.now()).collect(),
-            ways: self.router.shared.scheduler.way_views(self.now()).collect(),
+            channels: self.router.shared.scheduler.work().channel_views(self.now()).collect(),
+            ways: self.router.shared.scheduler.work().way_views(self.now()).collect(),
             outstanding_commands: self.outstanding_commands(),
             free_blocks: self.free_blocks(),
             blocks: self.layout().blocks,
@@ -363,7 +363,7 @@ impl Device {
             ("buffer", self.blocks().map(|block| block.buffer_bytes()).sum()),
             ("namespaces", self.router.namespaces.iter().map(Namespace::memory_bytes).sum()),
             ("commands", shared.works.memory_bytes() + shared.slices.memory_bytes()),
-            ("scheduler", shared.scheduler.memory_bytes()),
+            ("scheduler", shared.scheduler.work().memory_bytes()),
         ]
     }
 

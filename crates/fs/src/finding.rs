@@ -16,7 +16,7 @@ impl Finding {
 
 /// Damage that a mount has found.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Findings {
+pub struct Findings {
     /// Costs something.
     damage: Vec<Finding>,
     /// Costs nothing.
@@ -24,21 +24,23 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
+    /// Damage in what was durable.
     pub fn damage(&self) -> &[Finding] {
         &self.damage
     }
 
+    /// Damage that costs nothing, and what a power cut may have torn.
     pub fn notes(&self) -> &[Finding] {
         &self.notes
     }
 
     /// Adds damage that costs something.
-    pub fn add_damage(&mut self, finding: Finding) {
+    pub(crate) fn add_damage(&mut self, finding: Finding) {
         self.damage.push(finding);
     }
 
     /// Adds damage that costs nothing.
-    pub fn add_note(&mut self, finding: Finding) {
+    pub(crate) fn add_note(&mut self, finding: Finding) {
         self.notes.push(finding);
     }
 }

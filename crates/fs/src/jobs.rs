@@ -71,12 +71,12 @@ pub enum Job {
         /// The old names of blocks.
         names: Vec<u64>,
     },
-    /// Ask for the present name of each name, or that it leads nowhere; [`Fs::got_names`](crate::Fs::got_names) is told. Names only.
+    /// Ask for the present name of each name, or that it leads nowhere; the answer is [`JobOutcome::Named`]. Names only.
     Names {
         /// Its name.
         id: JobId,
     },
-    /// Ends when the drive has moved something, or when nothing else is under way; [`Fs::polled`](crate::Fs::polled) is told. Names only.
+    /// Ends when the drive has moved something, or when nothing else is under way; the answer is [`JobOutcome::Moved`]. Names only.
     Moves {
         /// Its name.
         id: JobId,
@@ -116,4 +116,40 @@ pub enum JobError {
     Failed,
     /// The drive does not take writes any more.
     ReadOnly,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobOutcome {
+    /// With the data that were read.
+    Ended(Result<Vec<u8>, JobError>),
+    /// A flash block was handed out, if there was one, and this many are left.
+    Allocated {
+        /// Its number.
+        segment: Option<u32>,
+        /// Flash blocks that can be handed out.
+        left: u32,
+    },
+    /// Names: of what was written, or what each is called now.
+    Named(Result<Vec<u64>, JobError>),
+    /// The drive reported moves.
+    Moved,
+}
+
+/// The answer to a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobAnswer {
+    /// The job's name.
+    pub id: JobId,
+    /// How it ended.
+    pub outcome: JobOutcome,
+    /// Old names and new ones of what the drive had moved before.
+    pub moves: Vec<(u64, u64)>,
+}
+
+impl JobAnswer {
+    /// The answer to a job, of a drive that has moved nothing.
+    pub fn new(id: JobId, outcome: JobOutcome) -> JobAnswer {
+        JobAnswer { id, outcome, moves: Vec::new() }
+    }
 }

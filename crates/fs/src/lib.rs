@@ -15,7 +15,7 @@
 //! - Space is promised when an operation is accepted: `ENOSPC` comes then or never.
 //!
 //! **Nothing waits.** An operation ends with [`Step::Done`], or with [`Step::Wait`] when blocks are missing in memory or space is missing.
-//! `Wait` has changed nothing: the caller takes jobs ([`Fs::next_job`]), carries them out, reports ([`Fs::ended`]) and calls the same operation
+//! `Wait` has changed nothing: the caller takes jobs ([`Fs::next_job`]), carries them out, reports ([`Fs::answered`]) and calls the same operation
 //! again. An operation first touches all nodes that it will change and only then changes them, so there is nothing to undo. Time is an
 //! argument. `Fs` is plain data: a clone forks its future.
 //!
@@ -52,8 +52,7 @@
 //! `writes.rs` and `paths/drive.rs`. A read that misses passes `paths/fetch.rs` and `reads.rs`.
 //!
 //! Each file uses those before it, and no two use each other: values (`types.rs`, `jobs.rs`, `key.rs`, `block.rs`, `layout.rs`), objects,
-//! `objects.rs`, paths, [`Fs`], and above it `operations.rs` and `volume.rs`, which give it its operations and its drive. `volume/nameless.rs` and
-//! `volume.rs` share the answer to a job: that circle stays.
+//! `objects.rs`, paths, [`Fs`], and above it `operations.rs` and `volume.rs`, which give it its operations and its drive.
 //!
 //! | file | job |
 //! |---|---|
@@ -106,14 +105,14 @@ mod writes;
 
 pub use backend::{Backend, Content, FlashShape, FoundSegment, NamesShape};
 pub use block::{Blocks, ReadData, WriteData};
-pub use finding::Finding;
-pub use jobs::{Job, JobError, JobId};
+pub use finding::{Finding, Findings};
+pub use jobs::{Job, JobAnswer, JobError, JobId, JobOutcome};
 pub use options::{CleanerPolicy, MountOptions};
 pub use paths::audit::Audit;
 pub use paths::format::FormatOptions;
 pub use types::*;
 pub use view::{FsCounters, FsState, FsView};
-pub use volume::{BlockVolume, FlashVolume, JobAnswer, JobOutcome, NamelessVolume, Volume};
+pub use volume::{BlockVolume, FlashVolume, NamelessVolume, Volume};
 
 use layout::{Layout, SEGMENT_BLOCKS};
 use library::Library;
@@ -220,14 +219,9 @@ impl Fs {
         }
     }
 
-    /// Damage that the mount has found in what was durable: a mount without repair is read-only then.
-    pub fn damage(&self) -> &[Finding] {
-        self.core.findings.damage()
-    }
-
-    /// Damage that the mount has found and that costs nothing, and what a power cut may have torn.
-    pub fn notes(&self) -> &[Finding] {
-        self.core.findings.notes()
+    /// Damage that the mount has found. Where some of it is in what was durable, a mount without repair is read-only.
+    pub fn findings(&self) -> &Findings {
+        &self.core.findings
     }
 
     /// Counters since the mount.
@@ -303,28 +297,17 @@ impl Fs {
         booking::book(&mut self.core);
     }
 
-    /// [`Job::Allocate`] was carried out: a flash block was handed out, if there was one, and this many are left.
-    pub fn allocated(&mut self, now: Time, id: JobId, segment: Option<u32>, left: u32) {
+    /// A job was answered. What the drive has moved before is taken first.
+    pub fn answered(&mut self, now: Time, answer: JobAnswer) {
+        let JobAnswer { id, outcome, moves } = answer;
         self.core.turn.at(now);
-        drive::allocated(&mut self.core, id.0, segment, left);
-    }
-
-    /// The drive has moved blocks: their old names and new ones. It is told before the answer to whatever the drive has done afterwards.
-    pub fn got_moves(&mut self, now: Time, moves: &[(u64, u64)]) {
-        self.core.turn.at(now);
-        moves::got_moves(&mut self.core, moves);
-    }
-
-    /// [`Job::NamelessWrite`] was carried out, or [`Job::Names`]: the names.
-    pub fn got_names(&mut self, now: Time, id: JobId, names: Result<Vec<u64>, JobError>) {
-        self.core.turn.at(now);
-        naming::got_names(&mut self.core, id.0, names);
-    }
-
-    /// [`Job::Moves`] was carried out.
-    pub fn polled(&mut self, now: Time, id: JobId) {
-        self.core.turn.at(now);
-        self.core.names.moves.polled(id.0);
+        moves::got_moves(&mut self.core, &moves);
+        match outcome {
+            JobOutcome::Ended(outcome) => self.ended(now, id, outcome),
+            JobOutcome::Allocated { segment, left } => drive::allocated(&mut self.core, id.0, segment, left),
+            JobOutcome::Named(names) => naming::got_names(&mut self.core, id.0, names),
+            JobOutcome::Moved => self.core.names.moves.polled(id.0),
+        }
     }
 
     /// When [`Fs::next_job`] should be called although nothing ended and nothing was asked.

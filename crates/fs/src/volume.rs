@@ -11,7 +11,7 @@
 mod nameless;
 
 use super::backend::{Content, FlashShape, FoundSegment};
-use super::jobs::{Job, JobError, JobId};
+use super::jobs::{Job, JobAnswer, JobError, JobId, JobOutcome};
 use super::types::{BLOCK_BYTES, Time};
 use super::{Backend, Fs};
 pub use nameless::NamelessVolume;
@@ -25,53 +25,6 @@ use pellucid_prism::{
     Mapping,
 };
 use std::collections::VecDeque;
-
-/// How a job ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JobOutcome {
-    /// With the data that were read.
-    Ended(Result<Vec<u8>, JobError>),
-    /// A flash block was handed out, if there was one, and this many are left.
-    Allocated {
-        /// Its number.
-        segment: Option<u32>,
-        /// Flash blocks that can be handed out.
-        left: u32,
-    },
-    /// Names: of what was written, or what each is called now.
-    Named(Result<Vec<u64>, JobError>),
-    /// The drive reported moves.
-    Moved,
-}
-
-/// The answer to a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobAnswer {
-    /// The job's name.
-    pub id: JobId,
-    /// How it ended.
-    pub outcome: JobOutcome,
-    /// Old names and new ones of what the drive had moved before.
-    pub moves: Vec<(u64, u64)>,
-}
-
-impl JobAnswer {
-    /// The answer to a job, of a drive that has moved nothing.
-    pub fn new(id: JobId, outcome: JobOutcome) -> JobAnswer {
-        JobAnswer { id, outcome, moves: Vec::new() }
-    }
-
-    /// Tells the file system.
-    pub fn tell(self, fs: &mut Fs, now: Time) {
-        fs.got_moves(now, &self.moves);
-        match self.outcome {
-            JobOutcome::Ended(outcome) => fs.ended(now, self.id, outcome),
-            JobOutcome::Allocated { segment, left } => fs.allocated(now, self.id, segment, left),
-            JobOutcome::Named(names) => fs.got_names(now, self.id, names),
-            JobOutcome::Moved => fs.polled(now, self.id),
-        }
-    }
-}
 
 /// Carries out the jobs of a file system on one namespace of a drive. Clone it, with the drive, to fork its future.
 #[derive(Clone, Debug)]

@@ -20,6 +20,7 @@ use crate::handles::Handles;
 use crate::policy::Forked;
 use crate::translation::{Load, Move, Reclaim, Stream};
 use crate::translation_pages::TranslationPages;
+use crate::turned_away::TurnedAway;
 use crate::upkeep::Upkeep;
 use crate::valid_units::ValidUnits;
 use crate::victim;
@@ -43,8 +44,7 @@ pub(crate) struct Gc {
     outside: Option<Forked<dyn VictimPolicy>>,
     /// Blocks of each die that host data leave free beside the one for GC, because power was cut.
     cut_reserve: u32,
-    /// GC has made space for host data that were turned away.
-    released: bool,
+    away: TurnedAway,
     /// The caller's time.
     now: SimTime,
     counters: GcCounters,
@@ -60,6 +60,32 @@ pub(crate) struct GcCounters {
     pub emergency_victims: u64,
     pub refreshed: u64,
     pub pauses: Pauses,
+}
+
+impl GcCounters {
+    /// Counts units that were copied elsewhere.
+    #[inline]
+    pub fn add_copied(&mut self, units: u32) {
+        self.copied_units += u64::from(units);
+    }
+
+    /// Counts a block that has failed in use.
+    pub fn add_grown_bad(&mut self) {
+        self.grown_bad += 1;
+    }
+
+    /// Counts a victim that was chosen against the policy.
+    pub fn add_emergency(&mut self) {
+        self.emergency_victims += 1;
+    }
+
+    /// Counts a victim with this many valid units.
+    fn add_victim(&mut self, cause: Cause, valid: u32) {
+        self.victims[cause as usize] += 1;
+        if cause != Cause::Fold {
+            self.victim_valid_units += u64::from(valid);
+        }
+    }
 }
 
 /// Parts of a map that GC works on.
@@ -82,8 +108,6 @@ struct DieGc {
     current: Option<Current>,
     /// The policy's choice, while it waits for space.
     candidate: Option<BlockId>,
-    /// Host data were turned away until GC has gone on.
-    waited_for: bool,
     /// Victims that have been read to their end and hold a valid unit again.
     again: Vec<BlockId>,
     upkeep: Upkeep,
@@ -110,7 +134,7 @@ impl Gc {
             moves: Vec::new(),
             outside,
             cut_reserve: 0,
-            released: false,
+            away: TurnedAway::new(layout.dies),
             now: SimTime::ZERO,
             counters: GcCounters::default(),
         }
@@ -121,25 +145,10 @@ impl Gc {
         &self.counters
     }
 
-    /// Sets the counters: to zero, or to those from before a power cut.
-    pub fn set_counters(&mut self, counters: GcCounters) {
-        self.counters = counters;
-    }
-
-    /// Counts units that were copied elsewhere.
+    /// Counters, to be added to, or set anew.
     #[inline]
-    pub fn count_copied(&mut self, units: u32) {
-        self.counters.copied_units += u64::from(units);
-    }
-
-    /// Counts a block that has failed in use.
-    pub fn count_grown_bad(&mut self) {
-        self.counters.grown_bad += 1;
-    }
-
-    /// Counts a victim that was chosen against the policy.
-    pub(crate) fn count_emergency(&mut self) {
-        self.counters.emergency_victims += 1;
+    pub fn counters_mut(&mut self) -> &mut GcCounters {
+        &mut self.counters
     }
 
     /// Sets the caller's time.
@@ -148,15 +157,10 @@ impl Gc {
         self.now = now;
     }
 
-    /// Records that GC has made space for host data that were turned away.
-    pub(crate) fn release_host(&mut self) {
-        self.released = true;
-    }
-
-    /// Returns whether a die that had turned host data away may have gained space since the last call, though no block has come free.
+    /// Host data that wait for GC.
     #[inline]
-    pub fn take_released(&mut self) -> bool {
-        std::mem::take(&mut self.released)
+    pub fn away_mut(&mut self) -> &mut TurnedAway {
+        &mut self.away
     }
 
     /// Blocks of each die that host data leave free beside the one for GC, because power was cut.
@@ -185,13 +189,8 @@ impl Gc {
         &mut self.dies[die.0 as usize]
     }
 
-    /// Returns whether a block holds nothing valid any more and is not erased yet.
-    #[inline]
-    pub fn has_emptied(&self) -> bool {
-        !self.emptied.is_empty()
-    }
-
     /// The blocks that hold nothing valid any more and are not erased yet.
+    #[inline]
     pub fn emptied(&self) -> &[BlockId] {
         &self.emptied
     }
@@ -234,15 +233,6 @@ impl Gc {
             let block = self.layout.block_of(old);
             self.victims.note_moving(self.layout.die_of_block(block), block, planned);
         }
-    }
-
-    #[inline]
-    pub fn is_waited_for(&self, die: DieId) -> bool {
-        self.die(die).waited_for
-    }
-
-    pub fn set_waited_for(&mut self, die: DieId, waited_for: bool) {
-        self.die_mut(die).waited_for = waited_for;
     }
 
     /// Returns whether upkeep may take the next victim of `die`. It always may while blocks are free beyond `gc_low`, which they never
@@ -353,7 +343,7 @@ impl Gc {
     pub fn next_moves(&mut self, parts: &mut Parts<'_>, die: DieId, load: Load) -> Option<Stream> {
         self.moves.clear();
         if let Some(Current { victim, cursor, cause }) = self.current(parts, die, load) {
-            match self.next_valid(parts.valid, victim, cursor) {
+            match next_valid(&self.layout, parts.valid, victim, cursor) {
                 Some(first) => self.move_from(parts, die, first, cause),
                 // Every unit is on its way. The next victim is chosen at the next call, if still needed.
                 None => self.die_mut(die).current = None,
@@ -385,12 +375,6 @@ impl Gc {
             self.start(parts, die, victim, cause);
         }
         self.die(die).current
-    }
-
-    /// The first valid unit of `block` at or after unit `from`.
-    fn next_valid(&self, valid: &ValidUnits, block: BlockId, from: u32) -> Option<Ppa> {
-        let end = self.layout.ppa(block, self.layout.units_per_block);
-        valid.next(self.layout.ppa(block, from)..end)
     }
 
     /// Moves the unit at `first` in the victim of `die`, with the victim's other units of the same sense.
@@ -434,7 +418,7 @@ impl Gc {
     /// Returns whether the victim of `die` has been read to its end, so that a partial superpage of GC copies should not wait.
     pub fn rests(&self, valid: &ValidUnits, die: DieId) -> bool {
         match self.die(die).current {
-            Some(current) => self.next_valid(valid, current.victim, current.cursor).is_none(),
+            Some(current) => next_valid(&self.layout, valid, current.victim, current.cursor).is_none(),
             None => true,
         }
     }
@@ -483,10 +467,7 @@ impl Gc {
 
     fn start(&mut self, parts: &mut Parts<'_>, die: DieId, victim: BlockId, cause: Cause) {
         let valid = parts.blocks.valid(victim);
-        self.counters.victims[cause as usize] += 1;
-        if cause != Cause::Fold {
-            self.counters.victim_valid_units += u64::from(valid);
-        }
+        self.counters.add_victim(cause, valid);
         if valid > 0 && parts.handles.count() > 1 {
             parts.handles.moved(parts.blocks.owner(victim), valid);
         }
@@ -547,7 +528,7 @@ impl Gc {
         }
         if parts.blocks.failed(block) {
             parts.blocks.retire(block);
-            self.count_grown_bad();
+            self.counters.add_grown_bad();
             self.end_outgoing(parts.blocks, block);
             return Reclaim::Retire(block);
         }
@@ -571,6 +552,11 @@ impl Gc {
             self.upkeep_mut(die).set_levelling(most - least > gap);
         }
     }
+}
+
+/// The first valid unit of `block` at or after unit `from`.
+fn next_valid(layout: &Layout, valid: &ValidUnits, block: BlockId, from: u32) -> Option<Ppa> {
+    valid.next(layout.ppa(block, from)..layout.ppa(block, layout.units_per_block))
 }
 
 /// Blocks of `die` that static wear levelling compares: good ones whose cells hold all their bits.

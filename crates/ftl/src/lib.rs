@@ -32,6 +32,7 @@ mod sparse_map;
 mod temperature;
 mod translation;
 mod translation_pages;
+mod turned_away;
 mod upkeep;
 mod valid_units;
 mod victim;

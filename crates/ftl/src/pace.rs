@@ -34,57 +34,15 @@ impl Gc {
     /// Returns whether the next host superpage for the open block of `shared` in `die` waits for GC.
     #[inline]
     pub(crate) fn outpaced(&self, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
-        self.config().gc_pacing && self.waits(blocks, die, shared)
-    }
-
-    // Separate, so that an unpaced drive does not pay for it.
-    #[inline(never)]
-    fn waits(&self, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
-        self.is_under_gc(blocks, die)
-            && (self.has_turns(blocks, die, shared) || self.is_short_of_space(blocks, die))
-    }
-
-    fn is_under_gc(&self, blocks: &BlockManager, die: DieId) -> bool {
-        blocks.free_count(die) <= self.config().gc_low_blocks && self.victims().coming_back(die) > 0
-    }
-
-    /// More would only go ahead of erases and of translation pages, for which all wait.
-    fn has_turns(&self, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
-        let open = blocks.open_block(die, shared.place());
-        open.is_some_and(|open| blocks.in_flight(open.block) >= TURNS)
-    }
-
-    fn is_short_of_space(&self, blocks: &BlockManager, die: DieId) -> bool {
-        let block = u64::from(self.superpages_of(Stream::Host) * self.layout().units_per_superpage);
-        let mut space = u64::from(blocks.free_count(die)) * block + self.left_open(blocks, die);
-        let mut emptying = false;
-        for victim in self.victims().of(die).iter().filter(|victim| victim.back) {
-            let valid = u64::from(blocks.valid(victim.block));
-            emptying |= valid > 0;
-            space += block - (block * valid).checked_div(victim.valid.into()).unwrap_or(0);
-        }
-        emptying && space < self.blocks_enough() * block
-    }
-
-    /// Units of space with which the host need not stop. With fewer than `gc_low + 1` blocks a die is surely under GC.
-    fn blocks_enough(&self) -> u64 {
-        let shared = self.config().separation == Separation::Off;
-        (u64::from(self.config().gc_low_blocks) + 1).min(if shared { 2 } else { 3 })
-    }
-
-    /// Units that the open blocks of `die` for host data, new or moved, can take.
-    fn left_open(&self, blocks: &BlockManager, die: DieId) -> u64 {
-        let others = [Stream::Worn.place(), Stream::Meta.place(), Stream::Cached.place()];
-        let open = blocks.open_in(die).filter(|(place, _)| !others.contains(place));
-        let superpages: u32 = open.map(|(_, open)| self.superpages_of(Stream::Host) - open.superpage).sum();
-        u64::from(superpages) * u64::from(self.layout().units_per_superpage)
+        self.config().gc_pacing && waits(self, blocks, die, shared)
     }
 
     /// Records that `die` had no space for host data. While it is under GC this may change without a block coming free.
     #[inline]
     pub(crate) fn turned_away(&mut self, blocks: &BlockManager, die: DieId) {
         if self.config().gc_pacing {
-            self.set_waited_for(die, self.is_under_gc(blocks, die));
+            let until_gc = is_under_gc(self, blocks, die);
+            self.away_mut().turn_away(die, until_gc);
         }
     }
 
@@ -92,16 +50,57 @@ impl Gc {
     #[inline]
     pub(crate) fn went_on(&mut self, blocks: &mut BlockManager, block: BlockId) {
         if self.config().gc_pacing {
-            self.release(blocks, self.layout().die_of_block(block));
+            release(self, blocks, block);
         }
     }
+}
 
-    #[inline(never)]
-    fn release(&mut self, blocks: &mut BlockManager, die: DieId) {
-        if self.is_waited_for(die) {
-            self.set_waited_for(die, false);
-            blocks.space_came(die);
-            self.release_host();
-        }
+// Separate, so that an unpaced drive does not pay for it.
+#[inline(never)]
+fn release(gc: &mut Gc, blocks: &mut BlockManager, block: BlockId) {
+    let die = gc.layout().die_of_block(block);
+    if gc.away_mut().went_on(die) {
+        blocks.space_came(die);
     }
+}
+
+#[inline(never)]
+fn waits(gc: &Gc, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
+    is_under_gc(gc, blocks, die) && (has_turns(blocks, die, shared) || is_short_of_space(gc, blocks, die))
+}
+
+fn is_under_gc(gc: &Gc, blocks: &BlockManager, die: DieId) -> bool {
+    blocks.free_count(die) <= gc.config().gc_low_blocks && gc.victims().coming_back(die) > 0
+}
+
+/// More would only go ahead of erases and of translation pages, for which all wait.
+fn has_turns(blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
+    let open = blocks.open_block(die, shared.place());
+    open.is_some_and(|open| blocks.in_flight(open.block) >= TURNS)
+}
+
+fn is_short_of_space(gc: &Gc, blocks: &BlockManager, die: DieId) -> bool {
+    let block = u64::from(gc.superpages_of(Stream::Host) * gc.layout().units_per_superpage);
+    let mut space = u64::from(blocks.free_count(die)) * block + left_open(gc, blocks, die);
+    let mut emptying = false;
+    for victim in gc.victims().of(die).iter().filter(|victim| victim.back) {
+        let valid = u64::from(blocks.valid(victim.block));
+        emptying |= valid > 0;
+        space += block - (block * valid).checked_div(victim.valid.into()).unwrap_or(0);
+    }
+    emptying && space < blocks_enough(gc) * block
+}
+
+/// Units of space with which the host need not stop. With fewer than `gc_low + 1` blocks a die is surely under GC.
+fn blocks_enough(gc: &Gc) -> u64 {
+    let shared = gc.config().separation == Separation::Off;
+    (u64::from(gc.config().gc_low_blocks) + 1).min(if shared { 2 } else { 3 })
+}
+
+/// Units that the open blocks of `die` for host data, new or moved, can take.
+fn left_open(gc: &Gc, blocks: &BlockManager, die: DieId) -> u64 {
+    let others = [Stream::Worn.place(), Stream::Meta.place(), Stream::Cached.place()];
+    let open = blocks.open_in(die).filter(|(place, _)| !others.contains(place));
+    let superpages: u32 = open.map(|(_, open)| gc.superpages_of(Stream::Host) - open.superpage).sum();
+    u64::from(superpages) * u64::from(gc.layout().units_per_superpage)
 }

@@ -100,12 +100,6 @@ impl<T: Table> PageMap<T> {
         copies::readable(&self.core, ppa)
     }
 
-    /// Returns whether the copy at `ppa` is some page's newest, or still stands in for one that is being programmed.
-    #[inline]
-    pub fn is_valid(&self, ppa: Ppa) -> bool {
-        self.core.valid.has(ppa)
-    }
-
     /// Prefetches state that will be accessed soon. It changes nothing.
     #[inline]
     pub fn prefetch(&self, soon: Soon) {
@@ -165,7 +159,7 @@ impl<T: Table> PageMap<T> {
     /// Returns whether a die that had turned host data away may have gained space since the last call, though no block has come free.
     #[inline]
     pub fn take_released(&mut self) -> bool {
-        self.core.gc.take_released()
+        self.core.gc.away_mut().take_released()
     }
 }
 
@@ -190,7 +184,8 @@ impl<T: Table> PageMap<T> {
     }
 
     /// Returns whether the copy at `from`, whose spare area names this page, is still needed; if not, there is nothing to move. Without a
-    /// spare area it is unreadable, or overwritten and already being erased.
+    /// spare area, which is unreadable, or of a block that is being erased: whether it is some page's newest, or still stands in for one that is
+    /// being programmed.
     #[inline]
     pub fn is_current(&self, from: Ppa, named: Option<Lpn>) -> bool {
         copies::is_current(&self.core, from, named)
@@ -209,19 +204,13 @@ impl<T: Table> PageMap<T> {
 
     /// Counts placed GC copies, for callers that do not report them to [`PageMap::place`].
     pub fn count_copied(&mut self, units: u32) {
-        self.core.gc.count_copied(units);
+        self.core.gc.counters_mut().add_copied(units);
     }
 
     /// Returns whether [`PageMap::reap`] may have something to do.
     #[inline]
     pub fn may_reap(&self, die: DieId) -> bool {
         collect::may_reap(&self.core, die)
-    }
-
-    /// Returns whether [`PageMap::reap`] may have something to do in any die.
-    #[inline]
-    pub fn may_reap_any(&self) -> bool {
-        self.core.blocks.has_dead_or_empty()
     }
 
     /// Frees, in a die without a free block, blocks that need no copy: its closed blocks without valid units.
@@ -232,7 +221,7 @@ impl<T: Table> PageMap<T> {
     /// Returns whether [`PageMap::next_erase`] has a block.
     #[inline]
     pub fn has_emptied(&self) -> bool {
-        self.core.gc.has_emptied()
+        !self.core.gc.emptied().is_empty()
     }
 
     /// The next block without valid units, and without copies that only an unsaved trim made invalid.

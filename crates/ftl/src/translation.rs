@@ -488,7 +488,11 @@ impl Translation {
     /// Returns whether [`Translation::reap`] may have something to do in any die.
     #[inline]
     pub fn may_reap_any(&self) -> bool {
-        each!(self, it => it.may_reap_any())
+        match self {
+            Translation::PageMap(it) => it.blocks().may_be_reaped(),
+            Translation::SparseMap(it) => it.blocks().may_be_reaped(),
+            Translation::LogBlock(it) => it.may_reap_any(),
+        }
     }
 
     /// Returns whether [`Translation::next_erase`] has a block.
@@ -622,16 +626,18 @@ impl Translation {
         from: Start<'_, S>,
     ) -> Result<(Translation, Option<MountReport>), SetupError> {
         Ok(match config.map {
-            Map::Page | Map::Demand { .. } if config.cache.is_some() => {
-                let (mut map, report) = SparseMap::start(config, layout, from)?;
-                map.serve(caller);
-                (Translation::SparseMap(map), report)
-            }
-            Map::Page | Map::Demand { .. } => {
-                let (mut map, report) = PageMap::start(config, layout, from)?;
-                map.serve(caller);
-                (Translation::PageMap(map), report)
-            }
+            Map::Page | Map::Demand { .. } => match config.cache {
+                None => {
+                    let (mut map, report) = PageMap::start(config, layout, from)?;
+                    map.serve(caller);
+                    (Translation::PageMap(map), report)
+                }
+                Some(_) => {
+                    let (mut map, report) = SparseMap::start(config, layout, from)?;
+                    map.serve(caller);
+                    (Translation::SparseMap(map), report)
+                }
+            },
             Map::Bast { .. } | Map::Fast { .. } => {
                 let (mut map, report) = LogBlock::start(config, layout, from)?;
                 map.serve(caller);

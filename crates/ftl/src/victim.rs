@@ -111,7 +111,7 @@ fn choose_for_space(gc: &mut Gc, parts: &mut Parts<'_>, die: DieId) -> Option<Bl
     }
     let emptiest = emptiest(gc, parts.blocks, die)?;
     if emptiest != choice {
-        gc.count_emergency();
+        gc.counters_mut().add_emergency();
     }
     Some(emptiest)
 }

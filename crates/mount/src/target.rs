@@ -196,7 +196,7 @@ const LISTED: usize = 1024;
 /// Carries out the next job, if there is one.
 fn step(fs: &mut Fs, carrier: &dyn Carrier) -> bool {
     let Some(job) = fs.next_job(now()) else { return false };
-    carrier.end(carrier.begin(job)).tell(fs, now());
+    fs.answered(now(), carrier.end(carrier.begin(job)));
     true
 }
 

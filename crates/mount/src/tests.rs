@@ -110,7 +110,7 @@ fn volume(carrier: Arc<dyn Carrier>, image: &Path) -> (Volume, Arc<Mutex<Vec<Str
     let mut fs = Fs::mount(now(), blocks, CHANGE);
     while fs.state() == FsState::Mounting {
         if let Some(job) = fs.next_job(now()) {
-            carrier.end(carrier.begin(job)).tell(&mut fs, now());
+            fs.answered(now(), carrier.end(carrier.begin(job)));
         }
     }
     let told = Arc::<Mutex<Vec<String>>>::default();

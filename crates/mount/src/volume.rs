@@ -234,7 +234,7 @@ impl Volume {
         let answer = self.carrier.end(begun);
         let mut held = self.lock()?;
         held.under_way -= 1;
-        answer.tell(&mut held.fs, now());
+        held.fs.answered(now(), answer);
         self.check_writable(&mut held);
         self.ended.notify_all();
         Ok((held, true))

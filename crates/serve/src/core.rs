@@ -155,7 +155,7 @@ impl Core {
         events.extend(volatile.map(|n| Event::PromisesNothing { namespace: n.name.clone() }));
         let in_wall_time = devices.iter().any(Served::is_in_wall_time);
         let mut book = TargetBook::default();
-        if devices.iter().any(|served| served.apps().is_some()) {
+        if devices.iter().any(|served| served.bottom().apps().is_some()) {
             book.changed_once();
         }
         let mut desk = Desk::new(devices, time);
@@ -178,7 +178,7 @@ impl Core {
 
     /// Returns whether a drive is divided among applications, each of which is a subsystem of its own.
     pub fn is_divided(&self, drive: usize) -> bool {
-        self.desk.engine.backends().get(drive).is_some_and(|served| served.apps().is_some())
+        self.desk.engine.backends().get(drive).is_some_and(|served| served.bottom().apps().is_some())
     }
 
     /// Sets the observer of all later operations.
@@ -220,12 +220,12 @@ impl Core {
 
     /// Connection state of a remote drive; `None` if the drive is local.
     pub(crate) fn remote_state(&self, namespace: usize) -> Option<&'static str> {
-        self.served(namespace).remote().map(Remote::state)
+        self.served(namespace).bottom().remote().map(Remote::state)
     }
 
     /// Reason why a remote drive is lost for good, if it is.
     pub(crate) fn remote_loss(&self, namespace: usize) -> Option<&str> {
-        self.served(namespace).remote().and_then(Remote::loss)
+        self.served(namespace).bottom().remote().and_then(Remote::loss)
     }
 
     /// Sets how a drive's targets are created (`settings` for their host FTLs) and stored, and creates the
@@ -394,8 +394,8 @@ impl Core {
         for (number, drive) in self.desk.engine.backends_mut().iter_mut().enumerate().filter(in_wall_time) {
             drive.turn(now);
             let events = &mut self.desk.logbook.events;
-            events.append(&mut drive.take_events());
-            events.extend(drive.take_lost().into_iter().map(|lost| Event::CacheLost {
+            events.append(&mut drive.bottom_mut().take_events());
+            events.extend(drive.layers_mut().take_lost().into_iter().map(|lost| Event::CacheLost {
                 drive: self.register.name(number).to_owned(),
                 offset: lost.start,
                 bytes: lost.end - lost.start,

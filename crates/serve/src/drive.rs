@@ -15,6 +15,8 @@
 mod apps;
 mod bottom;
 mod injector;
+mod layers;
+mod offered;
 mod waiter;
 
 use apps::Apps;
@@ -22,26 +24,20 @@ pub use bottom::Bottom;
 pub use waiter::{Pace, Waiter};
 
 use crate::engine::{Answered, Backend};
-use crate::event::Event;
 use crate::file_drive::FileDrive;
 use crate::remote::Remote;
 use injector::Injector;
-use mio::{Poll, Token, Waker};
-use pellucid_device::{Device, StepCost, WritePolicy};
-use pellucid_flash::{
-    ChunkInfo, Command, Completion, Drive, Figure, Held, Interface, Layout, Lba, Lpn, Notice, SimTime,
-};
-use pellucid_ftl::Durability;
+pub(crate) use layers::Layers;
+use offered::Offered;
+use pellucid_device::{Device, StepCost};
+use pellucid_flash::{Command, Completion, Drive, Figure, Interface, Notice, SimTime};
 use pellucid_host::{
     AnyLayer, CacheConfig, CacheManager, ClusterBuffer, Layer, LayerConfig, Machine, Pair, Shared, Stack,
     Tower,
 };
 use pellucid_media::{Fault, StoreError};
 use pellucid_target::CutReport;
-use pellucid_target::operation::Keeps;
 use pellucid_target::request::HostFault;
-use std::ops::Range;
-use std::sync::Arc;
 
 /// Events that a modelled cache drive may run before other drives get their turn.
 const EVENTS_MAX: u32 = 4096;
@@ -134,36 +130,6 @@ impl Served {
         self.tower.layers().find_map(AnyLayer::cluster_buffer)
     }
 
-    /// Begins to empty the uppermost cluster buffer, which later writes pass by; returns false if there is none.
-    pub(crate) fn pause(&mut self) -> bool {
-        change_buffer(&mut self.tower, ClusterBuffer::pause)
-    }
-
-    /// Has the uppermost cluster buffer take writes again; returns false if there is none.
-    pub(crate) fn resume(&mut self) -> bool {
-        change_buffer(&mut self.tower, |buffer, _| buffer.resume())
-    }
-
-    /// Takes the bytes of a cache whose newest data have been found lost since the last call.
-    pub(crate) fn take_lost(&mut self) -> Vec<Range<u64>> {
-        let cache = self.tower.stack_mut().and_then(|stack| stack.layer.cache_mut());
-        cache.map_or_else(Vec::new, |cache| cache.take_lost())
-    }
-
-    /// Begins to write everything back from a cache, but, with `give_up_lost`, what the flash cannot read; returns false if the drive is
-    /// not a cache.
-    pub(crate) fn begin_detach(&mut self, give_up_lost: bool) -> bool {
-        let Some(stack) = self.tower.stack_mut() else { return false };
-        let Some(cache) = stack.layer.cache_mut() else { return false };
-        cache.detach(give_up_lost);
-        // Lets the cache continue at once.
-        let now = stack.now();
-        stack.act_on_drive(now, |_| ());
-        stack.layer.advance(now);
-        stack.act_on_drive(now, |_| ());
-        true
-    }
-
     /// Puts layers on a drive in the given order and starts them in simulated time.
     ///
     /// # Errors
@@ -208,17 +174,33 @@ impl Served {
         Ok(Served::new(Tower::Drive(Bottom::Apps(Box::new(apps)))))
     }
 
-    /// The flash monitor and its applications, if the drive is divided among such.
-    pub(crate) fn apps(&self) -> Option<&Apps> {
-        self.tower.bottom().apps()
-    }
-
     /// Changes the applications of the drive; `None` if it has none. The drive works on that at once: its time runs ahead.
     pub(crate) fn change_apps<R>(&mut self, change: impl FnOnce(&mut Apps) -> R) -> Option<R> {
         let before = self.now();
         let result = change(self.tower.bottom_mut().apps_mut()?);
         self.lead_ns += self.now().since(before).0;
         Some(result)
+    }
+
+    /// The drive at the bottom.
+    #[inline]
+    pub(crate) fn bottom(&self) -> &Bottom {
+        self.tower.bottom()
+    }
+
+    /// Mutable access to the drive at the bottom.
+    pub(crate) fn bottom_mut(&mut self) -> &mut Bottom {
+        self.tower.bottom_mut()
+    }
+
+    /// One of the namespaces in service.
+    pub(crate) fn namespace(&self, number: u16) -> Offered<'_> {
+        Offered::new(&self.tower, number)
+    }
+
+    /// The layers, to be changed.
+    pub(crate) fn layers_mut(&mut self) -> Layers<'_> {
+        Layers::of(&mut self.tower)
     }
 
     /// The modelled drive at the bottom; `None` if it is remote or a file.
@@ -279,54 +261,10 @@ impl Served {
         self.tower.shared_mut()
     }
 
-    /// Counters of a namespace's layer, and of the solid-state cache that the layer is or stands on.
-    pub(crate) fn layer_figures(&self, namespace: u16) -> Option<Vec<Figure>> {
-        let layer = self.tower.layer_of(namespace);
-        let mut figures = layer.map_or_else(Vec::new, |layer| layer.figures());
-        let number = self.cache().map_or(namespace, |cache| cache.config().flash);
-        figures
-            .extend(self.device().map_or_else(Vec::new, |device| device.namespace(number).cache_figures()));
-        (layer.is_some() || !figures.is_empty()).then_some(figures)
-    }
-
-    /// Connection state of a remote drive, and the number of reconnections.
-    pub(crate) fn connection(&self) -> Option<(&'static str, u64)> {
-        self.remote().map(|remote| (remote.state(), remote.reconnections()))
-    }
-
-    /// Reports `count` chunks of an open-channel namespace from number `first` on.
-    pub(crate) fn chunk_infos(&self, namespace: u16, first: u32, count: u32) -> Vec<ChunkInfo> {
-        let of_drive = |bottom: &Bottom, namespace, first, count| -> Vec<ChunkInfo> {
-            bottom.device().map_or_else(Vec::new, |device| {
-                device.namespace(namespace).chunk_infos(first, count).collect()
-            })
-        };
-        match &self.tower {
-            Tower::Shared(shared) => shared.chunk_infos(namespace, first, count, of_drive),
-            Tower::Drive(Bottom::Apps(apps)) => apps.chunk_infos(namespace, first, count),
-            tower if tower.layer_of(namespace).is_some() => Vec::new(),
-            tower => of_drive(tower.bottom(), namespace, first, count),
-        }
-    }
-
-    /// Unacknowledged moves of a nameless namespace: old name and new name.
-    pub(crate) fn moves(&self, namespace: u16) -> Vec<(Lba, Lba)> {
-        let engine = match self.tower.layer_of(namespace) {
-            Some(layer) => return layer.moves(),
-            None => self.device().and_then(|device| Some(device.namespace(namespace).nameless()?.engine())),
-        };
-        engine.map_or_else(Vec::new, |engine| engine.moves().collect())
-    }
-
     /// Returns true if the drive runs in wall time, whatever the server's time mode.
     #[inline]
     pub(crate) fn is_in_wall_time(&self) -> bool {
         self.tower.bottom().is_in_wall_time()
-    }
-
-    #[inline]
-    pub(crate) fn remote(&self) -> Option<&Remote> {
-        self.tower.bottom().remote()
     }
 
     /// Cost of the last start of the uppermost layer; empty if there is no layer.
@@ -344,67 +282,8 @@ impl Served {
         self.tower.interfaces()
     }
 
-    /// Returns true if this is the namespace of the uppermost layer.
-    pub(crate) fn is_of_layer(&self, namespace: u16) -> bool {
-        self.tower.stack().is_some_and(|stack| stack.namespace() == namespace)
-    }
-
     pub(crate) fn image_bytes(&self) -> usize {
         self.tower.image_bytes()
-    }
-
-    /// Sizes of a namespace in bytes: sector, smallest efficient write (mapping unit), and best write
-    /// (superpage).
-    pub(crate) fn sizes(&self, namespace: u16) -> [u32; 3] {
-        let Some(layout) = self.device().map(Device::layout) else {
-            return [self.tower.image_bytes() as u32; 3];
-        };
-        let Layout { sector_bytes, unit_bytes, units_per_superpage, .. } = *layout;
-        match self.tower.layer_of(namespace) {
-            // A layer maps and buffers sector by sector.
-            Some(_) => [sector_bytes; 3],
-            None => [sector_bytes, unit_bytes, unit_bytes.saturating_mul(units_per_superpage)],
-        }
-    }
-
-    /// Data that a namespace keeps across a power cut.
-    pub(crate) fn keeps(&self, namespace: u16) -> Keeps {
-        match (self.tower.layer_of(namespace), self.device()) {
-            (Some(layer), _) if layer.keeps_flushed() => Keeps::Flushed,
-            (None, None) if self.tower.bottom().file().is_some() => Keeps::Flushed,
-            (Some(_), _) | (None, None) => Keeps::Nothing,
-            // A raw target keeps what its chunks keep.
-            (None, Some(device)) if namespace >= device.namespaces() => Keeps::Acknowledged,
-            (None, Some(device)) => of_device(device, namespace),
-        }
-    }
-
-    /// Returns true if a namespace no longer takes writes.
-    pub(crate) fn is_read_only(&self, namespace: u16) -> bool {
-        match self.tower.layer_of(namespace) {
-            Some(layer) => layer.is_read_only(),
-            None => match self.tower.bottom() {
-                Bottom::Device(device) => device.namespace(namespace).takes_no_writes(),
-                Bottom::Apps(apps) => apps.device().namespace(namespace).takes_no_writes(),
-                Bottom::File(file) => file.is_read_only(),
-                Bottom::Remote(_) | Bottom::Cached(_) => false,
-            },
-        }
-    }
-
-    /// Reports whether a mapping unit of a namespace holds data, as far as known. Layers and files map single
-    /// sectors.
-    pub(crate) fn held(&self, namespace: u16, unit: u64) -> Held {
-        let nothing = Held { holds: false, until: u64::MAX, looks: 1 };
-        match (self.tower.layer_of(namespace), self.tower.bottom()) {
-            (Some(layer), _) => layer.holding(Lba(unit)),
-            (None, Bottom::File(file)) => file.held(Lba(unit)),
-            (None, bottom) => match (bottom.device(), u32::try_from(unit)) {
-                (Some(device), Ok(unit)) => device.namespace(namespace).held(Lpn(unit)),
-                (Some(_), Err(_)) => nothing,
-                (None, _) => Held { holds: true, ..nothing },
-            },
-        }
     }
 
     #[inline]
@@ -505,7 +384,7 @@ impl Served {
 
     /// Adds a fault that the hosts of a namespace see.
     pub(crate) fn meet(&mut self, namespace: u16, fault: HostFault) {
-        let sector_bytes = self.sizes(namespace)[0];
+        let sector_bytes = self.namespace(namespace).sizes()[0];
         self.injector.get_or_insert_with(|| Box::new(Injector::new(sector_bytes))).add(namespace, fault);
     }
 
@@ -528,7 +407,7 @@ impl Served {
     pub(crate) fn power_cut(&mut self) -> Result<CutReport, String> {
         let undone_host_sectors = self.tower.unsaved_sectors();
         let Some(device) = self.device_mut() else {
-            return Err(match self.remote() {
+            return Err(match self.bottom().remote() {
                 Some(_) => "the drive is remote: only its own server can cut its power".into(),
                 None => "the drive is a file: only a modelled one can lose its power".into(),
             });
@@ -610,18 +489,6 @@ impl Served {
 
 /// Calls for a drive in wall time; they do nothing for other drives.
 impl Served {
-    /// See [`Bottom::attach`].
-    pub(crate) fn attach(&mut self, poll: &Poll, token: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
-        self.tower.bottom_mut().attach(poll.registry(), token, Arc::clone(waker))
-    }
-
-    /// Handles an event on one of its sockets.
-    pub(crate) fn ready(&mut self, socket: usize) {
-        if let Some(remote) = self.tower.bottom_mut().remote_mut() {
-            remote.ready(socket);
-        }
-    }
-
     /// Exchanges data with the drive and advances the layers on it.
     pub(crate) fn turn(&mut self, wall: SimTime) {
         let now = SimTime(wall.0 + self.ahead_ns.unwrap_or(0)).max(self.now());
@@ -648,52 +515,6 @@ impl Served {
         }
         self.ahead_ns = Some(self.now().0.saturating_sub(wall.0));
     }
-
-    /// Stops the drive's connection; see [`Remote::stop`].
-    pub(crate) fn stop(&mut self) {
-        if let Some(remote) = self.tower.bottom_mut().remote_mut() {
-            remote.stop();
-        }
-    }
-
-    /// Takes the drive's events for the log.
-    pub(crate) fn take_events(&mut self) -> Vec<Event> {
-        self.tower.bottom_mut().take_events()
-    }
-}
-
-fn of_device(device: &Device, namespace: u16) -> Keeps {
-    let config = device.config();
-    let cached = match config.buffer.write {
-        WritePolicy::WriteBack => Keeps::Flushed,
-        WritePolicy::WriteThrough => Keeps::Acknowledged,
-    };
-    match config.namespaces.get(usize::from(namespace)) {
-        Some(pellucid_device::Namespace::Zoned { zones }) if zones.protected => Keeps::Acknowledged,
-        Some(pellucid_device::Namespace::Zoned { .. }) => cached,
-        Some(pellucid_device::Namespace::Nameless { .. }) => Keeps::Flushed,
-        // Writes of chunks bypass the buffer.
-        Some(pellucid_device::Namespace::OpenChannel { .. }) => Keeps::Acknowledged,
-        Some(pellucid_device::Namespace::Block { .. } | pellucid_device::Namespace::Cache { .. }) | None => {
-            match config.ftl.durability {
-                Durability::Volatile => Keeps::Nothing,
-                Durability::Journal { .. } => cached,
-            }
-        }
-    }
-}
-
-/// Changes the uppermost cluster buffer of a tower; returns false if there is none.
-fn change_buffer(tower: &mut Tower<Bottom>, change: impl FnOnce(&mut ClusterBuffer, SimTime)) -> bool {
-    let Some(stack) = tower.stack_mut() else { return false };
-    let now = stack.now();
-    let Some(buffer) = stack.layer.cluster_buffer_mut() else {
-        return change_buffer(&mut stack.drive, change);
-    };
-    change(buffer, now);
-    // Sends what the buffer has to say to the drive.
-    stack.act_on_drive(now, |_| ());
-    true
 }
 
 impl Backend for Served {

@@ -142,9 +142,9 @@ impl Mount {
             return Err(Failure::work(anyhow!("{}: {why}", self.ground.target.display())));
         }
         let read_only = target.fs.state() == FsState::ReadOnly;
-        let damage = target.fs.damage();
+        let damage = target.fs.findings().damage();
         let of_target = |what: &Finding| format!("{}: {}", self.ground.target.display(), what.0);
-        output::warn(global, damage.iter().chain(target.fs.notes()).map(of_target));
+        output::warn(global, damage.iter().chain(target.fs.findings().notes()).map(of_target));
         if !damage.is_empty() {
             let why = "durable data are damaged: it is mounted read-only. Copy what you need; then fs check --repair accepts the readable rest";
             output::warn(global, [format!("{}: {why}", self.ground.target.display())]);
@@ -378,7 +378,7 @@ impl Ground {
             let why = "takes no writes, or not all metadata can be read: it cannot be repaired; copy what a read-only mount shows, and format anew";
             return Err(Failure::work(anyhow!("{}: {why}", self.target.display())));
         }
-        let found = target.fs.damage().iter().map(|found| found.0.clone()).collect();
+        let found = target.fs.findings().damage().iter().map(|found| found.0.clone()).collect();
         target.close().map_err(failure)?;
         below.put_away()?;
         Ok(found)
@@ -473,7 +473,7 @@ fn check(ground: &Ground, repaired: &[String], global: &Global) -> Result<(), Fa
     let (Open { mut target, .. }, mut audit, path) = (ground.look(global)?, Audit::new(true), &ground.target);
     target.run(|fs| fs.audit(now(), &mut audit)).map_err(failure)?;
     let mut findings: Vec<&str> = Vec::new();
-    for found in target.fs.damage().iter().chain(audit.findings()) {
+    for found in target.fs.findings().damage().iter().chain(audit.findings()) {
         // A walk finds again what the mount has found.
         if !findings.contains(&found.0.as_str()) {
             findings.push(&found.0);
@@ -482,7 +482,7 @@ fn check(ground: &Ground, repaired: &[String], global: &Global) -> Result<(), Fa
     // Data that are lost stay lost: only what is not found again was repaired.
     let repaired: Vec<&String> =
         repaired.iter().filter(|found| !findings.contains(&found.as_str())).collect();
-    let notes: Vec<&str> = target.fs.notes().iter().map(|note| note.0.as_str()).collect();
+    let notes: Vec<&str> = target.fs.findings().notes().iter().map(|note| note.0.as_str()).collect();
     let text = if global.json {
         let value = json!({
             "target": path,

@@ -44,8 +44,8 @@ mod room;
 mod solver;
 mod suspension;
 mod transfers;
+mod work;
 
-pub(crate) use lanes::{Carried, Held};
 pub(crate) use operation::{FlashOp, OpKind, Owner, Token};
 pub(crate) use planes::PlaneUnits;
 
@@ -56,12 +56,11 @@ use poll::{Polled, Station};
 use room::Room;
 use suspension::Suspension;
 use transfers::Transfers;
+use work::Work;
 
 use crate::config::{DeviceConfig, DieOrder, FirmwareModel};
 use crate::events::Events;
-use crate::probes::{ChannelView, WayView};
-use crate::timeline::Activity;
-use pellucid_flash::slab::{NIL, Slab};
+use pellucid_flash::slab::Slab;
 use pellucid_flash::{Layout, Nanos, SimTime, Stage};
 
 /// Next step of an operation, for the rest of the drive to carry out.
@@ -246,6 +245,12 @@ impl Scheduler {
         by_issuer!(self.go_on(now, die, events));
     }
 
+    /// Work of channels and dies, present and past.
+    #[inline]
+    pub fn work(&self) -> Work<'_> {
+        Work::of(self)
+    }
+
     /// Forgets all operations (power cut); busy times are kept.
     pub fn reset(&mut self, now: SimTime) {
         self.dies.iter_mut().for_each(|die| die.reset(now));
@@ -269,88 +274,4 @@ fn classes_of(priorities: [u8; CLASSES]) -> [usize; CLASSES] {
     distinct.sort_unstable();
     distinct.dedup();
     priorities.map(|p| distinct.iter().position(|&d| d == p).expect("taken from it"))
-}
-
-// ---- for those who look
-
-impl Scheduler {
-    /// Busy time of every channel up to `now`.
-    pub fn channel_busy(&self, now: SimTime) -> impl Iterator<Item = Nanos> + '_ {
-        self.channels.iter().map(move |c| c.worked(now))
-    }
-
-    /// Busy time of every die up to `now`: from the first command of an operation on the channel until it has left the die.
-    pub fn die_busy(&self, now: SimTime) -> impl Iterator<Item = Nanos> + '_ {
-        self.dies.iter().step_by(self.planes as usize).map(move |d| d.busy(now))
-    }
-
-    /// Dies that work now, and channels that carry a transfer.
-    #[inline]
-    pub fn active(&self) -> (u32, u32) {
-        (self.working_dies, self.busy_channels)
-    }
-
-    /// Dies that work now.
-    pub fn busy_dies(&self) -> u32 {
-        self.working_dies
-    }
-
-    /// Operations suspended so far.
-    pub fn suspensions(&self) -> u64 {
-        self.suspension.as_ref().map_or(0, Suspension::count)
-    }
-
-    /// Every channel as it is now.
-    pub fn channel_views(&self, now: SimTime) -> impl Iterator<Item = ChannelView> + '_ {
-        self.channels.iter().map(move |c| ChannelView { busy: c.worked(now), active: c.die().is_some() })
-    }
-
-    /// Every die as it is now.
-    pub fn way_views(&self, now: SimTime) -> impl Iterator<Item = WayView> + '_ {
-        let holds = |d: &Die| (!d.is_idle()).then(|| self.ops[d.current()].kind.into());
-        let dies = self.dies.chunks(self.planes as usize).zip(self.die_busy(now));
-        dies.map(move |(planes, busy)| WayView { busy, holds: planes.iter().find_map(holds) })
-    }
-
-    /// The transfer on each channel.
-    pub fn carried(&self) -> impl Iterator<Item = Option<Carried>> + '_ {
-        self.channels.iter().enumerate().map(|(number, channel)| {
-            let d = &self.dies[channel.die()? as usize];
-            let asks = self.station.as_ref().is_some_and(|station| station.asks(number as u32));
-            let activity = match (asks, d.phase()) {
-                (true, _) | (_, Phase::Status) => Activity::StatusCheck,
-                (_, Phase::Transfer) => Activity::Data,
-                _ => Activity::Command,
-            };
-            let (begin, end) = channel.transfer();
-            Some(Carried { begin, end, activity, op: Some(d.current()).filter(|&op| op != NIL) })
-        })
-    }
-
-    /// The work of each die; with independent plane reads, of each plane.
-    pub fn held(&self) -> impl Iterator<Item = Option<Held>> + '_ {
-        self.dies.iter().map(|d| {
-            let activity = match d.phase() {
-                Phase::Array => Some(Activity::Array),
-                Phase::Suspending => Some(Activity::Suspension),
-                Phase::Command | Phase::Transfer | Phase::Status => Some(Activity::Exchange),
-                Phase::Idle | Phase::Want | Phase::Held => None,
-            };
-            d.works().then_some(Held { op: d.current(), activity })
-        })
-    }
-
-    /// The current operation of a die.
-    pub fn current(&self, die: u32) -> Option<u32> {
-        Some(self.dies[die as usize].current()).filter(|&op| op != NIL)
-    }
-
-    /// Tracks of a die: 1, or its planes where these read by themselves.
-    pub fn planes(&self) -> u32 {
-        self.planes
-    }
-
-    pub fn memory_bytes(&self) -> u64 {
-        self.ops.memory_bytes() + (self.dies.len() * size_of::<Die>()) as u64
-    }
 }

@@ -163,7 +163,7 @@ pub(super) fn fall_behind(core: &mut Core, shared: &mut Shared, slice: u32) {
 pub(super) fn hurry(core: &mut Core, shared: &mut Shared, entry: u32) {
     let record = &mut core.buffer[entry];
     record.want();
-    if record.dirty() != 0 && record.phase() == Phase::Resting {
+    if record.sectors().dirty() != 0 && record.phase() == Phase::Resting {
         write::dispatch(core, shared, entry);
     }
 }

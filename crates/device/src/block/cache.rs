@@ -217,7 +217,7 @@ fn evict_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) -> bool {
     let awaited = found.is_some_and(|entry| core.buffer[entry].is_flushing());
     let written = |entry: u32| {
         let record = &core.buffer[entry];
-        record.phase() != Phase::Programming && !record.acknowledge().is_empty()
+        record.phase() != Phase::Programming && !record.waiters().for_program().is_empty()
     };
     if found.is_some_and(written) {
         // The write has not ended: it comes after the eviction.
@@ -235,7 +235,7 @@ fn evict_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) -> bool {
             flush::flushed(core, entry);
         } else {
             record.evict();
-            record.hold();
+            record.users_mut().hold();
             flush::flushed(core, entry);
             tenancy::unpin(core, entry);
             read::release(core, shared, entry);
@@ -252,11 +252,11 @@ fn evict_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) -> bool {
 fn clean_unit(core: &mut Core, lpn: Lpn) -> bool {
     let unplaced = |entry: u32| {
         let record = &core.buffer[entry];
-        record.dirty() != 0 && record.phase() != Phase::Programming
+        record.sectors().dirty() != 0 && record.phase() != Phase::Programming
     };
     let unplaced = core.buffer.find(lpn).filter(|&entry| unplaced(entry));
     if let Some(entry) = unplaced {
-        core.buffer[entry].set_state(false);
+        core.buffer[entry].admitted_mut().set_dirty(false);
     }
     let buffered = unplaced.is_some();
     pages(core).clean(lpn, buffered)

@@ -47,7 +47,7 @@ pub(super) fn await_map(core: &mut Core, shared: &mut Shared, entry: u32, page: 
     let record = &mut core.buffer[entry];
     record.await_address(true);
     let now = shared.now;
-    for list in [record.waiting(), record.acknowledge()] {
+    for list in [record.waiters().for_fill(), record.waiters().for_program()] {
         list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
     }
     // It will join a superpage.
@@ -91,7 +91,7 @@ pub(super) fn map_page_arrived(core: &mut Core, shared: &mut Shared, op: u32, pa
         let record = &mut core.buffer[entry];
         record.await_address(false);
         let now = shared.now;
-        for list in [record.waiting(), record.acknowledge()] {
+        for list in [record.waiters().for_fill(), record.waiters().for_program()] {
             list.for_each(&mut shared.slices, |slice| slice.add_stages(&stages, now));
         }
         if then == Then::Leave {
@@ -115,12 +115,12 @@ pub(super) fn map_page_arrived(core: &mut Core, shared: &mut Shared, op: u32, pa
 fn tell_served(core: &Core, shared: &mut Shared, op: u32, page: MapPage) {
     for waiting in core.map_reads.waiting.iter().filter(|waiting| waiting.page == page) {
         let record = &core.buffer[waiting.entry];
-        probes::tap_served(shared, op, record.waiting(), None);
+        probes::tap_served(shared, op, record.waiters().for_fill(), None);
         let leaves = waiting.then == Then::Leave;
         probes::tap_served(
             shared,
             op,
-            record.acknowledge(),
+            record.waiters().for_program(),
             leaves.then(|| core.side.stored_at(record.lpn())),
         );
     }
@@ -129,7 +129,8 @@ fn tell_served(core: &Core, shared: &mut Shared, op: u32, page: MapPage) {
 /// An entry whose address is known goes to the media, if it still has to.
 fn leave(core: &mut Core, shared: &mut Shared, entry: u32) {
     let record = &core.buffer[entry];
-    let leaves = record.dirty() != 0 && record.is_wanted() && record.valid() == shared.full;
+    let leaves =
+        record.sectors().dirty() != 0 && record.is_wanted() && record.sectors().valid() == shared.full;
     match leaves && !record.is_occupied() {
         true => write::pack_known(core, shared, entry),
         false => write::settle(core, shared, entry),

@@ -450,7 +450,7 @@ impl BlockNamespace {
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
         let Core { side, buffer, .. } = &self.core;
         let programmed = lpn.0 < side.user_units() && side.translation.peek(lpn) != Located::Zero;
-        programmed || buffer.find(lpn).is_some_and(|entry| buffer[entry].dirty() != 0)
+        programmed || buffer.find(lpn).is_some_and(|entry| buffer[entry].sectors().dirty() != 0)
     }
 
     /// Returns whether a logical page holds data, and up to which page the answer is known to be the same.

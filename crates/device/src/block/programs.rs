@@ -78,14 +78,14 @@ fn enter_program(core: &mut Core, shared: &mut Shared, plan: &Plan, position: us
     let record = &mut core.buffer[entry];
     record.program();
     let sectors = shared.layout.sectors_per_unit;
-    let fresh = if record.is_dropped() { 0 } else { record.dirty().count_ones() };
+    let fresh = if record.is_dropped() { 0 } else { record.sectors().dirty().count_ones() };
     let new = if record.is_again() { Cause::Retirement } else { Cause::Host };
     let rest = if record.is_dropped() { Cause::Padding } else { Cause::ReadModifyWrite };
     let programmed = &mut shared.counts(core.side.number()).programmed_sectors;
     programmed[new as usize] += u64::from(fresh);
     programmed[rest as usize] += u64::from(sectors - fresh);
     // Slices that wait for the acknowledgement have waited for the superpage until now.
-    let (list, now) = (record.acknowledge(), shared.now);
+    let (list, now) = (record.waiters().for_program(), shared.now);
     list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
 }
 
@@ -97,7 +97,7 @@ fn issue_entries(core: &mut Core, shared: &mut Shared, plan: &Plan, count: u32) 
         && shared.layout.units_per_superpage == 1
         && let [SuperpageUnit::Entry(entry)] = core.side.superpages.units(plan.id)
     {
-        let blank = core.buffer[*entry].blank().count_ones();
+        let blank = core.buffer[*entry].sectors().blank().count_ones();
         shared.scheduler.ops[op].sectors = shared.layout.sectors_per_unit - blank;
     }
     if probes::is_observed(shared) {
@@ -171,8 +171,10 @@ pub(super) fn begin_program(core: &mut Core, shared: &mut Shared, id: ProgramId,
             SuperpageUnit::Hole => {}
             SuperpageUnit::Entry(entry) if core.buffer[entry].is_dropped() => {}
             SuperpageUnit::Entry(entry) => {
-                let mark =
-                    core.side.translation.mark(core.buffer[entry].lpn(), core.buffer[entry].is_state_dirty());
+                let mark = core
+                    .side
+                    .translation
+                    .mark(core.buffer[entry].lpn(), core.buffer[entry].admitted().is_dirty());
                 shared.media.put_unit(ppa, mark, core.buffer.images(entry, 0, sectors));
                 bring_waiting_near(core, shared, entry);
             }
@@ -198,7 +200,7 @@ pub(super) fn begin_program(core: &mut Core, shared: &mut Shared, id: ProgramId,
 /// die, and is needed as soon as the program ends.
 #[inline]
 fn bring_waiting_near(core: &Core, shared: &Shared, entry: u32) {
-    if let Some(slice) = core.buffer[entry].acknowledge().first() {
+    if let Some(slice) = core.buffer[entry].waiters().for_program().first() {
         prefetch_index::prefetch_index(shared.works.records(), shared.slices[slice].work as usize);
     }
 }
@@ -252,7 +254,7 @@ fn entry_programmed(core: &mut Core, shared: &mut Shared, entry: u32, ok: bool, 
     }
     let record = &mut core.buffer[entry];
     record.programmed();
-    record.hold();
+    record.users_mut().hold();
     acknowledge(core, shared, entry, Some(stages), Status::Success);
     flush::flushed(core, entry);
     tenancy::unpin(core, entry);
@@ -271,7 +273,7 @@ pub(super) fn acknowledge(
     stages: Option<&StageTimes>,
     status: Status,
 ) {
-    let mut list = core.buffer[entry].take_acknowledge();
+    let mut list = core.buffer[entry].waiters_mut().take_for_program();
     if !list.is_empty() {
         core.behind.wake(core.buffer[entry].lpn());
     }

@@ -100,13 +100,13 @@ fn place_read(core: &mut Core, shared: &mut Shared, slice: u32, in_turn: bool) {
     book_placed(core, shared, slice, entry, in_turn);
     let record = &mut shared.slices[slice];
     let held = &mut core.buffer[entry];
-    if held.has(record.mask()) {
+    if held.sectors().has(record.mask()) {
         shared.counts(core.side.number()).buffer_read_hits += 1;
         return serve(core, shared, slice, entry);
     }
     record.primary = !held.is_filling();
     let (starts, work) = (record.primary, record.work);
-    held.await_fill(&mut shared.slices, slice);
+    held.waiters_mut().await_fill(&mut shared.slices, slice);
     if starts {
         start_fill(core, shared, entry, Cause::Host, work);
     }
@@ -131,7 +131,7 @@ pub(super) fn book_placed(core: &mut Core, shared: &mut Shared, slice: u32, entr
 #[inline]
 fn serve(core: &mut Core, shared: &mut Shared, slice: u32, entry: u32) {
     let held = &mut core.buffer[entry];
-    held.hold_for_read();
+    held.users_mut().hold_for_read();
     write::ask_dma(core, shared, slice);
 }
 
@@ -178,7 +178,7 @@ pub(super) fn fill_from(
     let op = ops.insert_with(|| FlashOp::new(OpKind::Read, cause, owner, die, ppa, 1, now));
     ops[op].epoch = core.side.discards.read_begins();
     if core.config().buffer.fifo && cause == Cause::ReadModifyWrite {
-        ops[op].sectors = (shared.full & !core.buffer[entry].valid()).count_ones();
+        ops[op].sectors = (shared.full & !core.buffer[entry].sectors().valid()).count_ones();
     }
     core.senses.gather(op, work);
     shared.ask_issue(op);
@@ -228,7 +228,7 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
         return operations::retry(shared, op, now_at);
     }
     let passes = passes_through(core, entry);
-    let result = match core.buffer[entry].valid() {
+    let result = match core.buffer[entry].sectors().valid() {
         0 if passes => read_through(core, shared, ppa, entry, attempts),
         0 => {
             let sectors = shared.layout.sectors_per_unit;
@@ -298,12 +298,12 @@ fn read_rest(
 #[inline]
 fn passes_through(core: &Core, entry: u32) -> bool {
     let record = &core.buffer[entry];
-    !core.config().buffer.retain && record.valid() == 0 && !record.is_wanted()
+    !core.config().buffer.retain && record.sectors().valid() == 0 && !record.is_wanted()
 }
 
 /// Reads a unit into the memory of the hosts that wait for it; without a copy in the buffer.
 fn read_through(core: &mut Core, shared: &mut Shared, ppa: Ppa, entry: u32, attempts: u32) -> ReadResult {
-    let (waiting, works) = (core.buffer[entry].waiting(), &mut shared.works);
+    let (waiting, works) = (core.buffer[entry].waiters().for_fill(), &mut shared.works);
     let (media, image_bytes) = (&mut shared.media, shared.image_bytes);
     let mut result = None;
     waiting.for_each(&mut shared.slices, |slice| {
@@ -328,7 +328,7 @@ fn read_through(core: &mut Core, shared: &mut Shared, ppa: Ppa, entry: u32, atte
 
 /// Fills with zeros what a never-written or trimmed page lacks.
 pub(super) fn fill_zeros(core: &mut Core, shared: &mut Shared, entry: u32, op: Option<u32>) {
-    let valid = core.buffer[entry].valid();
+    let valid = core.buffer[entry].sectors().valid();
     for sector in (0..shared.layout.sectors_per_unit).filter(|s| valid >> s & 1 == 0) {
         core.buffer.images_mut(entry, sector, 1).fill(0);
     }
@@ -352,8 +352,8 @@ pub(super) fn end_fill(core: &mut Core, shared: &mut Shared, entry: u32, status:
         core.queue.end_fill();
     }
     // Held, so that nothing that follows from a slice gives the entry away before the end.
-    held.hold();
-    let mut waiting = held.take_waiting();
+    held.users_mut().hold();
+    let mut waiting = held.waiters_mut().take_for_fill();
     if let Some(op) = op {
         probes::tap_operation(shared, op);
         if probes::is_observed(shared) {
@@ -372,7 +372,7 @@ pub(super) fn end_fill(core: &mut Core, shared: &mut Shared, entry: u32, status:
         }
         let mask = record.mask();
         let held = &core.buffer[entry];
-        if held.content() == Content::Hollow || held.has(mask) {
+        if held.content() == Content::Hollow || held.sectors().has(mask) {
             match shared.moves_at_once(slice) {
                 true => delivered(core, shared, slice),
                 false => serve(core, shared, slice, entry),
@@ -397,7 +397,7 @@ pub(super) fn end_fill(core: &mut Core, shared: &mut Shared, entry: u32, status:
 /// One user less.
 #[inline]
 pub(super) fn release(core: &mut Core, shared: &mut Shared, entry: u32) {
-    core.buffer[entry].let_go();
+    core.buffer[entry].users_mut().let_go();
     write::settle(core, shared, entry);
 }
 
@@ -434,7 +434,7 @@ pub(super) fn dma_done(core: &mut Core, shared: &mut Shared, slice: u32) {
         return write::write_arrived(core, shared, slice);
     }
     shared.slice_done(slice, Status::Success);
-    core.buffer[entry].end_read();
+    core.buffer[entry].users_mut().end_read();
     release(core, shared, entry);
 }
 

@@ -238,7 +238,7 @@ fn vacate_oldest(core: &mut Core, shared: &mut Shared) -> bool {
     // Where dirty entries leave some to others, what is clean need not wait until they are older.
     let apart = core.config().buffer.read_entries > 0;
     match if apart { core.buffer.oldest_clean() } else { core.buffer.oldest() } {
-        Some(oldest) if core.buffer[oldest].dirty() == 0 => {
+        Some(oldest) if core.buffer[oldest].sectors().dirty() == 0 => {
             core.buffer.vacate(oldest);
             shared.charge(Chore::Evict, 1);
             true

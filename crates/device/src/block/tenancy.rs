@@ -72,10 +72,10 @@ pub(super) fn stored(core: &mut Core, entry: u32, opcode: Opcode) {
 
 fn stored_admitted(core: &mut Core, entry: u32, dirty: bool) {
     let lpn = core.buffer[entry].lpn();
-    core.buffer[entry].set_state(dirty);
+    core.buffer[entry].admitted_mut().set_dirty(dirty);
     pages(core).stored(lpn, dirty, true);
     // One pin of an entry is enough.
-    if core.buffer[entry].pin() {
+    if core.buffer[entry].admitted_mut().pin() {
         pages(core).unpin(lpn);
     }
 }
@@ -83,7 +83,7 @@ fn stored_admitted(core: &mut Core, entry: u32, dirty: bool) {
 /// The data of an entry are on the media, or no longer needed there.
 #[inline]
 pub(super) fn unpin(core: &mut Core, entry: u32) {
-    if core.buffer[entry].unpin() {
+    if core.buffer[entry].admitted_mut().unpin() {
         let lpn = core.buffer[entry].lpn();
         pages(core).unpin(lpn);
     }
@@ -93,5 +93,5 @@ pub(super) fn unpin(core: &mut Core, entry: u32) {
 /// the newer entry still waits for data of its own: that entry takes over nothing.
 pub(super) fn takes_over(core: &Core, shared: &Shared, newer: u32, entry: u32) -> bool {
     let held = &core.buffer[newer];
-    core.tenancy() == Tenancy::Every || held.follows() == entry || held.valid() == shared.full
+    core.tenancy() == Tenancy::Every || held.follows() == entry || held.sectors().valid() == shared.full
 }

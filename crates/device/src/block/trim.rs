@@ -69,7 +69,7 @@ fn trim_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) {
         if core.buffer[entry].phase() == Phase::Programming {
             // Programmed nevertheless: commands that wait for it were promised that it, or the trim, survives a power cut.
             core.buffer.unlist(entry);
-        } else if !core.buffer[entry].acknowledge().is_empty() {
+        } else if !core.buffer[entry].waiters().for_program().is_empty() {
             // A command waits until its data are on the media. They are followed there by zeros.
             return zero_awaited(core, shared, entry);
         } else if core.buffer[entry].phase() == Phase::Packed {
@@ -80,7 +80,7 @@ fn trim_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) {
             zero(core, shared, entry);
             let record = &mut core.buffer[entry];
             record.unmap();
-            record.hold();
+            record.users_mut().hold();
             flush::flushed(core, entry);
             read::release(core, shared, entry);
         }
@@ -100,7 +100,7 @@ pub(super) fn zero_awaited(core: &mut Core, shared: &mut Shared, entry: u32) {
     core.buffer.hold_for_write(entry);
     let record = &mut core.buffer[entry];
     record.rewrite();
-    record.hold();
+    record.users_mut().hold();
     read::release(core, shared, entry);
 }
 

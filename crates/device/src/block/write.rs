@@ -141,7 +141,7 @@ pub(super) fn place_write(core: &mut Core, shared: &mut Shared, slice: u32, in_t
     }
     core.buffer.hold_for_write(entry);
     shared.counts(core.side.number()).buffer_write_hits += u64::from(found.is_some());
-    core.buffer[entry].hold();
+    core.buffer[entry].users_mut().hold();
     ask_dma(core, shared, slice);
 }
 
@@ -187,7 +187,7 @@ pub(super) fn store(core: &mut Core, shared: &mut Shared, slice: u32) {
     }
     let handle = match command.opcode {
         // A trim of part of a page does not say where the rest belongs.
-        Opcode::Trim if core.buffer[entry].dirty() != 0 => core.buffer[entry].handle(),
+        Opcode::Trim if core.buffer[entry].sectors().dirty() != 0 => core.buffer[entry].handle(),
         Opcode::Trim => core.side.translation.owner(core.buffer[entry].lpn()),
         _ => command.handle,
     };
@@ -208,7 +208,7 @@ pub(super) fn write_arrived(core: &mut Core, shared: &mut Shared, slice: u32) {
     if record.through {
         let held = &mut core.buffer[entry];
         held.want();
-        held.await_program(&mut shared.slices, slice);
+        held.waiters_mut().await_program(&mut shared.slices, slice);
         core.queue.await_program();
     } else {
         shared.slice_done(slice, Status::Success);
@@ -224,15 +224,15 @@ pub(super) fn write_arrived(core: &mut Core, shared: &mut Shared, slice: u32) {
 #[inline]
 pub(super) fn settle(core: &mut Core, shared: &mut Shared, entry: u32) {
     let record = &core.buffer[entry];
-    let leaves = record.dirty() != 0 && record.is_wanted();
-    if record.is_occupied() || (record.is_used() && !leaves) {
+    let leaves = record.sectors().dirty() != 0 && record.is_wanted();
+    if record.is_occupied() || (record.users().any() && !leaves) {
         return;
     }
     if leaves {
         return dispatch(core, shared, entry);
     }
     // A clean entry goes to the slices that wait for one: kept as the most recently used, it would let all older ones be written first.
-    let stays = record.dirty() != 0 || (core.config().buffer.retain && core.starved.is_empty());
+    let stays = record.sectors().dirty() != 0 || (core.config().buffer.retain && core.starved.is_empty());
     let stays = stays && record.is_listed();
     // Trimmed before it left: no program lets writes go on that wait behind it.
     core.behind.wake(record.lpn());
@@ -251,7 +251,7 @@ pub(super) fn dispatch(core: &mut Core, shared: &mut Shared, entry: u32) {
     if record.is_occupied() {
         return;
     }
-    if record.valid() != shared.full {
+    if record.sectors().valid() != shared.full {
         core.queue.begin_fill();
         read::start_fill(core, shared, entry, Cause::ReadModifyWrite, NIL);
         return;

@@ -11,7 +11,7 @@ use pellucid_ftl::Located;
 /// The program of an entry failed. If it is still the page's newest version it is programmed again; else the newer one
 /// takes over what waits for it.
 pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, stages: &StageTimes) {
-    let (list, now) = (core.buffer[entry].acknowledge(), shared.now);
+    let (list, now) = (core.buffer[entry].waiters().for_program(), shared.now);
     list.for_each(&mut shared.slices, |slice| slice.add_stages(stages, now));
     if core.buffer[entry].is_listed() {
         core.buffer[entry].try_again();
@@ -19,7 +19,7 @@ pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, st
         return;
     }
     let dirty = core.buffer[entry].take_dirty();
-    core.buffer[entry].hold();
+    core.buffer[entry].users_mut().hold();
     let (lpn, written_at) = (core.buffer[entry].lpn(), core.buffer[entry].written_at());
     let newer = core.buffer.find(lpn).filter(|&newer| tenancy::takes_over(core, shared, newer, entry));
     if newer.is_none() && core.buffer[entry].is_flushing() {
@@ -34,18 +34,18 @@ pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, st
             core.buffer.busy(newer);
             core.buffer.hold_for_write(newer);
             if core.buffer[newer].follows() == entry {
-                let lacks = core.buffer[entry].valid() & !core.buffer[newer].valid();
+                let lacks = core.buffer[entry].sectors().valid() & !core.buffer[newer].sectors().valid();
                 core.buffer.copy_sectors(entry, newer, lacks);
                 if lacks != 0 {
-                    let state = core.buffer[entry].is_state_dirty();
-                    core.buffer[newer].set_state(state);
+                    let state = core.buffer[entry].admitted().is_dirty();
+                    core.buffer[newer].admitted_mut().set_dirty(state);
                 }
             }
-            let mut waiting = core.buffer[entry].take_acknowledge();
+            let mut waiting = core.buffer[entry].waiters_mut().take_for_program();
             let held = &mut core.buffer[newer];
             held.take_over(dirty, written_at);
             while let Some(slice) = waiting.pop(&mut shared.slices) {
-                held.await_program(&mut shared.slices, slice);
+                held.waiters_mut().await_program(&mut shared.slices, slice);
             }
             core.buffer.pass_flush(entry, newer);
             write::dispatch(core, shared, newer);
@@ -54,7 +54,7 @@ pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, st
         None if core.tenancy() == Tenancy::Admitted => {
             programs::acknowledge(core, shared, entry, None, Status::WriteFault)
         }
-        None if !core.buffer[entry].acknowledge().is_empty()
+        None if !core.buffer[entry].waiters().for_program().is_empty()
             && !matches!(core.side.translation.peek(lpn), Located::At(_)) =>
         {
             core.buffer.list(entry);
@@ -74,12 +74,12 @@ pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, st
 pub(super) fn lose(core: &mut Core, shared: &mut Shared, entry: u32) {
     debug_assert!(core.tenancy() == Tenancy::Every, "admitted pages are written whole");
     core.buffer.busy(entry);
-    let waiting = core.buffer[entry].acknowledge();
+    let waiting = core.buffer[entry].waiters().for_program();
     let mut told = 0;
     waiting.for_each(&mut shared.slices, |slice| told |= slice.mask());
     let record = &mut core.buffer[entry];
     // Sectors for which no write waits were acknowledged.
-    let acknowledged = record.dirty() & !told != 0 && !record.is_dropped();
+    let acknowledged = record.sectors().dirty() & !told != 0 && !record.is_dropped();
     record.lose();
     if acknowledged {
         core.flushes.note_loss(record.written_at());
@@ -109,7 +109,7 @@ fn give_up_writing(core: &mut Core, shared: &mut Shared) {
             core.queue.end_leaving();
             let record = &mut core.buffer[entry];
             record.give_up();
-            record.hold();
+            record.users_mut().hold();
             programs::acknowledge(core, shared, entry, None, Status::WriteFault);
             flush::flush_failed(core, entry);
             if !core.buffer[entry].is_listed() {

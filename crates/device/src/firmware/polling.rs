@@ -285,13 +285,13 @@ impl Shared {
                 At::Recheck(channel) => (Some(Doing::Recheck(channel)), self.step_cost(at)),
                 At::Sensed(channel) => {
                     let die = self.scheduler.next_sensed(now, channel);
-                    let data = die.is_some_and(|die| self.scheduler.has_data(die));
+                    let data = die.is_some_and(|die| self.scheduler.seen().has_data(die));
                     let task = if data { Task::DataStatus(0) } else { Task::Status(0) };
                     (die.map(Doing::Sensed), self.firmware.cost(task))
                 }
                 At::Issue(channel) => {
                     let die = self.scheduler.next_issue(now, channel);
-                    let registers = die.map_or(0, |die| self.scheduler.registers(die));
+                    let registers = die.map_or(0, |die| self.scheduler.seen().registers(die));
                     let words = Nanos(self.polling().register.0 * u64::from(registers));
                     (die.map(Doing::Issue), self.firmware.cost(Task::Issue(0)) + words)
                 }
@@ -330,7 +330,7 @@ impl Shared {
             At::HostDma => At::Look(0),
             At::Look(channel) => At::Sensed(channel),
             At::Sensed(channel) | At::Recheck(channel) => At::Issue(channel),
-            At::Issue(channel) if channel + 1 < self.scheduler.channels() => At::Look(channel + 1),
+            At::Issue(channel) if channel + 1 < self.scheduler.seen().channels() => At::Look(channel + 1),
             At::Issue(_) => round.begins(),
         }
     }
@@ -344,7 +344,7 @@ impl Shared {
             // From the newest back to the first that has ended: the engine works in order.
             At::HostDma => (Nanos::ZERO, running - ended + ended.min(1)),
             At::Look(channel) => {
-                let reads = self.scheduler.reads_of_look(channel);
+                let reads = self.scheduler.seen().reads_of_look(channel);
                 let polling = self.polling();
                 let lists = polling.visit.0 * u64::from(1 + reads.ways);
                 (Nanos(lists + polling.word.0 * u64::from(reads.words)), reads.registers)
@@ -357,7 +357,7 @@ impl Shared {
 
     /// Returns whether the reservation station holds an operation, so that a turn looks at the channels too.
     fn has_outstanding(&mut self) -> bool {
-        self.polling().dma_running > 0 || self.scheduler.occupied()
+        self.polling().dma_running > 0 || self.scheduler.seen().occupied()
     }
 
     /// Returns whether a whole round of a processor's loop would find nothing.
@@ -365,13 +365,14 @@ impl Shared {
         let round = self.loop_of(processor).round;
         self.firmware.is_none_waiting(processor)
             && (round == Round::Scheduler || !command_waits)
-            && (round == Round::Host || (self.polling().dma_ended.is_empty() && self.scheduler.nothing_new()))
+            && (round == Round::Host
+                || (self.polling().dma_ended.is_empty() && self.scheduler.seen().nothing_new()))
     }
 
     /// Returns the position of a loop whose rounds since `since` found nothing: the step it comes to next, and how long until then.
     fn position(&mut self, round: Round, since: SimTime) -> (At, Nanos) {
         let looks = round != Round::Host && self.has_outstanding();
-        let channels = if looks { self.scheduler.channels() } else { 0 };
+        let channels = if looks { self.scheduler.seen().channels() } else { 0 };
         let steps = || {
             let turn = (round != Round::Scheduler).then_some(At::Turn);
             let scheduler = looks.then_some(At::HostDma).into_iter().chain((0..channels).map(At::Look));

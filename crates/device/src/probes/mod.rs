@@ -372,7 +372,7 @@ fn tap_time(shared: &mut Shared, at: SimTime) {
         return;
     }
     let (time, commands) = (at - shared.now, shared.works.in_use() as u32);
-    let (ways, channels) = shared.scheduler.active();
+    let (ways, channels) = shared.scheduler.work().active();
     if let Some(Observers { probes: Some(probes), .. }) = shared.observers.as_deref_mut() {
         probes.elapsed(time, ways, channels, commands);
     }

@@ -66,7 +66,7 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub fn new(window: TimelineWindow, shared: &Shared) -> Recorder {
-        let planes = shared.scheduler.planes();
+        let planes = shared.scheduler.work().planes();
         Recorder {
             window,
             is_full: false,
@@ -91,7 +91,7 @@ impl Recorder {
         if self.is_over {
             return;
         }
-        for (channel, carried) in shared.scheduler.carried().enumerate() {
+        for (channel, carried) in shared.scheduler.work().carried().enumerate() {
             let Some(carried) = carried else { continue };
             if std::mem::replace(&mut self.channels[channel], carried.end) == carried.end {
                 continue;
@@ -100,7 +100,7 @@ impl Recorder {
             let track = Track::Channel(channel as u32);
             self.span(track, carried.activity, (carried.begin, carried.end), operation, None);
         }
-        for (way, held) in shared.scheduler.held().enumerate() {
+        for (way, held) in shared.scheduler.work().held().enumerate() {
             let held = held.map(|held| (self.operation(shared, held.op), held.activity));
             self.way_does(way, held, now);
         }
@@ -158,7 +158,7 @@ impl Recorder {
             Concern::Work(work) => return (None, self.command(shared, work)),
             Concern::Slice(slice) => return (None, self.command(shared, shared.slices[slice].work)),
             Concern::Operation(op) => Some(op),
-            Concern::Die(die) => shared.scheduler.current(die),
+            Concern::Die(die) => shared.scheduler.work().current(die),
         };
         (op.map(|op| self.operation(shared, op)), None)
     }

@@ -1,8 +1,9 @@
 //! Jobs on a nameless namespace.
 
-use super::{JobAnswer, JobOutcome, ended};
+use super::ended;
 use crate::backend::NamesShape;
 use crate::jobs::{Job, JobError, JobId};
+use crate::jobs::{JobAnswer, JobOutcome};
 use crate::types::BLOCK_BYTES;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{

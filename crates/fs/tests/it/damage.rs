@@ -121,7 +121,7 @@ fn goes_on(mut m: Mounted, files: &[(String, Vec<u8>)], before: (usize, usize)) 
     sync(&mut m);
     m.disk.kill();
     let mut m = mount(m.disk, default()).unwrap();
-    assert_eq!(m.fs.damage(), []);
+    assert_eq!(m.fs.findings().damage(), []);
     assert_eq!(lost(&mut m, files), before);
     m.lookup(Ino::ROOT, "new").unwrap();
 }
@@ -140,15 +140,20 @@ pub fn any_block(data_checksums: bool) {
                 continue;
             };
             let found = lost(&mut m, &files);
-            assert_eq!(found.1, 0, "{}: absent or old, {:?}", at(), m.fs.damage());
-            if m.fs.damage().is_empty() {
+            assert_eq!(found.1, 0, "{}: absent or old, {:?}", at(), m.fs.findings().damage());
+            if m.fs.findings().damage().is_empty() {
                 assert_eq!((found.0, m.fs.state()), (0, FsState::Ready), "{}", at());
                 harmless += 1;
                 damaged.broken_reads.clear();
                 goes_on(m, &files, found);
                 continue;
             }
-            assert!(found.0 < files.len() / 2 || block < 32, "{}: {found:?} {:?}", at(), m.fs.damage());
+            assert!(
+                found.0 < files.len() / 2 || block < 32,
+                "{}: {found:?} {:?}",
+                at(),
+                m.fs.findings().damage()
+            );
             assert_eq!(m.fs.state(), FsState::ReadOnly, "{}", at());
             assert!(m.create(Ino::ROOT, "new").is_err());
             named += 1;
@@ -198,9 +203,12 @@ fn a_damaged_sync_record_is_named() {
     let record = disk.written().into_iter().find(is_record).expect("a record");
     let noted = |disk: Disk| {
         let mut m = mount(disk, default()).unwrap();
-        assert_eq!((m.fs.state(), m.fs.damage()), (FsState::Ready, &[][..]));
+        assert_eq!((m.fs.state(), m.fs.findings().damage()), (FsState::Ready, &[][..]));
         assert_eq!(lost(&mut m, &files), (0, 0));
-        m.fs.notes().iter().any(|note| note.0.contains(&format!("the sync record, block {record},")))
+        m.fs.findings()
+            .notes()
+            .iter()
+            .any(|note| note.0.contains(&format!("the sync record, block {record},")))
     };
     for harm in HARMS {
         let mut damaged = disk.clone();
@@ -225,7 +233,7 @@ fn a_lost_commit_is_named_and_those_behind_it_are_shown() {
             .filter(|header| header.1 == seq)
             .for_each(|header| Harm::Zeroed.apply(&mut damaged, header.0));
         let mut m = mount(damaged.clone(), default()).unwrap();
-        let damage: String = m.fs.damage().iter().map(|found| found.0.as_str()).collect();
+        let damage: String = m.fs.findings().damage().iter().map(|found| found.0.as_str()).collect();
         assert!(damage.contains(&format!("batch {seq} of the log")), "{damage}");
         assert_eq!(m.fs.state(), FsState::ReadOnly);
         let (unreadable, wrong) = lost(&mut m, &files);
@@ -259,7 +267,7 @@ fn a_lost_checkpoint_is_named() {
     let mut named = 0;
     for pair in [[1, 3], [2, 4]] {
         let mut m = harmed(&pair);
-        if let [found] = m.fs.damage() {
+        if let [found] = m.fs.findings().damage() {
             assert!(found.0.contains("both copies"), "{}", found.0);
             assert_eq!(m.fs.state(), FsState::ReadOnly);
             named += 1;
@@ -268,7 +276,7 @@ fn a_lost_checkpoint_is_named() {
         }
         for one in pair {
             let mut m = harmed(&[one]);
-            assert_eq!(m.fs.damage(), []);
+            assert_eq!(m.fs.findings().damage(), []);
             assert_eq!(lost(&mut m, &files), (0, 0));
             m.lookup(Ino::ROOT, "behind").unwrap();
         }
@@ -294,7 +302,7 @@ fn batches_of_a_mount_without_a_checkpoint_never_count() {
     let later = Time(NOW.0 + 1_000_000_000);
     let mut fs = Fs::mount(later, killed.disk.blocks, default());
     killed.disk.reach(&mut fs, later, &FsState::Ready).unwrap();
-    assert_eq!(fs.damage(), []);
+    assert_eq!(fs.findings().damage(), []);
     let mut audit = Audit::new(true);
     killed.disk.until(&mut fs, later, |fs| fs.audit(later, &mut audit)).unwrap().unwrap();
     assert_eq!(audit.findings(), []);
@@ -302,7 +310,7 @@ fn batches_of_a_mount_without_a_checkpoint_never_count() {
 
 /// Notes of a mount that are about the superblock.
 fn about_superblocks(m: &Mounted) -> Vec<String> {
-    let sentences = m.fs.notes().iter().map(|finding| finding.0.clone());
+    let sentences = m.fs.findings().notes().iter().map(|finding| finding.0.clone());
     sentences.filter(|sentence| sentence.contains("superblock")).collect()
 }
 
@@ -338,7 +346,7 @@ fn a_damaged_superblock_is_written_anew_from_its_copy_and_the_copy_from_it() {
             sync(&mut m);
             m.disk.kill();
             let mut m = mount(m.disk, default()).unwrap();
-            assert_eq!((about_superblocks(&m), m.fs.damage()), (Vec::new(), &[][..]), "{harm:?}");
+            assert_eq!((about_superblocks(&m), m.fs.findings().damage()), (Vec::new(), &[][..]), "{harm:?}");
             assert_eq!(lost(&mut m, &files), (0, 0));
         }
     }

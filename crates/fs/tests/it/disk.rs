@@ -115,7 +115,7 @@ impl Disk {
             if let Some(answer) = stack.answer() {
                 self.jobs_done += 1;
                 fold_bytes(format!("{answer:?}").as_bytes());
-                answer.tell(fs, now);
+                fs.answered(now, answer);
                 if self.jobs_done.is_multiple_of(8) {
                     fold_state(fs);
                 }

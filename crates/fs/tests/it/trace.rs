@@ -44,7 +44,14 @@ pub fn fold_job(job: &Job) {
 
 /// Folds what a file system says of itself.
 pub fn fold_state(fs: &Fs) {
-    let state = (fs.state(), fs.view(), fs.counters(), fs.wants_time(), fs.damage(), fs.notes());
+    let state = (
+        fs.state(),
+        fs.view(),
+        fs.counters(),
+        fs.wants_time(),
+        fs.findings().damage(),
+        fs.findings().notes(),
+    );
     fold_bytes(format!("{state:?}").as_bytes());
 }
 

@@ -107,7 +107,7 @@ fn copy_lost<T: Table>(core: &mut Core<T>, from: Ppa) {
 /// The next block without valid units, and without copies that only an unsaved trim made invalid.
 #[inline]
 pub(super) fn next_erase<T: Table>(core: &mut Core<T>) -> Option<Reclaim> {
-    if core.gc.has_emptied() { Some(reclaim(core)) } else { None }
+    if core.gc.emptied().is_empty() { None } else { Some(reclaim(core)) }
 }
 
 fn reclaim<T: Table>(core: &mut Core<T>) -> Reclaim {
@@ -138,7 +138,7 @@ pub(super) fn erase_ended<T: Table>(core: &mut Core<T>, block: BlockId, ok: bool
         core.blocks.erased(block);
     } else {
         core.blocks.retire(block);
-        core.gc.count_grown_bad();
+        core.gc.counters_mut().add_grown_bad();
     }
     core.table.block_left(block);
     core.gc.erased(&mut core.blocks, block);

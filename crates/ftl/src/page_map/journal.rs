@@ -134,7 +134,7 @@ fn stream_of<T: Table>(core: &Core<T>, by_cause: &[u32; Cause::COUNT], units: u3
     let for_gc = unhurried < units;
     // Pages evicted from the cached table take nothing of the GC reserve.
     let awaited = by_cause[Cause::Map as usize] < units;
-    let hurries = for_gc || (awaited && core.gc.has_emptied());
+    let hurries = for_gc || (awaited && !core.gc.emptied().is_empty());
     if hurries { Stream::MetaMoved } else { Stream::Meta }
 }
 

@@ -1,6 +1,6 @@
 //! Setup and figures of a page map.
 
-use super::core::Core;
+use super::core::{Core, Shape};
 use super::table::Table;
 use super::{PageMap, copies, mount, reclaim_units, slc};
 use crate::block_manager::{BlockManager, BlockState};
@@ -24,38 +24,53 @@ pub struct MapProgress {
 
 /// The blocks of a page map, for looking at them.
 #[derive(Clone, Copy, Debug)]
-pub struct Blocks<'a>(&'a BlockManager);
+pub struct Blocks<'a> {
+    blocks: &'a BlockManager,
+    shape: &'a Shape,
+}
 
 impl Blocks<'_> {
     /// Erases of `block` so far.
     pub fn erases(self, block: BlockId) -> u32 {
-        self.0.erases(block)
+        self.blocks.erases(block)
     }
 
     /// Units of a block that are valid.
     pub fn valid_units(self, block: BlockId) -> u32 {
-        self.0.valid(block)
+        self.blocks.valid(block)
     }
 
     /// Returns whether `block` takes data before it is erased again.
     pub fn takes_data(self, block: BlockId) -> bool {
-        matches!(self.0.state(block), BlockState::Free | BlockState::Open)
+        matches!(self.blocks.state(block), BlockState::Free | BlockState::Open)
+    }
+
+    /// The block that `stream` has open in `die`, and its next superpage.
+    pub fn open_superpage(self, die: DieId, stream: Stream) -> Option<(BlockId, u32)> {
+        let open = self.blocks.open_block(die, self.shape.config.shared(stream).place());
+        open.map(|open| (open.block, open.superpage))
+    }
+
+    /// Returns whether [`PageMap::reap`] may have something to do in any die.
+    #[inline]
+    pub fn may_be_reaped(self) -> bool {
+        self.blocks.has_dead_or_empty()
     }
 
     /// The block as an observer sees it.
     pub fn view(self, block: BlockId) -> BlockView {
-        self.0.view(block)
+        self.blocks.view(block)
     }
 
     /// Free blocks in all.
     #[inline]
     pub fn free(self) -> u32 {
-        self.0.free_total()
+        self.blocks.free_total()
     }
 
     /// Bad blocks in all, factory and grown.
     pub fn bad(self) -> u32 {
-        self.0.bad_count()
+        self.blocks.bad_count()
     }
 }
 
@@ -139,7 +154,7 @@ impl<T: Table> PageMap<T> {
     /// Sets the counters: to zero, or to those from before a power cut.
     pub fn set_counters(&mut self, counters: FtlCounters) {
         let core = &mut self.core;
-        core.gc.set_counters(GcCounters {
+        *core.gc.counters_mut() = GcCounters {
             victims: counters.victims,
             victim_valid_units: counters.victim_valid_units,
             copied_units: counters.copied_units,
@@ -147,7 +162,7 @@ impl<T: Table> PageMap<T> {
             emergency_victims: counters.emergency_victims,
             refreshed: counters.refreshed,
             pauses: counters.pauses,
-        });
+        };
         core.slc.set_counts((counters.cached_units, counters.direct_units));
         core.pages.set_written(counters.map.writes);
         core.table.set_dropped_units(counters.evicted_units);
@@ -159,19 +174,13 @@ impl<T: Table> PageMap<T> {
     /// The blocks.
     #[inline]
     pub fn blocks(&self) -> Blocks<'_> {
-        Blocks(&self.core.blocks)
+        Blocks { blocks: &self.core.blocks, shape: &self.core.shape }
     }
 
     /// How far the writing of translation pages has come.
     pub fn map_progress(&self) -> MapProgress {
         let (pages, writes) = (self.core.shape.map_pages, &self.core.pages.writes);
         MapProgress { pages, under_way: writes.count() as u32, wanted: writes.any_wanted() }
-    }
-
-    /// The block that `stream` has open in `die`, and its next superpage.
-    pub fn open_superpage(&self, die: DieId, stream: Stream) -> Option<(BlockId, u32)> {
-        let open = self.core.space().open_block(die, self.core.shape.config.shared(stream));
-        open.map(|open| (open.block, open.superpage))
     }
 
     /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole drive.

@@ -36,7 +36,7 @@ pub(super) fn place<T: Table>(
     }
     core.slc.count(stream, shared, units);
     if near.is_some() {
-        core.gc.count_copied(units);
+        core.gc.counters_mut().add_copied(units);
     }
     let id = enter(core, first, sequence, lpns, stream.is_gc_copy(), block);
     let stored = sequence | u64::from(shared.owner()) << OWNER_SHIFT;

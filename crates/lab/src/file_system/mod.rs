@@ -264,7 +264,7 @@ impl<D: Target> FileServer<D> {
                 moved = true;
             }
             while let Some(answer) = self.stack.answer() {
-                answer.tell(&mut self.fs, time(now));
+                self.fs.answered(time(now), answer);
                 (moved, any) = (true, true);
             }
             if !moved {

@@ -28,7 +28,7 @@ pub(super) fn allocate(core: &mut Core, drive: usize, name: &str, request: Reque
     let allocated = core.drive_mut(drive).change_apps(|apps| apps.allocate(name, request));
     let number = allocated.expect("the drive has applications").map_err(|error| error.to_string())?;
     let served = &core.desk.engine.backends()[drive];
-    let interface = served.apps().and_then(|apps| apps.interface(number)).expect("it is open");
+    let interface = served.bottom().apps().and_then(|apps| apps.interface(number)).expect("it is open");
     let like = TargetNamespace { drive, number, name: full_name, interface, target: name.to_owned() };
     let namespace = like.on(served);
     let Core { register, book, .. } = core;
@@ -126,7 +126,7 @@ pub(super) fn list(core: &Core, drive: usize) -> Result<Value, String> {
 /// The LUNs of every drive that is divided, among applications or targets, with their owners.
 pub(super) fn luns(core: &Core) -> Vec<DriveLuns> {
     let of_drive = |(name, served): (&String, &Served)| {
-        let luns = match (served.apps(), served.shared()) {
+        let luns = match (served.bottom().apps(), served.shared()) {
             (Some(apps), _) => sides(apps.monitor()),
             (None, Some(shared)) => {
                 let geometry = shared.geometry();
@@ -150,7 +150,7 @@ pub(super) fn luns(core: &Core) -> Vec<DriveLuns> {
 
 /// The monitor of a drive that is divided among applications. The error is a sentence.
 fn none_but_apps(core: &Core, drive: usize) -> Result<&Monitor<pellucid_device::Device>, String> {
-    let apps = core.desk.engine.backends()[drive].apps();
+    let apps = core.desk.engine.backends()[drive].bottom().apps();
     apps.map(|apps| apps.monitor()).ok_or_else(|| {
         let name = core.register.name(drive);
         format!("{name}: no applications; allowed: an open-channel drive that is served with --apps")

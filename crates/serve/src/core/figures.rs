@@ -49,8 +49,8 @@ fn maps(core: &Core) -> Vec<(String, BlockMap)> {
 fn layers(core: &Core) -> Vec<LayerSide> {
     let side = |namespace: &Namespace| {
         let drive = &core.desk.engine.backends()[namespace.drive];
-        let figures = drive.layer_figures(namespace.number)?;
-        Some(LayerSide { name: namespace.name.clone(), remote: drive.connection(), figures })
+        let figures = drive.namespace(namespace.number).figures()?;
+        Some(LayerSide { name: namespace.name.clone(), remote: drive.bottom().connection(), figures })
     };
     let user = |(name, figures): &(String, UserFigures)| {
         let figures = figures();

@@ -1,7 +1,7 @@
 //! Layers in service: how a cache is taken out of use, and a cluster buffer paused.
 
 use super::Core;
-use crate::drive::Served;
+use crate::drive::Layers;
 use crate::event::Event;
 use pellucid_target::connection::ConnectionId;
 
@@ -17,7 +17,7 @@ pub(super) fn detach(
     give_up_lost: bool,
 ) -> Result<(), String> {
     core.submit_waiting();
-    if !core.drive_mut(drive).begin_detach(give_up_lost) {
+    if !core.drive_mut(drive).layers_mut().begin_detach(give_up_lost) {
         let name = core.register.name(drive);
         return Err(format!("{name}: it is no cache; allowed: a drive that pellucid cache serves"));
     }
@@ -42,7 +42,7 @@ fn detach_outcome(core: &mut Core, by: ConnectionId) -> Option<Result<(), String
 /// # Errors
 /// Fails if the drive has no cluster buffer.
 pub(super) fn pause(core: &mut Core, by: ConnectionId, drive: usize) -> Result<(), String> {
-    change_buffer(core, drive, Served::pause)?;
+    change_buffer(core, drive, |layers| layers.pause())?;
     core.pausing.add(by, drive);
     Ok(())
 }
@@ -52,14 +52,14 @@ pub(super) fn pause(core: &mut Core, by: ConnectionId, drive: usize) -> Result<(
 /// # Errors
 /// Fails if the drive has no cluster buffer.
 pub(super) fn resume(core: &mut Core, drive: usize) -> Result<(), String> {
-    change_buffer(core, drive, Served::resume)?;
+    change_buffer(core, drive, |layers| layers.resume())?;
     core.log(Event::FireResumed { drive: core.register.name(drive).to_owned() });
     Ok(())
 }
 
-fn change_buffer(core: &mut Core, drive: usize, change: fn(&mut Served) -> bool) -> Result<(), String> {
+fn change_buffer(core: &mut Core, drive: usize, change: fn(Layers<'_>) -> bool) -> Result<(), String> {
     core.submit_waiting();
-    if change(core.drive_mut(drive)) {
+    if change(core.drive_mut(drive).layers_mut()) {
         return Ok(());
     }
     Err(format!(

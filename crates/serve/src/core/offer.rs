@@ -39,15 +39,17 @@ pub enum Refusal {
 /// each of several others has its number appended, and that of an application its name.
 fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
     let interfaces = served.interfaces();
-    let application = |number: u16| served.apps().and_then(|apps| apps.name(number));
-    let named = |number: u16| match (application(number), interfaces.len() == 1 || served.is_of_layer(number))
-    {
+    let application = |number: u16| served.bottom().apps().and_then(|apps| apps.name(number));
+    let named = |number: u16| match (
+        application(number),
+        interfaces.len() == 1 || served.namespace(number).is_of_layer(),
+    ) {
         (Some(application), _) => format!("{name}.{application}"),
         (None, true) => name.to_string(),
         (None, false) => format!("{name}.{}", number + 1),
     };
     let namespace = |&(number, interface): &(u16, Interface)| {
-        let [sector_bytes, unit_bytes, superpage_bytes] = served.sizes(number);
+        let [sector_bytes, unit_bytes, superpage_bytes] = served.namespace(number).sizes();
         Namespace {
             name: named(number),
             drive,
@@ -57,7 +59,7 @@ fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
             sector_bytes,
             unit_bytes,
             superpage_bytes,
-            keeps: served.keeps(number),
+            keeps: served.namespace(number).keeps(),
             target: application(number),
             gone: false,
         }
@@ -75,7 +77,7 @@ pub(super) fn namespaces(drives: &[(String, Served)]) -> Result<Vec<Namespace>, 
     }
     let mut namespaces: Vec<Namespace> = Vec::new();
     for (number, (name, served)) in drives.iter().enumerate() {
-        if served.image_bytes() != served.sizes(0)[0] as usize {
+        if served.image_bytes() != served.namespace(0).sizes()[0] as usize {
             return Err(Refusal::Stamps { name: name.clone() });
         }
         let of_drive = namespaces_of(number, name, served);

@@ -75,11 +75,11 @@ impl Drives for Core {
     }
 
     fn chunk_infos(&self, namespace: usize, first: u32, count: u32) -> Vec<ChunkInfo> {
-        self.served(namespace).chunk_infos(self.register.get(namespace).number, first, count)
+        self.served(namespace).namespace(self.register.get(namespace).number).chunk_infos(first, count)
     }
 
     fn moves(&self, namespace: usize) -> Vec<(Lba, Lba)> {
-        self.served(namespace).moves(self.register.get(namespace).number)
+        self.served(namespace).namespace(self.register.get(namespace).number).moves()
     }
 
     fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, Notice)> {
@@ -111,17 +111,17 @@ impl Drives for Core {
     }
 
     fn is_read_only(&self, namespace: usize) -> bool {
-        self.served(namespace).is_read_only(self.register.get(namespace).number)
+        self.served(namespace).namespace(self.register.get(namespace).number).is_read_only()
     }
 
     fn held(&self, namespace: usize, lba: Lba, sectors: u64, looks_max: u64) -> Held {
         let &Namespace { number, sector_bytes, unit_bytes, .. } = self.register.get(namespace);
-        let served = self.served(namespace);
+        let served = self.served(namespace).namespace(number);
         let per_unit = u64::from(unit_bytes / sector_bytes);
         let end = (lba.0 + sectors).div_ceil(per_unit);
-        let mut all = served.held(number, lba.0 / per_unit);
+        let mut all = served.held(lba.0 / per_unit);
         while all.until < end && all.looks < looks_max {
-            let next = served.held(number, all.until);
+            let next = served.held(all.until);
             all.looks += next.looks;
             if next.holds != all.holds {
                 break;
@@ -218,14 +218,14 @@ impl Operated for Core {
     /// Each remote drive has [`TOKENS`] tokens.
     fn attach(&mut self, poll: &Poll, first: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
         for (at, drive) in self.desk.engine.backends_mut().iter_mut().enumerate() {
-            drive.attach(poll, Token(first.0 + at * TOKENS), waker)?;
+            drive.bottom_mut().attach(poll.registry(), Token(first.0 + at * TOKENS), Arc::clone(waker))?;
         }
         Ok(())
     }
 
     fn remote_ready(&mut self, token: usize) {
         if let Some(drive) = self.desk.engine.backends_mut().get_mut(token / TOKENS) {
-            drive.ready(token % TOKENS);
+            drive.bottom_mut().ready(token % TOKENS);
         }
     }
 
@@ -242,7 +242,7 @@ impl Operated for Core {
     fn stop(&mut self) {
         self.desk.hub.stop();
         self.desk.engine.stop_pacing();
-        self.desk.engine.backends_mut().iter_mut().for_each(Served::stop);
+        self.desk.engine.backends_mut().iter_mut().for_each(|drive| drive.bottom_mut().stop());
     }
 
     fn put_away(&mut self) {

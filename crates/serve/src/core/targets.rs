@@ -350,7 +350,7 @@ impl TargetNamespace {
     /// The namespace on its drive, hidden.
     pub fn on(self, served: &Served) -> Namespace {
         let TargetNamespace { drive, number, name, interface, target } = self;
-        let [sector_bytes, unit_bytes, superpage_bytes] = served.sizes(number);
+        let [sector_bytes, unit_bytes, superpage_bytes] = served.namespace(number).sizes();
         Namespace {
             name,
             drive,
@@ -360,7 +360,7 @@ impl TargetNamespace {
             sector_bytes,
             unit_bytes,
             superpage_bytes,
-            keeps: served.keeps(number),
+            keeps: served.namespace(number).keeps(),
             target: Some(target),
             gone: true,
         }

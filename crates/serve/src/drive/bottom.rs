@@ -127,6 +127,25 @@ impl Bottom {
         }
     }
 
+    /// Connection state of a remote drive, and the number of reconnections.
+    pub(crate) fn connection(&self) -> Option<(&'static str, u64)> {
+        self.remote().map(|remote| (remote.state(), remote.reconnections()))
+    }
+
+    /// Handles an event on one of a remote drive's sockets.
+    pub(crate) fn ready(&mut self, socket: usize) {
+        if let Some(remote) = self.remote_mut() {
+            remote.ready(socket);
+        }
+    }
+
+    /// Stops the connection to a remote drive; see [`Remote::stop`].
+    pub(crate) fn stop(&mut self) {
+        if let Some(remote) = self.remote_mut() {
+            remote.stop();
+        }
+    }
+
     pub(crate) fn file(&self) -> Option<&FileDrive> {
         match self {
             Bottom::File(file) => Some(file),

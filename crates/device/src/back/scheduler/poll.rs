@@ -277,9 +277,100 @@ impl Issuer for Polled {
     }
 }
 
+/// View of a polling firmware, if it looked now.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    scheduler: &'a Scheduler,
+}
+
+impl<'a> Seen<'a> {
+    fn station(self) -> &'a Station {
+        self.scheduler.station.as_ref().expect("the firmware is a loop")
+    }
+
+    /// Returns whether any operation is in the reservation station.
+    pub fn occupied(self) -> bool {
+        self.scheduler.ops.in_use() > 0
+    }
+
+    /// Returns whether a look at any channel would find nothing new and nothing to issue.
+    pub fn nothing_new(self) -> bool {
+        let is_unchecked = self.scheduler.transfers.status() == Nanos::ZERO;
+        (0..self.channels()).all(|channel| {
+            let ways = &self.station().controllers[channel as usize].ways;
+            let wanted = self.scheduler.channels[channel as usize].wanted_at_all();
+            (ways.fresh | ways.askable(is_unchecked) | (ways.reported & !ways.busy) | ways.sensed) == 0
+                && (!self.accepts(channel) || (ways.asks == 0 && wanted == 0))
+        })
+    }
+
+    /// Channels.
+    pub fn channels(self) -> u32 {
+        self.scheduler.channels.len() as u32
+    }
+
+    /// Returns the reads that a look at `channel` makes. Registers: ready/busy if a word or flag is awaited; the controller's own state if
+    /// any way is not idle and not awaiting one; and if the controller takes more, ready/busy again for the ways that may be asked for
+    /// their status. Words: the awaited ones of ready ways. Ways: the entries of the lists that are scanned from end to end, which are idle
+    /// ways (for further operations in the reservation station), ways that await a word, and ways that may be asked; so the scheduler's
+    /// work grows with the ways (sections 3.3.3 and 6.4).
+    pub fn reads_of_look(self, channel: u32) -> LookReads {
+        let ways = &self.station().controllers[channel as usize].ways;
+        let wanted = self.scheduler.channels[channel as usize].wanted_at_all();
+        let active = (ways.checking | ways.fresh | wanted) != 0;
+        let asked = if self.accepts(channel) { ways.checking } else { 0 };
+        let registers = [ways.reporting != 0, active, asked != 0];
+        let idle = self.scheduler.dies_per_channel - (ways.reporting | ways.checking | wanted).count_ones();
+        LookReads {
+            registers: registers.map(u32::from).iter().sum(),
+            words: (ways.reporting & !ways.busy).count_ones(),
+            ways: idle + ways.reporting.count_ones() + asked.count_ones(),
+        }
+    }
+
+    /// Returns whether the operation that ended in `die` is a transfer of read data.
+    pub fn has_data(self, die: u32) -> bool {
+        self.scheduler.dies[die as usize].wanted() == Phase::Transfer
+    }
+
+    /// Returns whether the controller of `channel` takes another control word.
+    fn accepts(self, channel: u32) -> bool {
+        let station = self.station();
+        self.scheduler.channels[channel as usize].die().is_none()
+            || station.controllers[channel as usize].words.len() < station.words
+    }
+
+    /// Returns whether the operation being issued for `die` is a status check.
+    fn is_checked(self, die: u32) -> bool {
+        let d = &self.scheduler.dies[die as usize];
+        self.station().controllers[d.channel() as usize].ways.asked >> d.bit() & 1 != 0
+    }
+
+    /// Returns the way among `ways` of a channel that has been in its list for longest.
+    fn first_listed(self, channel: u32, ways: u64) -> Option<u32> {
+        let first = channel * self.scheduler.dies_per_channel;
+        bits(ways).min_by_key(|bit| self.station().listed[(first + bit) as usize])
+    }
+
+    /// Registers that the control word of what `die` wants has: a status check has way, place of the result and command; a
+    /// trigger and an erase way, row and command; a write two addresses of data more; a read transfer the places of data,
+    /// spare, error information and completion flag beside way, row and command.
+    pub fn registers(self, die: u32) -> u32 {
+        let d = &self.scheduler.dies[die as usize];
+        match (d.wanted(), self.scheduler.ops[d.current()].kind) {
+            _ if self.is_checked(die) => 3,
+            (Phase::Transfer, _) => 7,
+            (_, OpKind::Program) => 5,
+            (_, OpKind::Read | OpKind::Erase | OpKind::Copyback) => 3,
+        }
+    }
+}
+
 impl Scheduler {
-    fn station(&self) -> &Station {
-        self.station.as_ref().expect("the firmware is a loop")
+    /// View of the polling firmware, if it looked now.
+    #[inline]
+    pub fn seen(&self) -> Seen<'_> {
+        Seen { scheduler: self }
     }
 
     fn station_mut(&mut self) -> &mut Station {
@@ -328,46 +419,6 @@ impl Scheduler {
         }
     }
 
-    /// Returns whether any operation is in the reservation station.
-    pub fn occupied(&self) -> bool {
-        self.ops.in_use() > 0
-    }
-
-    /// Returns whether a look at any channel would find nothing new and nothing to issue.
-    pub fn nothing_new(&self) -> bool {
-        let is_unchecked = self.transfers.status() == Nanos::ZERO;
-        (0..self.channels()).all(|channel| {
-            let ways = &self.station().controllers[channel as usize].ways;
-            let wanted = self.channels[channel as usize].wanted_at_all();
-            (ways.fresh | ways.askable(is_unchecked) | (ways.reported & !ways.busy) | ways.sensed) == 0
-                && (!self.accepts(channel) || (ways.asks == 0 && wanted == 0))
-        })
-    }
-
-    /// Channels.
-    pub fn channels(&self) -> u32 {
-        self.channels.len() as u32
-    }
-
-    /// Returns the reads that a look at `channel` makes. Registers: ready/busy if a word or flag is awaited; the controller's own state if
-    /// any way is not idle and not awaiting one; and if the controller takes more, ready/busy again for the ways that may be asked for
-    /// their status. Words: the awaited ones of ready ways. Ways: the entries of the lists that are scanned from end to end, which are idle
-    /// ways (for further operations in the reservation station), ways that await a word, and ways that may be asked; so the scheduler's
-    /// work grows with the ways (sections 3.3.3 and 6.4).
-    pub fn reads_of_look(&self, channel: u32) -> LookReads {
-        let ways = &self.station().controllers[channel as usize].ways;
-        let wanted = self.channels[channel as usize].wanted_at_all();
-        let active = (ways.checking | ways.fresh | wanted) != 0;
-        let asked = if self.accepts(channel) { ways.checking } else { 0 };
-        let registers = [ways.reporting != 0, active, asked != 0];
-        let idle = self.dies_per_channel - (ways.reporting | ways.checking | wanted).count_ones();
-        LookReads {
-            registers: registers.map(u32::from).iter().sum(),
-            words: (ways.reporting & !ways.busy).count_ones(),
-            ways: idle + ways.reporting.count_ones() + asked.count_ones(),
-        }
-    }
-
     /// Looks at `channel`: lists new heads, asks ready ways for their status, and notes what has ended.
     pub fn look(&mut self, now: SimTime, channel: u32, events: &mut Events) {
         let fresh = self.controller(channel).ways.fresh;
@@ -390,25 +441,20 @@ impl Scheduler {
     /// The next operation of `channel` whose end was sensed; the processor turns to it.
     pub fn next_sensed(&mut self, now: SimTime, channel: u32) -> Option<u32> {
         let sensed = self.controller(channel).ways.sensed;
-        let bit = self.first_listed(channel, sensed)?;
+        let bit = self.seen().first_listed(channel, sensed)?;
         self.controller(channel).ways.sensed &= !(1 << bit);
         let die = channel * self.dies_per_channel + bit;
-        if !self.has_data(die) {
+        if !self.seen().has_data(die) {
             let op = self.dies[die as usize].current();
             self.ops[op].book(Stage::Media, now);
         }
         Some(die)
     }
 
-    /// Returns whether the operation that ended in `die` is a transfer of read data.
-    pub fn has_data(&self, die: u32) -> bool {
-        self.dies[die as usize].wanted() == Phase::Transfer
-    }
-
     /// The processor has dealt with the end of the operation of `die`.
     pub fn sensed(&mut self, now: SimTime, die: u32, events: &mut Events) {
         let op = self.dies[die as usize].current();
-        if self.has_data(die) {
+        if self.seen().has_data(die) {
             self.ops[op].book(Stage::Transfer, now);
             self.steps.push(Step::DataOut(op));
             self.go_on::<Polled>(now, die, events);
@@ -420,14 +466,14 @@ impl Scheduler {
     /// If the controller of `channel` takes another control word: the die whose operation or status check the processor begins to
     /// issue. One look issues at most one of each class, that which has been in its list for longest.
     pub fn next_issue(&mut self, now: SimTime, channel: u32) -> Option<u32> {
-        if !self.accepts(channel) {
+        if !self.seen().accepts(channel) {
             return None;
         }
         let (c, checks) = (&self.channels[channel as usize], self.classes[0]);
-        let Controller { ways, issued, .. } = &self.station().controllers[channel as usize];
+        let Controller { ways, issued, .. } = &self.seen().station().controllers[channel as usize];
         let of_class = |class| (class, c.wanted(class) | if class == checks { ways.asks } else { 0 });
         let (class, wants) = (*issued..self.classes.len()).map(of_class).find(|&(_, wants)| wants != 0)?;
-        let bit = self.first_listed(channel, wants)?;
+        let bit = self.seen().first_listed(channel, wants)?;
         let die = channel * self.dies_per_channel + bit;
         let is_wanted = c.wanted(class) & (1 << bit) != 0;
         let controller = self.controller(channel);
@@ -443,41 +489,9 @@ impl Scheduler {
         Some(die)
     }
 
-    /// Returns whether the controller of `channel` takes another control word.
-    fn accepts(&self, channel: u32) -> bool {
-        let station = self.station();
-        self.channels[channel as usize].die().is_none()
-            || station.controllers[channel as usize].words.len() < station.words
-    }
-
-    /// Returns whether the operation being issued for `die` is a status check.
-    fn is_checked(&self, die: u32) -> bool {
-        let d = &self.dies[die as usize];
-        self.station().controllers[d.channel() as usize].ways.asked >> d.bit() & 1 != 0
-    }
-
-    /// Returns the way among `ways` of a channel that has been in its list for longest.
-    fn first_listed(&self, channel: u32, ways: u64) -> Option<u32> {
-        let first = channel * self.dies_per_channel;
-        bits(ways).min_by_key(|bit| self.station().listed[(first + bit) as usize])
-    }
-
-    /// Registers that the control word of what `die` wants has: a status check has way, place of the result and command; a
-    /// trigger and an erase way, row and command; a write two addresses of data more; a read transfer the places of data,
-    /// spare, error information and completion flag beside way, row and command.
-    pub fn registers(&self, die: u32) -> u32 {
-        let d = &self.dies[die as usize];
-        match (d.wanted(), self.ops[d.current()].kind) {
-            _ if self.is_checked(die) => 3,
-            (Phase::Transfer, _) => 7,
-            (_, OpKind::Program) => 5,
-            (_, OpKind::Read | OpKind::Erase | OpKind::Copyback) => 3,
-        }
-    }
-
     /// The processor has issued the operation of `die`; gives its channel.
     pub fn issue(&mut self, now: SimTime, die: u32, events: &mut Events) -> u32 {
-        let is_check = self.is_checked(die);
+        let is_check = self.seen().is_checked(die);
         let d = &self.dies[die as usize];
         let (op, wanted, channel) = (d.current(), d.wanted(), d.channel());
         if is_check {

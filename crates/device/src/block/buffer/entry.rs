@@ -7,36 +7,59 @@
 //! ```
 //! Its place in the table and in the order of use is its buffer's to change.
 
-use super::{Content, Entry, Phase};
-use crate::front::commands::Slice;
-use pellucid_flash::slab::{List, NIL, Slab};
+use super::{Admitted, Content, Entry, Phase, Sectors, Users, Waiters};
+use pellucid_flash::slab::NIL;
 use pellucid_flash::{Lpn, Ppa, SimTime};
 
 // ---- what it tells
 
 impl Entry {
+    /// Its sectors.
+    #[inline]
+    pub fn sectors(&self) -> &Sectors {
+        &self.sectors
+    }
+
+    /// Host DMAs.
+    #[inline]
+    pub fn users(&self) -> &Users {
+        &self.users
+    }
+
+    /// Host DMAs, to be counted.
+    #[inline]
+    pub fn users_mut(&mut self) -> &mut Users {
+        &mut self.users
+    }
+
+    /// Slices that wait for it.
+    #[inline]
+    pub fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
+
+    /// Slices that wait for it, to be changed.
+    #[inline]
+    pub fn waiters_mut(&mut self) -> &mut Waiters {
+        &mut self.waiters
+    }
+
+    /// State of its page in a cache.
+    #[inline]
+    pub fn admitted(&self) -> &Admitted {
+        &self.admitted
+    }
+
+    /// State of its page in a cache, to be changed.
+    #[inline]
+    pub fn admitted_mut(&mut self) -> &mut Admitted {
+        &mut self.admitted
+    }
+
     /// The page.
     #[inline]
     pub fn lpn(&self) -> Lpn {
         self.lpn
-    }
-
-    /// Sectors whose content is here.
-    #[inline]
-    pub fn valid(&self) -> u64 {
-        self.valid
-    }
-
-    /// Sectors newer than on the media.
-    #[inline]
-    pub fn dirty(&self) -> u64 {
-        self.dirty
-    }
-
-    /// Sectors filled with zeros, because the page has no place on the media.
-    #[inline]
-    pub fn blank(&self) -> u64 {
-        self.blank
     }
 
     /// When the newest write of it was submitted.
@@ -81,24 +104,6 @@ impl Entry {
         self.follows
     }
 
-    /// Slices that wait for the fill.
-    #[inline]
-    pub fn waiting(&self) -> List {
-        self.waiting
-    }
-
-    /// Slices that are acknowledged when it is programmed.
-    #[inline]
-    pub fn acknowledge(&self) -> List {
-        self.acknowledge
-    }
-
-    /// Returns whether its newest data are dirty (cache).
-    #[inline]
-    pub fn is_state_dirty(&self) -> bool {
-        self.is_state_dirty
-    }
-
     /// Returns whether it must go to the media as soon as it can.
     #[inline]
     pub fn is_wanted(&self) -> bool {
@@ -108,7 +113,7 @@ impl Entry {
     /// Returns whether it must go to the media, and lacks sectors of the old content for that. `full`: all sectors of a unit.
     #[inline]
     pub fn awaits_the_rest(&self, full: u64) -> bool {
-        self.wanted && !self.has(full)
+        self.wanted && !self.sectors.has(full)
     }
 
     /// Returns whether its program has failed before.
@@ -138,13 +143,7 @@ impl Entry {
     /// Returns whether the entry cannot go to the media now: its data are changing, or it is on its way already.
     #[inline]
     pub fn is_occupied(&self) -> bool {
-        self.users > self.readers || self.mapping || self.phase != Phase::Resting
-    }
-
-    /// Returns whether the sectors of `mask` are here.
-    #[inline]
-    pub fn has(&self, mask: u64) -> bool {
-        self.valid & mask == mask
+        self.users.any_writes() || self.mapping || self.phase != Phase::Resting
     }
 
     /// Returns whether a flash read brings the missing sectors.
@@ -157,68 +156,9 @@ impl Entry {
     /// pause would keep them from the media.
     #[inline]
     pub fn is_awaited(&self, mask: u64) -> bool {
-        self.dirty & mask != 0
+        self.sectors.dirty() & mask != 0
             && self.phase != Phase::Programming
-            && (self.flushing || !self.acknowledge.is_empty())
-    }
-}
-
-// ---- users and readers
-
-impl Entry {
-    /// Returns whether a host DMA is in progress or scheduled.
-    #[inline]
-    pub fn is_used(&self) -> bool {
-        self.users > 0
-    }
-
-    /// One user more.
-    #[inline]
-    pub fn hold(&mut self) {
-        self.users += 1;
-    }
-
-    /// One user less.
-    #[inline]
-    pub fn let_go(&mut self) {
-        assert!(self.users > self.readers, "an entry without users but {} readers is let go", self.readers);
-        self.users -= 1;
-    }
-
-    /// One user more, which only reads.
-    #[inline]
-    pub fn hold_for_read(&mut self) {
-        (self.users, self.readers) = (self.users + 1, self.readers + 1);
-    }
-
-    /// A user reads no more, and is to be [let go](Entry::let_go).
-    #[inline]
-    pub fn end_read(&mut self) {
-        self.readers -= 1;
-    }
-
-    /// A slice waits for the fill.
-    #[inline]
-    pub fn await_fill(&mut self, slices: &mut Slab<Slice>, slice: u32) {
-        self.waiting.push_back(slices, slice);
-    }
-
-    /// Slices that wait for the fill wait no longer.
-    #[inline]
-    pub fn take_waiting(&mut self) -> List {
-        self.waiting.take()
-    }
-
-    /// A slice waits until the entry is programmed.
-    #[inline]
-    pub fn await_program(&mut self, slices: &mut Slab<Slice>, slice: u32) {
-        self.acknowledge.push_back(slices, slice);
-    }
-
-    /// Slices that wait for the program wait no longer.
-    #[inline]
-    pub fn take_acknowledge(&mut self) -> List {
-        self.acknowledge.take()
+            && (self.flushing || !self.waiters.for_program().is_empty())
     }
 }
 
@@ -273,7 +213,8 @@ impl Entry {
     /// Its data are on the media.
     #[inline]
     pub fn programmed(&mut self) {
-        (self.dirty, self.wanted, self.again) = (0, false, false);
+        self.sectors.clean();
+        (self.wanted, self.again) = (false, false);
     }
 
     /// Its program has failed.
@@ -284,12 +225,14 @@ impl Entry {
     /// It can no longer be written. If it was trimmed, or replaced by a newer one, no read will find its data.
     pub fn give_up(&mut self) {
         (self.phase, self.wanted) = (Phase::Resting, false);
-        self.dirty = if self.listed { self.dirty } else { 0 };
+        if !self.listed {
+            self.sectors.clean();
+        }
     }
 
     /// The flush in progress waits for it from now on; `false`: it holds nothing new, or one waits already.
     pub fn begin_flush(&mut self) -> bool {
-        let begins = self.dirty != 0 && !self.dropped && !self.flushing;
+        let begins = self.sectors.dirty() != 0 && !self.dropped && !self.flushing;
         self.flushing |= begins;
         begins
     }
@@ -313,9 +256,7 @@ impl Entry {
     /// A write has brought the sectors of `mask`.
     #[inline]
     pub fn store(&mut self, mask: u64, submitted: SimTime, handle: u16) {
-        self.valid |= mask;
-        self.dirty |= mask;
-        self.blank &= !mask;
+        self.sectors.write(mask);
         self.written_at = self.written_at.max(submitted);
         (self.content, self.handle) = (Content::Data, handle);
     }
@@ -323,7 +264,7 @@ impl Entry {
     /// All sectors are here.
     #[inline]
     pub fn fill(&mut self, full: u64) {
-        self.valid = full;
+        self.sectors.fill(full);
     }
 
     /// The fill brought its data to hosts, and none to the entry.
@@ -334,29 +275,32 @@ impl Entry {
 
     /// Missing sectors are zeros. With sectors that were written, the page is on its way to a place.
     pub fn fill_blank(&mut self, full: u64) {
-        self.content = if self.valid == 0 { Content::Unmapped } else { Content::Data };
-        self.blank = full & !self.valid;
-        self.valid = full;
+        self.content = if self.sectors.valid() == 0 { Content::Unmapped } else { Content::Data };
+        self.sectors.fill_blank(full);
     }
 
     /// Everything that is here is written anew, and must go to the media.
     pub fn rewrite(&mut self) {
-        (self.dirty, self.wanted, self.content) = (self.valid, true, Content::Data);
+        self.sectors.rewrite();
+        (self.wanted, self.content) = (true, Content::Data);
     }
 
     /// The page was trimmed.
     pub fn unmap(&mut self) {
-        (self.dirty, self.wanted, self.content) = (0, false, Content::Unmapped);
+        self.sectors.clean();
+        (self.wanted, self.content) = (false, Content::Unmapped);
     }
 
     /// The page has left the cache.
     pub fn evict(&mut self) {
-        (self.dirty, self.wanted, self.valid, self.content) = (0, false, 0, Content::Data);
+        self.sectors.lose();
+        (self.wanted, self.content) = (false, Content::Data);
     }
 
     /// Its new sectors cannot be stored.
     pub fn lose(&mut self) {
-        (self.dirty, self.wanted, self.valid) = (0, false, 0);
+        self.sectors.lose();
+        self.wanted = false;
     }
 
     /// Its data, which wait for a superpage, are not needed.
@@ -367,36 +311,18 @@ impl Entry {
 
     /// Another entry of the page takes its new sectors over; gives them.
     pub fn take_dirty(&mut self) -> u64 {
-        std::mem::take(&mut self.dirty)
+        self.sectors.clean()
     }
 
     /// Sectors of an older entry of the page are new here.
     pub fn take_over(&mut self, dirty: u64, written_at: SimTime) {
-        self.dirty |= dirty;
+        self.sectors.take_over(dirty);
         self.written_at = self.written_at.max(written_at);
     }
 
     /// First in, first out: its program follows that of `old`, of which it copies nothing.
     pub fn follow(&mut self, old: u32) {
         self.follows = old;
-    }
-
-    /// Its newest data are dirty or clean (cache).
-    #[inline]
-    pub fn set_state(&mut self, dirty: bool) {
-        self.is_state_dirty = dirty;
-    }
-
-    /// Its page keeps its slot of the table for it (cache); `true`: it did so before.
-    #[inline]
-    pub fn pin(&mut self) -> bool {
-        std::mem::replace(&mut self.pinned, true)
-    }
-
-    /// Its page keeps its slot for it no longer; `false`: it did not.
-    #[inline]
-    pub fn unpin(&mut self) -> bool {
-        std::mem::take(&mut self.pinned)
     }
 }
 
@@ -411,9 +337,10 @@ mod tests {
         let mut entry = VACANT;
         entry.store(0b0001, SimTime::ZERO, 0);
         entry.fill_blank(0b1111);
-        assert_eq!((entry.valid(), entry.blank(), entry.content()), (0b1111, 0b1110, Content::Data));
+        let sectors = entry.sectors();
+        assert_eq!((sectors.valid(), sectors.blank(), entry.content()), (0b1111, 0b1110, Content::Data));
         entry.store(0b0110, SimTime::ZERO, 0);
-        assert_eq!((entry.dirty(), entry.blank()), (0b0111, 0b1000));
+        assert_eq!((entry.sectors().dirty(), entry.sectors().blank()), (0b0111, 0b1000));
         let mut unwritten = VACANT;
         unwritten.fill_blank(0b1111);
         assert_eq!(unwritten.content(), Content::Unmapped);
@@ -441,7 +368,7 @@ mod tests {
     #[should_panic = "an entry without users but 1 readers is let go"]
     fn a_reader_ends_before_it_lets_go() {
         let mut entry = VACANT;
-        entry.hold_for_read();
-        entry.let_go();
+        entry.users_mut().hold_for_read();
+        entry.users_mut().let_go();
     }
 }

@@ -15,9 +15,12 @@
 //! are set aside for reads need no place of their own: they are those that writes leave.
 
 mod entry;
+mod parts;
+
+pub(crate) use parts::{Admitted, Sectors, Users, Waiters};
 
 use crate::config::DataBuffer;
-use pellucid_flash::slab::{List, NIL};
+use pellucid_flash::slab::NIL;
 use pellucid_flash::{Lpn, Ppa, SimTime};
 
 /// State of an entry on the flash side.
@@ -48,18 +51,10 @@ pub(crate) enum Content {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     lpn: Lpn,
-    /// Sectors whose content is here.
-    valid: u64,
-    /// Sectors newer than on the media.
-    dirty: u64,
-    /// Sectors filled with zeros, because its page has no place on the media.
-    blank: u64,
+    sectors: Sectors,
     /// When the newest write of it was submitted.
     written_at: SimTime,
-    /// Host DMAs in progress or scheduled.
-    users: u32,
-    /// Users that only read the entry; the content does not change for them while it is programmed.
-    readers: u32,
+    users: Users,
     /// Writes of the drive that had arrived when it was packed.
     packed_at: u64,
     phase: Phase,
@@ -76,10 +71,7 @@ pub(crate) struct Entry {
     flushing: bool,
     /// Trimmed while packed: its data are not needed.
     dropped: bool,
-    /// Its page keeps its slot of the table for it (cache).
-    pinned: bool,
-    /// Its newest data are dirty (cache). An eviction while it is programmed does not change this: a power cut brings the old state back.
-    is_state_dirty: bool,
+    admitted: Admitted,
     /// First in, first out: the earlier entry of the page whose program this entry follows without copying any of its data.
     follows: u32,
     /// Placement handle of the newest write.
@@ -87,10 +79,7 @@ pub(crate) struct Entry {
     /// The next entry that the same sense fills, and where its unit is.
     beside: u32,
     source: Ppa,
-    /// Slices that wait for the fill.
-    waiting: List,
-    /// Slices that are acknowledged when it is programmed.
-    acknowledge: List,
+    waiters: Waiters,
     /// No page has it.
     vacant: bool,
     /// Held by a write.
@@ -111,12 +100,9 @@ struct Lru {
 
 const VACANT: Entry = Entry {
     lpn: Lpn::NONE,
-    valid: 0,
-    dirty: 0,
-    blank: 0,
+    sectors: Sectors::NONE,
     written_at: SimTime::ZERO,
-    users: 0,
-    readers: 0,
+    users: Users::NONE,
     packed_at: 0,
     phase: Phase::Resting,
     content: Content::Data,
@@ -126,14 +112,12 @@ const VACANT: Entry = Entry {
     listed: false,
     flushing: false,
     dropped: false,
-    pinned: false,
-    is_state_dirty: false,
+    admitted: Admitted::NONE,
     follows: NIL,
     handle: 0,
     beside: NIL,
     source: Ppa::NONE,
-    waiting: List::EMPTY,
-    acknowledge: List::EMPTY,
+    waiters: Waiters::NONE,
     vacant: true,
     written: false,
     in_lru: false,
@@ -205,7 +189,7 @@ impl Buffer {
 
     /// The first page from `from` on that has sectors here which are newer than on the media; and how many entries were looked at.
     pub fn next_dirty(&self, from: Lpn) -> (Option<Lpn>, u64) {
-        let dirty = self.entries.iter().filter(|entry| entry.listed && entry.dirty != 0);
+        let dirty = self.entries.iter().filter(|entry| entry.listed && entry.sectors.dirty() != 0);
         let lpns = dirty.map(|entry| entry.lpn).filter(|&lpn| lpn >= from);
         (lpns.min(), self.entries.len() as u64)
     }
@@ -215,7 +199,7 @@ impl Buffer {
     pub fn take(&mut self, lpn: Lpn) -> Option<u32> {
         let at = self.vacant.pop()?;
         let entry = &mut self.entries[at as usize];
-        (entry.lpn, entry.valid, entry.dirty, entry.blank) = (lpn, 0, 0, 0);
+        (entry.lpn, entry.sectors) = (lpn, Sectors::NONE);
         (entry.content, entry.follows, entry.vacant) = (Content::Data, NIL, false);
         self.list(at);
         Some(at)
@@ -294,8 +278,11 @@ impl Buffer {
         self.busy(at);
         self.let_go(at);
         let entry = &mut self.entries[at as usize];
-        debug_assert!(entry.users == 0 && entry.phase == Phase::Resting);
-        debug_assert!(!entry.flushing && !entry.pinned && entry.dirty == 0, "vacating {entry:?}");
+        debug_assert!(!entry.users.any() && entry.phase == Phase::Resting);
+        debug_assert!(
+            !entry.flushing && !entry.admitted.is_pinned() && entry.sectors.dirty() == 0,
+            "vacating {entry:?}"
+        );
         (entry.wanted, entry.dropped, entry.flushing, entry.again) = (false, false, false, false);
         assert!(!std::mem::replace(&mut entry.vacant, true), "entry {at} vacated twice");
         self.vacant.push(at);
@@ -318,13 +305,14 @@ impl Buffer {
     /// The entry is used: out of the LRU list.
     #[inline]
     pub fn busy(&mut self, at: u32) {
-        let Entry { in_lru, previous, next, dirty, .. } = self.entries[at as usize];
+        let Entry { in_lru, previous, next, sectors, .. } = self.entries[at as usize];
         if !in_lru {
             return;
         }
-        self.dirty_idle -= u32::from(dirty != 0);
+        let is_dirty = sectors.dirty() != 0;
+        self.dirty_idle -= u32::from(is_dirty);
         self.entries[at as usize].in_lru = false;
-        let lru = &mut self.lru[usize::from(dirty != 0)];
+        let lru = &mut self.lru[usize::from(is_dirty)];
         match previous {
             NIL => lru.newest = next,
             p => self.entries[p as usize].next = next,
@@ -339,14 +327,14 @@ impl Buffer {
     #[inline]
     pub fn idle(&mut self, at: u32) {
         self.busy(at);
-        if self.entries[at as usize].dirty == 0 {
+        if self.entries[at as usize].sectors.dirty() == 0 {
             self.let_go(at);
         }
         self.uses += 1;
         let entry = &mut self.entries[at as usize];
-        let lru = &mut self.lru[usize::from(entry.dirty != 0)];
+        let lru = &mut self.lru[usize::from(entry.sectors.dirty() != 0)];
         (entry.in_lru, entry.used, entry.previous, entry.next) = (true, self.uses, NIL, lru.newest);
-        self.dirty_idle += u32::from(entry.dirty != 0);
+        self.dirty_idle += u32::from(entry.sectors.dirty() != 0);
         match std::mem::replace(&mut lru.newest, at) {
             NIL => lru.oldest = at,
             n => self.entries[n as usize].previous = at,
@@ -410,7 +398,8 @@ impl Buffer {
 
     /// Copies the content of one entry to another, which has the same sectors then.
     pub fn copy(&mut self, from: u32, to: u32) {
-        self.entries[to as usize].valid = self.entries[from as usize].valid;
+        let sectors = self.entries[from as usize].sectors;
+        self.entries[to as usize].sectors.copy(sectors);
         let from = from as usize * self.unit_images;
         self.images.copy_within(from..from + self.unit_images, to as usize * self.unit_images);
     }
@@ -436,7 +425,7 @@ impl Buffer {
             let [from, to] = [from, to].map(|at| at as usize * self.unit_images + sector * self.image_bytes);
             self.images.copy_within(from..from + self.image_bytes, to);
         }
-        self.entries[to as usize].valid |= sectors;
+        self.entries[to as usize].sectors.fill(sectors);
     }
 
     pub fn memory_bytes(&self) -> u64 {
@@ -446,8 +435,8 @@ impl Buffer {
     /// Returns the number of pages with acknowledged data that are not on the media.
     pub fn unsaved(&self) -> u64 {
         let is_unsaved = |entry: &&Entry| {
-            let written = entry.dirty != 0 || entry.phase == Phase::Programming;
-            let acknowledged = entry.acknowledge.is_empty() && entry.users == entry.readers;
+            let written = entry.sectors.dirty() != 0 || entry.phase == Phase::Programming;
+            let acknowledged = entry.waiters.for_program().is_empty() && !entry.users.any_writes();
             !entry.vacant && entry.listed && !entry.dropped && written && acknowledged
         };
         self.entries.iter().filter(is_unsaved).count() as u64
@@ -456,14 +445,14 @@ impl Buffer {
     /// Walks the table and the LRU list and panics where they disagree with the entries.
     pub fn check(&self) {
         for (at, entry) in self.entries.iter().enumerate() {
-            let covered = entry.dirty & !entry.valid == 0 || entry.wanted;
+            let covered = entry.sectors.dirty() & !entry.sectors.valid() == 0 || entry.wanted;
             assert!(covered, "entry {at}: dirty sectors that are not valid");
             if entry.listed {
                 assert_eq!(self.find(entry.lpn), Some(at as u32), "entry {at}: not found by its page");
             }
         }
         for entry in &self.entries {
-            assert!(entry.written || entry.dirty == 0, "dirty, and no write holds it: {entry:?}");
+            assert!(entry.written || entry.sectors.dirty() == 0, "dirty, and no write holds it: {entry:?}");
         }
         assert_eq!(
             self.written as usize,
@@ -477,8 +466,11 @@ impl Buffer {
             let (mut at, mut later) = (lru.newest, u64::MAX);
             while at != NIL {
                 let entry = &self.entries[at as usize];
-                assert!(entry.in_lru && entry.users == 0 && entry.phase == Phase::Resting);
-                assert!((entry.dirty != 0) == dirty && entry.used < later, "entry {at}: place in its list");
+                assert!(entry.in_lru && !entry.users.any() && entry.phase == Phase::Resting);
+                assert!(
+                    (entry.sectors.dirty() != 0) == dirty && entry.used < later,
+                    "entry {at}: place in its list"
+                );
                 later = entry.used;
                 count += 1;
                 at = entry.next;

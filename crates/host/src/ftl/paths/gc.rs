@@ -119,7 +119,7 @@ pub(super) fn arrived(core: &mut Core, read: u32, completion: &mut Completion) {
         let named = meta::parse_oob(bytes, uuid, core.lines.line_of(from)).map(|owner| owner.0);
         let newer = || named.is_some_and(|lpn| lpn.0 < core.ftl.user_units() && has_newer(core, lpn, from));
         let arrival = match read {
-            _ if !core.ftl.is_valid(from) || newer() => Arrival::Outdated,
+            _ if !core.ftl.is_current(from, None) || newer() => Arrival::Outdated,
             true => Arrival::Read,
             false => Arrival::Unreadable,
         };

@@ -67,7 +67,7 @@ pub(in crate::ftl) fn go_on(core: &mut Core) {
 /// Writes the index of the line that translation pages go to. If the index does not fit, padding fills
 /// the line, which then gets its end.
 fn write_index(core: &mut Core) {
-    let Some((line, superpages)) = core.ftl.open_superpage(DieId(0), Stream::Meta) else { return };
+    let Some((line, superpages)) = core.ftl.blocks().open_superpage(DieId(0), Stream::Meta) else { return };
     let (record, shape) = (&core.lines[line], core.lines.shape());
     // The content is not completely known if an earlier run began the line and the start did not read all
     // of it.
