@@ -45,7 +45,7 @@ pub(crate) fn parts(
         }
     }
     let config = crate::namespaces::complete(config, layout)?;
-    media.claim(crate::claim::words(&config, layout)).map_err(crate::claim::refusal)?;
+    media.store_mut().claim(crate::claim::words(&config, layout)).map_err(crate::claim::refusal)?;
     let namespaces = crate::namespaces::mount(&config, layout, media, keep, Vec::new())?;
     Ok((config, namespaces))
 }

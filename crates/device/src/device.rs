@@ -44,7 +44,8 @@ impl Device {
     fn with_media(config: &DeviceConfig, mut media: Media, keep: bool) -> Result<Device, DeviceError> {
         let layout = media.layout().clone();
         // A file with the bad blocks of a drive that cannot be would be in the way of the next description.
-        let parts = crate::build::parts(config, &layout, &mut media, keep).inspect_err(|_| media.discard());
+        let parts = crate::build::parts(config, &layout, &mut media, keep)
+            .inspect_err(|_| media.store_mut().discard());
         let (config, namespaces) = parts?;
         Ok(Device { router: Router::new(Shared::new(config, media), namespaces) })
     }
@@ -86,14 +87,14 @@ impl Device {
     fn refuse_for_store(&mut self, command: &Command) -> Option<Status> {
         let Router { shared, namespaces, .. } = &mut self.router;
         let effect = command.opcode.effect();
-        if shared.media.has_room() || effect.changes_nothing() {
+        if shared.media.store().has_room() || effect.changes_nothing() {
             return None;
         }
-        shared.media.try_again();
+        shared.media.store_mut().try_again();
         namespaces.iter_mut().for_each(|namespace| namespace.forget_some(shared));
         let media = &self.router.shared.media;
-        let lacks_room = effect == Effect::Writes && !media.has_room();
-        (media.holds_back() || lacks_room).then_some(Status::WriteFault)
+        let lacks_room = effect == Effect::Writes && !media.store().has_room();
+        (media.store().holds_back() || lacks_room).then_some(Status::WriteFault)
     }
 
     /// Runs everything that is due until `now`.

@@ -115,7 +115,7 @@ impl<'a> NamespaceView<'a> {
         }
         let place = block.translation().peek(Lpn(self.device.router.shared.layout.unit_of(lba.0).0));
         if let Located::At(ppa) = place {
-            self.device.router.shared.media.touch(ppa);
+            self.device.router.shared.media.array().touch(ppa);
         }
     }
 

@@ -571,7 +571,7 @@ pub(crate) fn mount(
                 let (mut chunks, erase) = Chunks::mount(chunks, layout, times, &source);
                 for block in erase {
                     let ok = erase_now(media, block);
-                    chunks.erased_at_mount(block, ok, media.erase_count(block));
+                    chunks.erased_at_mount(block, ok, media.array().erase_count(block));
                 }
                 Namespace::Chunks(Box::new(ChunkNamespace::new(number, chunks, *feedback)))
             }

@@ -96,8 +96,8 @@ impl Shared {
         Counters {
             suspensions: self.scheduler.work().suspensions(),
             miscorrected_chunks: self.media.miscorrected_chunks(),
-            damaged_reads: self.media.damaged_reads(),
-            retired_blocks: self.media.retired_blocks(),
+            damaged_reads: self.media.damage().reads(),
+            retired_blocks: self.media.failures().retired(),
             ..self.tally.sum()
         }
     }
@@ -168,7 +168,7 @@ impl Shared {
         self.config.scheduler.order == DieOrder::ReadFirst
             && op.kind == OpKind::Read
             && matches!(op.cause, Cause::Host | Cause::Map)
-            && self.media.is_programmed(op.ppa)
+            && self.media.array().is_programmed(op.ppa)
     }
 
     /// A command is to be completed.

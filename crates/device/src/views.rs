@@ -189,7 +189,7 @@ impl Device {
     pub fn bad_blocks(&self) -> (u32, u32) {
         let count = |h| {
             (0..self.router.shared.layout.blocks)
-                .filter(|&b| self.router.shared.media.health(BlockId(b)) == h)
+                .filter(|&b| self.router.shared.media.array().health(BlockId(b)) == h)
                 .count() as u32
         };
         (count(Health::FactoryBad), count(Health::GrownBad))
@@ -220,17 +220,17 @@ impl Device {
 
     /// The next thing to be told about the media's store.
     pub fn store_notice(&mut self) -> Option<StoreNotice> {
-        self.router.shared.media.store_notice()
+        self.router.shared.media.store_mut().notice()
     }
 
     /// Returns the limits of the memory and disk space that the media's store can come to use.
     pub fn extent(&self) -> Extent {
-        self.router.shared.media.extent()
+        self.router.shared.media.store().extent()
     }
 
     /// Writes a file store's changes to its file.
     pub fn sync(&mut self) -> Result<(), StoreError> {
-        self.router.shared.media.sync()
+        self.router.shared.media.store_mut().sync()
     }
 
     /// Counters since the drive was made, of all namespaces.
@@ -267,8 +267,8 @@ impl Device {
             namespace.view_blocks(layout, described.blocks(), &mut blocks);
         }
         for (view, block) in blocks.iter_mut().zip((0..).map(BlockId)) {
-            view.erases = media.erase_count(block);
-            if media.health(block) != Health::Good {
+            view.erases = media.array().erase_count(block);
+            if media.array().health(block) != Health::Good {
                 view.usage = BlockUse::Bad;
             }
         }
@@ -359,7 +359,7 @@ impl Device {
         vec![
             ("mapping table", views().map(|view| view.map_bytes).sum()),
             ("block tables", views().map(|view| view.memory_bytes - view.map_bytes).sum()),
-            ("media", shared.media.memory_bytes()),
+            ("media", shared.media.store().memory_bytes()),
             ("buffer", self.blocks().map(|block| block.buffer_bytes()).sum()),
             ("namespaces", self.router.namespaces.iter().map(Namespace::memory_bytes).sum()),
             ("commands", shared.works.memory_bytes() + shared.slices.memory_bytes()),

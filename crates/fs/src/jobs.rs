@@ -45,12 +45,12 @@ pub enum Job {
         /// How many.
         blocks: u32,
     },
-    /// Hand out a flash block of the channel that has most of them; [`Fs::allocated`](crate::Fs::allocated) is told instead of [`Fs::ended`](crate::Fs::ended). On flash only.
+    /// Hand out a flash block of the channel that has most of them; the answer is [`JobOutcome::Allocated`]. On flash only.
     Allocate {
         /// Its name.
         id: JobId,
     },
-    /// Write blocks wherever the drive likes; [`Fs::got_names`](crate::Fs::got_names) is told instead of [`Fs::ended`](crate::Fs::ended). Names only.
+    /// Write blocks wherever the drive likes; the answer is [`JobOutcome::Named`]. Names only.
     NamelessWrite {
         /// Its name.
         id: JobId,

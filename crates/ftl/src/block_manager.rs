@@ -12,12 +12,31 @@
 //! The first blocks of each die may be an SLC cache. They have free lists of their own and are never `Closed` but `Cached`, so that
 //! GC does not see them: they are emptied by folding.
 //!
-//! Invariants: a block is in exactly one bucket list if and only if it is `Closed`, and then in the bucket of its valid
-//! count; it is in its die's free list if and only if it is `Free`; `valid` equals the number of its set bits in the valid map.
+//! | object | owns |
+//! |---|---|
+//! | [`Pool`] | free blocks and wear |
+//! | `SlcBlocks` | the same of the SLC cache, and its full blocks |
+//! | `OpenBlocks` | the open block of each die and stream |
+//! | `ByValid`, `Worth` | closed blocks by valid count; counts of those that are worth emptying |
+//! | `Record` | what a block holds, and when it was filled and changed |
+//!
+//! Invariants: a block is in exactly one list of closed blocks if and only if it is `Closed`, and then in that of its valid count; it is in its
+//! die's free list if and only if it is `Free`; `valid` equals the number of its valid units.
 
+mod by_valid;
 mod check;
 mod closed;
 mod open;
+mod record;
+mod slc;
+mod worth;
+
+use by_valid::ByValid;
+use closed::{close_if_settled, count_giving, leave_closed};
+use open::OpenBlocks;
+use record::Record;
+use slc::SlcBlocks;
+use worth::Worth;
 
 use crate::die_set::DieSet;
 use crate::pool::{Pool, TakeOrder};
@@ -58,30 +77,11 @@ struct Hot {
     failed: bool,
 }
 
-/// Per-block state used once in a block's life.
-#[derive(Clone, Debug, Default)]
-struct Cold {
-    closed_at: u64,
-    touched_at: u64,
-    meta: bool,
-    owner: u16,
-    stream: BlockStream,
-    trim: u64,
-}
-
 /// A block that takes data, and its next superpage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenBlock {
     pub(crate) block: BlockId,
     pub(crate) superpage: u32,
-}
-
-/// Full blocks of the SLC cache in a die.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cached {
-    blocks: u32,
-    /// Blocks without valid units.
-    empty: u32,
 }
 
 /// Kind of block to open.
@@ -104,35 +104,20 @@ pub(crate) struct BlockKind {
 pub(crate) struct BlockManager {
     layout: Layout,
     hot: Vec<Hot>,
-    cold: Vec<Cold>,
-    /// Free blocks and wear, of the blocks that hold data for good and of the SLC cache.
+    records: Vec<Record>,
+    /// Free blocks and wear, of the blocks that hold data for good.
     pool: Pool,
-    cache_pool: Pool,
-    /// Blocks of each die that are the SLC cache.
-    cache_blocks: u32,
-    cached: Vec<Cached>,
-    /// The open block of each die and stream.
-    open: Vec<Option<OpenBlock>>,
-    streams: usize,
+    slc: SlcBlocks,
+    open: OpenBlocks,
     /// Dies that can no longer be programmed.
     dead: Vec<bool>,
     live_dies: u32,
-    /// Closed blocks of each die by valid count: heads of lists, for a policy that asks for the fewest.
-    buckets: Vec<u32>,
-    lowest: Vec<u32>,
-    /// Closed blocks without valid units, per die and in all.
-    empty: Vec<u32>,
-    empty_total: u32,
-    /// Closed blocks, per die, that free more superpages than their valid units take elsewhere.
-    giving: Vec<u32>,
-    /// Most valid units with which a block still frees a superpage: of data, and of translation pages, each of which may take a superpage
-    /// of its own.
-    giving_units: (u32, u32),
+    by_valid: ByValid,
+    worth: Worth,
     bad: u32,
     /// Dies in which host data may find space that they did not find before, since this was last taken: their free, open or bad blocks have
     /// changed, or their GC has gone on.
     came: DieSet,
-    keep_buckets: bool,
 }
 
 impl BlockManager {
@@ -149,39 +134,21 @@ impl BlockManager {
     ) -> BlockManager {
         let hot =
             Hot { valid: 0, previous: NIL, next: NIL, in_flight: 0, state: BlockState::Free, failed: false };
-        let dies = layout.dies as usize;
-        let buckets = if keep_buckets { dies * (layout.units_per_block as usize + 1) } else { 0 };
         let order = if least_worn_first { TakeOrder::LeastWorn } else { TakeOrder::Oldest };
         BlockManager {
             hot: vec![hot; layout.blocks as usize],
-            cold: vec![Cold::default(); layout.blocks as usize],
+            records: vec![Record::default(); layout.blocks as usize],
             pool: Pool::all_free(layout, cache_blocks..layout.blocks_per_die, order),
-            cache_pool: Pool::all_free(layout, 0..cache_blocks, TakeOrder::Oldest),
-            cache_blocks,
-            cached: vec![Cached::default(); if cache_blocks > 0 { dies } else { 0 }],
-            open: vec![None; dies * streams],
-            streams,
-            dead: vec![false; dies],
+            slc: SlcBlocks::new(layout, cache_blocks),
+            open: OpenBlocks::new(layout.dies, streams),
+            dead: vec![false; layout.dies as usize],
             live_dies: layout.dies,
-            buckets: vec![NIL; buckets],
-            lowest: vec![layout.units_per_block + 1; dies],
-            empty: vec![0; dies],
-            empty_total: 0,
-            giving: vec![0; dies],
-            giving_units: (
-                layout.units_per_block - (1 + lists) * layout.units_per_superpage,
-                layout.superpages_per_block.saturating_sub(1),
-            ),
+            by_valid: ByValid::new(layout, keep_buckets),
+            worth: Worth::new(layout, lists),
             bad: 0,
             came: DieSet::new(layout.dies),
-            keep_buckets,
             layout: layout.clone(),
         }
-    }
-
-    #[inline]
-    fn pool_of(&mut self, block: BlockId) -> &mut Pool {
-        if self.is_cache(block) { &mut self.cache_pool } else { &mut self.pool }
     }
 
     pub fn state(&self, block: BlockId) -> BlockState {
@@ -194,40 +161,46 @@ impl BlockManager {
     }
 
     pub fn erases(&self, block: BlockId) -> u32 {
-        if self.is_cache(block) { self.cache_pool.erases(block) } else { self.pool.erases(block) }
+        if self.slc.has(block) { self.slc.pool().erases(block) } else { self.pool.erases(block) }
     }
 
     pub fn set_erases(&mut self, block: BlockId, erases: u32) {
-        self.pool_of(block).set_erases(block, erases);
+        pool_of(self, block).set_erases(block, erases);
     }
 
-    pub fn closed_at(&self, block: BlockId) -> u64 {
-        self.cold[block.0 as usize].closed_at
+    /// The record of a block.
+    #[inline]
+    pub fn record(&self, block: BlockId) -> &Record {
+        &self.records[block.0 as usize]
     }
 
-    pub fn touched_at(&self, block: BlockId) -> u64 {
-        self.cold[block.0 as usize].touched_at
+    /// Blocks of the SLC cache.
+    #[inline]
+    pub fn slc(&self) -> &SlcBlocks {
+        &self.slc
     }
 
+    /// Open blocks.
+    #[inline]
+    pub fn open(&self) -> &OpenBlocks {
+        &self.open
+    }
+
+    /// Closed blocks that are worth emptying.
+    #[inline]
+    pub fn worth(&self) -> &Worth {
+        &self.worth
+    }
+
+    /// Records that a copy in the block has become invalid, for a policy that asks for that.
     pub fn touch(&mut self, block: BlockId, sequence: u64) {
-        self.cold[block.0 as usize].touched_at = sequence;
-    }
-
-    /// Returns whether `block` holds translation pages; meaningful while it holds anything.
-    pub fn is_meta(&self, block: BlockId) -> bool {
-        self.cold[block.0 as usize].meta
+        self.records[block.0 as usize].touch(sequence);
     }
 
     /// Sets the owner of the data that the block takes from now on: translation pages, or a placement handle (0 for all that have none of
     /// their own). `stream` is for observers.
     pub fn set_kind(&mut self, block: BlockId, meta: bool, owner: u16, stream: BlockStream) {
-        let cold = &mut self.cold[block.0 as usize];
-        (cold.meta, cold.owner, cold.stream) = (meta, owner, stream);
-    }
-
-    /// The placement handle whose data the block holds; meaningful while it holds anything.
-    pub fn owner(&self, block: BlockId) -> u16 {
-        self.cold[block.0 as usize].owner
+        self.records[block.0 as usize].set_kind(meta, owner, stream);
     }
 
     /// The block as an observer sees it.
@@ -242,18 +215,14 @@ impl BlockManager {
         };
         let stream = match usage {
             BlockUse::Free | BlockUse::Bad => BlockStream::None,
-            _ => self.cold[block.0 as usize].stream,
+            _ => self.record(block).stream(),
         };
         BlockView { usage, stream, units: self.valid(block), erases: self.erases(block) }
     }
 
-    /// Number of the last trim that invalidated a copy in this block.
-    pub fn last_trim(&self, block: BlockId) -> u64 {
-        self.cold[block.0 as usize].trim
-    }
-
+    /// Sets the number of the last trim that invalidated a copy in this block.
     pub fn set_last_trim(&mut self, block: BlockId, trim: u64) {
-        self.cold[block.0 as usize].trim = trim;
+        self.records[block.0 as usize].set_last_trim(trim);
     }
 
     /// Returns whether a program in this block has failed, so that it must be retired when it is empty.
@@ -263,12 +232,12 @@ impl BlockManager {
 
     /// Marks a block as failed: it takes no more programs, and is retired instead of erased.
     pub fn mark_failed(&mut self, block: BlockId) {
-        self.count_giving(block, |blocks| blocks.hot[block.0 as usize].failed = true);
+        count_giving(self, block, |blocks| blocks.hot[block.0 as usize].failed = true);
     }
 
     /// Clears the failure of a block, as if no program in it had failed.
     pub fn forgive(&mut self, block: BlockId) {
-        self.count_giving(block, |blocks| blocks.hot[block.0 as usize].failed = false);
+        count_giving(self, block, |blocks| blocks.hot[block.0 as usize].failed = false);
     }
 
     #[inline]
@@ -287,18 +256,12 @@ impl BlockManager {
         self.pool.free_total()
     }
 
-    /// Records that host data may find space in `die` again.
-    #[inline]
-    pub fn space_came(&mut self, die: DieId) {
-        self.came.add(die);
-    }
-
     /// Dies in which host data may find space again.
     pub fn came(&self) -> &DieSet {
         &self.came
     }
 
-    /// Dies in which host data may find space again, to be taken out.
+    /// Dies in which host data may find space again, to be taken out or added.
     #[inline]
     pub fn came_mut(&mut self) -> &mut DieSet {
         &mut self.came
@@ -308,38 +271,10 @@ impl BlockManager {
         self.bad
     }
 
-    #[inline]
-    fn die(&self, block: u32) -> usize {
-        self.layout.split.blocks_per_die.quotient(block) as usize
-    }
-
-    /// Returns whether `block` belongs to the SLC cache.
-    #[inline]
-    pub fn is_cache(&self, block: BlockId) -> bool {
-        self.cache_blocks > 0 && self.layout.split.blocks_per_die.remainder(block.0) < self.cache_blocks
-    }
-
-    /// Free blocks of the SLC cache, in all dies.
-    #[inline]
-    pub fn cache_free(&self) -> u32 {
-        self.cache_pool.free_total()
-    }
-
-    /// Free blocks of the SLC cache of `die`.
-    pub fn cache_free_in(&self, die: DieId) -> u32 {
-        self.cache_pool.free_count(die)
-    }
-
-    /// Full blocks of the SLC cache of `die`, and how many of them hold nothing valid.
-    #[inline]
-    pub fn cached(&self, die: DieId) -> (u32, u32) {
-        self.cached.get(die.0 as usize).map_or((0, 0), |cached| (cached.blocks, cached.empty))
-    }
-
     /// The full block of the SLC cache of `die` to be emptied next: an empty one, else the one that was filled first.
     pub fn next_cached(&self, die: DieId) -> Option<BlockId> {
-        let cached = self.cache_pool.of_die(die).filter(|&b| self.state(b) == BlockState::Cached);
-        cached.min_by_key(|&b| (self.valid(b) > 0, self.closed_at(b), b))
+        let cached = self.slc.pool().of_die(die).filter(|&b| self.state(b) == BlockState::Cached);
+        cached.min_by_key(|&b| (self.valid(b) > 0, self.record(b).closed_at(), b))
     }
 
     /// The blocks of `die`.
@@ -354,29 +289,7 @@ impl BlockManager {
         let hot = &mut self.hot[block.0 as usize];
         hot.in_flight -= 1;
         hot.failed |= failed;
-        self.close_if_settled(block, sequence);
-    }
-
-    #[inline]
-    fn close_if_settled(&mut self, block: BlockId, sequence: u64) {
-        let hot = &mut self.hot[block.0 as usize];
-        if hot.state == BlockState::Full && hot.in_flight == 0 {
-            hot.state = BlockState::Closed;
-            self.cold[block.0 as usize].closed_at = sequence;
-            self.cold[block.0 as usize].touched_at = sequence;
-            let empty = u32::from(self.hot[block.0 as usize].valid == 0);
-            let die = self.die(block.0);
-            if self.is_cache(block) {
-                self.hot[block.0 as usize].state = BlockState::Cached;
-                self.cached[die].blocks += 1;
-                self.cached[die].empty += empty;
-                return;
-            }
-            self.empty[die] += empty;
-            self.empty_total += empty;
-            self.giving[die] += u32::from(self.gives(block));
-            self.link(block.0);
-        }
+        close_if_settled(self, block, sequence);
     }
 
     /// Prefetches the state that a change of the valid units of `block` will access.
@@ -400,7 +313,7 @@ impl BlockManager {
     pub fn erased(&mut self, block: BlockId) {
         self.hot[block.0 as usize].state = BlockState::Free;
         self.came.add(self.layout.die_of_block(block));
-        let pool = self.pool_of(block);
+        let pool = pool_of(self, block);
         pool.set_erases(block, pool.erases(block) + 1);
         pool.give(block);
     }
@@ -408,22 +321,22 @@ impl BlockManager {
     /// Retires the block. It must hold nothing valid.
     pub fn retire(&mut self, block: BlockId) {
         if self.is_settled(block) {
-            self.leave_closed(block.0);
+            leave_closed(self, block.0);
         }
         assert_eq!(self.hot[block.0 as usize].valid, 0, "retiring block {} with valid data", block.0);
-        self.count_giving(block, |blocks| blocks.hot[block.0 as usize].state = BlockState::Bad);
-        self.pool_of(block).retire(block);
+        count_giving(self, block, |blocks| blocks.hot[block.0 as usize].state = BlockState::Bad);
+        pool_of(self, block).retire(block);
         self.bad += 1;
         self.came.add(self.layout.die_of_block(block));
     }
 
     /// Restores, at a mount, a block that holds data, `open` if it can take more. Its last program had the number `sequence`.
     pub fn restore(&mut self, block: BlockId, valid: u32, open: bool, sequence: u64) {
-        self.pool_of(block).take_this(block);
+        pool_of(self, block).take_this(block);
         self.came.add(self.layout.die_of_block(block));
         self.hot[block.0 as usize].valid = valid;
         self.hot[block.0 as usize].state = if open { BlockState::Open } else { BlockState::Full };
-        self.close_if_settled(block, sequence);
+        close_if_settled(self, block, sequence);
     }
 
     /// Returns whether `die` is dead: it can no longer be programmed.
@@ -460,9 +373,15 @@ impl BlockManager {
 
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> u64 {
-        (self.hot.len() * size_of::<Hot>() + self.cold.len() * size_of::<Cold>() + self.buckets.len() * 4)
-            as u64
+        (self.hot.len() * size_of::<Hot>() + self.records.len() * size_of::<Record>()) as u64
+            + self.by_valid.memory_bytes()
             + self.pool.memory_bytes()
-            + self.cache_pool.memory_bytes()
+            + self.slc.pool().memory_bytes()
     }
+}
+
+/// The pool that `block` belongs to.
+#[inline]
+fn pool_of(blocks: &mut BlockManager, block: BlockId) -> &mut Pool {
+    if blocks.slc.has(block) { blocks.slc.pool_mut() } else { &mut blocks.pool }
 }

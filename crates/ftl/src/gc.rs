@@ -306,7 +306,7 @@ impl Gc {
 
     /// Returns whether the next translation page needs a free block.
     fn map_needs_block(&self, blocks: &BlockManager) -> bool {
-        let open = |die| blocks.open_block(DieId(die), Stream::Meta.place());
+        let open = |die| blocks.open().at(DieId(die), Stream::Meta.place());
         self.config.common_blocks() > 0 && (0..self.layout.dies).all(|die| open(die).is_none())
     }
 
@@ -381,7 +381,7 @@ impl Gc {
     #[inline]
     fn move_from(&mut self, parts: &mut Parts<'_>, die: DieId, first: Ppa, cause: Cause) {
         let victim = self.layout.block_of(first);
-        let of_map = parts.blocks.is_meta(victim);
+        let of_map = parts.blocks.record(victim).is_meta();
         let to = if of_map { Stream::Meta } else { self.stream_of(parts.blocks, victim, cause) };
         let end = Ppa(first.0 - self.sense.remainder(first.0) + self.sense.get());
         let mut next = Some(first);
@@ -398,7 +398,7 @@ impl Gc {
 
     /// Stream to which data of `block` are moved.
     fn stream_of(&self, blocks: &BlockManager, block: BlockId, cause: Cause) -> Stream {
-        match blocks.owner(block) {
+        match blocks.record(block).owner() {
             handle if handle > 0 && self.config.isolation == Isolation::Persistent => {
                 Stream::PlacedGc(handle)
             }
@@ -409,7 +409,7 @@ impl Gc {
 
     /// The stream whose open block takes the copies out of `block`.
     pub(crate) fn shared_stream(&self, blocks: &BlockManager, block: BlockId, cause: Cause) -> Stream {
-        match blocks.is_meta(block) {
+        match blocks.record(block).is_meta() {
             true => Stream::Meta,
             false => self.config.shared(self.stream_of(blocks, block, cause)),
         }
@@ -430,7 +430,7 @@ impl Gc {
     #[inline]
     pub(crate) fn wants_folding(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
         self.config.slc_cache.is_some() && {
-            let (cached, empty) = blocks.cached(die);
+            let (cached, empty) = blocks.slc().full(die);
             empty > 0
                 || (load == Load::Rested
                     && cached > 0
@@ -441,7 +441,7 @@ impl Gc {
     /// A full block of the SLC cache of `die` that holds nothing valid.
     #[inline]
     pub(crate) fn empty_cached(&self, blocks: &BlockManager, die: DieId) -> Option<BlockId> {
-        (blocks.cached(die).1 > 0).then(|| blocks.next_cached(die))?
+        (blocks.slc().full(die).1 > 0).then(|| blocks.next_cached(die))?
     }
 
     /// The block of the SLC cache of `die` that is folded next, while the drive folds.
@@ -469,14 +469,14 @@ impl Gc {
         let valid = parts.blocks.valid(victim);
         self.counters.add_victim(cause, valid);
         if valid > 0 && parts.handles.count() > 1 {
-            parts.handles.moved(parts.blocks.owner(victim), valid);
+            parts.handles.moved(parts.blocks.record(victim).owner(), valid);
         }
-        let cached = parts.blocks.is_cache(victim);
+        let cached = parts.blocks.slc().has(victim);
         let back = !parts.blocks.failed(victim) && !cached;
         let stream = self.shared_stream(parts.blocks, victim, cause);
         parts.blocks.choose(victim);
         // The reserve may be smaller now, or a block is coming back.
-        parts.blocks.space_came(die);
+        parts.blocks.came_mut().add(die);
         let now = self.now;
         // Empty blocks of the cache need no space.
         if !cached || valid > 0 {
@@ -506,7 +506,7 @@ impl Gc {
                 self.counters.pauses.record(self.now.since(since), self.now);
             }
             // The reserve may be smaller now.
-            blocks.space_came(die);
+            blocks.came_mut().add(die);
         }
         self.went_on(blocks, block);
     }
@@ -516,7 +516,8 @@ impl Gc {
     pub fn reclaim(&mut self, parts: &mut Parts<'_>, held: &[BlockId]) -> Reclaim {
         let saved = parts.pages.saved_before();
         let keeps = |b: BlockId| parts.kept.is_some_and(|kept| kept[b.0 as usize] > 0);
-        let ready = |&b: &BlockId| parts.blocks.last_trim(b) < saved && !keeps(b) && !held.contains(&b);
+        let ready =
+            |&b: &BlockId| parts.blocks.record(b).last_trim() < saved && !keeps(b) && !held.contains(&b);
         let Some(at) = self.emptied.iter().rposition(ready) else {
             return Reclaim::AwaitsTrims;
         };
@@ -533,7 +534,7 @@ impl Gc {
             return Reclaim::Retire(block);
         }
         parts.blocks.erasing(block);
-        let usual = if parts.blocks.is_cache(block) { Cause::Fold } else { Cause::Gc };
+        let usual = if parts.blocks.slc().has(block) { Cause::Fold } else { Cause::Gc };
         let cause = self.upkeep_mut(die).erasing(block).unwrap_or(usual);
         if cause == Cause::Refresh {
             self.counters.refreshed += 1;
@@ -561,6 +562,6 @@ fn next_valid(layout: &Layout, valid: &ValidUnits, block: BlockId, from: u32) ->
 
 /// Blocks of `die` that static wear levelling compares: good ones whose cells hold all their bits.
 pub(crate) fn levelled(blocks: &BlockManager, die: DieId) -> impl Iterator<Item = BlockId> + '_ {
-    let good = |b: &BlockId| blocks.state(*b) != BlockState::Bad && !blocks.is_cache(*b);
+    let good = |b: &BlockId| blocks.state(*b) != BlockState::Bad && !blocks.slc().has(*b);
     blocks.of_die(die).filter(good)
 }

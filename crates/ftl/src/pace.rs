@@ -60,7 +60,7 @@ impl Gc {
 fn release(gc: &mut Gc, blocks: &mut BlockManager, block: BlockId) {
     let die = gc.layout().die_of_block(block);
     if gc.away_mut().went_on(die) {
-        blocks.space_came(die);
+        blocks.came_mut().add(die);
     }
 }
 
@@ -75,7 +75,7 @@ fn is_under_gc(gc: &Gc, blocks: &BlockManager, die: DieId) -> bool {
 
 /// More would only go ahead of erases and of translation pages, for which all wait.
 fn has_turns(blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
-    let open = blocks.open_block(die, shared.place());
+    let open = blocks.open().at(die, shared.place());
     open.is_some_and(|open| blocks.in_flight(open.block) >= TURNS)
 }
 
@@ -100,7 +100,7 @@ fn blocks_enough(gc: &Gc) -> u64 {
 /// Units that the open blocks of `die` for host data, new or moved, can take.
 fn left_open(gc: &Gc, blocks: &BlockManager, die: DieId) -> u64 {
     let others = [Stream::Worn.place(), Stream::Meta.place(), Stream::Cached.place()];
-    let open = blocks.open_in(die).filter(|(place, _)| !others.contains(place));
+    let open = blocks.open().of_die(die).filter(|(place, _)| !others.contains(place));
     let superpages: u32 = open.map(|(_, open)| gc.superpages_of(Stream::Host) - open.superpage).sum();
     u64::from(superpages) * u64::from(gc.layout().units_per_superpage)
 }

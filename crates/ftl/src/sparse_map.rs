@@ -154,7 +154,7 @@ impl<'a> SparseMapCache<'a> {
     /// Drops those of `pages`, the pages of an emptied block's units in order, that still lie there.
     pub fn evicted(&mut self, block: BlockId, pages: impl Iterator<Item = Option<Lpn>>) {
         let first = self.core.shape.layout.ppa(block, 0).0;
-        let closed = self.core.blocks.closed_at(block);
+        let closed = self.core.blocks.record(block).closed_at();
         for (ppa, mark) in (first..).map(Ppa).zip(pages) {
             if let Some(lpn) =
                 mark.map(|mark| self.core.named(mark)).filter(|&lpn| self.core.shape.is_hosts(lpn))

@@ -91,7 +91,7 @@ fn choose_for_upkeep(gc: &mut Gc, blocks: &BlockManager, die: DieId, load: Load)
 }
 
 fn choose_for_space(gc: &mut Gc, parts: &mut Parts<'_>, die: DieId) -> Option<BlockId> {
-    if parts.blocks.giving(die) == 0 {
+    if parts.blocks.worth().giving(die) == 0 {
         return None;
     }
     // A random choice drawn anew at every call would end up as the emptiest block, since it has to fit; a policy from outside may
@@ -123,7 +123,7 @@ fn policy_choice(gc: &mut Gc, parts: &mut Parts<'_>, die: DieId) -> Option<Block
     let blocks = &mut *parts.blocks;
     if let Some(kept) = parts.kept {
         // Units that are not needed cost no copy, but are worth keeping.
-        let cached = |b: BlockId| (kept[b.0 as usize].max(blocks.valid(b)), blocks.closed_at(b));
+        let cached = |b: BlockId| (kept[b.0 as usize].max(blocks.valid(b)), blocks.record(b).closed_at());
         let may = |b: &BlockId| blocks.may_be_victim(*b) && blocks.frees_space(*b);
         return blocks.of_die(die).filter(may).min_by_key(|&b| cached(b));
     }
@@ -132,13 +132,13 @@ fn policy_choice(gc: &mut Gc, parts: &mut Parts<'_>, die: DieId) -> Option<Block
             Some(block) if blocks.may_be_victim(block) && blocks.frees_space(block) => Some(block),
             _ => emptiest(gc, blocks, die),
         },
-        Victim::Fifo => closed_min_by(blocks, die, |b| blocks.closed_at(b)),
-        Victim::Lru => closed_min_by(blocks, die, |b| blocks.touched_at(b)),
+        Victim::Fifo => closed_min_by(blocks, die, |b| blocks.record(b).closed_at()),
+        Victim::Lru => closed_min_by(blocks, die, |b| blocks.record(b).touched_at()),
         Victim::CostBenefit => {
             let (now, full) = (parts.sequence, u64::from(gc.layout().units_per_block));
             closed_min_by(blocks, die, |b| {
                 let valid = u64::from(blocks.valid(b));
-                let age = now - blocks.closed_at(b) + 1;
+                let age = now - blocks.record(b).closed_at() + 1;
                 // Highest age * (1 - u) / 2u first; whole numbers keep it exact and repeatable.
                 let benefit = u128::from(age) * u128::from(full - valid);
                 u128::MAX - (benefit << 32) / u128::from(2 * valid + 1)
@@ -163,9 +163,9 @@ fn outside_choice(gc: &mut Gc, parts: &Parts<'_>, die: DieId) -> Option<BlockId>
             units,
             cached: kept.map_or(valid, |kept| kept[block.0 as usize].max(valid)),
             erases: blocks.erases(block),
-            closed_at: blocks.closed_at(block),
-            touched_at: blocks.touched_at(block),
-            holds_map: blocks.is_meta(block),
+            closed_at: blocks.record(block).closed_at(),
+            touched_at: blocks.record(block).touched_at(),
+            holds_map: blocks.record(block).is_meta(),
         }
     };
     let candidates: Vec<VictimCandidate> = blocks.of_die(die).filter(may).map(candidate).collect();
@@ -218,7 +218,7 @@ fn waits_for_erase(gc: &Gc, parts: &Parts<'_>, die: DieId) -> bool {
     let (blocks, saved) = (&parts.blocks, parts.pages.saved_before());
     let held = |block| {
         let emptied = blocks.valid(block) == 0 && blocks.state(block) == BlockState::Victim;
-        emptied && blocks.last_trim(block) >= saved
+        emptied && blocks.record(block).last_trim() >= saved
     };
     gc.victims().of(die).iter().any(|victim| victim.back && !held(victim.block))
 }
@@ -253,7 +253,7 @@ fn superpages_to_move(gc: &Gc, blocks: &BlockManager, victim: &Outgoing) -> u32 
 }
 
 fn superpages_left(gc: &Gc, blocks: &BlockManager, die: DieId, stream: Stream) -> u32 {
-    blocks.open_block(die, stream.place()).map_or(0, |open| gc.superpages_of(stream) - open.superpage)
+    blocks.open().at(die, stream.place()).map_or(0, |open| gc.superpages_of(stream) - open.superpage)
 }
 
 fn blocks_for(gc: &Gc, superpages: u32, left: u32, stream: Stream) -> u32 {

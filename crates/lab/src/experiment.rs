@@ -923,7 +923,8 @@ pub fn memory_bytes(spec: &Spec) -> Result<u64, RunError> {
         true => (filled / u64::from(layout.unit_bytes)).div_ceil(layout.units_per_block.into()),
         false => u64::from(layout.blocks),
     };
-    let media = device.media().extent().memory_max as f64 * (blocks as f64 / f64::from(layout.blocks));
+    let media =
+        device.media().store().extent().memory_max as f64 * (blocks as f64 / f64::from(layout.blocks));
     let sectors = filled / u64::from(layout.sector_bytes);
     let oracle = if spec.run.verify { sectors * ORACLE_BYTES_PER_SECTOR } else { 0 };
     Ok(tables + media as u64 + oracle)

@@ -331,7 +331,7 @@ pub struct MediaConfig {
     /// Bytes of the spare area that belong to the host, for each sector; 0 where no host sees the spare area.
     #[setting(skip)]
     pub metadata_bytes: u32,
-    /// Bytes of the save area ([`crate::Media::save_write`]), which keeps what a drive may not lose with its power; 0: none.
+    /// Bytes of the save area ([`crate::Store::save_write`]), which keeps what a drive may not lose with its power; 0: none.
     #[setting(skip)]
     pub save_bytes: u64,
 }

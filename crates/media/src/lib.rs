@@ -31,6 +31,6 @@ pub use ecc::{Bch, EccError, PageCorrection, PageEcc, PageUncorrectable, Uncorre
 pub use error::{MediaError, RuleError, StoreError};
 pub use injected::Fault;
 pub use integrity::{BitErrors, Ecc, EccCode, EccData, EccSettings, Integrity, ReadRetry, check_integrity};
-pub use media::{Health, Media, Outcome, ReadResult, SnapshotError, Spare};
+pub use media::{Array, Damage, Failures, Health, Media, Outcome, ReadResult, SnapshotError, Spare};
 pub use scrambler::{scramble, scrambler_seed};
-pub use store::{Extent, Remains, StoreNotice};
+pub use store::{Extent, Remains, Store, StoreNotice};

@@ -20,7 +20,8 @@
 //! | [`GivenUp`], [`TranslationPages`] | units by address | none is of an erased block |
 //! | [`Damage`] | reads that found damaged data in the store | the last one is told |
 //!
-//! Each object alone writes its fields. [`Media`] is the interface: this file has what asks and keeps, `read.rs` and `write.rs` what flash does.
+//! Each object alone writes its fields. [`Media`] is the interface of flash: this file has times, faults and age, `read.rs` and `write.rs` what
+//! flash does. What cells hold, what the store adds to flash, faults and damage are asked of their objects.
 
 mod age;
 mod array;
@@ -41,14 +42,15 @@ use crate::injected::{self, Fault};
 use crate::integrity;
 use crate::retry::Retries;
 use crate::state::{BlockState, Flag};
-use crate::store::{Extent, Remains, Store, StoreNotice, StoreShape};
+use crate::store::{Remains, Store, StoreShape};
 use crate::times::{self, Times};
 use age::Age;
-use array::{Array, Content};
-use damage::Damage;
-use failures::Failures;
+pub use array::Array;
+use array::Content;
+pub use damage::Damage;
+pub use failures::Failures;
 use lists::{GivenUp, TranslationPages};
-use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa, SimTime};
+use pellucid_flash::{BlockId, Layout, Lpn, Nanos, Ppa, SimTime};
 use std::io::{Read, Write};
 
 /// Content of the spare area of one mapping unit.
@@ -70,11 +72,6 @@ pub enum Health {
     /// Retired during life.
     GrownBad,
 }
-
-/// Units by which the prefetch of a block's content runs ahead: this many logical pages fill a cache line.
-const UNITS_AHEAD: u32 = 16;
-/// Longer units are not prefetched so early: each takes more cache than GC can use.
-const STAMPS_BYTES_MAX: usize = 16;
 
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,22 +150,12 @@ impl Media {
             for block in faults::factory_bad(&config.faults, &media.array.layout, opened.made) {
                 media.array.store.set_state(block, BlockState::default().with(Flag::FactoryBad));
             }
-            media.wear_in(config.integrity.cycles);
+            media.array.wear_in(config.integrity.cycles);
             media.array.store.finish_creation()?;
         } else {
             media.power_cut();
         }
         Ok(media)
-    }
-
-    /// Ages new media: good blocks have been through `cycles` cycles.
-    fn wear_in(&mut self, cycles: u32) {
-        for block in 0..self.array.layout.blocks {
-            let state = self.array.store.state(block);
-            if cycles > 0 && state.health() == Health::Good {
-                self.array.store.set_state(block, state.with_erase_count(cycles));
-            }
-        }
     }
 
     /// Sets the drive's time, which never goes back. It determines the age of stored data.
@@ -187,11 +174,6 @@ impl Media {
     /// `data_path.rs`).
     pub fn miscorrected_chunks(&self) -> u64 {
         self.data_path.as_ref().map_or(0, |path| path.miscorrected)
-    }
-
-    /// Blocks that went bad, of those that were good when the media were made, opened or last asked to [count anew](Media::reset_counts).
-    pub fn retired_blocks(&self) -> u64 {
-        self.failures.retired()
     }
 
     /// Resets the counts to zero.
@@ -226,29 +208,44 @@ impl Media {
         self.failures.inject(fault, &self.array.layout, errs)
     }
 
-    /// Returns whether [`Fault::KillDie`] was injected for `die`.
-    pub fn is_dead(&self, die: DieId) -> bool {
-        self.failures.is_dead(die)
-    }
-
-    /// Returns whether [`Fault::WearOut`] was injected.
-    pub fn spent(&self) -> bool {
-        self.failures.spent()
-    }
-
     /// The shape.
     pub fn layout(&self) -> &Layout {
         &self.array.layout
     }
 
-    /// Bytes of the spare area that belong to the host, for each sector.
-    pub fn metadata_bytes(&self) -> usize {
-        self.array.shape.metadata_bytes
-    }
-
     /// Bytes kept per sector: 4 (a stamp) for [`crate::StoreKind::None`], `sector_bytes` otherwise.
     pub fn image_bytes(&self) -> usize {
         self.array.shape.image_bytes
+    }
+
+    /// Faults of the media, and blocks that they have cost.
+    #[inline]
+    pub fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    /// Damaged data that reads have found in the store.
+    #[inline]
+    pub fn damage(&self) -> &Damage {
+        &self.damage
+    }
+
+    /// The cells: what each unit and block holds.
+    #[inline]
+    pub fn array(&self) -> &Array {
+        &self.array
+    }
+
+    /// The store: an image of one drive, a save area, limits of memory and disk, and notices of these.
+    #[inline]
+    pub fn store(&self) -> &Store {
+        &self.array.store
+    }
+
+    /// The store, to be changed.
+    #[inline]
+    pub fn store_mut(&mut self) -> &mut Store {
+        &mut self.array.store
     }
 
     /// Returns whether the media were opened from an image file that its last user had not closed.
@@ -313,24 +310,6 @@ impl Media {
         self.failures.slowed(die, time)
     }
 
-    /// The host's metadata of whole sectors of one unit, from `first_sector` on, into `out`. They lie in the spare area, so they
-    /// are good if [`Media::read`] of the unit was; `out` is filled with zeros where nothing is readable. `false`: the store has lost
-    /// them, as it can lose data.
-    ///
-    /// # Panics
-    /// When the sectors reach beyond the unit.
-    #[inline]
-    pub fn metadata(&self, ppa: Ppa, first_sector: u32, out: &mut [u8]) -> bool {
-        let at = self.array.place(ppa);
-        let start = first_sector as usize * self.array.shape.metadata_bytes;
-        assert!(start + out.len() <= self.array.shape.unit_metadata_bytes, "sectors beyond the unit");
-        if self.array.content(at) != Content::Programmed {
-            out.fill(0);
-            return true;
-        }
-        self.array.store.metadata(at.block, at.index, start, out)
-    }
-
     /// Reads the content that [`Media::put_translation_page`] stored; `None` when it cannot be read.
     pub fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>> {
         let at = self.array.place(ppa);
@@ -363,72 +342,6 @@ impl Media {
         self.lost.has(ppa.0)
     }
 
-    /// Reads the spare area of a unit; `None` when the unit is erased, torn, failed or in operation. Read faults do not apply: callers
-    /// that need to know whether the data are readable call [`Media::read`].
-    #[inline]
-    pub fn spare(&self, ppa: Ppa) -> Option<Spare> {
-        let at = self.array.place(ppa);
-        if self.array.content(at) != Content::Programmed {
-            return None;
-        }
-        let (shape, meta) = (&self.array.shape.meta, self.array.store.meta(at.block));
-        let sequence = shape.first_sequence(meta) + u64::from(shape.offset(meta, at.superpage));
-        Some(Spare { lpn: shape.lpn(meta, at.index), sequence })
-    }
-
-    /// Returns whether a unit is programmed: [`Media::spare`] would return its spare area.
-    #[inline]
-    pub fn is_programmed(&self, ppa: Ppa) -> bool {
-        self.array.content(self.array.place(ppa)) == Content::Programmed
-    }
-
-    /// The logical page that the spare area of a unit names; as [`Media::spare`] without the rest.
-    #[inline]
-    pub fn page(&self, ppa: Ppa) -> Option<Lpn> {
-        let at = self.array.place(ppa);
-        (self.array.content(at) == Content::Programmed)
-            .then(|| self.array.shape.meta.lpn(self.array.store.meta(at.block), at.index))
-    }
-
-    /// As [`Media::page`], for callers that go through a block unit by unit: prefetches what comes next.
-    #[inline]
-    pub fn page_in_turn(&self, ppa: Ppa) -> Option<Lpn> {
-        let at = self.array.place(ppa);
-        if self.array.content(at) != Content::Programmed {
-            return None;
-        }
-        let (meta, ahead) = (self.array.store.meta(at.block), at.index + UNITS_AHEAD);
-        prefetch_index::prefetch_index(meta, self.array.shape.meta.lpn_place(ahead));
-        if self.array.shape.unit_stored_bytes <= STAMPS_BYTES_MAX {
-            self.array.store.prefetch(at.block, ahead, 0..1);
-        }
-        Some(self.array.shape.meta.lpn(meta, at.index))
-    }
-
-    /// Superpages programmed, torn or failed since the last erase. All of them for a block in erase or half erased.
-    #[inline]
-    pub fn next_superpage(&self, block: BlockId) -> u32 {
-        self.array.store.state(block.0).next_superpage()
-    }
-
-    /// The sequence number given when the block's first superpage was begun, whatever became of it. The rules of
-    /// [`Media::program_begin`] count from it. Meaningless for a block without a begun superpage.
-    pub fn begun_with(&self, block: BlockId) -> u64 {
-        self.array.shape.meta.first_sequence(self.array.store.meta(block.0))
-    }
-
-    /// Complete erases.
-    #[inline]
-    pub fn erase_count(&self, block: BlockId) -> u32 {
-        self.array.store.state(block.0).erase_count()
-    }
-
-    /// Returns the health of the block: whether it may be used.
-    #[inline]
-    pub fn health(&self, block: BlockId) -> Health {
-        self.array.store.state(block.0).health()
-    }
-
     /// Marks `block` grown bad, for ever. What it holds stays readable. A factory-bad block stays factory bad.
     pub fn retire(&mut self, block: BlockId) {
         let state = self.array.store.state(block.0);
@@ -436,99 +349,6 @@ impl Media {
             self.array.store.set_state(block.0, state.with(Flag::GrownBad));
             self.failures.count_retired();
         }
-    }
-
-    /// Bytes of memory allocated for states, spare areas and data. A file store keeps the data in its file.
-    pub fn memory_bytes(&self) -> u64 {
-        self.array.store.memory_bytes()
-    }
-
-    // ---- what the store adds to flash: an image of one drive, a save area, limits of memory and disk, and their notices
-
-    /// Binds the media to a drive: numbers, with their names, that must not change while the media are kept, because the stored data mean
-    /// something else to a drive with other numbers. 0: not given.
-    ///
-    /// # Errors
-    /// When the image in a file store belongs to a drive with other numbers, or when they cannot be written. The image is unchanged.
-    pub fn claim(&mut self, words: [(&'static str, u64); 3]) -> Result<(), StoreError> {
-        self.array.store.claim(words)
-    }
-
-    /// Removes a file that was just made for media that cannot be used; a file that existed before stays.
-    pub fn discard(&mut self) {
-        self.array.store.discard();
-    }
-
-    /// Length of the save area: bytes that a drive keeps beside its flash, as a drive with capacitors keeps its buffer. They are
-    /// initially zero. With a file store they survive the end of the process, however it ends; copies of media have their own.
-    pub fn save_bytes(&self) -> usize {
-        self.array.shape.save_bytes
-    }
-
-    /// Bytes of the save area from `at` on.
-    ///
-    /// # Panics
-    /// When they reach beyond it.
-    pub fn save_read(&self, at: usize, out: &mut [u8]) {
-        self.array.store.save_read(at, out);
-    }
-
-    /// Writes bytes to the save area. After this returns, they survive a kill of the process.
-    ///
-    /// # Errors
-    /// When the file cannot take them, as with a full disk; the bytes at this place are then undefined.
-    ///
-    /// # Panics
-    /// When they reach beyond the area.
-    pub fn save_write(&mut self, at: usize, bytes: &[u8]) -> Result<(), StoreError> {
-        self.array.store.save_write(at, bytes)
-    }
-
-    /// Returns whether the store takes more data: its file accepts writes, or its memory has not reached its bound. Otherwise hosts
-    /// should be refused writes; those under way are still completed.
-    #[inline]
-    pub fn has_room(&self) -> bool {
-        self.array.store.has_room()
-    }
-
-    /// Returns whether the file fails to take written data. Its content is then as a power cut at that moment would have left it, and no
-    /// later change may be promised to a host.
-    #[inline]
-    pub fn holds_back(&self) -> bool {
-        self.array.store.holds_back()
-    }
-
-    /// Retries writes that the file refused.
-    pub fn try_again(&mut self) {
-        self.array.store.try_again();
-    }
-
-    /// Fulfils a flush; with [`crate::SyncTo::Machine`] waits for the disk.
-    ///
-    /// # Errors
-    /// When the file does not take the written data.
-    pub fn promise(&mut self) -> Result<(), StoreError> {
-        self.array.store.flushed()
-    }
-
-    /// Takes the next notice of the store.
-    pub fn store_notice(&mut self) -> Option<StoreNotice> {
-        self.array.store.notice()
-    }
-
-    /// Memory and disk space that the store may come to use.
-    pub fn extent(&self) -> Extent {
-        self.array.store.extent()
-    }
-
-    /// Reads that found damaged data in the store.
-    pub fn damaged_reads(&self) -> u64 {
-        self.damage.reads()
-    }
-
-    /// Returns whether the last read failed because the store lost the data: the flash itself is as good as before.
-    pub fn was_damaged(&self) -> bool {
-        self.damage.is_of_last_read()
     }
 
     /// Returns whether [`Media::forget`] saves memory.
@@ -544,11 +364,6 @@ impl Media {
         if self.array.content(at) == Content::Programmed && self.forgets() {
             self.array.store.forget(at.block, at.index, remains);
         }
-    }
-
-    /// With a file store, writes everything to the disk.
-    pub fn sync(&mut self) -> Result<(), StoreError> {
-        self.array.store.sync()
     }
 
     // ---- snapshots

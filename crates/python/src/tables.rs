@@ -175,7 +175,7 @@ pub fn blocks(device: &Device) -> Result<Table, Refusal> {
     let short = |values: Vec<u32>| -> ArrayRef { Arc::new(UInt32Array::from(values)) };
     let mut health = WordColumn::default();
     for block in all() {
-        health.push(match media.health(block) {
+        health.push(match media.array().health(block) {
             Health::Good => "good",
             Health::FactoryBad => "factory_bad",
             Health::GrownBad => "grown_bad",
@@ -185,6 +185,6 @@ pub fn blocks(device: &Device) -> Result<Table, Refusal> {
         ("block".into(), short(all().map(|block| block.0).collect())),
         ("die".into(), short(all().map(|block| layout.die_of_block(block).0).collect())),
         ("health".into(), words(health)?),
-        ("erases".into(), short(all().map(|block| media.erase_count(block)).collect())),
+        ("erases".into(), short(all().map(|block| media.array().erase_count(block)).collect())),
     ])
 }

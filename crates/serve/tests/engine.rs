@@ -177,7 +177,7 @@ fn damage_can_be_planned() {
     for token in 1..900 {
         assert_eq!(write(&mut core, token), Status::Success, "operation {token}");
         let device = core.device(0).expect("it is here");
-        let killed = device.media().is_dead(pellucid_flash::DieId(1));
+        let killed = device.media().failures().is_dead(pellucid_flash::DieId(1));
         assert_eq!((killed, device.is_read_only()), (token >= 600, false), "operation {token}");
     }
     let counters = core.device(0).expect("it is here").counters();

@@ -327,5 +327,5 @@ fn a_refused_drive_leaves_no_file_behind() {
     drop(drive);
     assert!(made(&["ftl.durability=volatile"]).is_err(), "the file is another drive's");
     let drive = made(&[]).expect("and is there still");
-    assert!((0..48).any(|block| drive.media().next_superpage(BlockId(block)) > 0));
+    assert!((0..48).any(|block| drive.media().array().next_superpage(BlockId(block)) > 0));
 }

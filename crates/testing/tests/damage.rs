@@ -255,7 +255,7 @@ fn a_block_that_is_nearly_lost_is_written_anew() {
                 (0..200).filter(|&u| places(&device)[u] != before[u]).map(|u| block(before[u])).collect();
             assert!((0..200).all(|u| left.contains(&block(before[u])) == (places(&device)[u] != before[u])));
             assert_eq!(refreshed, 4 * left.len() as u64);
-            assert!(left.len() < 200 && device.media().erase_count(left[0]) == 1);
+            assert!(left.len() < 200 && device.media().array().erase_count(left[0]) == 1);
         }
         assert!((0..200).all(|unit| read(&mut device, unit) == Ok(unit as u8)));
         device.check();
@@ -320,7 +320,7 @@ fn impossible_damage_is_refused_and_does_nothing() {
     assert_eq!(refusal(&mut device, slow), "slow_die = 0: allowed: a factor from 0.001 to 1,000,000");
     let errors = Fault::BitErrors { die: None, factor: 2.0 };
     assert!(refusal(&mut device, errors).contains("drive.media.bit_errors.enabled = true"));
-    assert!(!device.media().is_dead(DieId(0)));
+    assert!(!device.media().failures().is_dead(DieId(0)));
 }
 
 /// A drive made anew from what `device` has on its media, but for the translation page that begins with the places of these units: it cannot

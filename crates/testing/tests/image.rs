@@ -113,7 +113,7 @@ fn a_restored_drive_holds_what_the_aged_one_held() {
             "{durability}: nothing aged"
         );
         for block in (0..before.layout().blocks).map(BlockId) {
-            assert_eq!(before.media().erase_count(block), after.media().erase_count(block));
+            assert_eq!(before.media().array().erase_count(block), after.media().array().erase_count(block));
         }
     }
 }

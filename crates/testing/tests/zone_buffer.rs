@@ -115,8 +115,8 @@ fn a_protected_buffer_accepts_nothing_that_the_log_has_no_room_for() {
 
 /// Bytes of the save area that have changed since it was `before`.
 fn changed(before: &[u8], media: &Media) -> Vec<usize> {
-    let mut now = vec![0; media.save_bytes()];
-    media.save_read(0, &mut now);
+    let mut now = vec![0; media.array().save_bytes()];
+    media.store().save_read(0, &mut now);
     (0..now.len()).filter(|&at| now[at] != before[at]).collect()
 }
 
@@ -124,15 +124,15 @@ fn changed(before: &[u8], media: &Media) -> Vec<usize> {
 fn what_was_saved_is_whole_or_said_to_be_lost() {
     let mut bench = Bench::saving(PROTECTED, &["drive.buffer.write=\"write-back\""]);
     assert_eq!(bench.write(Lba(0), 3, 7).status, Status::Success);
-    let mut before = vec![0; bench.drive.media().save_bytes()];
-    bench.drive.media().save_read(0, &mut before);
+    let mut before = vec![0; bench.drive.media().array().save_bytes()];
+    bench.drive.media().store().save_read(0, &mut before);
     assert_eq!(bench.write(Lba(3), 2, 7).status, Status::Success);
     let new = changed(&before, bench.drive.media());
     let touched = |at: usize| {
         let (mut bench, mut media) = (bench.clone(), bench.drive.media().clone());
         let mut byte = [0];
-        media.save_read(at, &mut byte);
-        media.save_write(at, &[byte[0] ^ 1]).expect("memory takes it");
+        media.store().save_read(at, &mut byte);
+        media.store_mut().save_write(at, &[byte[0] ^ 1]).expect("memory takes it");
         bench.reopen(media);
         let report = bench.run(Command::new(0, Opcode::Report, Lba(0), 1, Vec::new()));
         let info =
@@ -171,13 +171,13 @@ fn a_damaged_byte_costs_no_more_than_its_superpage() {
     ] {
         assert_eq!(bench.write(Lba(first.into()), sectors, 7).status, Status::Success);
     }
-    let saved = changed(&vec![0; bench.drive.media().save_bytes()], bench.drive.media());
+    let saved = changed(&vec![0; bench.drive.media().array().save_bytes()], bench.drive.media());
     let mut costs = [0; 3];
     for at in saved.into_iter().step_by(13) {
         let (mut bench, mut media) = (bench.clone(), bench.drive.media().clone());
         let mut byte = [0];
-        media.save_read(at, &mut byte);
-        media.save_write(at, &[byte[0] ^ 4]).expect("memory takes it");
+        media.store().save_read(at, &mut byte);
+        media.store_mut().save_write(at, &[byte[0] ^ 4]).expect("memory takes it");
         bench.reopen(media);
         let report = bench.run(Command::new(0, Opcode::Report, Lba(0), 1, Vec::new()));
         let info =

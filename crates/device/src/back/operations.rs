@@ -53,7 +53,7 @@ pub(crate) fn begin_erase(shared: &mut Shared, first: Ppa) -> Nanos {
 
 /// The array has erased a block of a namespace; whether well.
 pub(crate) fn end_erase(shared: &mut Shared, namespace: u16, block: BlockId, cause: Cause) -> bool {
-    let was_good = shared.media.health(block) == Health::Good;
+    let was_good = shared.media.array().health(block) == Health::Good;
     let ok = shared.media.erase_end(block) == Outcome::Ok;
     shared.counts(namespace).media_operations += 1;
     shared.counts(namespace).erases[cause as usize] += u64::from(ok);
@@ -68,7 +68,7 @@ pub(crate) fn end_erase(shared: &mut Shared, namespace: u16, block: BlockId, cau
 
 /// A block is not to be used any more. What it holds stays readable.
 pub(crate) fn retire_block(shared: &mut Shared, block: BlockId) {
-    if shared.media.health(block) == Health::Good {
+    if shared.media.array().health(block) == Health::Good {
         probes::tap_bad(shared, block);
     }
     shared.media.retire(block);

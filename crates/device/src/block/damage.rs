@@ -32,7 +32,7 @@ pub(super) fn unreadable(side: &mut MediaSide, shared: &mut Shared, ppa: Ppa, is
     }
     let block = shared.layout.block_of(ppa);
     // Data lost by the store say nothing about the flash.
-    let emptied = match shared.media.was_damaged() {
+    let emptied = match shared.media.damage().is_of_last_read() {
         true => side.translation.damage(Damage::Weak(block)),
         false => side.translation.damage(Damage::Unreadable(block)),
     };

@@ -54,7 +54,7 @@ fn note_outdated(side: &mut MediaSide, shared: &Shared) -> bool {
     let Some(outdated) = side.translation.take_outdated() else { return false };
     let dead = &mut side.discards.dead[usize::from(side.discards.epoch)];
     for (ppa, why) in outdated {
-        let erases = shared.media.erase_count(shared.layout.block_of(ppa));
+        let erases = shared.media.array().erase_count(shared.layout.block_of(ppa));
         let remains = match why {
             Outdated::Replaced => Remains::Nothing,
             Outdated::Trimmed => Remains::Zeros,
@@ -74,7 +74,7 @@ pub(super) fn forget_some(side: &mut MediaSide, shared: &mut Shared) {
             return;
         }
         for (ppa, remains, erases) in side.discards.dead[last].drain(..) {
-            if shared.media.erase_count(shared.layout.block_of(ppa)) == erases {
+            if shared.media.array().erase_count(shared.layout.block_of(ppa)) == erases {
                 shared.media.forget(ppa, remains);
             }
         }

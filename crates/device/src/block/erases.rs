@@ -17,7 +17,7 @@ use pellucid_ftl::{Operation, Reclaim};
 
 /// An emptied block holds pages that may leave: their names are read.
 fn read_names(side: &mut MediaSide, shared: &mut Shared, block: BlockId) {
-    let last = shared.media.next_superpage(block).max(1) - 1;
+    let last = shared.media.array().next_superpage(block).max(1) - 1;
     let ppa = shared.layout.ppa(block, last * shared.layout.units_per_superpage);
     let (owner, die) = (side.owner(Purpose::Names(block)), shared.layout.die_of(ppa).0);
     let op = FlashOp::new(OpKind::Read, Cause::Gc, owner, die, ppa, 1, shared.now);
@@ -30,7 +30,7 @@ pub(super) fn names_arrived(side: &mut MediaSide, shared: &mut Shared, op: u32, 
     probes::tap_operation(shared, op);
     shared.scheduler.ops.release(op);
     let units = (0..shared.layout.units_per_block).map(|unit| shared.layout.ppa(block, unit));
-    let name = |ppa: Ppa| shared.media.page(ppa);
+    let name = |ppa: Ppa| shared.media.array().page(ppa);
     side.translation.evicted(block, units.map(name));
     erase_emptied(side, shared);
 }

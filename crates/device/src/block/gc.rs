@@ -296,7 +296,7 @@ pub(super) fn read_copies(side: &mut MediaSide, shared: &mut Shared, die: DieId,
     let mut at = head;
     while at != NIL {
         let unit = &side.gc.copies[at];
-        if let Some(lpn) = shared.media.page_in_turn(unit.moved.from) {
+        if let Some(lpn) = shared.media.array().page_in_turn(unit.moved.from) {
             side.translation.prefetch(Soon::Lookup(lpn));
         }
         at = unit.next;
@@ -316,7 +316,7 @@ fn copy_inside(side: &mut MediaSide, shared: &mut Shared, die: DieId, moves: &[M
     let mut lpns = std::mem::take(&mut side.gc.lpns);
     lpns.clear();
     for moved in moves {
-        let mark = shared.media.page(moved.from).filter(|_| !shared.media.is_lost(moved.from));
+        let mark = shared.media.array().page(moved.from).filter(|_| !shared.media.is_lost(moved.from));
         let lpn = mark.map(|mark| side.translation.named(mark));
         lpns.extend(lpn.filter(|&lpn| side.translation.is_current(moved.from, Some(lpn))));
     }
@@ -405,7 +405,7 @@ enum Taken {
 /// Takes in a unit that was read.
 fn take_copy(side: &mut MediaSide, shared: &mut Shared, copy: u32, attempts: u32) -> Taken {
     let GcCopy { moved, die, .. } = side.gc.copies[copy];
-    let named = shared.media.page(moved.from);
+    let named = shared.media.array().page(moved.from);
     let mut arrival = Arrival::Outdated;
     if side.translation.is_current(moved.from, named) {
         arrival = match shared.media.read(moved.from, 0, side.gc.image_mut(copy), attempts) {

@@ -135,12 +135,12 @@ impl MediaSide {
     /// Translation gives up the dies that are dead, and the namespace writing if too little is left.
     pub fn bury_dead_dies(&mut self, media: &Media) {
         for die in (0..media.layout().dies).map(DieId) {
-            if media.is_dead(die) {
+            if media.failures().is_dead(die) {
                 self.translation.damage(Damage::Dead(die));
             }
         }
         self.lose_block();
-        self.read_only |= media.spent();
+        self.read_only |= media.failures().spent();
     }
 
     /// Returns the drive's load beside GC.

@@ -34,23 +34,23 @@ impl<'a> Source<'a> {
 
 impl MountSource for Source<'_> {
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)> {
-        self.media.spare(ppa).map(|s| (s.lpn, s.sequence))
+        self.media.array().spare(ppa).map(|s| (s.lpn, s.sequence))
     }
 
     fn used_superpages(&self, block: BlockId) -> u32 {
-        if self.is_foreign(block) { 0 } else { self.media.next_superpage(block) }
+        if self.is_foreign(block) { 0 } else { self.media.array().next_superpage(block) }
     }
 
     fn begun(&self, block: BlockId) -> u64 {
-        self.media.begun_with(block)
+        self.media.array().begun_with(block)
     }
 
     fn erases(&self, block: BlockId) -> u32 {
-        self.media.erase_count(block)
+        self.media.array().erase_count(block)
     }
 
     fn is_bad(&self, block: BlockId) -> bool {
-        self.is_foreign(block) || self.media.health(block) != Health::Good
+        self.is_foreign(block) || self.media.array().health(block) != Health::Good
     }
 
     fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>> {
@@ -138,8 +138,8 @@ fn mount(
 ) -> Result<(Translation, Option<MountReport>), DeviceError> {
     let media = source.media;
     let blocks = || (0..layout.blocks).map(BlockId);
-    let cycles = |b| if media.health(b) == Health::FactoryBad { 0 } else { worn_in };
-    let empty = |b| media.next_superpage(b) == 0 && media.erase_count(b) == cycles(b);
+    let cycles = |b| if media.array().health(b) == Health::FactoryBad { 0 } else { worn_in };
+    let empty = |b| media.array().next_superpage(b) == 0 && media.array().erase_count(b) == cycles(b);
     let bad: Vec<BlockId> = blocks().filter(|&b| source.is_bad(b)).collect();
     let from = match blocks().all(|b| source.is_foreign(b) || empty(b)) {
         true => Start::Empty { bad: &bad, erases: worn_in },

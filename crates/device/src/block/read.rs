@@ -168,7 +168,7 @@ pub(super) fn fill_from(
         true => Some(core.side.translation.readable(newest)).filter(|ppa| ppa.is_some()).unwrap_or(newest),
         false => newest,
     };
-    shared.media.prefetch(ppa);
+    shared.media.array().prefetch(ppa);
     if shared.sense.get() > 1 && work != NIL && joins(core, shared, entry, work, ppa) {
         return;
     }
@@ -340,7 +340,7 @@ pub(super) fn fill_zeros(core: &mut Core, shared: &mut Shared, entry: u32, op: O
 /// Returns whether the unit at `ppa` is not known to hold the page of `entry`.
 #[inline]
 fn names_another(core: &Core, shared: &Shared, ppa: Ppa, entry: u32) -> bool {
-    let spare = shared.media.spare(ppa);
+    let spare = shared.media.array().spare(ppa);
     spare.is_none_or(|spare| core.side.translation.named(spare.lpn) != core.buffer[entry].lpn())
 }
 

@@ -94,7 +94,7 @@ impl ChunkNamespace {
                 retired: false,
                 copied: false,
                 images: vec![0; sectors * shared.image_bytes],
-                metadata: vec![0; sectors * shared.media.metadata_bytes()],
+                metadata: vec![0; sectors * shared.media.array().metadata_bytes()],
                 resets: Vec::new(),
             });
             self.refresh_superpage(shared);
@@ -108,7 +108,7 @@ impl ChunkNamespace {
         let superpages = 0..shared.layout.superpages_per_block;
         superpages
             .map(|superpage| first.0 + superpage * shared.layout.units_per_superpage)
-            .all(|unit| shared.media.is_programmed(Ppa(unit)))
+            .all(|unit| shared.media.array().is_programmed(Ppa(unit)))
     }
 
     fn refresh_job(&mut self) -> &mut Job {
@@ -168,7 +168,7 @@ impl ChunkNamespace {
                 ReadResult::Uncorrectable | ReadResult::Erased => lost = true,
             }
             let spare = &mut job.metadata[at * spare_bytes..(at + 1) * spare_bytes];
-            lost |= !shared.media.metadata(Ppa(unit), 0, spare);
+            lost |= !shared.media.array().metadata(Ppa(unit), 0, spare);
         }
         let again = lost && operations::tries_again(shared, ppa, attempts);
         if !again {
@@ -200,7 +200,7 @@ impl ChunkNamespace {
     pub(crate) fn refresh_begins(&mut self, shared: &mut Shared) -> Nanos {
         const BROKEN: &str = "our own translation broke a rule";
         let (from, to) = self.refresh_places(shared);
-        let sequence = shared.media.spare(from).expect("it was read").sequence;
+        let sequence = shared.media.array().spare(from).expect("it was read").sequence;
         shared.media.program_begin(to, sequence).unwrap_or_else(|e| panic!("{BROKEN}: {e}"));
         let job = self.refresh.job.as_ref().expect("an operation of a refresh");
         let units = shared.layout.units_per_superpage as usize;
@@ -251,7 +251,7 @@ impl ChunkNamespace {
         let job = self.refresh.job.take().expect("an operation of a refresh");
         let ChunkMove { chunk, from, to } = job.moved;
         let block = if job.copied { from } else { to };
-        let erases = shared.media.erase_count(block);
+        let erases = shared.media.array().erase_count(block);
         let chunks = &mut self.chunks;
         chunks.refresh_erased(chunk, block, erased, erases);
         let lba = chunks.info(chunk).start;

@@ -314,7 +314,7 @@ impl ChunkNamespace {
                 count += 1;
             }
             self.direct_slice(shared, work, route, (Place::Units(ppa), first), (at, count), 0);
-            shared.media.prefetch_sectors(ppa, first, count);
+            shared.media.array().prefetch_sectors(ppa, first, count);
             at += count;
         }
         if unwritten > 0 && route == Route::Read {
@@ -486,7 +486,7 @@ impl ChunkNamespace {
             let s = &shared.slices[slice];
             (s.work, s.number, s.data_at)
         };
-        let erases = shared.media.erase_count(shared.layout.block_of(first));
+        let erases = shared.media.array().erase_count(shared.layout.block_of(first));
         let status = self.chunks.reset_end(number, ok, erases);
         let gap = self.feedback.wear_gap;
         if gap > 0 {

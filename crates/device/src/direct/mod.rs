@@ -203,13 +203,13 @@ fn take_in(shared: &mut Shared, slice: u32, ppa: Ppa, attempts: u32) -> Taken {
             }
             ReadResult::Uncorrectable => {
                 taken.failed |= bits((at as u32).min(63), here);
-                taken.rotten |= shared.media.is_programmed(unit);
+                taken.rotten |= shared.media.array().is_programmed(unit);
             }
             ReadResult::Erased => taken.erased |= bits((at as u32).min(63), here),
         }
         if let Some(metadata) = &mut metadata {
             let out = &mut metadata[at * spare..(at + here as usize) * spare];
-            if !shared.media.metadata(unit, sector, out) {
+            if !shared.media.array().metadata(unit, sector, out) {
                 taken.failed |= bits((at as u32).min(63), here);
             }
         }

@@ -317,7 +317,7 @@ impl Mounting<'_> {
         match self.chunks.reset_begin(lba) {
             Ok(ChunkReset::Erase { chunk, block }) => {
                 let ok = erase_now(self.media, block);
-                self.chunks.reset_end(chunk, ok, self.media.erase_count(block))
+                self.chunks.reset_end(chunk, ok, self.media.array().erase_count(block))
             }
             Ok(ChunkReset::Retired { block, status }) => {
                 self.media.invalidate(block);

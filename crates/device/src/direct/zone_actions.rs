@@ -171,7 +171,7 @@ pub(super) fn zone_block_erased(
 ) {
     let zone = shared.slices[slice].number;
     let block: BlockId = shared.layout.block_of(first);
-    let erases = shared.media.erase_count(block);
+    let erases = shared.media.array().erase_count(block);
     forget_doomed(zoned, shared, zone);
     zoned.zones.erased(block, ok, erases);
     zoned.runs[zone as usize].erases -= 1;

@@ -189,7 +189,7 @@ pub(super) fn log_erased(zoned: &mut ZoneNamespace, shared: &mut Shared, op: u32
     let block = shared.layout.block_of(shared.scheduler.ops[op].ppa);
     let ok = operations::end_erase(shared, zoned.number, block, Cause::Journal);
     operations::let_go(shared, op);
-    let erases = shared.media.erase_count(block);
+    let erases = shared.media.array().erase_count(block);
     zoned.log.end_erase();
     zoned.zones.erased(block, ok, erases);
     reap_log(zoned, shared);

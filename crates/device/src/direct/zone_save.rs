@@ -85,7 +85,7 @@ impl SaveArea {
         media: &Media,
     ) -> Option<(SaveArea, Vec<SavedSuperpage>)> {
         let Namespace::Zoned { zones } = &namespaces[number] else { return None };
-        if !zones.protected || media.save_bytes() == 0 {
+        if !zones.protected || media.array().save_bytes() == 0 {
             return None;
         }
         let image_bytes = media.image_bytes();
@@ -119,7 +119,7 @@ impl SaveArea {
     /// The newer one of the headers that are whole.
     fn newest(&self, place: u32, media: &Media) -> Option<(Record, Mark)> {
         let mut bytes = [0; HEADERS_ROOM];
-        media.save_read(self.at(place), &mut bytes);
+        media.store().save_read(self.at(place), &mut bytes);
         let headers = bytes.chunks_exact(HEADER_BYTES).filter_map(decode);
         headers.max_by_key(|(record, _)| record.number)
     }
@@ -135,7 +135,7 @@ impl SaveArea {
         let record = self.records[place as usize];
         let held = record.sectors as usize * self.image_bytes;
         let new = &images[held..mark.sectors as usize * self.image_bytes];
-        if media.save_write(self.at(place) + HEADERS_ROOM + held, new).is_err() {
+        if media.store_mut().save_write(self.at(place) + HEADERS_ROOM + held, new).is_err() {
             return false;
         }
         let checksum = crc32c::crc32c_append(record.checksum, new);
@@ -151,7 +151,7 @@ impl SaveArea {
     pub fn load(&self, place: u32, images: &mut [u8], media: &Media) -> bool {
         let record = self.records[place as usize];
         let held = &mut images[..record.sectors as usize * self.image_bytes];
-        media.save_read(self.at(place) + HEADERS_ROOM, held);
+        media.store().save_read(self.at(place) + HEADERS_ROOM, held);
         crc32c::crc32c(held) == record.checksum
     }
 
@@ -168,7 +168,7 @@ impl SaveArea {
         let at = self.at(place) + (record.number % 2) as usize * HEADER_ROOM;
         let mut twice = [0; HEADER_ROOM];
         twice.chunks_exact_mut(HEADER_BYTES).for_each(|copy| copy.copy_from_slice(&encode(record, mark)));
-        let ok = media.save_write(at, &twice).is_ok();
+        let ok = media.store_mut().save_write(at, &twice).is_ok();
         if ok {
             self.records[place as usize] = record;
         }

@@ -148,7 +148,7 @@ impl Shared {
         let namespace = self.config.namespaces.get(usize::from(command.namespace));
         let chunks = matches!(namespace, Some(Namespace::OpenChannel { .. }));
         let promises = command.opcode == Opcode::Flush || command.fua || through || chunks;
-        if (promises && self.media.promise().is_err()) || self.media.holds_back() {
+        if (promises && self.media.store_mut().flushed().is_err()) || self.media.store().holds_back() {
             self.works[work].status = Status::WriteFault;
         }
     }

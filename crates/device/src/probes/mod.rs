@@ -341,8 +341,8 @@ fn let_observers_go(shared: &mut Shared) {
 pub(crate) fn erase_counts(shared: &Shared) -> impl Iterator<Item = u32> + '_ {
     (0..shared.layout.blocks)
         .map(BlockId)
-        .filter(|&b| shared.media.health(b) == Health::Good)
-        .map(|b| shared.media.erase_count(b))
+        .filter(|&b| shared.media.array().health(b) == Health::Good)
+        .map(|b| shared.media.array().erase_count(b))
 }
 
 /// A mount has erased and retired blocks without telling the probes of each.
@@ -491,9 +491,9 @@ pub(crate) fn tap_dma(shared: &mut Shared, slice: u32, direction: Direction) {
 pub(crate) fn tap_erase(shared: &mut Shared, block: BlockId) {
     if let Some(observers) = &mut shared.observers
         && let Some(probes) = &mut observers.probes
-        && shared.media.health(block) == Health::Good
+        && shared.media.array().health(block) == Health::Good
     {
-        probes.erased(shared.media.erase_count(block));
+        probes.erased(shared.media.array().erase_count(block));
     }
 }
 
@@ -503,6 +503,6 @@ pub(crate) fn tap_bad(shared: &mut Shared, block: BlockId) {
     if let Some(observers) = &mut shared.observers
         && let Some(probes) = &mut observers.probes
     {
-        probes.leaves(shared.media.erase_count(block));
+        probes.leaves(shared.media.array().erase_count(block));
     }
 }

@@ -37,7 +37,7 @@ fn victim_for_space(state: &Nameless) -> Option<BlockId> {
     }
     let may = |block| blocks.may_be_victim(block) && blocks.frees_space(block) && may_move(state, block);
     // Every block of a die that can give space: a victim is chosen once for a whole block, so an index would only cost memory.
-    let dies = (0..state.layout.dies).map(DieId).filter(|&die| blocks.giving(die) > 0);
+    let dies = (0..state.layout.dies).map(DieId).filter(|&die| blocks.worth().giving(die) > 0);
     let found = dies.flat_map(|die| blocks.of_die(die)).filter(|&block| may(block));
     found.min_by_key(|&block| (blocks.valid(block), blocks.erases(block), block))
 }

@@ -473,7 +473,8 @@ impl Nameless {
                 0
             };
         }
-        let open = self.blocks.all_open().map(|(_, open)| self.layout.superpages_per_block - open.superpage);
+        let open =
+            self.blocks.open().all().map(|(_, open)| self.layout.superpages_per_block - open.superpage);
         assert_eq!(pages + open.sum::<u32>(), self.pages.left(), "pages that can be written");
         let taken = self.victim.iter().flat_map(|victim| victim.all_taken());
         named += taken.filter(|(_, taken)| *taken == Taken { wanted: true, lpn: None }).count();

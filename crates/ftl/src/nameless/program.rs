@@ -37,7 +37,7 @@ pub(super) fn place(state: &mut Nameless, taker: Taker, busy: impl Fn(DieId) -> 
         return None;
     }
     let (dies, blocks) = (state.layout.dies, &mut state.blocks);
-    let able = |die: DieId| !busy(die) && (blocks.open_block(die, 0).is_some() || blocks.free_count(die) > 0);
+    let able = |die: DieId| !busy(die) && (blocks.open().at(die, 0).is_some() || blocks.free_count(die) > 0);
     let die = state.programs.next_able(dies, able)?;
     let superpages = state.layout.superpages_per_block;
     let kind =
@@ -66,7 +66,7 @@ pub(super) fn ended(state: &mut Nameless, page: Ppa, contents: &[Content], ok: b
 
 fn close_failed(state: &mut Nameless, block: BlockId, sequence: u64) {
     let die = state.layout.die_of_block(block);
-    if let Some(open) = state.blocks.open_block(die, 0).filter(|open| open.block == block) {
+    if let Some(open) = state.blocks.open().at(die, 0).filter(|open| open.block == block) {
         state.pages.close(open.superpage);
     }
     state.blocks.close_failed(block, sequence);

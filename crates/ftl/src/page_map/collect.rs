@@ -17,7 +17,7 @@ pub(super) fn wants_gc<T: Table>(core: &Core<T>, die: DieId, load: Load) -> bool
 pub(super) fn may_reap<T: Table>(core: &Core<T>, die: DieId) -> bool {
     let blocks = &core.blocks;
     blocks.has_dead_or_empty()
-        && (blocks.is_dead(die) || (blocks.empty_closed(die) > 0 && blocks.free_count(die) == 0))
+        && (blocks.is_dead(die) || (blocks.worth().empty(die) > 0 && blocks.free_count(die) == 0))
 }
 
 /// Frees, in a die without a free block, blocks that need no copy: its closed blocks without valid units.
@@ -26,7 +26,7 @@ pub(super) fn reap<T: Table>(core: &mut Core<T>, die: DieId) {
         empty_dead(core, die);
     } else if T::DROPS_COPIES {
         // Blocks that hold nothing that is needed hold what is worth keeping: one block at a time is enough.
-    } else if core.blocks.empty_closed(die) > 0 && core.blocks.free_count(die) == 0 {
+    } else if core.blocks.worth().empty(die) > 0 && core.blocks.free_count(die) == 0 {
         let (gc, mut parts) = core.collecting();
         gc.reap(&mut parts, die);
     }

@@ -278,7 +278,7 @@ impl<T: Table, S: MountSource> Mount<'_, T, S> {
 
 /// Restores a block with so many valid units; programs continue with number `next`.
 fn restore_block<T: Table>(core: &mut Core<T>, range: &BlockRange, valid: u32, next: u64) {
-    let in_cache = core.blocks.is_cache(range.block);
+    let in_cache = core.blocks.slc().has(range.block);
     // Where all superpages are torn, the numbers they began with are not known to be below the next ones: programs
     // may have been cut off since the last mount without a single one that ended.
     let partial = range.superpages < core.shape.superpages_of_kind(in_cache, range.meta)

@@ -259,7 +259,7 @@ impl<'a> Space<'a> {
     /// The block that `stream` itself has open in `die`.
     #[inline]
     pub fn open_block(self, die: DieId, stream: Stream) -> Option<OpenBlock> {
-        self.blocks.open_block(die, stream.place())
+        self.blocks.open().at(die, stream.place())
     }
 
     /// The stream whose open block in `die` takes data of `stream`, and whether it has one. GC copies without a block of their own go to the
@@ -368,7 +368,7 @@ impl<'a> Space<'a> {
 
     /// Returns whether the SLC cache of `die` takes data.
     pub fn of_slc(self, die: DieId) -> bool {
-        self.open_block(die, Stream::Cached).is_some() || self.blocks.cache_free_in(die) > 0
+        self.open_block(die, Stream::Cached).is_some() || self.blocks.slc().free_in(die) > 0
     }
 }
 
@@ -408,7 +408,7 @@ pub(super) fn open_blocks<T: Table>(core: &Core<T>) -> impl Iterator<Item = (Blo
     let fixed = [Stream::Host, Stream::HostCold, Stream::Gc, Stream::Worn, Stream::Meta, Stream::Cached];
     let placed = (1..core.shape.config.handles).flat_map(|h| [Stream::Placed(h), Stream::PlacedGc(h)]);
     let streams: Vec<Stream> = fixed.into_iter().chain(placed).collect();
-    core.blocks.all_open().map(move |(place, open)| (open.block, streams[place]))
+    core.blocks.open().all().map(move |(place, open)| (open.block, streams[place]))
 }
 
 fn placement_order(placement: Order, layout: &Layout) -> Vec<DieId> {

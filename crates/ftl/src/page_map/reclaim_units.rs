@@ -10,7 +10,7 @@ use pellucid_flash::{DieId, Lpn};
 /// The placement handle in whose blocks `lpn` lies; 0 if in none.
 pub(super) fn owner<T: Table>(core: &Core<T>, lpn: Lpn) -> u16 {
     let ppa = core.copy_of(lpn);
-    if ppa.is_some() { core.blocks.owner(core.shape.layout.block_of(ppa)) } else { 0 }
+    if ppa.is_some() { core.blocks.record(core.shape.layout.block_of(ppa)).owner() } else { 0 }
 }
 
 /// RUH update: lets `handle` refer to a new reclaim unit; its open blocks are closed as they are.
@@ -49,7 +49,7 @@ pub(super) fn restore<T: Table>(core: &mut Core<T>) {
 pub(super) fn check<T: Table>(core: &Core<T>) {
     core.handles.check();
     for (block, stream) in place::open_blocks(core) {
-        let owner = core.blocks.owner(block);
+        let owner = core.blocks.record(block).owner();
         assert_eq!(owner, stream.owner(), "owner of block {}, open for {stream:?}", block.0);
         let collected = matches!(stream, Stream::PlacedGc(_));
         assert!(!collected || core.shape.config.isolation == Isolation::Persistent, "{stream:?}");

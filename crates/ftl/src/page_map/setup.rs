@@ -47,7 +47,7 @@ impl Blocks<'_> {
 
     /// The block that `stream` has open in `die`, and its next superpage.
     pub fn open_superpage(self, die: DieId, stream: Stream) -> Option<(BlockId, u32)> {
-        let open = self.blocks.open_block(die, self.shape.config.shared(stream).place());
+        let open = self.blocks.open().at(die, self.shape.config.shared(stream).place());
         open.map(|open| (open.block, open.superpage))
     }
 

@@ -83,14 +83,14 @@ pub(super) fn cache_use<T: Table>(core: &Core<T>) -> CacheUse {
     }
     let blocks = config.cache_blocks() * layout.dies;
     let live = (0..layout.dies).map(DieId).filter(|&die| !manager.is_dead(die));
-    let full = live.map(|die| manager.cached(die).0).sum();
-    CacheUse { blocks, used: blocks - manager.cache_free(), full }
+    let full = live.map(|die| manager.slc().full(die).0).sum();
+    CacheUse { blocks, used: blocks - manager.slc().free(), full }
 }
 
 /// Panics unless the SLC cache is open for host data alone.
 pub(super) fn check<T: Table>(core: &Core<T>) {
     for (block, stream) in place::open_blocks(core) {
-        let in_cache = core.blocks.is_cache(block);
+        let in_cache = core.blocks.slc().has(block);
         assert_eq!(in_cache, stream == Stream::Cached, "block {} is open for {stream:?}", block.0);
     }
 }

@@ -3,13 +3,24 @@
 //! Invariants: the superpages of a block are begun in order, one at a time; what has begun is unreadable until its end; a refused operation
 //! changes nothing.
 
-use super::Health;
 use super::age::Age;
+use super::{Health, Spare};
 use crate::data_path::UnitPlace;
 use crate::error::{RuleError, StoreError};
 use crate::state::{BlockState, Flag};
 use crate::store::{Store, StoreShape, UNREADABLE};
-use pellucid_flash::{DieId, Layout, Lpn, Ppa, Split};
+use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa, Split};
+
+/// Shorter data (stamps in place of data) are not worth a prefetch.
+const PREFETCH_BYTES_MIN: usize = 512;
+/// Longest prefetch. The rest is fetched while the first part is being copied: the processor detects the sequence by itself, and stalls
+/// on more outstanding lines than it can track (measured: 1 KiB is cheaper than 4 KiB).
+const PREFETCH_BYTES_MAX: usize = 1024;
+
+/// Units by which the prefetch of a block's content runs ahead: this many logical pages fill a cache line.
+const UNITS_AHEAD: u32 = 16;
+/// Longer units are not prefetched so early: each takes more cache than GC can use.
+const STAMPS_BYTES_MAX: usize = 16;
 
 /// Location of a mapping unit.
 #[derive(Clone, Copy, Debug)]
@@ -32,34 +43,166 @@ pub(super) enum Content {
 
 /// The array of cells. Layout and shape never change; the store keeps its own invariants.
 #[derive(Debug)]
-pub(super) struct Array {
-    pub layout: Layout,
-    pub shape: StoreShape,
-    pub store: Store,
+pub struct Array {
+    pub(super) layout: Layout,
+    pub(super) shape: StoreShape,
+    pub(super) store: Store,
 }
 
+/// Content of units and blocks.
+impl Array {
+    /// Bytes of the spare area that belong to the host, for each sector.
+    pub fn metadata_bytes(&self) -> usize {
+        self.shape.metadata_bytes
+    }
+
+    /// Length of the save area: bytes that a drive keeps beside its flash, as a drive with capacitors keeps its buffer. They are
+    /// initially zero. With a file store they survive the end of the process, however it ends; copies of media have their own.
+    pub fn save_bytes(&self) -> usize {
+        self.shape.save_bytes
+    }
+
+    /// The host's metadata of whole sectors of one unit, from `first_sector` on, into `out`. They lie in the spare area, so they
+    /// are good if [`Media::read`] of the unit was; `out` is filled with zeros where nothing is readable. `false`: the store has lost
+    /// them, as it can lose data.
+    ///
+    /// # Panics
+    /// When the sectors reach beyond the unit.
+    #[inline]
+    pub fn metadata(&self, ppa: Ppa, first_sector: u32, out: &mut [u8]) -> bool {
+        let at = self.place(ppa);
+        let start = first_sector as usize * self.shape.metadata_bytes;
+        assert!(start + out.len() <= self.shape.unit_metadata_bytes, "sectors beyond the unit");
+        if self.content(at) != Content::Programmed {
+            out.fill(0);
+            return true;
+        }
+        self.store.metadata(at.block, at.index, start, out)
+    }
+
+    /// Reads the spare area of a unit; `None` when the unit is erased, torn, failed or in operation. Read faults do not apply: callers
+    /// that need to know whether the data are readable call [`Media::read`].
+    #[inline]
+    pub fn spare(&self, ppa: Ppa) -> Option<Spare> {
+        let at = self.place(ppa);
+        if self.content(at) != Content::Programmed {
+            return None;
+        }
+        let (shape, meta) = (&self.shape.meta, self.store.meta(at.block));
+        let sequence = shape.first_sequence(meta) + u64::from(shape.offset(meta, at.superpage));
+        Some(Spare { lpn: shape.lpn(meta, at.index), sequence })
+    }
+
+    /// Returns whether a unit is programmed: [`Array::spare`] would return its spare area.
+    #[inline]
+    pub fn is_programmed(&self, ppa: Ppa) -> bool {
+        self.content(self.place(ppa)) == Content::Programmed
+    }
+
+    /// The logical page that the spare area of a unit names; as [`Array::spare`] without the rest.
+    #[inline]
+    pub fn page(&self, ppa: Ppa) -> Option<Lpn> {
+        let at = self.place(ppa);
+        (self.content(at) == Content::Programmed)
+            .then(|| self.shape.meta.lpn(self.store.meta(at.block), at.index))
+    }
+
+    /// As [`Array::page`], for callers that go through a block unit by unit: prefetches what comes next.
+    #[inline]
+    pub fn page_in_turn(&self, ppa: Ppa) -> Option<Lpn> {
+        let at = self.place(ppa);
+        if self.content(at) != Content::Programmed {
+            return None;
+        }
+        let (meta, ahead) = (self.store.meta(at.block), at.index + UNITS_AHEAD);
+        prefetch_index::prefetch_index(meta, self.shape.meta.lpn_place(ahead));
+        if self.shape.unit_stored_bytes <= STAMPS_BYTES_MAX {
+            self.store.prefetch(at.block, ahead, 0..1);
+        }
+        Some(self.shape.meta.lpn(meta, at.index))
+    }
+
+    /// Superpages programmed, torn or failed since the last erase. All of them for a block in erase or half erased.
+    #[inline]
+    pub fn next_superpage(&self, block: BlockId) -> u32 {
+        self.store.state(block.0).next_superpage()
+    }
+
+    /// The sequence number given when the block's first superpage was begun, whatever became of it. The rules of
+    /// [`Media::program_begin`] count from it. Meaningless for a block without a begun superpage.
+    pub fn begun_with(&self, block: BlockId) -> u64 {
+        self.shape.meta.first_sequence(self.store.meta(block.0))
+    }
+
+    /// Complete erases.
+    #[inline]
+    pub fn erase_count(&self, block: BlockId) -> u32 {
+        self.store.state(block.0).erase_count()
+    }
+
+    /// Returns the health of the block: whether it may be used.
+    #[inline]
+    pub fn health(&self, block: BlockId) -> Health {
+        self.store.state(block.0).health()
+    }
+
+    /// Prefetches the memory of a unit that [`Media::read`] will read: much of its time is waiting for memory.
+    #[inline]
+    pub fn prefetch(&self, ppa: Ppa) {
+        let bytes = self.shape.unit_stored_bytes;
+        if bytes >= PREFETCH_BYTES_MIN {
+            let at = self.place(ppa);
+            self.store.prefetch(at.block, at.index, 0..bytes.min(PREFETCH_BYTES_MAX));
+        }
+    }
+
+    /// Prefetches, as [`Array::prefetch`], `sectors` sectors of a unit, from `first` on.
+    #[inline]
+    pub fn prefetch_sectors(&self, ppa: Ppa, first: u32, sectors: u32) {
+        if self.shape.unit_stored_bytes >= PREFETCH_BYTES_MIN {
+            let at = self.place(ppa);
+            let from = first as usize * self.shape.image_bytes;
+            let end = (from + (sectors as usize * self.shape.image_bytes).min(PREFETCH_BYTES_MAX))
+                .min(self.shape.unit_stored_bytes);
+            self.store.prefetch(at.block, at.index, from..end);
+        }
+    }
+
+    /// First step of [`Array::prefetch`]: call it for all units of a batch before their reads. TLB misses dominate the waiting time, and
+    /// the processor resolves several at once only if nothing else is between.
+    #[inline]
+    pub fn touch(&self, ppa: Ppa) {
+        let bytes = self.shape.unit_stored_bytes;
+        if bytes >= PREFETCH_BYTES_MIN {
+            let at = self.place(ppa);
+            self.store.prefetch(at.block, at.index, 0..1);
+        }
+    }
+}
+
+/// Places, and the rules of flash.
 impl Array {
     /// Copies the array: nothing is shared. Refused for a file store.
-    pub fn fork(&self) -> Result<Array, StoreError> {
+    pub(super) fn fork(&self) -> Result<Array, StoreError> {
         let store = self.store.fork()?;
         Ok(Array { layout: self.layout.clone(), shape: self.shape, store })
     }
 
     /// Address of a unit.
     #[inline]
-    pub fn address(&self, at: Place) -> Ppa {
+    pub(super) fn address(&self, at: Place) -> Ppa {
         Ppa(at.block * self.layout.units_per_block + at.index)
     }
 
     /// Units of a block.
-    pub fn units(&self, block: u32) -> std::ops::Range<u32> {
+    pub(super) fn units(&self, block: u32) -> std::ops::Range<u32> {
         let first = block * self.layout.units_per_block;
         first..first + self.layout.units_per_block
     }
 
     /// Place of a unit.
     #[inline]
-    pub fn place(&self, ppa: Ppa) -> Place {
+    pub(super) fn place(&self, ppa: Ppa) -> Place {
         let (block, index) = self.layout.split.units_per_block.div_rem(ppa.0);
         let (superpage, unit) = self.layout.split.units_per_superpage.div_rem(index);
         Place { block, index, superpage, unit }
@@ -67,7 +210,7 @@ impl Array {
 
     /// Content of a unit.
     #[inline]
-    pub fn content(&self, at: Place) -> Content {
+    pub(super) fn content(&self, at: Place) -> Content {
         let state = self.store.state(at.block);
         let next = state.next_superpage();
         if state.all_unreadable() {
@@ -85,18 +228,18 @@ impl Array {
     }
 
     /// Die of a block.
-    pub fn die_of(&self, block: u32) -> DieId {
+    pub(super) fn die_of(&self, block: u32) -> DieId {
         DieId(self.layout.split.blocks_per_die.quotient(block))
     }
 
     /// Die, and block of the die.
-    pub fn name(&self, block: u32) -> (u32, u32) {
+    pub(super) fn name(&self, block: u32) -> (u32, u32) {
         self.layout.split.blocks_per_die.div_rem(block)
     }
 
     /// Enters the sequence number, and in a block's first superpage the age.
     #[inline]
-    pub fn begin_meta(&mut self, at: Place, sequence: u64, age: &Age) -> Result<(), RuleError> {
+    pub(super) fn begin_meta(&mut self, at: Place, sequence: u64, age: &Age) -> Result<(), RuleError> {
         let (shape, age_s) = (&self.shape.meta, if at.superpage == 0 { age.seconds() } else { 0 });
         let meta = self.store.meta_mut(at.block);
         let first = if at.superpage == 0 { sequence } else { shape.first_sequence(meta) };
@@ -114,7 +257,7 @@ impl Array {
 
     /// The place of a unit whose superpage is being programmed.
     #[inline(always)]
-    pub fn begun(&self, ppa: Ppa) -> Place {
+    pub(super) fn begun(&self, ppa: Ppa) -> Place {
         let at = self.place(ppa);
         let state = self.store.state(at.block);
         let begun = state.is(Flag::Programming) && state.next_superpage() == at.superpage;
@@ -123,7 +266,7 @@ impl Array {
     }
 
     /// Checks that a program may begin here, in a block of this state.
-    pub fn check_program(&self, state: BlockState, at: Place) -> Result<(), RuleError> {
+    pub(super) fn check_program(&self, state: BlockState, at: Place) -> Result<(), RuleError> {
         self.check_usable(at.block, state)?;
         let next_superpage = state.next_superpage();
         if at.superpage == next_superpage && at.unit == 0 {
@@ -149,7 +292,7 @@ impl Array {
     }
 
     /// Checks that a block of this state is good and idle.
-    pub fn check_usable(&self, block: u32, state: BlockState) -> Result<(), RuleError> {
+    pub(super) fn check_usable(&self, block: u32, state: BlockState) -> Result<(), RuleError> {
         if state.health() == Health::Good && !state.busy() {
             return Ok(());
         }
@@ -167,7 +310,7 @@ impl Array {
     }
 
     /// Fills the units of the begun superpage of `at` that the caller did not give; `missing` is the first of them.
-    pub fn pad(&mut self, at: Place, missing: u32) {
+    pub(super) fn pad(&mut self, at: Place, missing: u32) {
         let shape = self.shape.meta;
         let mut next = Some(missing);
         while let Some(unit) = next {
@@ -181,7 +324,7 @@ impl Array {
     }
 
     /// Ends the begun superpage of `block` as torn or failed.
-    pub fn end_unreadable(&mut self, block: u32, state: BlockState) {
+    pub(super) fn end_unreadable(&mut self, block: u32, state: BlockState) {
         let superpage = state.next_superpage();
         let meta = self.store.meta_mut(block);
         self.shape.meta.set_offset(meta, superpage, UNREADABLE);
@@ -189,6 +332,16 @@ impl Array {
         let ended =
             state.without(Flag::Programming).with(Flag::HasUnreadable).with_next_superpage(superpage + 1);
         self.store.set_state(block, ended);
+    }
+
+    /// Ages new media: good blocks have been through `cycles` cycles.
+    pub(super) fn wear_in(&mut self, cycles: u32) {
+        for block in 0..self.layout.blocks {
+            let state = self.store.state(block);
+            if cycles > 0 && state.health() == Health::Good {
+                self.store.set_state(block, state.with_erase_count(cycles));
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// Reads that found damaged data in the store.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Damage {
+pub struct Damage {
     reads: u64,
     /// The last read did.
     last: bool,
@@ -11,12 +11,12 @@ pub(super) struct Damage {
 impl Damage {
     /// A read begins.
     #[inline]
-    pub fn begin_read(&mut self) {
+    pub(super) fn begin_read(&mut self) {
         self.last = false;
     }
 
     /// The read has found damaged data.
-    pub fn found(&mut self) {
+    pub(super) fn found(&mut self) {
         self.reads += 1;
         self.last = true;
     }
@@ -26,7 +26,7 @@ impl Damage {
         self.reads
     }
 
-    /// Returns whether the last read found damaged data.
+    /// Returns whether the last read failed because the store lost the data: the flash itself is as good as before.
     pub fn is_of_last_read(&self) -> bool {
         self.last
     }

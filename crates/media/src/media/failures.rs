@@ -11,7 +11,7 @@ use pellucid_flash::{DieId, Layout, Nanos};
 
 /// Failures of the media.
 #[derive(Clone, Debug)]
-pub(super) struct Failures {
+pub struct Failures {
     plan: FaultPlan,
     /// Faults injected while the drive worked; `None`: none.
     injected: Option<Box<Injected>>,
@@ -22,7 +22,7 @@ pub(super) struct Failures {
 
 impl Failures {
     /// Creates the failures that `config` plans.
-    pub fn new(config: &MediaConfig, layout: &Layout) -> Failures {
+    pub(super) fn new(config: &MediaConfig, layout: &Layout) -> Failures {
         Failures {
             plan: FaultPlan::new(config, layout),
             injected: None,
@@ -32,14 +32,14 @@ impl Failures {
     }
 
     /// Replaces the planned faults, with random streams that start anew.
-    pub fn plan_anew(&mut self, config: &MediaConfig, layout: &Layout) -> Result<(), MediaError> {
+    pub(super) fn plan_anew(&mut self, config: &MediaConfig, layout: &Layout) -> Result<(), MediaError> {
         faults::check(&config.faults, layout)?;
         self.plan = FaultPlan::new(config, layout);
         Ok(())
     }
 
     /// Injects a fault into media that err or do not.
-    pub fn inject(&mut self, fault: Fault, layout: &Layout, errs: bool) -> Result<(), MediaError> {
+    pub(super) fn inject(&mut self, fault: Fault, layout: &Layout, errs: bool) -> Result<(), MediaError> {
         injected::check(fault, layout, errs)?;
         self.injected.get_or_insert_with(|| Box::new(Injected::new(layout))).add(fault);
         Ok(())
@@ -53,7 +53,7 @@ impl Failures {
 
     /// Returns whether any fault was injected.
     #[inline]
-    pub fn has_injected(&self) -> bool {
+    pub(super) fn has_injected(&self) -> bool {
         self.injected.is_some()
     }
 
@@ -64,7 +64,7 @@ impl Failures {
 
     /// An array time, scaled for a die that was made slower.
     #[inline]
-    pub fn slowed(&self, die: u32, time: Nanos) -> Nanos {
+    pub(super) fn slowed(&self, die: u32, time: Nanos) -> Nanos {
         match &self.injected {
             None => time,
             Some(injected) => Nanos((time.0 as f64 * injected.time_factor[die as usize]).round() as u64),
@@ -73,19 +73,19 @@ impl Failures {
 
     /// Factor of the error rate of a die.
     #[inline]
-    pub fn error_factor(&self, die: impl FnOnce() -> DieId) -> f64 {
+    pub(super) fn error_factor(&self, die: impl FnOnce() -> DieId) -> f64 {
         self.injected.as_ref().map_or(1.0, |injected| injected.error_factor[die().0 as usize])
     }
 
     /// Returns whether a planned fault makes this read fail.
     #[inline]
-    pub fn read_fails(&mut self, block: u32, superpage: u32, attempt: u32) -> bool {
+    pub(super) fn read_fails(&mut self, block: u32, superpage: u32, attempt: u32) -> bool {
         self.plan.read_fails(block, superpage, attempt)
     }
 
     /// Returns whether a fault makes this program fail.
     #[inline]
-    pub fn program_fails(
+    pub(super) fn program_fails(
         &mut self,
         die: impl FnOnce() -> DieId,
         block: u32,
@@ -102,19 +102,19 @@ impl Failures {
     }
 
     /// Returns whether a fault makes this erase fail.
-    pub fn erase_fails(&mut self, die: DieId, block: u32, erases: u32) -> bool {
+    pub(super) fn erase_fails(&mut self, die: DieId, block: u32, erases: u32) -> bool {
         let injected = self.injected.as_mut().is_some_and(|injected| injected.erase_fails(die));
         self.plan.erase_fails(block, erases) || injected
     }
 
     /// Returns whether so many erases are more than a block endures.
     #[inline]
-    pub fn is_worn_out(&self, erases: u32) -> bool {
+    pub(super) fn is_worn_out(&self, erases: u32) -> bool {
         self.endurance.is_some_and(|limit| erases >= limit)
     }
 
     /// Counts a block that went bad.
-    pub fn count_retired(&mut self) {
+    pub(super) fn count_retired(&mut self) {
         self.retired += 1;
     }
 
@@ -124,7 +124,7 @@ impl Failures {
     }
 
     /// Counts anew.
-    pub fn reset_counts(&mut self) {
+    pub(super) fn reset_counts(&mut self) {
         self.retired = 0;
     }
 }

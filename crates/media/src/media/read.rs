@@ -5,19 +5,13 @@
 //!             └─ programmed ─► data path: wrong bits of this attempt, corrected or not ─► data, or zeros and the reason
 //! ```
 
-use super::array::{Content, Place, unit_place};
-use super::{Media, ReadResult};
+use super::array::{Array, Content, Place, unit_place};
+use super::{Damage, Media, ReadResult};
 use crate::bit_errors::{PageState, Pattern, of_word_line};
 use crate::config::Cell;
 use crate::data_path::{DataPath, Found as DrawnBits, Segment, UnitPlace, UnitShape};
 use crate::store::Found;
 use pellucid_flash::{Lpn, Ppa};
-
-/// Shorter data (stamps in place of data) are not worth a prefetch.
-const PREFETCH_BYTES_MIN: usize = 512;
-/// Longest prefetch. The rest is fetched while the first part is being copied: the processor detects the sequence by itself, and stalls
-/// on more outstanding lines than it can track (measured: 1 KiB is cheaper than 4 KiB).
-const PREFETCH_BYTES_MAX: usize = 1024;
 
 impl Media {
     /// Reads whole sectors of one unit, from `first_sector` on, into `out`: a multiple of [`Media::image_bytes`], possibly
@@ -68,7 +62,7 @@ impl Media {
         self.damage.begin_read();
         let by_fault = self.failures.read_fails(at.block, at.superpage, attempt);
         let ppa = self.array.address(at);
-        let is_dead = || self.failures.has_injected() && self.is_dead(self.array.die_of(at.block));
+        let is_dead = || self.failures.has_injected() && self.failures.is_dead(self.array.die_of(at.block));
         if by_fault || self.is_lost(ppa) || is_dead() {
             out.fill(0);
             return ReadResult::Uncorrectable;
@@ -82,7 +76,7 @@ impl Media {
         }
         match self.array.store.read(at.block, at.index, start, out) {
             Found::Good | Found::Zeros => ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 },
-            Found::Damaged => self.damaged(out),
+            Found::Damaged => damaged(&mut self.damage, out),
         }
     }
 
@@ -106,47 +100,6 @@ impl Media {
         more
     }
 
-    /// The store has lost the data.
-    #[cold]
-    fn damaged(&mut self, out: &mut [u8]) -> ReadResult {
-        self.damage.found();
-        out.fill(0);
-        ReadResult::Uncorrectable
-    }
-
-    /// Prefetches the memory of a unit that [`Media::read`] will read: much of its time is waiting for memory.
-    #[inline]
-    pub fn prefetch(&self, ppa: Ppa) {
-        let bytes = self.array.shape.unit_stored_bytes;
-        if bytes >= PREFETCH_BYTES_MIN {
-            let at = self.array.place(ppa);
-            self.array.store.prefetch(at.block, at.index, 0..bytes.min(PREFETCH_BYTES_MAX));
-        }
-    }
-
-    /// Prefetches, as [`Media::prefetch`], `sectors` sectors of a unit, from `first` on.
-    #[inline]
-    pub fn prefetch_sectors(&self, ppa: Ppa, first: u32, sectors: u32) {
-        if self.array.shape.unit_stored_bytes >= PREFETCH_BYTES_MIN {
-            let at = self.array.place(ppa);
-            let from = first as usize * self.array.shape.image_bytes;
-            let end = (from + (sectors as usize * self.array.shape.image_bytes).min(PREFETCH_BYTES_MAX))
-                .min(self.array.shape.unit_stored_bytes);
-            self.array.store.prefetch(at.block, at.index, from..end);
-        }
-    }
-
-    /// First step of [`Media::prefetch`]: call it for all units of a batch before their reads. TLB misses dominate the waiting time, and
-    /// the processor resolves several at once only if nothing else is between.
-    #[inline]
-    pub fn touch(&self, ppa: Ppa) {
-        let bytes = self.array.shape.unit_stored_bytes;
-        if bytes >= PREFETCH_BYTES_MIN {
-            let at = self.array.place(ppa);
-            self.array.store.prefetch(at.block, at.index, 0..1);
-        }
-    }
-
     /// Reads more sectors of a unit that [`Media::read`] has just found good; it counts as the same flash read. `false`: the store has
     /// lost them since; `out` is all zeros.
     ///
@@ -165,7 +118,7 @@ impl Media {
             Found::Good => {}
             Found::Zeros => return true,
             Found::Damaged => {
-                self.damaged(out);
+                damaged(&mut self.damage, out);
                 return false;
             }
         }
@@ -181,10 +134,14 @@ impl Media {
         let place = unit_place(&self.array.layout.split, at);
         let mut found = DrawnBits::default();
         if path.errs() {
-            let state = self.page_state(at.block);
+            let state = self.array.page_state(at.block, self.age.seconds());
             let factor = self.failures.error_factor(|| self.array.die_of(at.block));
             let (shape, address) = (path.shape, self.array.address(at).0);
-            let pattern = |segment| self.pattern(at, shape, segment);
+            // Scrambled data, and data that are not kept, count as random.
+            let pattern = |segment| match self.sees_patterns {
+                true => self.array.pattern(at, shape, segment),
+                false => Pattern::Random,
+            };
             found = path.draw((place, address), state, attempt, factor, pattern);
         }
         let stored = self.array.store.read(at.block, at.index, start, out);
@@ -197,76 +154,18 @@ impl Media {
         if good || by_hand {
             path.unscramble(place, start, out);
             if path.must_decode(found) && !out.is_empty() || by_hand {
-                found = self.decode_unit(&mut path, (at, place), found, (start, out), good);
+                found = self.array.decode_unit(&mut path, (at, place), found, (start, out), good);
             }
         }
         self.data_path = Some(path);
         if !good && (!by_hand || found.lost) {
-            return self.damaged(out);
+            return damaged(&mut self.damage, out);
         }
         if found.lost {
             out.fill(0);
             return ReadResult::Uncorrectable;
         }
         ReadResult::Ok { corrected_bits: found.bits, worst_chunk_bits: found.worst }
-    }
-
-    /// Decodes a stored unit and corrects `out`, which holds its bytes from `start` on. `good`: these bytes are as they were stored;
-    /// otherwise the code may correct them, and the result must equal the stored data.
-    fn decode_unit(
-        &self,
-        path: &mut DataPath,
-        (at, place): (Place, UnitPlace),
-        drawn: DrawnBits,
-        (start, out): (usize, &mut [u8]),
-        good: bool,
-    ) -> DrawnBits {
-        let stored = self.array.store.raw(at.block, at.index);
-        if good {
-            return path.decode(place, drawn, start, &stored, out);
-        }
-        let mut whole = vec![0; self.array.shape.unit_image_bytes];
-        path.reveal(place, 0, &stored, &mut whole);
-        let found = path.decode(place, drawn, 0, &stored, &mut whole);
-        let mut again = vec![0; stored.len()];
-        path.store(place, &whole, &mut again);
-        let corrected = !found.lost && self.array.store.is_what_was_stored(at.block, at.index, &again);
-        if corrected {
-            out.copy_from_slice(&whole[start..start + out.len()]);
-        }
-        DrawnBits { lost: !corrected, ..found }
-    }
-
-    /// State that determines the error rate of a block's pages, except for the page itself. Counts the read, and has a file record the
-    /// time: otherwise data that are only read would be younger each time the file is opened.
-    fn page_state(&mut self, block: u32) -> PageState {
-        let (age_s, pe_cycles) = (self.age.seconds(), self.array.store.state(block).erase_count());
-        self.array.store.set_age(age_s);
-        let (born_s, reads) = self.array.shape.meta.history(self.array.store.meta(block));
-        self.array.store.count_read(block, (born_s, reads.saturating_add(1)));
-        let retention_s = age_s.saturating_sub(born_s) as f64;
-        let (cell, pattern) = (Cell::Slc, Pattern::Random);
-        PageState { cell, page_type: 0, pe_cycles, retention_s, reads, pattern }
-    }
-
-    /// Data stored on a segment of an MLC page and its word line. Scrambled data, data that are not kept, and word lines that are not
-    /// full count as random.
-    fn pattern(&self, at: Place, shape: UnitShape, segment: Segment) -> Pattern {
-        if !self.sees_patterns {
-            return Pattern::Random;
-        }
-        let (superpage, unit, start) = shape.partner(segment);
-        if superpage >= self.array.store.state(at.block).next_superpage() {
-            return Pattern::Random;
-        }
-        let part = |index: u32, start: u32| {
-            let stored = self.array.store.raw(at.block, index);
-            (stored, start as usize..start as usize + shape.segment_bytes as usize)
-        };
-        let (own, own_range) = part(at.index, segment.start);
-        let (other, other_range) = part(superpage * self.array.layout.units_per_superpage + unit, start);
-        let (own, other) = (&own[own_range], &other[other_range]);
-        if segment.page.is_multiple_of(2) { of_word_line(own, other) } else { of_word_line(other, own) }
     }
 
     /// Recovers the data of a unit, as they were given, from its stored bytes.
@@ -280,5 +179,70 @@ impl Media {
             }
             _ => out.copy_from_slice(&stored[start..start + out.len()]),
         }
+    }
+}
+
+/// The store has lost the data.
+#[cold]
+fn damaged(damage: &mut Damage, out: &mut [u8]) -> ReadResult {
+    damage.found();
+    out.fill(0);
+    ReadResult::Uncorrectable
+}
+
+/// Steps of a read that the cells alone decide.
+impl Array {
+    /// Decodes a stored unit and corrects `out`, which holds its bytes from `start` on. `good`: these bytes are as they were stored;
+    /// otherwise the code may correct them, and the result must equal the stored data.
+    fn decode_unit(
+        &self,
+        path: &mut DataPath,
+        (at, place): (Place, UnitPlace),
+        drawn: DrawnBits,
+        (start, out): (usize, &mut [u8]),
+        good: bool,
+    ) -> DrawnBits {
+        let stored = self.store.raw(at.block, at.index);
+        if good {
+            return path.decode(place, drawn, start, &stored, out);
+        }
+        let mut whole = vec![0; self.shape.unit_image_bytes];
+        path.reveal(place, 0, &stored, &mut whole);
+        let found = path.decode(place, drawn, 0, &stored, &mut whole);
+        let mut again = vec![0; stored.len()];
+        path.store(place, &whole, &mut again);
+        let corrected = !found.lost && self.store.is_what_was_stored(at.block, at.index, &again);
+        if corrected {
+            out.copy_from_slice(&whole[start..start + out.len()]);
+        }
+        DrawnBits { lost: !corrected, ..found }
+    }
+
+    /// State that determines the error rate of a block's pages, except for the page itself. Counts the read, and has a file record the
+    /// time: otherwise data that are only read would be younger each time the file is opened.
+    fn page_state(&mut self, block: u32, age_s: u64) -> PageState {
+        let pe_cycles = self.store.state(block).erase_count();
+        self.store.set_age(age_s);
+        let (born_s, reads) = self.shape.meta.history(self.store.meta(block));
+        self.store.count_read(block, (born_s, reads.saturating_add(1)));
+        let retention_s = age_s.saturating_sub(born_s) as f64;
+        let (cell, pattern) = (Cell::Slc, Pattern::Random);
+        PageState { cell, page_type: 0, pe_cycles, retention_s, reads, pattern }
+    }
+
+    /// Data stored on a segment of an MLC page and its word line. A word line that is not full counts as random.
+    fn pattern(&self, at: Place, shape: UnitShape, segment: Segment) -> Pattern {
+        let (superpage, unit, start) = shape.partner(segment);
+        if superpage >= self.store.state(at.block).next_superpage() {
+            return Pattern::Random;
+        }
+        let part = |index: u32, start: u32| {
+            let stored = self.store.raw(at.block, index);
+            (stored, start as usize..start as usize + shape.segment_bytes as usize)
+        };
+        let (own, own_range) = part(at.index, segment.start);
+        let (other, other_range) = part(superpage * self.layout.units_per_superpage + unit, start);
+        let (own, other) = (&own[own_range], &other[other_range]);
+        if segment.page.is_multiple_of(2) { of_word_line(own, other) } else { of_word_line(other, own) }
     }
 }

@@ -118,8 +118,8 @@ pub(super) fn export(media: &Media, config: &MediaConfig, out: &mut impl Write) 
         out.write_all(&ppa.to_le_bytes())?;
         out.write_all(bytes)?;
     }
-    let mut saved = vec![0; media.save_bytes()];
-    media.save_read(0, &mut saved);
+    let mut saved = vec![0; media.array.save_bytes()];
+    media.array.store.save_read(0, &mut saved);
     out.write_all(&saved)?;
     Ok(())
 }
@@ -176,7 +176,7 @@ pub(super) fn import(config: &MediaConfig, input: &mut impl Read) -> Result<Medi
         input.read_exact(&mut bytes)?;
         media.translation_pages.put(ppa, bytes);
     }
-    let mut saved = vec![0; media.save_bytes()];
+    let mut saved = vec![0; media.array.save_bytes()];
     input.read_exact(&mut saved)?;
     media.array.store.save_write(0, &saved).expect("memory takes it");
     media.power_cut();

@@ -9,8 +9,9 @@
 //! Invariants: the superpages of a block are begun in order, one at a time; what has begun is unreadable until its end; a refused
 //! operation changes nothing and draws no random number.
 
-use super::array::{Content, Place, unit_place};
+use super::array::{Array, Content, Place, unit_place};
 use super::{Health, Media, Outcome};
+use crate::data_path::DataPath;
 use crate::error::RuleError;
 use crate::state::{BlockState, Flag};
 use pellucid_flash::{BlockId, Lpn, Ppa, copy_images};
@@ -50,30 +51,8 @@ impl Media {
             self.array.store.begin(at.block, at.superpage);
             self.array.store.set_state(at.block, state.with(Flag::Programming));
         }
-        self.put_all(at, lpns, images);
+        self.array.put_all(self.data_path.as_deref(), at, (lpns, images));
         Ok(self.end_program(at, state.with(Flag::Programming)))
-    }
-
-    /// Puts the units of a superpage from `at` on.
-    #[inline]
-    fn put_all(&mut self, at: Place, lpns: &[Lpn], images: &[u8]) {
-        let (shape, unit_bytes) = (self.array.shape.meta, self.array.shape.unit_image_bytes);
-        let as_they_are = !self.data_path.as_ref().is_some_and(|path| path.stores_code_words());
-        if as_they_are && let Some((meta, stamps)) = self.array.store.stamps_mut(at.block) {
-            // Media without stamps keep none. The images of padding go when the program ends.
-            if !stamps.is_empty() {
-                stamps[at.index as usize * unit_bytes..][..images.len()].copy_from_slice(images);
-            }
-            for (&lpn, unit) in lpns.iter().zip(0..).filter(|&(&lpn, _)| lpn != Lpn::NONE) {
-                shape.put(meta, unit, at.index + unit, lpn);
-            }
-            return;
-        }
-        for ((&lpn, unit), image) in lpns.iter().zip(0..).zip(images.chunks_exact(unit_bytes.max(1))) {
-            if lpn != Lpn::NONE {
-                self.put_at(Place { index: at.index + unit, unit, ..at }, lpn, image, None);
-            }
-        }
     }
 
     /// Gives the content of one unit of a begun superpage; `images` are `sectors_per_unit * image_bytes` bytes. Units never
@@ -83,7 +62,8 @@ impl Media {
     /// When the superpage has not begun, or `images` has another length.
     #[inline]
     pub fn put_unit(&mut self, ppa: Ppa, lpn: Lpn, images: &[u8]) {
-        self.put(ppa, lpn, images, None);
+        let at = self.array.begun(ppa);
+        self.array.put_at(self.data_path.as_deref(), at, lpn, (images, None));
     }
 
     /// Calls [`Media::put_unit`] and [`Media::put_metadata`].
@@ -92,30 +72,8 @@ impl Media {
     /// As in these two functions.
     #[inline]
     pub fn put_unit_with(&mut self, ppa: Ppa, lpn: Lpn, images: &[u8], metadata: &[u8]) {
-        self.put(ppa, lpn, images, Some(metadata));
-    }
-
-    #[inline]
-    fn put(&mut self, ppa: Ppa, lpn: Lpn, images: &[u8], metadata: Option<&[u8]>) {
         let at = self.array.begun(ppa);
-        self.put_at(at, lpn, images, metadata);
-    }
-
-    #[inline]
-    fn put_at(&mut self, at: Place, lpn: Lpn, images: &[u8], metadata: Option<&[u8]>) {
-        assert_eq!(images.len(), self.array.shape.unit_image_bytes, "image bytes of one unit");
-        let (meta, target, metadata_target) = self.array.store.unit_mut(at.block, at.index, at.unit);
-        self.array.shape.meta.put(meta, at.unit, at.index, lpn);
-        if let Some(metadata) = metadata {
-            copy_metadata(metadata_target, metadata);
-        }
-        match &self.data_path {
-            Some(path) if path.stores_code_words() => {
-                path.store(unit_place(&self.array.layout.split, at), images, target);
-            }
-            _ if target.is_empty() => {}
-            _ => copy_images(target, images),
-        }
+        self.array.put_at(self.data_path.as_deref(), at, lpn, (images, Some(metadata)));
     }
 
     /// Gives the host's metadata of one unit of a begun superpage, after its [`Media::put_unit`]: `sectors_per_unit *
@@ -174,7 +132,7 @@ impl Media {
     fn end_program(&mut self, at: Place, state: BlockState) -> Outcome {
         let die = || self.array.die_of(at.block);
         let by_fault = self.failures.program_fails(die, at.block, at.superpage, state.erase_count());
-        let worn_out = self.worn_out(at.block, state);
+        let worn_out = worn_out(self, at.block, state);
         let (shape, meta) = (self.array.shape.meta, self.array.store.meta(at.block));
         if by_fault || worn_out || shape.poisoned(meta) {
             self.array.end_unreadable(at.block, state);
@@ -211,7 +169,7 @@ impl Media {
         assert!(state.is(Flag::Erasing), "no erase has begun on block {}", block.0);
         let die = self.array.die_of(block.0);
         let by_fault = self.failures.erase_fails(die, block.0, state.erase_count());
-        if by_fault || self.worn_out(block.0, state) {
+        if by_fault || worn_out(self, block.0, state) {
             let bad = state.without(Flag::Erasing).with(Flag::HalfErased).with(Flag::GrownBad);
             self.array.store.set_state(block.0, bad);
             if state.health() == Health::Good {
@@ -245,11 +203,61 @@ impl Media {
             }
         }
     }
+}
 
-    fn worn_out(&self, block: u32, state: BlockState) -> bool {
-        self.failures.is_worn_out(state.erase_count())
-            && !self.times.is_slc(self.array.layout.split.blocks_per_die.remainder(block))
+/// Units that a program brings.
+impl Array {
+    /// Puts the units of a superpage from `at` on.
+    #[inline]
+    fn put_all(&mut self, path: Option<&DataPath>, at: Place, (lpns, images): (&[Lpn], &[u8])) {
+        let (shape, unit_bytes) = (self.shape.meta, self.shape.unit_image_bytes);
+        let as_they_are = !path.is_some_and(DataPath::stores_code_words);
+        if as_they_are && let Some((meta, stamps)) = self.store.stamps_mut(at.block) {
+            // Media without stamps keep none. The images of padding go when the program ends.
+            if !stamps.is_empty() {
+                stamps[at.index as usize * unit_bytes..][..images.len()].copy_from_slice(images);
+            }
+            for (&lpn, unit) in lpns.iter().zip(0..).filter(|&(&lpn, _)| lpn != Lpn::NONE) {
+                shape.put(meta, unit, at.index + unit, lpn);
+            }
+            return;
+        }
+        for ((&lpn, unit), image) in lpns.iter().zip(0..).zip(images.chunks_exact(unit_bytes.max(1))) {
+            if lpn != Lpn::NONE {
+                self.put_at(path, Place { index: at.index + unit, unit, ..at }, lpn, (image, None));
+            }
+        }
     }
+
+    /// Puts a unit, with its metadata if they are given.
+    #[inline]
+    fn put_at(
+        &mut self,
+        path: Option<&DataPath>,
+        at: Place,
+        lpn: Lpn,
+        (images, metadata): (&[u8], Option<&[u8]>),
+    ) {
+        assert_eq!(images.len(), self.shape.unit_image_bytes, "image bytes of one unit");
+        let (meta, target, metadata_target) = self.store.unit_mut(at.block, at.index, at.unit);
+        self.shape.meta.put(meta, at.unit, at.index, lpn);
+        if let Some(metadata) = metadata {
+            copy_metadata(metadata_target, metadata);
+        }
+        match path {
+            Some(path) if path.stores_code_words() => {
+                path.store(unit_place(&self.layout.split, at), images, target);
+            }
+            _ if target.is_empty() => {}
+            _ => copy_images(target, images),
+        }
+    }
+}
+
+/// Returns whether a block in `state` has had more cycles than it endures.
+fn worn_out(media: &Media, block: u32, state: BlockState) -> bool {
+    media.failures.is_worn_out(state.erase_count())
+        && !media.times.is_slc(media.array.layout.split.blocks_per_die.remainder(block))
 }
 
 /// The host's metadata of one unit, or zeros.

@@ -207,8 +207,14 @@ pub struct Extent {
 
 /// A page store.
 #[derive(Debug)]
+pub struct Store {
+    kind: Kind,
+}
+
+/// Where a store keeps what it is given.
+#[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one for each drive, and on the path of every I/O")]
-pub(crate) enum Store {
+enum Kind {
     Memory(MemoryStore),
     File(FileStore),
 }
@@ -227,10 +233,14 @@ pub(crate) struct Opened {
 }
 
 impl Store {
+    fn of_file(file: FileStore) -> Store {
+        Store { kind: Kind::File(file) }
+    }
+
     pub(crate) fn open(config: &MediaConfig, shape: StoreShape) -> Result<Opened, StoreError> {
         match &config.store {
             StoreKind::None | StoreKind::Unstamped | StoreKind::Ram => {
-                let store = Store::Memory(MemoryStore::new(shape, config.keep.ram_max)?);
+                let store = Store { kind: Kind::Memory(MemoryStore::new(shape, config.keep.ram_max)?) };
                 Ok(Opened { store, created: true, made: config.seed, recovered: false, age_s: 0 })
             }
             StoreKind::File(path) => FileStore::open(path, config, shape),
@@ -239,56 +249,56 @@ impl Store {
 
     #[inline]
     pub(crate) fn state(&self, block: u32) -> BlockState {
-        match self {
-            Store::Memory(s) => s.state(block),
-            Store::File(s) => s.state(block),
+        match &self.kind {
+            Kind::Memory(s) => s.state(block),
+            Kind::File(s) => s.state(block),
         }
     }
 
     #[inline]
     pub(crate) fn set_state(&mut self, block: u32, state: BlockState) {
-        match self {
-            Store::Memory(s) => s.set_state(block, state),
-            Store::File(s) => s.set_state(block, state),
+        match &mut self.kind {
+            Kind::Memory(s) => s.set_state(block, state),
+            Kind::File(s) => s.set_state(block, state),
         }
     }
 
     /// Metadata of a block that has a begun, programmed or torn superpage.
     #[inline]
     pub(crate) fn meta(&self, block: u32) -> &[u8] {
-        match self {
-            Store::Memory(s) => s.meta(block),
-            Store::File(s) => s.meta(block),
+        match &self.kind {
+            Kind::Memory(s) => s.meta(block),
+            Kind::File(s) => s.meta(block),
         }
     }
 
     /// Metadata of a block, for writing; zeros if the block never had a superpage.
     #[inline(always)]
     pub(crate) fn meta_mut(&mut self, block: u32) -> &mut [u8] {
-        match self {
-            Store::Memory(s) => s.meta_mut(block),
-            Store::File(s) => s.meta_mut(block),
+        match &mut self.kind {
+            Kind::Memory(s) => s.meta_mut(block),
+            Kind::File(s) => s.meta_mut(block),
         }
     }
 
     /// Sets age and reads of a block; a file need not record the very last read.
     pub(crate) fn count_read(&mut self, block: u32, history: (u64, u64)) {
-        match self {
-            Store::Memory(s) => s.count_read(block, history),
-            Store::File(s) => s.count_read(block, history),
+        match &mut self.kind {
+            Kind::Memory(s) => s.count_read(block, history),
+            Kind::File(s) => s.count_read(block, history),
         }
     }
 
     /// Returns whether what is stored may be found by another process.
     #[inline]
     pub(crate) fn outlives_process(&self) -> bool {
-        matches!(self, Store::File(_))
+        matches!(&self.kind, Kind::File(_))
     }
 
     /// The program of a superpage begins; its metadata follow.
     #[inline]
     pub(crate) fn begin(&mut self, block: u32, superpage: u32) {
-        if let Store::File(s) = self {
+        if let Kind::File(s) = &mut self.kind {
             s.begin(block, superpage);
         }
     }
@@ -301,26 +311,26 @@ impl Store {
         index: u32,
         unit: u32,
     ) -> (&mut [u8], &mut [u8], &mut [u8]) {
-        match self {
-            Store::Memory(s) => s.unit_mut(block, index),
-            Store::File(s) => s.unit_mut(block, unit),
+        match &mut self.kind {
+            Kind::Memory(s) => s.unit_mut(block, index),
+            Kind::File(s) => s.unit_mut(block, unit),
         }
     }
 
     /// Metadata of a block and the stamps of its units, where these are all that is stored.
     #[inline]
     pub(crate) fn stamps_mut(&mut self, block: u32) -> Option<(&mut [u8], &mut [u8])> {
-        match self {
-            Store::Memory(s) => s.stamps_mut(block),
-            Store::File(_) => None,
+        match &mut self.kind {
+            Kind::Memory(s) => s.stamps_mut(block),
+            Kind::File(_) => None,
         }
     }
 
     /// Unit `index` of a block, unit `unit` of its begun superpage, holds zeros.
     pub(crate) fn clear_unit(&mut self, block: u32, index: u32, unit: u32) {
-        match self {
-            Store::Memory(s) => s.clear_unit(block, index),
-            Store::File(s) => {
+        match &mut self.kind {
+            Kind::Memory(s) => s.clear_unit(block, index),
+            Kind::File(s) => {
                 let (_, data, metadata) = s.unit_mut(block, unit);
                 data.fill(0);
                 metadata.fill(0);
@@ -330,16 +340,16 @@ impl Store {
 
     /// Copies a unit (block, unit of it) as it is stored to one of a begun superpage (block, unit of it, unit of the superpage).
     pub(crate) fn copy_unit(&mut self, from: (u32, u32), (block, index, unit): (u32, u32, u32)) {
-        match self {
-            Store::Memory(s) => s.copy_unit(from, (block, index)),
-            Store::File(s) => s.copy_unit(from, (block, unit)),
+        match &mut self.kind {
+            Kind::Memory(s) => s.copy_unit(from, (block, index)),
+            Kind::File(s) => s.copy_unit(from, (block, unit)),
         }
     }
 
     /// The program of a superpage has ended. Its new state follows.
     #[inline]
     pub(crate) fn end(&mut self, block: u32, superpage: u32, readable: bool) {
-        if let Store::File(s) = self {
+        if let Kind::File(s) = &mut self.kind {
             s.end(block, superpage, readable);
         }
     }
@@ -347,8 +357,8 @@ impl Store {
     /// Reads stored bytes of a unit, from `start` on, into `out`, which may be empty: the result is for the whole unit.
     #[inline(always)]
     pub(crate) fn read(&mut self, block: u32, index: u32, start: usize, out: &mut [u8]) -> Found {
-        match self {
-            Store::Memory(s) => {
+        match &mut self.kind {
+            Kind::Memory(s) => {
                 if let Some(unit) = s.unit(block, index) {
                     copy_images(out, &unit[start..start + out.len()]);
                     return Found::Good;
@@ -359,58 +369,58 @@ impl Store {
                 }
                 s.without_data(block, index)
             }
-            Store::File(s) => s.read(block, index, start, out),
+            Kind::File(s) => s.read(block, index, start, out),
         }
     }
 
     /// Stored bytes of a unit, correct or not.
     pub(crate) fn raw(&self, block: u32, index: u32) -> Cow<'_, [u8]> {
-        match self {
-            Store::Memory(s) => match s.unit(block, index) {
+        match &self.kind {
+            Kind::Memory(s) => match s.unit(block, index) {
                 Some(unit) => Cow::Borrowed(unit),
                 None => Cow::Owned(vec![0; s.unit_bytes()]),
             },
-            Store::File(s) => s.raw(block, index),
+            Kind::File(s) => s.raw(block, index),
         }
     }
 
     /// Returns whether `stored` are the bytes that were stored for the unit, as far as the store knows.
     pub(crate) fn is_what_was_stored(&self, block: u32, index: u32, stored: &[u8]) -> bool {
-        match self {
-            Store::Memory(s) => s.without_data(block, index) == Found::Good,
-            Store::File(s) => s.is_what_was_stored(block, index, stored),
+        match &self.kind {
+            Kind::Memory(s) => s.without_data(block, index) == Found::Good,
+            Kind::File(s) => s.is_what_was_stored(block, index, stored),
         }
     }
 
     /// The host's metadata of a unit, from `start` on; `false`: they are damaged, `out` is all zeros.
     pub(crate) fn metadata(&self, block: u32, index: u32, start: usize, out: &mut [u8]) -> bool {
-        match self {
-            Store::Memory(s) => out.copy_from_slice(&s.metadata(block, index)[start..start + out.len()]),
-            Store::File(s) => return s.metadata(block, index, start, out),
+        match &self.kind {
+            Kind::Memory(s) => out.copy_from_slice(&s.metadata(block, index)[start..start + out.len()]),
+            Kind::File(s) => return s.metadata(block, index, start, out),
         }
         true
     }
 
     /// The host's metadata of a unit, where memory has them.
     pub(crate) fn held_metadata(&self, block: u32, index: u32) -> &[u8] {
-        match self {
-            Store::Memory(s) => s.metadata(block, index),
-            Store::File(_) => unreachable!("a snapshot of media in a file"),
+        match &self.kind {
+            Kind::Memory(s) => s.metadata(block, index),
+            Kind::File(_) => unreachable!("a snapshot of media in a file"),
         }
     }
 
     /// The host's metadata of a unit, for writing.
     pub(crate) fn held_metadata_mut(&mut self, block: u32, index: u32) -> &mut [u8] {
-        match self {
-            Store::Memory(s) => s.metadata_mut(block, index),
-            Store::File(_) => unreachable!("a snapshot of media in a file"),
+        match &mut self.kind {
+            Kind::Memory(s) => s.metadata_mut(block, index),
+            Kind::File(_) => unreachable!("a snapshot of media in a file"),
         }
     }
 
     /// Prefetches these bytes of a unit, which will be read soon; a file's come from the disk in any case.
     #[inline]
     pub(crate) fn prefetch(&self, block: u32, index: u32, bytes: Range<usize>) {
-        if let Store::Memory(s) = self {
+        if let Kind::Memory(s) = &self.kind {
             s.prefetch(block, index, bytes);
         }
     }
@@ -418,147 +428,167 @@ impl Store {
     /// Returns whether [`Store::forget`] saves memory.
     #[inline]
     pub(crate) fn forgets(&self) -> bool {
-        matches!(self, Store::Memory(s) if s.keeps_data())
+        matches!(&self.kind, Kind::Memory(s) if s.keeps_data())
     }
 
     /// Discards the data of a unit: they will not be read again, and their memory may serve others.
     #[inline]
     pub(crate) fn forget(&mut self, block: u32, index: u32, remains: Remains) {
-        if let Store::Memory(s) = self {
+        if let Kind::Memory(s) = &mut self.kind {
             s.forget(block, index, remains);
         }
     }
 
     /// Discards the data of a whole block: they will not be read again.
     pub(crate) fn forget_block(&mut self, block: u32) {
-        if let Store::Memory(s) = self {
+        if let Kind::Memory(s) = &mut self.kind {
             s.forget_block(block);
         }
     }
 
     /// Gives up the data of a unit: they may not be read again. A store that ends with the process need not remember it.
     pub(crate) fn give_up(&mut self, block: u32, index: u32) {
-        if let Store::File(s) = self {
+        if let Kind::File(s) = &mut self.kind {
             s.give_up(block, index);
         }
     }
 
-    /// Returns whether the store can take more data.
+    /// Returns whether the store takes more data: its file accepts writes, or its memory has not reached its bound. Otherwise hosts
+    /// should be refused writes; those under way are still completed.
     #[inline]
-    pub(crate) fn has_room(&self) -> bool {
-        match self {
-            Store::Memory(s) => s.has_room(),
-            Store::File(s) => !s.holds_back(),
+    pub fn has_room(&self) -> bool {
+        match &self.kind {
+            Kind::Memory(s) => s.has_room(),
+            Kind::File(s) => !s.holds_back(),
         }
     }
 
-    /// Returns whether written data did not reach the file, so that nothing more can be promised.
+    /// Returns whether the file fails to take written data. Its content is then as a power cut at that moment would have left it, and no
+    /// later change may be promised to a host.
     #[inline]
-    pub(crate) fn holds_back(&self) -> bool {
-        match self {
-            Store::Memory(_) => false,
-            Store::File(s) => s.holds_back(),
+    pub fn holds_back(&self) -> bool {
+        match &self.kind {
+            Kind::Memory(_) => false,
+            Kind::File(s) => s.holds_back(),
         }
     }
 
     /// Retries writes that the file refused.
-    pub(crate) fn try_again(&mut self) {
-        if let Store::File(s) = self {
+    pub fn try_again(&mut self) {
+        if let Kind::File(s) = &mut self.kind {
             s.try_again();
         }
     }
 
-    /// Takes the next notice.
-    pub(crate) fn notice(&mut self) -> Option<StoreNotice> {
-        match self {
-            Store::Memory(_) => None,
-            Store::File(s) => s.notice(),
+    /// Takes the next notice of the store.
+    pub fn notice(&mut self) -> Option<StoreNotice> {
+        match &mut self.kind {
+            Kind::Memory(_) => None,
+            Kind::File(s) => s.notice(),
         }
     }
 
-    /// See [`crate::Media::promise`].
-    pub(crate) fn flushed(&mut self) -> Result<(), StoreError> {
-        match self {
-            Store::Memory(_) => Ok(()),
-            Store::File(s) => s.flushed(),
+    /// Fulfils a flush; with [`crate::SyncTo::Machine`] waits for the disk.
+    ///
+    /// # Errors
+    /// When the file does not take the written data.
+    pub fn flushed(&mut self) -> Result<(), StoreError> {
+        match &mut self.kind {
+            Kind::Memory(_) => Ok(()),
+            Kind::File(s) => s.flushed(),
         }
     }
 
     /// Memory and disk space that the store may come to use.
-    pub(crate) fn extent(&self) -> Extent {
-        match self {
-            Store::Memory(s) => Extent { memory_max: s.memory_bytes_max(), reserved: 0, file_max: 0 },
-            Store::File(s) => s.extent(),
+    pub fn extent(&self) -> Extent {
+        match &self.kind {
+            Kind::Memory(s) => Extent { memory_max: s.memory_bytes_max(), reserved: 0, file_max: 0 },
+            Kind::File(s) => s.extent(),
         }
     }
 
     /// Bytes of the save area from `at` on.
-    pub(crate) fn save_read(&self, at: usize, out: &mut [u8]) {
-        match self {
-            Store::Memory(s) => s.save_read(at, out),
-            Store::File(s) => s.save_read(at, out),
+    ///
+    /// # Panics
+    /// When they reach beyond it.
+    pub fn save_read(&self, at: usize, out: &mut [u8]) {
+        match &self.kind {
+            Kind::Memory(s) => s.save_read(at, out),
+            Kind::File(s) => s.save_read(at, out),
         }
     }
 
-    /// Puts bytes into the save area.
-    pub(crate) fn save_write(&mut self, at: usize, bytes: &[u8]) -> Result<(), StoreError> {
-        match self {
-            Store::Memory(s) => s.save_write(at, bytes),
-            Store::File(s) => return s.save_write(at, bytes),
+    /// Writes bytes to the save area. After this returns, they survive a kill of the process.
+    ///
+    /// # Errors
+    /// When the file cannot take them, as with a full disk; the bytes at this place are then undefined.
+    ///
+    /// # Panics
+    /// When they reach beyond the area.
+    pub fn save_write(&mut self, at: usize, bytes: &[u8]) -> Result<(), StoreError> {
+        match &mut self.kind {
+            Kind::Memory(s) => s.save_write(at, bytes),
+            Kind::File(s) => return s.save_write(at, bytes),
         }
         Ok(())
     }
 
     /// Makes a newly created store valid, its first states being set.
     pub(crate) fn finish_creation(&mut self) -> Result<(), StoreError> {
-        match self {
-            Store::Memory(_) => Ok(()),
-            Store::File(s) => s.finish_creation(),
+        match &mut self.kind {
+            Kind::Memory(_) => Ok(()),
+            Kind::File(s) => s.finish_creation(),
         }
     }
 
     /// Records how long the media have existed, if the store survives the process.
     pub(crate) fn set_age(&mut self, age_s: u64) {
-        match self {
-            Store::Memory(_) => {}
-            Store::File(s) => s.set_age(age_s),
+        match &mut self.kind {
+            Kind::Memory(_) => {}
+            Kind::File(s) => s.set_age(age_s),
         }
     }
 
-    /// Binds the media to a drive, if the store survives the process.
-    pub(crate) fn claim(&mut self, words: Claim) -> Result<(), StoreError> {
-        match self {
-            Store::Memory(_) => Ok(()),
-            Store::File(s) => s.claim(words),
+    /// Binds the media to a drive: numbers, with their names, that must not change while the media are kept, because the stored data mean
+    /// something else to a drive with other numbers. 0: not given.
+    ///
+    /// # Errors
+    /// When the image in a file store belongs to a drive with other numbers, or when they cannot be written. The image is unchanged.
+    pub fn claim(&mut self, words: Claim) -> Result<(), StoreError> {
+        match &mut self.kind {
+            Kind::Memory(_) => Ok(()),
+            Kind::File(s) => s.claim(words),
         }
     }
 
-    /// Removes a newly created store, if it survives the process.
-    pub(crate) fn discard(&mut self) {
-        match self {
-            Store::Memory(_) => {}
-            Store::File(s) => s.discard(),
+    /// Removes a file that was just made for media that cannot be used; a file that existed before stays.
+    pub fn discard(&mut self) {
+        match &mut self.kind {
+            Kind::Memory(_) => {}
+            Kind::File(s) => s.discard(),
         }
     }
 
-    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
-        match self {
-            Store::Memory(_) => Ok(()),
-            Store::File(s) => s.sync(),
+    /// With a file store, writes everything to the disk.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        match &mut self.kind {
+            Kind::Memory(_) => Ok(()),
+            Kind::File(s) => s.sync(),
         }
     }
 
     pub(crate) fn fork(&self) -> Result<Store, StoreError> {
-        match self {
-            Store::Memory(s) => Ok(Store::Memory(s.clone())),
-            Store::File(s) => Err(StoreError::NotForkable { path: s.path().into() }),
+        match &self.kind {
+            Kind::Memory(s) => Ok(Store { kind: Kind::Memory(s.clone()) }),
+            Kind::File(s) => Err(StoreError::NotForkable { path: s.path().into() }),
         }
     }
 
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        match self {
-            Store::Memory(s) => s.memory_bytes(),
-            Store::File(s) => s.memory_bytes(),
+    /// Bytes of memory allocated for states, spare areas and data. A file store keeps the data in its file.
+    pub fn memory_bytes(&self) -> u64 {
+        match &self.kind {
+            Kind::Memory(s) => s.memory_bytes(),
+            Kind::File(s) => s.memory_bytes(),
         }
     }
 }

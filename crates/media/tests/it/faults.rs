@@ -21,24 +21,27 @@ fn a_block_ends_with_its_endurance() {
     }
     assert_eq!(program(&mut media, 0, 0, 9, 1), Outcome::Failed);
     assert_eq!(read(&mut media, Ppa(0), 0), (ReadResult::Uncorrectable, 0));
-    assert_eq!(media.health(BlockId(0)), Health::Good, "the caller retires it");
+    assert_eq!(media.array().health(BlockId(0)), Health::Good, "the caller retires it");
     assert_eq!(erase(&mut media, 0), Outcome::Failed);
-    assert_eq!((media.health(BlockId(0)), media.erase_count(BlockId(0))), (Health::GrownBad, 3));
+    assert_eq!(
+        (media.array().health(BlockId(0)), media.array().erase_count(BlockId(0))),
+        (Health::GrownBad, 3)
+    );
     assert_eq!(program(&mut media, 1, 0, 9, 1), Outcome::Ok, "others live on");
 }
 
 #[test]
 fn a_listed_factory_bad_block_is_bad_and_unreadable() {
     let mut media = open(&with_list(vec![ListedFault::FactoryBad { die: 1, block: 2 }]));
-    let bad: Vec<u32> = (0..16).filter(|&b| media.health(BlockId(b)) == Health::FactoryBad).collect();
+    let bad: Vec<u32> = (0..16).filter(|&b| media.array().health(BlockId(b)) == Health::FactoryBad).collect();
     assert_eq!(bad, [10]);
     let at = first(&media, 10, 0);
     let error = RuleError::BadBlock { die: 1, block: 2, health: Health::FactoryBad };
     assert_eq!(media.program_begin(at, 1), Err(error));
     assert_eq!(media.erase_begin(BlockId(10)), Err(error));
-    assert_eq!((media.spare(at), read(&mut media, at, 0)), (None, (ReadResult::Uncorrectable, 0)));
+    assert_eq!((media.array().spare(at), read(&mut media, at, 0)), (None, (ReadResult::Uncorrectable, 0)));
     media.retire(BlockId(10));
-    assert_eq!(media.health(BlockId(10)), Health::FactoryBad);
+    assert_eq!(media.array().health(BlockId(10)), Health::FactoryBad);
 }
 
 #[test]
@@ -51,7 +54,7 @@ fn a_listed_program_fails_once_the_block_is_old_enough() {
         assert_eq!(program(&mut media, 1, 1, 3, 1), expected, "{erases} erases");
         assert_eq!(program(&mut media, 1, 2, 6, 1), Outcome::Ok);
         let failed = first(&media, 1, 1);
-        assert_eq!(media.spare(failed).is_none(), erases >= 2);
+        assert_eq!(media.array().spare(failed).is_none(), erases >= 2);
         assert_eq!(read(&mut media, first(&stamps(), 1, 2), 0), (GOOD, 6));
         assert_eq!(erase(&mut media, 1), Outcome::Ok);
     }
@@ -64,7 +67,10 @@ fn a_listed_erase_fails_from_its_number_on() {
     assert_eq!([erase(&mut media, 1), erase(&mut media, 1)], [Outcome::Ok; 2]);
     program(&mut media, 1, 0, 0, 1);
     assert_eq!(erase(&mut media, 1), Outcome::Failed);
-    assert_eq!((media.health(BlockId(1)), media.erase_count(BlockId(1))), (Health::GrownBad, 2));
+    assert_eq!(
+        (media.array().health(BlockId(1)), media.array().erase_count(BlockId(1))),
+        (Health::GrownBad, 2)
+    );
     let at = first(&media, 1, 0);
     assert_eq!(read(&mut media, at, 0), (ReadResult::Uncorrectable, 0));
 }
@@ -82,7 +88,7 @@ fn a_listed_read_fails_for_its_attempts() {
     let bad = (ReadResult::Uncorrectable, 0);
     assert_eq!(attempts, [bad, bad, (GOOD, 11), (GOOD, 11)]);
     assert_eq!([0, 99, u32::MAX].map(|a| read(&mut media, Ppa(3), a)), [bad; 3]);
-    assert!(media.spare(Ppa(3)).is_some());
+    assert!(media.array().spare(Ppa(3)).is_some());
 }
 
 #[test]
@@ -98,7 +104,7 @@ fn seeded_faults_strike_at_their_rate_and_repeat() {
         let mut counts = [0u32; 4];
         let mut order = Vec::new();
         for block in 0..media.layout().blocks {
-            if media.health(BlockId(block)) == Health::FactoryBad {
+            if media.array().health(BlockId(block)) == Health::FactoryBad {
                 counts[0] += 1;
                 continue;
             }
@@ -178,7 +184,7 @@ fn a_fork_has_the_same_past_and_the_same_future_and_shares_nothing() {
     assert_eq!(future(&mut fork), seen);
     for superpage in 0..3 {
         let at = first(&fork, 0, superpage);
-        if fork.spare(at).is_some() {
+        if fork.array().spare(at).is_some() {
             assert_eq!(read(&mut fork, at, 0), (GOOD, 10 * superpage));
         }
         assert_eq!(read(&mut media, at, 0), (ReadResult::Erased, 0));
@@ -205,10 +211,10 @@ fn an_untouched_drive_costs_little_and_a_used_one_pays_per_block() {
     };
     let mut media = open(&config);
     assert_eq!(media.layout().media_bytes(), 4 << 40);
-    let empty = media.memory_bytes();
+    let empty = media.store().memory_bytes();
     assert!(empty < 32 << 20, "{empty}");
     program(&mut media, 12_345, 0, 0, 1);
-    let per_block = media.memory_bytes() - empty;
+    let per_block = media.store().memory_bytes() - empty;
     let full = empty + per_block * u64::from(media.layout().blocks);
     assert!(full < 7 << 30, "{full} bytes when full");
 }

@@ -40,7 +40,7 @@ fn an_image_keeps_what_was_made_and_what_was_done() {
     program(&mut media, 0, 0, 10, 1);
     media.retire(BlockId(5));
     let slow = media.erase_ns(BlockId(0));
-    media.sync().unwrap();
+    media.store_mut().sync().unwrap();
     drop(media);
     // Another seed and list change the faults to come, but not the existing dies and blocks.
     config.faults.list.clear();
@@ -48,8 +48,8 @@ fn an_image_keeps_what_was_made_and_what_was_done() {
     let mut media = open(&config);
     assert!(!media.recovered());
     assert_eq!(media.erase_ns(BlockId(0)), slow);
-    assert_eq!(media.health(BlockId(4)), Health::FactoryBad);
-    assert_eq!(media.health(BlockId(5)), Health::GrownBad);
+    assert_eq!(media.array().health(BlockId(4)), Health::FactoryBad);
+    assert_eq!(media.array().health(BlockId(5)), Health::GrownBad);
     assert_eq!(read(&mut media, Ppa(2), 0), (GOOD, 12));
 }
 
@@ -65,8 +65,12 @@ fn a_unit_that_was_given_up_stays_so_and_so_do_its_copies() {
         let mut media = open(&file.config());
         assert_eq!(read(&mut media, Ppa(0), 0), (GOOD, 10), "its neighbour is good");
         assert_eq!(read(&mut media, Ppa(1), 0).0, pellucid_media::ReadResult::Uncorrectable);
-        assert_eq!(media.spare(Ppa(1)).map(|spare| spare.lpn.0), Some(11), "whose data it was is known");
-        assert!(media.store_notice().is_none(), "the file is as it should be");
+        assert_eq!(
+            media.array().spare(Ppa(1)).map(|spare| spare.lpn.0),
+            Some(11),
+            "whose data it was is known"
+        );
+        assert!(media.store_mut().notice().is_none(), "the file is as it should be");
         // Given up again, in this process.
         media.mark_lost(Ppa(1));
     }
@@ -251,8 +255,8 @@ fn an_image_says_for_which_drive_it_is_from_the_first_time_on() {
     let file = TempPath::new("claim");
     let words = |units, shape| [("the units", units), ("the shape", shape), ("what is kept", 2)];
     let mut media = open(&file.config());
-    media.claim(words(10, 7)).expect("a new image");
-    media.claim(words(10, 7)).expect("the same drive");
+    media.store_mut().claim(words(10, 7)).expect("a new image");
+    media.store_mut().claim(words(10, 7)).expect("the same drive");
     drop(media);
     let before = std::fs::read(file.path()).unwrap();
     for (other, says) in [
@@ -261,7 +265,7 @@ fn an_image_says_for_which_drive_it_is_from_the_first_time_on() {
         (words(10, 8), "the shape is 7 in the image and 8 in the description"),
     ] {
         let mut media = open(&file.config());
-        let refused = media.claim(other).expect_err("another drive").to_string();
+        let refused = media.store_mut().claim(other).expect_err("another drive").to_string();
         assert!(refused.contains(says), "{refused}");
         drop(media);
         assert!(std::fs::read(file.path()).unwrap() == before, "the image was changed");
@@ -276,9 +280,9 @@ fn the_save_area_survives_and_has_bounds() {
     for config in [&config, &memory] {
         let mut media = open(config);
         let mut bytes = [7; 5000];
-        media.save_read(0, &mut bytes);
+        media.store().save_read(0, &mut bytes);
         assert_eq!(bytes, [0; 5000]);
-        media.save_write(4990, b"saved last").unwrap();
+        media.store_mut().save_write(4990, b"saved last").unwrap();
         // As when the process is killed: nothing is closed.
         if config.store == memory.store {
             media = media.clone();
@@ -290,9 +294,9 @@ fn the_save_area_survives_and_has_bounds() {
             media = open(config);
             assert!(media.recovered());
         }
-        media.save_read(4985, &mut bytes[..15]);
+        media.store().save_read(4985, &mut bytes[..15]);
         assert_eq!(&bytes[..15], b"\0\0\0\0\0saved last");
-        let beyond = std::panic::catch_unwind(|| media.save_read(4999, &mut [0; 2]));
+        let beyond = std::panic::catch_unwind(|| media.store().save_read(4999, &mut [0; 2]));
         assert!(beyond.is_err(), "beyond the end");
     }
     let text = Media::new(&MediaConfig { save_bytes: 6000, ..config }).unwrap_err().to_string();

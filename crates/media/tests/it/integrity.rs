@@ -365,7 +365,7 @@ fn without_a_scrambler_the_pattern_decides() {
 #[test]
 fn new_media_can_have_cycles_behind_them() {
     let mut media = open(&guarded(EccData::Drawn, 1.0));
-    assert_eq!(media.erase_count(BlockId(5)), 3_000);
+    assert_eq!(media.array().erase_count(BlockId(5)), 3_000);
     assert_eq!(erase(&mut media, 5), Outcome::Ok);
-    assert_eq!(media.erase_count(BlockId(5)), 3_001);
+    assert_eq!(media.array().erase_count(BlockId(5)), 3_001);
 }

@@ -187,7 +187,7 @@ impl World {
         for b in 0..self.blocks.len() as u32 {
             let id = BlockId(b);
             let (next, erases, health) =
-                self.all(|m| (m.next_superpage(id), m.erase_count(id), m.health(id)));
+                self.all(|m| (m.array().next_superpage(id), m.array().erase_count(id), m.array().health(id)));
             let block = &self.blocks[b as usize];
             assert_eq!((next, erases, health != Health::Good), (block.next(), block.erases, block.bad));
             for unit in 0..12 {
@@ -195,7 +195,7 @@ impl World {
                 let ppa = Ppa(b * 12 + unit);
                 let seen = self.all(|m| {
                     let (result, stamp) = read(m, ppa, 0);
-                    (result, stamp, m.spare(ppa).map(|s| (s.lpn.0, s.sequence)))
+                    (result, stamp, m.array().spare(ppa).map(|s| (s.lpn.0, s.sequence)))
                 });
                 assert_eq!(seen, expected, "{ppa:?}");
             }

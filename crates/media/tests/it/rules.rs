@@ -11,10 +11,13 @@ fn look(media: &mut Media) -> Vec<String> {
     let mut seen = Vec::new();
     for block in 0..media.layout().blocks {
         let id = BlockId(block);
-        seen.push(format!("{:?}", (media.next_superpage(id), media.erase_count(id), media.health(id))));
+        seen.push(format!(
+            "{:?}",
+            (media.array().next_superpage(id), media.array().erase_count(id), media.array().health(id))
+        ));
     }
     for unit in 0..media.layout().units {
-        seen.push(format!("{:?} {:?}", media.spare(Ppa(unit)), read(media, Ppa(unit), 0)));
+        seen.push(format!("{:?} {:?}", media.array().spare(Ppa(unit)), read(media, Ppa(unit), 0)));
     }
     seen
 }
@@ -100,7 +103,7 @@ fn every_broken_rule_is_named_and_changes_nothing() {
     assert_eq!(look(&mut media), before);
     // The largest sequence that the spare area can hold is accepted.
     assert_eq!(program(&mut media, 1, 1, 20, 5 + u64::from(u32::MAX) - 1), Outcome::Ok);
-    let spare = media.spare(at(1, 1)).unwrap();
+    let spare = media.array().spare(at(1, 1)).unwrap();
     assert_eq!(spare, Spare { lpn: Lpn(20), sequence: 5 + u64::from(u32::MAX) - 1 });
 }
 
@@ -110,13 +113,13 @@ fn a_full_block_must_be_erased() {
     for superpage in 0..4 {
         program(&mut media, 0, superpage, 3 * superpage, 1);
     }
-    assert_eq!(media.next_superpage(BlockId(0)), 4);
+    assert_eq!(media.array().next_superpage(BlockId(0)), 4);
     let again = media.program_begin(first(&media, 0, 3), 2);
     assert_eq!(again, Err(RuleError::NotErased { die: 0, block: 0, superpage: 3 }));
     assert_eq!(erase(&mut media, 0), Outcome::Ok);
-    assert_eq!((media.next_superpage(BlockId(0)), media.erase_count(BlockId(0))), (0, 1));
+    assert_eq!((media.array().next_superpage(BlockId(0)), media.array().erase_count(BlockId(0))), (0, 1));
     for unit in 0..12 {
-        assert_eq!(media.spare(Ppa(unit)), None);
+        assert_eq!(media.array().spare(Ppa(unit)), None);
         assert_eq!(read(&mut media, Ppa(unit), 0), (ReadResult::Erased, 0));
     }
     program(&mut media, 0, 0, 90, 2);
@@ -134,7 +137,7 @@ fn units_not_given_are_padding_even_where_old_data_lay() {
         media.put_unit(Ppa(1), Lpn(77), &data);
         assert_eq!(media.program_end(Ppa(0)), Outcome::Ok);
         for (unit, lpn, stamp) in [(0, Lpn::NONE, 0), (1, Lpn(77), 77), (2, Lpn::NONE, 0)] {
-            assert_eq!(media.spare(Ppa(unit)), Some(Spare { lpn, sequence: 2 }));
+            assert_eq!(media.array().spare(Ppa(unit)), Some(Spare { lpn, sequence: 2 }));
             assert_eq!(read(&mut media, Ppa(unit), 0), (GOOD, stamp));
         }
     }
@@ -167,10 +170,10 @@ fn copyback_takes_content_and_logical_page() {
         media.copy_unit(Ppa(0), Ppa(at.0 + 1));
         media.copy_unit(Ppa(11), Ppa(at.0 + 2));
         assert_eq!(media.program_end(at), Outcome::Ok);
-        assert_eq!(media.spare(at), Some(Spare { lpn: Lpn(12), sequence: 8 }));
+        assert_eq!(media.array().spare(at), Some(Spare { lpn: Lpn(12), sequence: 8 }));
         assert_eq!(read(&mut media, at, 0), (GOOD, 12));
         assert_eq!(read(&mut media, Ppa(at.0 + 1), 0), (GOOD, 10));
-        assert_eq!(media.spare(Ppa(at.0 + 2)), Some(Spare { lpn: Lpn::NONE, sequence: 8 }));
+        assert_eq!(media.array().spare(Ppa(at.0 + 2)), Some(Spare { lpn: Lpn::NONE, sequence: 8 }));
     }
 }
 
@@ -195,11 +198,11 @@ fn a_power_cut_tears_the_begun_superpage_only() {
     let data = images(&media, 2, 5);
     media.put_unit(Ppa(3), Lpn(5), &data);
     assert_eq!(read(&mut media, Ppa(3), 0), (ReadResult::Uncorrectable, 0), "in operation");
-    assert_eq!(media.spare(Ppa(3)), None);
+    assert_eq!(media.array().spare(Ppa(3)), None);
     media.power_cut();
-    assert_eq!(media.next_superpage(BlockId(0)), 2);
+    assert_eq!(media.array().next_superpage(BlockId(0)), 2);
     assert_eq!(read(&mut media, Ppa(0), 0), (GOOD, 10));
-    assert_eq!(media.spare(Ppa(3)), None);
+    assert_eq!(media.array().spare(Ppa(3)), None);
     assert_eq!(read(&mut media, Ppa(3), 0), (ReadResult::Uncorrectable, 0));
     let again = media.program_begin(first(&media, 0, 1), 3);
     assert_eq!(again, Err(RuleError::NotErased { die: 0, block: 0, superpage: 1 }));
@@ -220,9 +223,9 @@ fn a_half_erased_block_must_be_erased_again() {
     media.erase_begin(BlockId(0)).unwrap();
     assert_eq!(read(&mut media, Ppa(0), 0).0, ReadResult::Uncorrectable, "in operation");
     media.power_cut();
-    assert_eq!((media.next_superpage(BlockId(0)), media.erase_count(BlockId(0))), (4, 0));
+    assert_eq!((media.array().next_superpage(BlockId(0)), media.array().erase_count(BlockId(0))), (4, 0));
     for unit in 0..12 {
-        assert_eq!(media.spare(Ppa(unit)), None);
+        assert_eq!(media.array().spare(Ppa(unit)), None);
         assert_eq!(read(&mut media, Ppa(unit), 0), (ReadResult::Uncorrectable, 0));
     }
     let refused = media.program_begin(Ppa(0), 2);
@@ -237,7 +240,7 @@ fn a_retired_block_keeps_its_data_and_takes_no_more() {
     let mut media = stamps();
     program(&mut media, 0, 0, 10, 1);
     media.retire(BlockId(0));
-    assert_eq!(media.health(BlockId(0)), Health::GrownBad);
+    assert_eq!(media.array().health(BlockId(0)), Health::GrownBad);
     assert_eq!(read(&mut media, Ppa(0), 0), (GOOD, 10));
     let bad = RuleError::BadBlock { die: 0, block: 0, health: Health::GrownBad };
     assert_eq!(media.program_begin(Ppa(3), 2), Err(bad));

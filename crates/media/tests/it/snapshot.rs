@@ -46,13 +46,13 @@ fn saved(media: &Media, config: &MediaConfig) -> Vec<u8> {
 fn same(a: &mut Media, b: &mut Media) {
     let layout = a.layout().clone();
     for block in (0..layout.blocks).map(BlockId) {
-        assert_eq!(a.health(block), b.health(block), "{block:?}");
-        assert_eq!(a.erase_count(block), b.erase_count(block), "{block:?}");
-        assert_eq!(a.next_superpage(block), b.next_superpage(block), "{block:?}");
+        assert_eq!(a.array().health(block), b.array().health(block), "{block:?}");
+        assert_eq!(a.array().erase_count(block), b.array().erase_count(block), "{block:?}");
+        assert_eq!(a.array().next_superpage(block), b.array().next_superpage(block), "{block:?}");
         assert_eq!(a.erase_ns(block), b.erase_ns(block), "{block:?}");
     }
     for ppa in (0..layout.units).map(Ppa) {
-        assert_eq!(a.spare(ppa), b.spare(ppa), "{ppa:?}");
+        assert_eq!(a.array().spare(ppa), b.array().spare(ppa), "{ppa:?}");
         let bytes = layout.sectors_per_unit as usize * a.image_bytes();
         let (mut x, mut y) = (vec![1; bytes], vec![2; bytes]);
         assert_eq!(a.read(ppa, 0, &mut x, 0), b.read(ppa, 0, &mut y, 0), "{ppa:?}");

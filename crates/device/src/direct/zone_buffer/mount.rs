@@ -31,7 +31,7 @@ impl ZoneNamespace {
         let mark = |ppa| {
             source.spare(ppa)?;
             let mut bytes = [0; Mark::BYTES];
-            media.metadata(ppa, 0, &mut bytes);
+            media.array().metadata(ppa, 0, &mut bytes);
             Some(Mark::decode(&bytes))
         };
         let (zones, found) = Zones::mount(config, layout, &source, mark, &saved);
@@ -47,7 +47,7 @@ impl ZoneNamespace {
             runs,
             log: StagingLog::of(&found.log),
             flush: ZoneFlush::new(),
-            spare: vec![0; layout.sectors_per_unit as usize * media.metadata_bytes()],
+            spare: vec![0; layout.sectors_per_unit as usize * media.array().metadata_bytes()],
         };
         for &zone in &found.logged {
             namespace.runs[zone as usize].logged_last = found.log.len() as u64;
@@ -176,7 +176,7 @@ impl ZoneNamespace {
             media.invalidate(block);
         }
         let ok = !failed && erase_now(media, block);
-        self.zones.erased(block, ok, media.erase_count(block));
+        self.zones.erased(block, ok, media.array().erase_count(block));
     }
 
     /// Marks a superpage as lost that cannot be read from the log or the save area: nothing may follow it, and no read is given anything
@@ -206,7 +206,7 @@ impl ZoneNamespace {
             let sequence = if layout.superpage_of(first) == 0 {
                 sequence
             } else {
-                sequence.max(media.begun_with(block))
+                sequence.max(media.array().begun_with(block))
             };
             if self.write_now(slot, (Lpn(zone), sequence), mark, first, media, layout) {
                 return true;

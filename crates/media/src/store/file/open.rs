@@ -58,7 +58,7 @@ impl FileStore {
             store.settled("write the header")?;
         }
         let (made, age_s) = (store.header.seed, store.header.age_s);
-        Ok(Opened { store: Store::File(store), created, made, recovered, age_s })
+        Ok(Opened { store: Store::of_file(store), created, made, recovered, age_s })
     }
 
     fn create(&mut self, config: &MediaConfig) -> Result<(), StoreError> {
