@@ -62,11 +62,6 @@ impl Device {
         (0..).zip(&self.router.namespaces).filter(move |(_, namespace)| is_block(namespace)).map(|(n, _)| n)
     }
 
-    /// Returns whether one of the namespaces is a block namespace.
-    pub fn has_block_namespace(&self) -> bool {
-        self.block_namespaces().next().is_some()
-    }
-
     /// Host bytes of all block namespaces.
     pub fn capacity_bytes(&self) -> u64 {
         let sectors: u64 =

@@ -343,7 +343,7 @@ fn precondition_plain(
     let raw = Places::of(device).used_raw(&without_applications(jobs)).map_err(RunError::Job)?;
     // An application on flash makes what it needs there.
     let asked = !jobs.iter().any(|job| job.app.is_some()) || spec.precondition.fill != Fill::Share(0.0);
-    if device.has_block_namespace() || raw.is_empty() && asked {
+    if device.block_namespaces().next().is_some() || raw.is_empty() && asked {
         drive::precondition(device, &spec.precondition, oracle, onlooker)?;
     }
     for namespace in raw {

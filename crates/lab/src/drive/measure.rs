@@ -674,7 +674,7 @@ pub fn summary(device: &Device) -> String {
         (cell, false) => format!("{cell:?}").to_uppercase(),
     };
     let geometry = &config.media.geometry;
-    let translation = if device.has_block_namespace() {
+    let translation = if device.block_namespaces().next().is_some() {
         // Beside others, a block namespace has a part of each die.
         let all = config.block_namespaces().collect::<Vec<_>>();
         let blocks: u32 = all.iter().map(|blocks| blocks.len() as u32 - config.ftl.cache_blocks()).sum();
