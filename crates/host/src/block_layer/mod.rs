@@ -13,8 +13,9 @@
 //! as the paper on Jasmine found necessary (3.2.2). When the queue is full, commands wait in front of it.
 //!
 //! *Nameless namespaces.* The drive chooses the place of a write, so all writes count as adjacent: virtual
-//! and nameless writes join one request of a flash page, in order of arrival. Reads by name and reads of
-//! virtual sectors merge only with their own kind.
+//! and nameless writes join one request of a flash page, in order of arrival ([`Join::Newest`]), or where the
+//! scheduler offers them a request ([`Join::LastMerge`]). Reads by name and reads of virtual sectors merge
+//! only with their own kind.
 //!
 //! *Plugging.* An idle queue holds back its first requests until it has `plug` of them, or for `plug_ns`, so
 //! that neighbours can merge. A command that bypasses the queue unplugs it.
@@ -34,7 +35,7 @@
 mod machine;
 mod queue;
 
-pub use queue::Elevator;
+pub use queue::{Elevator, Join};
 
 use crate::{CpuCosts, Steps};
 use pellucid_flash::slab::{List, Slab};
@@ -71,6 +72,10 @@ pub struct BlockLayerConfig {
     /// Block layer: requests that an idle queue gathers before the first goes to the drive; 0: none.
     #[setting(kind = few(0), default = 4)]
     pub plug: u32,
+    /// Block layer above a nameless namespace: request that a write joins which is adjacent to none: the newest that is not full, or that of the last
+    /// merge alone, full or not, until it goes to the drive (Linux: last_merge).
+    #[setting(default = "newest")]
+    pub join: Join,
     /// Block layer: longest time for which an idle queue gathers.
     #[setting(key = "plug_time", default = "3ms")]
     pub plug_ns: Nanos,
@@ -162,8 +167,9 @@ pub struct BlockLayer {
     up: VecDeque<Completion>,
     buffers: Vec<Vec<u8>>,
     /// Virtual address of the next write to a nameless namespace; writes are numbered as if they were
-    /// adjacent, in order of arrival.
+    /// adjacent, in order of arrival ([`Join::Newest`]). Else each has that of its command.
     log: Option<u64>,
+    is_nameless: bool,
     #[expect(clippy::vec_box, reason = "the box is what commands carry")]
     vectors: Vec<Box<Vector>>,
     notices: VecDeque<Notice>,
@@ -197,7 +203,8 @@ impl BlockLayer {
         };
         let expire = [config.read_expire, config.write_expire];
         Ok(BlockLayer {
-            log: page.map(|_| 0),
+            log: page.filter(|_| config.join == Join::Newest).map(|_| 0),
+            is_nameless: page.is_some(),
             notices: VecDeque::new(),
             vectors: Vec::new(),
             interface,
@@ -205,7 +212,7 @@ impl BlockLayer {
             now: SimTime::ZERO,
             origins: Slab::default(),
             parts: Slab::default(),
-            queue: Queue::new(config.elevator, config.largest, page, expire),
+            queue: Queue::new(config.elevator, config.largest, page, config.join, expire),
             urgent: VecDeque::new(),
             freeing: VecDeque::new(),
             outside: List::EMPTY,
@@ -270,13 +277,16 @@ impl BlockLayer {
     fn enter(&mut self, origin: u32) {
         let mut rest = Part::whole(origin, self.origins[origin].command());
         self.origins[origin].left = 1;
-        if let (Some(log), Some(kind)) = (&mut self.log, &mut rest.kind)
+        if self.is_nameless
+            && let Some(kind) = &mut rest.kind
             && kind.is_write()
         {
-            // Virtual or nameless, the write joins the write before it.
+            // Virtual or nameless, writes join.
             kind.opcode = Opcode::Nameless(NamelessOp::Write);
-            rest.lba = *log;
-            *log += u64::from(rest.sectors);
+            if let Some(log) = &mut self.log {
+                rest.lba = *log;
+                *log += u64::from(rest.sectors);
+            }
         }
         if rest.kind.is_none() {
             let part = self.parts.insert(rest);
@@ -393,8 +403,7 @@ impl BlockLayer {
     /// Returns the virtual address of each sector of a write to a nameless namespace, if it is one.
     fn addresses(&mut self, parts: List) -> Option<Box<Vector>> {
         let first = self.origins[self.parts[parts.first()?].origin].command();
-        if self.log.is_none() || !matches!(first.opcode, Opcode::Write | Opcode::Nameless(NamelessOp::Write))
-        {
+        if !self.is_nameless || !matches!(first.opcode, Opcode::Write | Opcode::Nameless(NamelessOp::Write)) {
             return None;
         }
         let mut vector = self.vectors.pop().unwrap_or_default();
