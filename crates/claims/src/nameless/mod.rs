@@ -272,7 +272,7 @@ enum Waiting {
     Writes(u32),
 }
 
-/// What the paper does not give: writes that wait, and whether a write joins any request, as the scheduler was meant to let it (3.4.2), and not only
+/// Unknowns of the paper: writes that wait, and whether a write joins any request, as the scheduler was meant to let it (3.4.2), and not only
 /// that of the last merge, as Linux offers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Assumed {
