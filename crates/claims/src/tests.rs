@@ -228,7 +228,7 @@ fn the_verdict_of_a_claim_stands_apart_from_those_of_its_checks() {
     assert!(own.ends_with(" in range, reversed  1 of 2 checks hold\n"), "{own}");
     assert!(!own.contains("1.0") && !own.contains("1.3"), "no number of a check: {own}");
     let checks = render_details(&outcome, true);
-    let ends: Vec<&str> = checks.lines().map(|line| line.split("  ").last().unwrap_or("")).collect();
+    let ends: Vec<&str> = checks.lines().map(|line| line.split("  ").last().unwrap_or("").trim()).collect();
     assert_eq!(ends, ["equal", "below", "seen"]);
     let words = ["holds", "in range, reversed", "shown"];
     assert!(checks.lines().zip(words).all(|(line, word)| line.contains(word)), "{checks}");

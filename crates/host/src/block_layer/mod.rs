@@ -115,12 +115,14 @@ struct Origin {
     status: Status,
     unmapped: u32,
     result: u64,
+    /// Sectors of a nameless write that have a name while other parts are under way. A move changes them: the caller does not know them yet.
+    names: Vec<(u32, Lba)>,
 }
 
 impl Default for Origin {
     fn default() -> Origin {
         let (command, submitted, status) = (None, SimTime::ZERO, Status::Success);
-        Origin { command, submitted, left: 0, status, unmapped: 0, result: 0 }
+        Origin { command, submitted, left: 0, status, unmapped: 0, result: 0, names: Vec::new() }
     }
 }
 
@@ -173,6 +175,8 @@ pub struct BlockLayer {
     #[expect(clippy::vec_box, reason = "the box is what commands carry")]
     vectors: Vec<Box<Vector>>,
     notices: VecDeque<Notice>,
+    /// Commands that hold names.
+    holding: u32,
     live: usize,
     counters: BlockLayerCounters,
 }
@@ -206,6 +210,7 @@ impl BlockLayer {
             log: page.filter(|_| config.join == Join::Newest).map(|_| 0),
             is_nameless: page.is_some(),
             notices: VecDeque::new(),
+            holding: 0,
             vectors: Vec::new(),
             interface,
             image_bytes,
@@ -467,12 +472,13 @@ impl BlockLayer {
             }
             at += range.len();
             if let Some(names) = &names {
-                take_names(
-                    command,
-                    data_at,
-                    &names.addresses[sector..][..sectors as usize],
-                    &mut completion.result,
-                );
+                let own = &names.addresses[sector..][..sectors as usize];
+                if record.left == 1 && record.names.is_empty() {
+                    take_names(command, data_at, own, &mut completion.result);
+                } else {
+                    self.holding += u32::from(record.names.is_empty());
+                    record.names.extend((data_at..).zip(own.iter().copied()));
+                }
                 sector += sectors as usize;
             }
             // The drive reports only how many sectors of a merged read were unmapped. They are attributed to
@@ -499,7 +505,13 @@ impl BlockLayer {
     /// Answers a command after its last part, which had these stages.
     fn answer(&mut self, origin: u32, mut stages: StageTimes) {
         let record = &mut self.origins[origin];
-        let command = record.command.take().expect("a command under way");
+        let mut command = record.command.take().expect("a command under way");
+        self.holding -= u32::from(!record.names.is_empty());
+        record.names.sort_unstable_by_key(|&(sector, _)| std::cmp::Reverse(sector));
+        // The first nameless sector comes last, and its name is the result.
+        for (sector, name) in record.names.drain(..) {
+            take_names(&mut command, sector, &[name], &mut record.result);
+        }
         let Origin { submitted, status, unmapped, result, .. } = *record;
         self.origins.release(origin);
         // Time with the drive before a repeated send counts as the layer's time.
@@ -508,6 +520,27 @@ impl BlockLayer {
         let ended = command.ended(status, submitted, self.now, stages);
         self.up.push_back(Completion { result, unmapped, ..ended });
         self.live -= 1;
+    }
+
+    /// Names that were given and not told yet follow a move.
+    fn moved(&mut self, old: Lba, new: Lba) {
+        let follow = |name: &mut Lba| {
+            if *name == old {
+                *name = new;
+            }
+        };
+        if self.holding > 0 {
+            self.origins.iter_mut().for_each(|origin| {
+                origin.names.iter_mut().for_each(|(_, name)| follow(name));
+            });
+        }
+        // Only where the end of a command costs time does one wait here.
+        if self.config.cpu.completion_ns > Nanos::ZERO {
+            let ended = self.ended.iter_mut().flatten();
+            let named = ended.filter(|ended| ended.opcode == Opcode::Nameless(NamelessOp::Write));
+            let vectors = named.filter_map(|ended| ended.vector.as_mut());
+            vectors.for_each(|vector| vector.addresses.iter_mut().for_each(follow));
+        }
     }
 
     fn unplug_if_due(&mut self, now: SimTime) {
