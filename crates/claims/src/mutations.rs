@@ -377,6 +377,13 @@ static MUTATIONS: &[Mutation] = &[
         &["host.cpu.command=400us"],
         Size { shorter: 16, drive: &[] },
     ),
+    mutation(
+        "N2",
+        "random write of nameless / sequential write of the baseline",
+        "a scheduler that fills every request of random writes",
+        &["host.block_layer.join=newest"],
+        Size { shorter: 16, drive: &[] },
+    ),
 ];
 
 /// Claims whose wrong models are tested elsewhere, and where.

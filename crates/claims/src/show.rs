@@ -1,4 +1,6 @@
 //! Outcomes for people (rows of text, one HTML page) and for scripts (JSON).
+//!
+//! Invariant: the verdict of a claim stands in a line, cell or field of its own, with no number of a check beside it; each check has its own verdict.
 
 use super::{Check, Claim, KnownMiss, Limit, Outcome, Range, Verdict, claims, standing};
 use pellucid_report::Shell;
@@ -28,27 +30,40 @@ pub fn render_rows_head() -> String {
     row(&COLUMNS.map(String::from))
 }
 
-/// A claim in one row: the check that stands for it, and the verdict of all.
+/// A claim in one row: its verdict, and how many of its checks hold. [`render_details`] has the checks.
 pub fn render_row(claim: &Claim, outcome: &Outcome) -> String {
-    let [published, measured, ratio, what] = match outcome.headline() {
-        Some(check) => cells(check),
-        None => Default::default(),
-    };
     let verdict = standing(claim, outcome).word(outcome).to_string();
-    row(&[claim.id.into(), claim.origin(), published, measured, ratio, verdict, what])
+    let [published, measured, ratio] = [const { String::new() }; 3];
+    row(&[claim.id.into(), claim.origin(), published, measured, ratio, verdict, held(outcome)])
 }
 
-/// The checks behind a row, one line each, without the one in the row: all of them, or those that do not hold.
+/// How many checks of a claim hold, of those that decide something.
+fn held(outcome: &Outcome) -> String {
+    let deciding = outcome.checks.iter().filter(|check| check.limit != Limit::Shown);
+    let (hold, all) = deciding
+        .fold((0, 0), |(hold, all), check| (hold + usize::from(check.verdict() == Verdict::Holds), all + 1));
+    format!("{hold} of {all} checks hold")
+}
+
+/// The checks of a claim, one row each with its own verdict: all of them, or those that decide the verdict of the claim: what does not hold, or the
+/// one that is nearest to its limit.
 pub fn render_details(outcome: &Outcome, all: bool) -> String {
-    let headline = outcome.headline();
-    let is_headline = |check| headline.is_some_and(|headline| std::ptr::eq(headline, check));
-    let shown = |check: &Check| (all || check.verdict() != Verdict::Holds) && !is_headline(check);
-    let wanted = outcome.checks.iter().filter(|check| shown(check));
     let line = |check: &Check| {
         let [published, measured, ratio, what] = cells(check);
         row(&[String::new(), String::new(), published, measured, ratio, word(check).into(), what])
     };
-    wanted.map(line).collect()
+    match all {
+        true => outcome.checks.iter().map(line).collect(),
+        false => deciding(outcome).into_iter().map(line).collect(),
+    }
+}
+
+/// Checks that decide the verdict of a claim, the one that stands for it first.
+fn deciding(outcome: &Outcome) -> Vec<&Check> {
+    let headline = outcome.headline();
+    let is_headline = |check: &Check| headline.is_some_and(|headline| std::ptr::eq(headline, check));
+    let open = |check: &&Check| check.verdict() != Verdict::Holds && !is_headline(check);
+    headline.into_iter().chain(outcome.checks.iter().filter(open)).collect()
 }
 
 /// Range that a setting gives a number beyond its limit, a line for each.
@@ -222,7 +237,8 @@ fn claim_json(claim: &Claim, outcome: &Outcome) -> Value {
         "holds_when": claim.holds_when,
         "basis": claim.basis.name(),
         "set_or_seen": claim.set_or_seen,
-        "verdict": outcome.verdict().name(),
+        "verdict": standing.word(outcome),
+        "is_reversed": outcome.is_reversed(),
         "known_misses": known.collect::<Value>(),
         "checks": checks,
     })
@@ -265,25 +281,25 @@ fn range_json(range: &Range) -> Value {
     json!({ "unknown": range.unknown, "points": range.points.iter().map(point).collect::<Value>() })
 }
 
-/// All outcomes as rows of a table in Markdown: the check that stands for each claim, and the others that do not hold.
+/// All outcomes as rows of a table in Markdown: each claim with its verdict, and the checks that decide it, each with its own.
 pub fn render_table(outcomes: &[(&Claim, Outcome)]) -> String {
     let mut out = String::from(
-        "| claim | basis | set or seen | verdict | check | published or limit | here | range | what decides |\n\
-         |---|---|---|---|---|---|---|---|---|\n",
+        "| claim | basis | set or seen | verdict of the claim | check | published or limit | here | verdict of the check | range | what decides |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
     );
     for (claim, outcome) in outcomes {
-        let headline = outcome.headline();
-        let is_headline = |check: &Check| headline.is_some_and(|headline| std::ptr::eq(headline, check));
-        let open = |check: &&Check| check.verdict() != Verdict::Holds && !is_headline(check);
-        let first = format!("{} | {} | {}", claim.id, claim.basis.name(), claim.set_or_seen);
+        let (basis, known) = (claim.basis.name(), claim.set_or_seen);
         let verdict = standing(claim, outcome).word(outcome);
-        let row = |first: &str, verdict: &str, check: &Check| {
+        let mut first = format!("{} | {basis} | {known} | {verdict}", claim.id);
+        for check in deciding(outcome) {
             let [published, measured, _, what] = cells(check);
-            let [range, decides] = spread(check);
-            format!("| {first} | {verdict} | {what} | {published} | {measured} | {range} | {decides} |\n")
-        };
-        out.extend(headline.map(|check| row(&first, verdict, check)));
-        out.extend(outcome.checks.iter().filter(open).map(|check| row("| |", word(check), check)));
+            let ([range, decides], own) = (spread(check), word(check));
+            let _ = writeln!(
+                out,
+                "| {first} | {what} | {published} | {measured} | {own} | {range} | {decides} |"
+            );
+            first = "| | |".into();
+        }
     }
     out
 }
@@ -299,9 +315,8 @@ fn spread(check: &Check) -> [String; 2] {
     [ranges.join("; "), unknowns.join("; ")]
 }
 
-/// Columns of words: they wrap, so that a page of 1,280 pixels shows every column up to the verdict.
-const WORDS: &str =
-    "#rows :is(th, td):is(:nth-child(2), :last-child) { text-align: left; white-space: normal; }";
+/// Columns of words: they wrap, so that a page of 1,280 pixels shows every column.
+const WORDS: &str = "#rows :is(th, td):is(:nth-child(2), :nth-child(3), :nth-child(4)) { text-align: left; white-space: normal; }";
 
 /// All outcomes as one page that needs nothing else: the rows, then each claim with its checks and figures.
 pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String {
@@ -314,13 +329,24 @@ pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String
         outcomes.len(),
         escape(command_line)
     );
-    let head = ["claim", "where", "published or limit", "measured", "ratio", "verdict", "what"];
+    let head = [
+        "claim",
+        "where",
+        "verdict of the claim",
+        "check nearest to its limit, or farthest beyond",
+        "published or limit",
+        "measured",
+        "ratio",
+        "verdict of the check",
+    ];
     let rows = outcomes.iter().map(|(claim, outcome)| {
-        let [published, measured, ratio, what] = outcome.headline().map(cells).unwrap_or_default();
+        let headline = outcome.headline();
+        let [published, measured, ratio, what] = headline.map(cells).unwrap_or_default();
+        let own = headline.map_or(String::new(), |check| word(check).into());
         let link = format!("<a href=\"#{0}\">{0}</a>", claim.id);
-        let place = escape(&claim.origin());
-        let verdict = standing(claim, outcome).word(outcome);
-        [link, place, escape(&published), measured, ratio, verdict.into(), escape(&what)]
+        let verdict = format!("{}: {}", standing(claim, outcome).word(outcome), held(outcome));
+        let [place, what, published] = [claim.origin(), what, published].map(|text| escape(&text));
+        [link, place, verdict, what, published, measured, ratio, own]
     });
     let _ =
         write!(out, "<section id=\"rows\"><div class=\"card scroll\">{}</div></section>", table(&head, rows));
@@ -340,7 +366,7 @@ fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {
         "<section id=\"{0}\"><h2>{0}: {1}</h2><p>{2}</p><p class=\"soft\">Holds when: {3}. {4}</p>",
         claim.id,
         standing(claim, outcome).word(outcome),
-        escape(&format!("{}: {}", claim.origin(), claim.text)),
+        escape(&format!("{}: {} ({})", claim.origin(), claim.text, held(outcome))),
         escape(claim.holds_when),
         escape(&format!("Basis: {}: {}.", claim.basis.name(), claim.set_or_seen))
     );
@@ -364,7 +390,7 @@ fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {
             let _ = write!(out, "<figure class=\"card\">{svg}<figcaption>{caption}</figcaption></figure>");
         }
     }
-    let head = ["check", "published or limit", "tolerance", "measured", "ratio", "verdict"];
+    let head = ["check", "published or limit", "tolerance", "measured", "ratio", "verdict of the check"];
     let rows = outcome.checks.iter().map(|check| {
         let [published, measured, ratio, what] = cells(check);
         let (tolerance, verdict) = (escape(&tolerance(check)), word(check).to_string());

@@ -438,7 +438,7 @@ pub(super) static CLAIMS: &[Claim] = &[
         text: "fileserver on a solid-state cache over the same flash as a block drive under FlashCache: +52 % with write-back, +45 % with write-through",
         holds_when: "within 10 points each",
         basis: Basis::Seen,
-        set_or_seen: "mechanisms by source, sizes ours; range over cleaner and files",
+        set_or_seen: "mechanisms by source, sizes ours; range over FlashCache's tunables, files and the cleaner of the other manager, written down before it was run",
         run: solid_state_cache::fileserver,
     },
     Claim {
@@ -468,7 +468,7 @@ pub(super) static CLAIMS: &[Claim] = &[
         text: "varmail with write-back: the solid-state cache is 27 % above the block drive, whose records cost more than a log in the drive",
         holds_when: "within 10 points",
         basis: Basis::Seen,
-        set_or_seen: "as S1; range over what a flush reaches, length and the disk's write cache",
+        set_or_seen: "as S1; range over what a flush reaches, length, files and the disk's write cache",
         run: solid_state_cache::varmail,
     },
     Claim {
@@ -488,8 +488,8 @@ pub(super) static CLAIMS: &[Claim] = &[
         text: "4 KB requests: sequential writes and reads and random reads of the split FTL are like the baseline's; its random writes are above \
                the baseline's and below sequential ones",
         holds_when: "within 10 %; order",
-        basis: Basis::Prediction,
-        set_or_seen: "constants of J1 and J3; range over the writes that wait",
+        basis: Basis::Seen,
+        set_or_seen: "constants of J1 and J3; which request a write joins was asked after a miss was known; ranges over that and the writes that wait",
         run: nameless::performance,
     },
     flashfire!(

@@ -206,9 +206,46 @@ fn a_cheap_claim_runs_the_same_on_any_number_of_threads() {
     let [one, three] = [1, 3].map(|threads| claim.run(&Bench::new(threads, 7, Vec::new())).unwrap());
     assert_eq!(one.checks, three.checks);
     assert_eq!(one.verdict(), Verdict::Holds);
-    let text = render_row(claim, &one) + &render_details(&one, false);
-    assert_eq!(text.lines().count(), 1, "{text}");
-    assert_eq!(render_details(&one, true).lines().count(), 1, "the other check");
+    assert_eq!(render_details(&one, false).lines().count(), 1, "the check that decides");
+    assert_eq!(render_details(&one, true).lines().count(), 2, "all checks");
+}
+
+/// A claim whose first check holds, and whose second is in range with the order reversed: the verdict of the claim stands by itself, without a
+/// number of a check, and each check has its own.
+#[test]
+fn the_verdict_of_a_claim_stands_apart_from_those_of_its_checks() {
+    let claim = select(&["N2".into()]).unwrap()[0];
+    let holds = Check::within("equal", Unit::Plain, 1.0, 1.02, 0.1);
+    let points = vec![("here".to_string(), 1.3), ("there".to_string(), 0.9)];
+    let reversed = Check {
+        ranges: vec![Range { unknown: "u", points }],
+        ..Check::bound("below", Unit::Plain, 1.3, Limit::AtMost(1.0)).even_at(1.0)
+    };
+    let shown = Check::shown("seen", Unit::Plain, None, 7.0);
+    let outcome = Outcome { checks: vec![holds, reversed, shown], figures: Vec::new() };
+    let own = render_row(claim, &outcome);
+    assert!(own.starts_with("N2   Jasmine 4.3, Fig. 8 "), "{own}");
+    assert!(own.ends_with(" in range, reversed  1 of 2 checks hold\n"), "{own}");
+    assert!(!own.contains("1.0") && !own.contains("1.3"), "no number of a check: {own}");
+    let checks = render_details(&outcome, true);
+    let ends: Vec<&str> = checks.lines().map(|line| line.split("  ").last().unwrap_or("").trim()).collect();
+    assert_eq!(ends, ["equal", "below", "seen"]);
+    let words = ["holds", "in range, reversed", "shown"];
+    assert!(checks.lines().zip(words).all(|(line, word)| line.contains(word)), "{checks}");
+
+    let table = render_table(&[(claim, outcome.clone())]);
+    let cells: Vec<&str> = table.lines().nth(2).unwrap().split(" | ").collect();
+    assert_eq!((cells[3], cells[4], cells[7]), ("in range, reversed", "below", "in range, reversed"));
+    let page = render_page(&[(claim, outcome.clone())], "pellucid reproduce N2");
+    assert!(page.contains("<td>in range, reversed: 1 of 2 checks hold</td><td>below</td>"), "{page}");
+    let json: serde_json::Value = serde_json::from_str(&render_json(&[(claim, outcome)])).unwrap();
+    let of_claim = &json["claims"][0];
+    assert_eq!(
+        (&of_claim["verdict"], &of_claim["is_reversed"]),
+        (&"in range, reversed".into(), &true.into())
+    );
+    assert_eq!(of_claim["checks"][0]["verdict"], "holds");
+    assert_eq!(of_claim["checks"][1]["verdict"], "in range, reversed");
 }
 
 #[test]

@@ -37,7 +37,7 @@ mod zones;
 
 pub use ata::{Ata, AtaConfig, Carry, MissReply, NameReply, Upcalls};
 pub use block_chunks::{BlockChunks, BlockChunksConfig, BlockChunksError};
-pub use block_layer::{BlockLayer, BlockLayerConfig, BlockLayerCounters, Elevator};
+pub use block_layer::{BlockLayer, BlockLayerConfig, BlockLayerCounters, Elevator, Join};
 pub use cache::{
     CacheConfig, CacheCounters, CacheError, CacheManager, CacheMode, Flushes, RecordWrites, Replacement,
     StoreIdentity,

@@ -315,6 +315,9 @@ const RULES: &[Rule] = &[
     rule(&["host.block_layer.plug_time"], "host.block_layer.plug above 0", |spec| {
         !spec.is("host.block_layer.plug", "0")
     }),
+    rule(&["host.block_layer.join"], "a nameless namespace, or host.layers with \"nameless-ftl\"", |spec| {
+        spec.has_nameless_namespace() || spec.has_layer(|layer| matches!(layer, LayerConfig::NamelessFtl(_)))
+    }),
     rule(&["host.ata.miss", "host.ata.false_misses"], "a cache namespace", Spec::has_cache_namespace),
     rule(&["host.ata.false_misses"], "host.ata.miss = \"in-band\"", |spec| {
         spec.is("host.ata.miss", "in-band")

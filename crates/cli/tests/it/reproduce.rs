@@ -12,8 +12,9 @@ fn a_claim_that_holds_is_a_row_and_status_0() {
     assert!(lines.next().unwrap().starts_with("id   where "), "{answer}");
     let row = lines.next().unwrap();
     assert!(row.starts_with("C11  Cosmos+ 5, 7.2 ") && row.contains(" holds "), "{row}");
+    assert!(row.ends_with("  2 of 2 checks hold"), "no number of a check stands beside it: {row}");
     // Asked for by name, it shows all of its checks.
-    assert_eq!(lines.clone().count(), 3, "{answer}");
+    assert_eq!(lines.clone().count(), 4, "{answer}");
     assert_eq!(lines.last(), Some("2 of 2 checks hold"));
     let page = std::fs::read_to_string(folder.path("claims/index.html")).unwrap();
     assert_eq!(page.matches("<svg").count(), 1);

@@ -39,6 +39,9 @@ impl Machine for BlockLayer {
     }
 
     fn notice(&mut self, _now: SimTime, _namespace: u16, notice: Notice) {
+        if let Notice::Moved { old, new } = notice {
+            self.moved(old, new);
+        }
         self.notices.push_back(notice);
     }
 
@@ -86,7 +89,7 @@ impl Machine for BlockLayer {
         self.ended.clear();
         self.notices.clear();
         self.down.clear();
-        (self.with_drive, self.giving, self.plugged_until) = (0, 0, None);
+        (self.with_drive, self.giving, self.holding, self.plugged_until) = (0, 0, 0, None);
         while self.steps.due(SimTime(u64::MAX)).is_some() {}
         for origin in self.origins.iter_mut() {
             let Some(command) = origin.command.take() else { continue };

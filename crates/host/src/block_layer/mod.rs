@@ -13,8 +13,9 @@
 //! as the paper on Jasmine found necessary (3.2.2). When the queue is full, commands wait in front of it.
 //!
 //! *Nameless namespaces.* The drive chooses the place of a write, so all writes count as adjacent: virtual
-//! and nameless writes join one request of a flash page, in order of arrival. Reads by name and reads of
-//! virtual sectors merge only with their own kind.
+//! and nameless writes join one request of a flash page, in order of arrival ([`Join::Newest`]), or where the
+//! scheduler offers them a request ([`Join::LastMerge`]). Reads by name and reads of virtual sectors merge
+//! only with their own kind.
 //!
 //! *Plugging.* An idle queue holds back its first requests until it has `plug` of them, or for `plug_ns`, so
 //! that neighbours can merge. A command that bypasses the queue unplugs it.
@@ -34,7 +35,7 @@
 mod machine;
 mod queue;
 
-pub use queue::Elevator;
+pub use queue::{Elevator, Join};
 
 use crate::{CpuCosts, Steps};
 use pellucid_flash::slab::{List, Slab};
@@ -71,6 +72,10 @@ pub struct BlockLayerConfig {
     /// Block layer: requests that an idle queue gathers before the first goes to the drive; 0: none.
     #[setting(kind = few(0), default = 4)]
     pub plug: u32,
+    /// Block layer above a nameless namespace: request that a write joins which is adjacent to none: the newest that is not full, or that of the last
+    /// merge alone, full or not, until it goes to the drive (Linux: last_merge).
+    #[setting(default = "newest")]
+    pub join: Join,
     /// Block layer: longest time for which an idle queue gathers.
     #[setting(key = "plug_time", default = "3ms")]
     pub plug_ns: Nanos,
@@ -110,12 +115,14 @@ struct Origin {
     status: Status,
     unmapped: u32,
     result: u64,
+    /// Sectors of a nameless write that have a name while other parts are under way. A move changes them: the caller does not know them yet.
+    names: Vec<(u32, Lba)>,
 }
 
 impl Default for Origin {
     fn default() -> Origin {
         let (command, submitted, status) = (None, SimTime::ZERO, Status::Success);
-        Origin { command, submitted, left: 0, status, unmapped: 0, result: 0 }
+        Origin { command, submitted, left: 0, status, unmapped: 0, result: 0, names: Vec::new() }
     }
 }
 
@@ -162,11 +169,14 @@ pub struct BlockLayer {
     up: VecDeque<Completion>,
     buffers: Vec<Vec<u8>>,
     /// Virtual address of the next write to a nameless namespace; writes are numbered as if they were
-    /// adjacent, in order of arrival.
+    /// adjacent, in order of arrival ([`Join::Newest`]). Else each has that of its command.
     log: Option<u64>,
+    is_nameless: bool,
     #[expect(clippy::vec_box, reason = "the box is what commands carry")]
     vectors: Vec<Box<Vector>>,
     notices: VecDeque<Notice>,
+    /// Commands that hold names.
+    holding: u32,
     live: usize,
     counters: BlockLayerCounters,
 }
@@ -197,15 +207,17 @@ impl BlockLayer {
         };
         let expire = [config.read_expire, config.write_expire];
         Ok(BlockLayer {
-            log: page.map(|_| 0),
+            log: page.filter(|_| config.join == Join::Newest).map(|_| 0),
+            is_nameless: page.is_some(),
             notices: VecDeque::new(),
+            holding: 0,
             vectors: Vec::new(),
             interface,
             image_bytes,
             now: SimTime::ZERO,
             origins: Slab::default(),
             parts: Slab::default(),
-            queue: Queue::new(config.elevator, config.largest, page, expire),
+            queue: Queue::new(config.elevator, config.largest, page, config.join, expire),
             urgent: VecDeque::new(),
             freeing: VecDeque::new(),
             outside: List::EMPTY,
@@ -270,13 +282,16 @@ impl BlockLayer {
     fn enter(&mut self, origin: u32) {
         let mut rest = Part::whole(origin, self.origins[origin].command());
         self.origins[origin].left = 1;
-        if let (Some(log), Some(kind)) = (&mut self.log, &mut rest.kind)
+        if self.is_nameless
+            && let Some(kind) = &mut rest.kind
             && kind.is_write()
         {
-            // Virtual or nameless, the write joins the write before it.
+            // Virtual or nameless, writes join.
             kind.opcode = Opcode::Nameless(NamelessOp::Write);
-            rest.lba = *log;
-            *log += u64::from(rest.sectors);
+            if let Some(log) = &mut self.log {
+                rest.lba = *log;
+                *log += u64::from(rest.sectors);
+            }
         }
         if rest.kind.is_none() {
             let part = self.parts.insert(rest);
@@ -393,8 +408,7 @@ impl BlockLayer {
     /// Returns the virtual address of each sector of a write to a nameless namespace, if it is one.
     fn addresses(&mut self, parts: List) -> Option<Box<Vector>> {
         let first = self.origins[self.parts[parts.first()?].origin].command();
-        if self.log.is_none() || !matches!(first.opcode, Opcode::Write | Opcode::Nameless(NamelessOp::Write))
-        {
+        if !self.is_nameless || !matches!(first.opcode, Opcode::Write | Opcode::Nameless(NamelessOp::Write)) {
             return None;
         }
         let mut vector = self.vectors.pop().unwrap_or_default();
@@ -458,12 +472,13 @@ impl BlockLayer {
             }
             at += range.len();
             if let Some(names) = &names {
-                take_names(
-                    command,
-                    data_at,
-                    &names.addresses[sector..][..sectors as usize],
-                    &mut completion.result,
-                );
+                let own = &names.addresses[sector..][..sectors as usize];
+                if record.left == 1 && record.names.is_empty() {
+                    take_names(command, data_at, own, &mut completion.result);
+                } else {
+                    self.holding += u32::from(record.names.is_empty());
+                    record.names.extend((data_at..).zip(own.iter().copied()));
+                }
                 sector += sectors as usize;
             }
             // The drive reports only how many sectors of a merged read were unmapped. They are attributed to
@@ -490,7 +505,13 @@ impl BlockLayer {
     /// Answers a command after its last part, which had these stages.
     fn answer(&mut self, origin: u32, mut stages: StageTimes) {
         let record = &mut self.origins[origin];
-        let command = record.command.take().expect("a command under way");
+        let mut command = record.command.take().expect("a command under way");
+        self.holding -= u32::from(!record.names.is_empty());
+        record.names.sort_unstable_by_key(|&(sector, _)| std::cmp::Reverse(sector));
+        // The first nameless sector comes last, and its name is the result.
+        for (sector, name) in record.names.drain(..) {
+            take_names(&mut command, sector, &[name], &mut record.result);
+        }
         let Origin { submitted, status, unmapped, result, .. } = *record;
         self.origins.release(origin);
         // Time with the drive before a repeated send counts as the layer's time.
@@ -499,6 +520,27 @@ impl BlockLayer {
         let ended = command.ended(status, submitted, self.now, stages);
         self.up.push_back(Completion { result, unmapped, ..ended });
         self.live -= 1;
+    }
+
+    /// Names that were given and not told yet follow a move.
+    fn moved(&mut self, old: Lba, new: Lba) {
+        let follow = |name: &mut Lba| {
+            if *name == old {
+                *name = new;
+            }
+        };
+        if self.holding > 0 {
+            self.origins.iter_mut().for_each(|origin| {
+                origin.names.iter_mut().for_each(|(_, name)| follow(name));
+            });
+        }
+        // Only where the end of a command costs time does one wait here.
+        if self.config.cpu.completion_ns > Nanos::ZERO {
+            let ended = self.ended.iter_mut().flatten();
+            let named = ended.filter(|ended| ended.opcode == Opcode::Nameless(NamelessOp::Write));
+            let vectors = named.filter_map(|ended| ended.vector.as_mut());
+            vectors.for_each(|vector| vector.addresses.iter_mut().for_each(follow));
+        }
     }
 
     fn unplug_if_due(&mut self, now: SimTime) {

@@ -31,6 +31,16 @@ pub enum Elevator {
     Deadline,
 }
 
+/// Waiting request that a write to a nameless namespace joins, if it is adjacent to none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Join {
+    /// The newest that is not full, so that requests are as full as they can be.
+    Newest,
+    /// The request of the last merge until it goes to the drive, full or not (Linux 2.6.33: `last_merge`). Adjacent writes still merge.
+    LastMerge,
+}
+
 /// Properties that the commands of one request share; commands that differ in one of them are never merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
@@ -143,6 +153,9 @@ pub(super) struct Queue {
     largest: u32,
     /// Largest write to a nameless namespace: a flash page.
     page: Option<u32>,
+    /// Request of the last merge, with [`Join::LastMerge`]; it waits.
+    last: Option<u32>,
+    joins_last: bool,
     expire: [Nanos; 2],
     pub requests: Slab<Request>,
     /// Waiting reads and waiting writes; the noop elevator keeps both in the first.
@@ -155,11 +168,13 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub fn new(elevator: Elevator, largest: u32, page: Option<u32>, expire: [Nanos; 2]) -> Queue {
+    pub fn new(elevator: Elevator, largest: u32, page: Option<u32>, join: Join, expire: [Nanos; 2]) -> Queue {
         Queue {
             elevator,
             largest,
             page,
+            last: None,
+            joins_last: page.is_some() && join == Join::LastMerge,
             expire,
             requests: Slab::default(),
             waiting: Default::default(),
@@ -184,13 +199,32 @@ impl Queue {
 
     /// Merges a command into a waiting request; returns `false` if none takes it.
     pub fn merge(&mut self, parts: &mut Slab<Part>, part: u32) -> bool {
-        let Part { kind, lba, sectors, .. } = parts[part];
-        let Some(kind) = kind else { return false };
-        let side = self.side(Some(kind));
+        let Part { kind: Some(kind), sectors, .. } = parts[part] else { return false };
         let largest = self.largest(kind);
         let fits = |request: &Request| {
             request.kind == Some(kind) && request.sectors.saturating_add(sectors) <= largest
         };
+        let last = self.last.filter(|&at| kind.is_write() && fits(&self.requests[at]));
+        if let Some(at) = last {
+            // Its place is the caller's affair: it counts as adjacent from here on.
+            parts[part].lba = self.requests[at].end();
+        }
+        let joined = self.merge_adjacent(parts, part, fits);
+        if self.joins_last && kind.is_write() && joined.is_some() {
+            self.last = joined;
+        }
+        joined.is_some()
+    }
+
+    /// Merges a command into the request that ends where it begins, or begins where it ends. Returns the request.
+    fn merge_adjacent(
+        &mut self,
+        parts: &mut Slab<Part>,
+        part: u32,
+        fits: impl Fn(&Request) -> bool,
+    ) -> Option<u32> {
+        let Part { kind, lba, sectors, .. } = parts[part];
+        let side = self.side(kind);
         let ends = self.waiting[side].by_end.range((lba, 0)..=(lba, u32::MAX));
         let back = ends.map(|&(_, at)| at).find(|&at| fits(&self.requests[at]));
         if let Some(at) = back {
@@ -199,18 +233,18 @@ impl Queue {
             request.parts.push_back(parts, part);
             (request.sectors, request.count) = (request.sectors + sectors, request.count + 1);
             self.waiting[side].by_end.insert((self.requests[at].end(), at));
-            return true;
+            return Some(at);
         }
         let end = lba + u64::from(sectors);
         let starts = self.waiting[side].by_start.range((end, 0)..=(end, u32::MAX));
         let front = starts.map(|&(_, at)| at).find(|&at| fits(&self.requests[at]));
-        let Some(at) = front else { return false };
+        let at = front?;
         self.waiting[side].by_start.remove(&(end, at));
         let request = &mut self.requests[at];
         request.parts.push_front(parts, part);
         (request.lba, request.sectors, request.count) = (lba, request.sectors + sectors, request.count + 1);
         self.waiting[side].by_start.insert((lba, at));
-        true
+        Some(at)
     }
 
     /// Creates a request of one command; it does not wait yet.
@@ -227,6 +261,9 @@ impl Queue {
         self.orders += 1;
         self.requests[at].order = self.orders;
         let request = &self.requests[at];
+        if self.joins_last && self.last.is_none() && request.kind.is_some_and(Kind::is_write) {
+            self.last = Some(at);
+        }
         let side = self.side(request.kind);
         let waiting = &mut self.waiting[side];
         waiting.by_start.insert((request.lba, at));
@@ -252,6 +289,7 @@ impl Queue {
         waiting.by_end.remove(&(end, at));
         waiting.head = end;
         self.len -= 1;
+        self.last = self.last.filter(|&last| last != at);
         Some(at)
     }
 
@@ -296,7 +334,7 @@ impl Queue {
     pub fn clear(&mut self) {
         self.waiting = Default::default();
         self.requests.clear();
-        (self.len, self.batch, self.starved) = (0, (0, 0), 0);
+        (self.len, self.batch, self.starved, self.last) = (0, (0, 0), 0, None);
     }
 
     pub fn memory_bytes(&self) -> u64 {
@@ -327,6 +365,7 @@ impl Queue {
             }
         }
         assert_eq!(found, self.len, "requests that wait");
+        assert!(self.last.is_none_or(|at| self.requests[at].order > 0), "the last merge waits");
     }
 }
 
@@ -344,7 +383,13 @@ mod tests {
 
     impl Bench {
         fn new(elevator: Elevator, largest: u32, expire: [Nanos; 2]) -> Bench {
-            Bench { queue: Queue::new(elevator, largest, None, expire), parts: Slab::default() }
+            Bench { queue: Queue::new(elevator, largest, None, Join::Newest, expire), parts: Slab::default() }
+        }
+
+        /// The queue of a nameless namespace with flash pages of `page` sectors.
+        fn nameless(page: u32) -> Bench {
+            let queue = Queue::new(Elevator::Noop, 512, Some(page), Join::LastMerge, NEVER);
+            Bench { queue, parts: Slab::default() }
         }
 
         /// Enters a command; returns `true` if it joined a request.
@@ -408,6 +453,25 @@ mod tests {
         ] {
             assert_eq!(Kind::of(&alone), None, "{alone:?}");
         }
+    }
+
+    /// A full request of the last merge stays the one that strangers are offered until it goes to the drive; neighbours merge all the same.
+    #[test]
+    fn strangers_join_the_last_merge_alone() {
+        let mut bench = Bench::nameless(24);
+        let write = |lba| command(Opcode::Nameless(NamelessOp::Write), lba, 8);
+        assert!(!bench.enter(0, write(800)));
+        assert!(bench.enter(0, write(160)) && bench.enter(0, write(480)), "strangers, until it is full");
+        assert!(!bench.enter(0, write(640)) && !bench.enter(0, write(320)), "it is full, and waits");
+        assert!(bench.enter(0, write(328)), "a neighbour");
+        assert!(bench.enter(0, write(40)), "that was the last merge");
+        assert!(!bench.enter(0, write(1_000)), "it is full");
+        let popped: Vec<u32> = (0..2).filter_map(|_| bench.pop(0)).map(|(_, sectors)| sectors).collect();
+        assert_eq!(popped, [24, 8]);
+        assert!(!bench.enter(0, write(2_000)), "the last merge still waits");
+        assert_eq!(bench.pop(0), Some((320, 24)));
+        assert!(!bench.enter(0, write(3_000)), "none was the last; this one is");
+        assert!(bench.enter(0, write(5_000)));
     }
 
     /// Addresses ascend from the end of the last request, and start again at the lowest.

@@ -148,7 +148,9 @@ impl NamelessFile {
         match command.opcode {
             Opcode::Write => {
                 let data = std::mem::take(&mut command.data);
-                let write = Command::new(0, Opcode::Nameless(NamelessOp::Write), Lba(0), sectors, data);
+                // The drive takes no address; a block layer between sees by it which writes of the file are neighbours.
+                let place = Lba(lba.into());
+                let write = Command::new(0, Opcode::Nameless(NamelessOp::Write), place, sectors, data);
                 let vector = (sectors > 1).then(Box::default);
                 self.send(Purpose::Whole(request), Command { vector, fua, ..write });
                 self.requests[request].left = 1;

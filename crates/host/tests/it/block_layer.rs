@@ -4,7 +4,7 @@
 use crate::block_reference::BlockReference;
 use crate::reference::Faults;
 use pellucid_flash::{Command, Completion, Drive, Lba, Nanos, Opcode, Rng, SimTime, Status};
-use pellucid_host::{BlockLayer, BlockLayerConfig, CpuCosts, Elevator, Stack};
+use pellucid_host::{BlockLayer, BlockLayerConfig, CpuCosts, Elevator, Join, Stack};
 use std::collections::BTreeMap;
 
 const SECTOR: usize = 512;
@@ -18,6 +18,7 @@ fn config() -> BlockLayerConfig {
         depth: 4,
         largest: 32,
         plug: 4,
+        join: Join::Newest,
         plug_ns: Nanos(200),
         read_expire: Nanos(500),
         write_expire: Nanos(5_000),

@@ -6,12 +6,12 @@ use pellucid_flash::{
     SimTime, Status, Vector,
 };
 use pellucid_host::{
-    AnyLayer, AtaConfig, BlockLayerConfig, Carry, CpuCosts, Elevator, LayerConfig, Machine, NameReply,
+    AnyLayer, AtaConfig, BlockLayerConfig, Carry, CpuCosts, Elevator, Join, LayerConfig, Machine, NameReply,
     NamelessConfig, NamelessFtlConfig, Tower, Upcalls,
 };
 use std::collections::BTreeMap;
 
-fn block_layer(depth: u32) -> LayerConfig {
+fn block_layer(depth: u32, join: Join) -> LayerConfig {
     LayerConfig::BlockLayer(BlockLayerConfig {
         namespace: 0,
         elevator: Elevator::Deadline,
@@ -19,6 +19,7 @@ fn block_layer(depth: u32) -> LayerConfig {
         depth,
         largest: 64,
         plug: 4,
+        join,
         plug_ns: Nanos(500),
         read_expire: Nanos::from_secs(1),
         write_expire: Nanos::from_secs(1),
@@ -54,7 +55,8 @@ fn exercise(seed: u64, migration: Migration, ata: Option<&AtaConfig>) -> BTreeMa
     let drive = Reference::new(geometry(2, 2, 24, 32, 4), seed);
     let image = drive.image_bytes();
     let ata = ata.map(|config| LayerConfig::Ata(config.clone()));
-    let above = [block_layer(4), LayerConfig::NamelessFile(0)];
+    let join = if seed % 2 == 0 { Join::Newest } else { Join::LastMerge };
+    let above = [block_layer(4, join), LayerConfig::NamelessFile(0)];
     let layers: Vec<_> = [ftl(migration)].into_iter().chain(ata).chain(above).collect();
     let mut tower = Tower::build(drive, &layers, SimTime::ZERO).expect("it stands");
     let Some(Interface::Block { sectors, .. }) = tower.interface(0) else { panic!("a block drive") };
@@ -159,7 +161,7 @@ fn a_nameless_file_is_a_block_drive() {
 fn one_request_of_the_block_layer_gets_one_page() {
     let drive = Reference::new(geometry(1, 2, 24, 64, 8), 1);
     let image = drive.image_bytes();
-    let layers = [ftl(Migration::Acknowledged), block_layer(4)];
+    let layers = [ftl(Migration::Acknowledged), block_layer(4, Join::Newest)];
     let mut tower = Tower::build(drive, &layers, SimTime::ZERO).expect("it stands");
     let mut now = tower.stack().expect("layers").now();
     let data = |word: u32, sectors: usize| word.to_le_bytes().repeat(image / 4 * sectors);
@@ -226,7 +228,7 @@ fn one_request_of_the_block_layer_gets_one_page() {
 fn after_a_power_cut_a_nameless_file_answers_errors_and_no_data_of_others() {
     let drive = Reference::new(geometry(2, 2, 24, 32, 4), 3);
     let image = drive.image_bytes();
-    let layers = [ftl(Migration::Acknowledged), block_layer(4), LayerConfig::NamelessFile(0)];
+    let layers = [ftl(Migration::Acknowledged), block_layer(4, Join::Newest), LayerConfig::NamelessFile(0)];
     let mut tower = Tower::build(drive, &layers, SimTime::ZERO).expect("it stands");
     let mut now = tower.stack().expect("layers").now();
     for tag in 0..40 {
@@ -280,7 +282,8 @@ fn fail(seed: u64, faults: Faults, migration: Migration, depth: u32, ata: Option
     let mut drive = Reference::new(geometry(2, 2, 24, 32, 4), seed);
     drive.faults = faults;
     let image = drive.image_bytes();
-    let above = [block_layer(depth), LayerConfig::NamelessFile(0)];
+    let join = if seed % 2 == 0 { Join::LastMerge } else { Join::Newest };
+    let above = [block_layer(depth, join), LayerConfig::NamelessFile(0)];
     let ata = ata.map(|config| LayerConfig::Ata(config.clone()));
     let layers: Vec<_> = [ftl(migration)].into_iter().chain(ata).chain(above).collect();
     let mut tower = Tower::build(drive, &layers, SimTime::ZERO).expect("it stands");
