@@ -36,7 +36,7 @@ use std::ops::Range;
 const NOT_TOLD: &str = "everything is written back, but the cache drive takes no writes and cannot be told so; use the backing store without \
                         it, and never start a cache with both again";
 
-/// The same where the detach has given up blocks.
+/// Reason of a detach that has given up blocks.
 const REST_NOT_TOLD: &str = "everything that can be read is written back, but the cache drive takes no writes and cannot be told so; use the backing store \
                              without it, and never start a cache with both again";
 
