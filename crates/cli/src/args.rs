@@ -193,6 +193,10 @@ pub fn command() -> clap::Command {
         let args: Vec<clap::Arg> = common.get_arguments().filter(has).cloned().collect();
         command = command.mut_subcommand(group, |group| group.mut_subcommand("run", |run| run.args(args)));
     }
+    // A server has no answer, but those who ask it have one.
+    let json =
+        common.get_arguments().filter(|arg| arg.get_id() == "json").cloned().collect::<Vec<clap::Arg>>();
+    command = command.mut_subcommand("fire", |fire| fire.mut_subcommands(|sub| sub.args(&json)));
     for group in GROUPS {
         command = command.mut_subcommand(group, with_examples);
     }

@@ -44,7 +44,10 @@ impl Refusal {
     fn of_job(message: String, error: &JobError) -> Refusal {
         let (key, value, allowed) = match error {
             JobError::UnknownKey { key, .. } => (key.clone(), None, allowed_in(&message)),
-            JobError::Unknown { key, value, allowed } | JobError::Value { key, value, allowed } => {
+            JobError::Unknown { key, value, allowed } => {
+                ((*key).into(), Some(value.to_string()), Some(allowed.to_string()))
+            }
+            JobError::Value { key, value, allowed } => {
                 ((*key).into(), Some(value.clone()), Some(allowed.clone()))
             }
         };

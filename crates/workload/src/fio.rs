@@ -311,7 +311,7 @@ impl Scope {
                     )
                 })
             }
-            Err(JobError::Value { allowed, .. } | JobError::Unknown { allowed, .. }) => {
+            Err(JobError::Value { allowed, .. }) => {
                 Some(entry.notice(Severity::Refused, format!("allowed: {allowed}")))
             }
             Err(error) => Some(entry.notice(Severity::Refused, error.to_string())),

@@ -49,9 +49,9 @@ pub enum JobError {
         /// The key.
         key: &'static str,
         /// The name.
-        value: String,
+        value: Box<str>,
         /// Names that are there, or why there are none.
-        allowed: String,
+        allowed: Box<str>,
     },
     /// The value does not suit the key, the other keys, or the drive.
     Value {

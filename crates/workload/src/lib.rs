@@ -462,9 +462,9 @@ pub fn check_wait(before: &[Job], job: &Job) -> Result<(), JobError> {
             let names: Vec<&str> = before.iter().map(|earlier| earlier.name.as_str()).collect();
             let allowed = match names.is_empty() {
                 true => "none: no job stands before this one".into(),
-                false => format!("{}: the jobs before this one", names.join(", ")),
+                false => format!("{}: the jobs before this one", names.join(", ")).into(),
             };
-            Err(JobError::Unknown { key: "wait_for", value: name.clone(), allowed })
+            Err(JobError::Unknown { key: "wait_for", value: name.as_str().into(), allowed })
         }
         _ => Ok(()),
     }

@@ -61,7 +61,7 @@ impl Top {
         if !console::user_attended() {
             let control = self.control.display();
             return Err(Failure::asked(anyhow!(
-                "top: standard output is no terminal; allowed: --json, or pellucid status --control {control}"
+                "top: standard output is no terminal; allowed: pellucid status --control {control}, or --json"
             )));
         }
         let mut served = Served(Control::connect(&self.control)?);

@@ -275,3 +275,14 @@ fn refused(folder: &Folder, words: &[&str], says: &str) {
     );
     assert!(done.stderr.contains(says), "{words:?}: {}", done.stderr);
 }
+
+/// What asks a server has its answer as JSON, and takes the word.
+#[test]
+fn pause_and_resume_take_json() {
+    let folder = Folder::new();
+    for change in ["pause", "resume"] {
+        let done = folder.run(&["fire", change, "--control", "none", "--json"]);
+        assert!(done.status == 1 && done.stderr.contains("no server answers here"), "{}", done.stderr);
+        assert!(folder.run(&["fire", change, "--help"]).answer().contains("--json"));
+    }
+}

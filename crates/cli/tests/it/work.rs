@@ -634,7 +634,9 @@ fn tables_that_outgrow_the_controllers_memory_are_told() {
 fn a_drive_whose_host_or_media_fail_answers_all_the_same() {
     let folder = Folder::new();
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/papers/jasmine-sec341.toml");
-    let work = ["run", file, "--set", "media.blocks=12", "--number-ios", "60000", "--json"];
+    // So few blocks leave no less than this spare.
+    let spare = "drive.namespace=[{ interface = \"nameless\", over_provisioning = 0.1858 }]";
+    let work = ["run", file, "--set", "media.blocks=12", "--set", spare, "--number-ios", "60000", "--json"];
     let failing = "media.faults.read_fail=0.05";
     for (more, all) in [
         (&["--set", "host.ata.poll=100s"][..], false),

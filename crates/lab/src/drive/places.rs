@@ -154,7 +154,7 @@ pub(crate) fn target_named<'a>(targets: &'a [TargetPlace], name: &str) -> Result
         let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
         let allowed = match names.is_empty() {
             true => "none: the description has no [[target]]".into(),
-            false => format!("{}: targets of the description", names.join(", ")),
+            false => format!("{}: targets of the description", names.join(", ")).into(),
         };
         JobError::Unknown { key: "target", value: name.into(), allowed }
     })
