@@ -307,7 +307,7 @@ fn is_override(word: &OsStr) -> bool {
 
 /// Says in one sentence what is wrong with the command line.
 fn sentence(error: &clap::Error) -> String {
-    let asked = std::env::args().nth(1).unwrap_or_default();
+    let asked = output::words().next().unwrap_or_default();
     let command = command();
     let sub = command.find_subcommand(&asked);
     if let (ErrorKind::UnknownArgument, Some(sub), Some(ContextValue::String(option))) =
@@ -329,7 +329,7 @@ fn sentence(error: &clap::Error) -> String {
         && arg.starts_with('-')
         && arg[1..].starts_with(|c: char| c.is_ascii_digit())
     {
-        let words: Vec<String> = std::env::args().collect();
+        let words: Vec<String> = output::words().collect();
         let pair =
             words.windows(2).find(|pair| pair[0].starts_with("--") && pair[1].starts_with(arg.as_str()));
         let (option, value) = pair.map_or((asked.as_str(), arg), |pair| (&pair[0], &pair[1]));

@@ -238,8 +238,13 @@ pub fn check_log_place(log: &Path, force: bool) -> Result<(), Failure> {
     Ok(refuse_foreign(log, force, is_ours)?)
 }
 
+/// Words of the command line behind the name of the program. A name of a file need not be UTF-8; what is not, is replaced here.
+pub fn words() -> impl Iterator<Item = String> {
+    std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned())
+}
+
 /// The command line as it can be typed again.
 pub fn command_line() -> String {
-    let words = std::env::args().skip(1).map(|word| quoted(&word));
+    let words = words().map(|word| quoted(&word));
     std::iter::once("pellucid".to_string()).chain(words).collect::<Vec<_>>().join(" ")
 }

@@ -23,7 +23,7 @@ pub fn of(spec: &Spec, reads: &[Reads], seeds: &BTreeMap<String, u64>) -> Result
     Ok(Provenance {
         version: env!("CARGO_PKG_VERSION").into(),
         commit: COMMIT.map(String::from),
-        command: std::env::args().skip(1).collect(),
+        command: crate::output::words().collect(),
         description: spec.resolved(),
         seeds: seeds.clone(),
         inputs: reads.iter().map(|(role, path)| input(role, path)).collect::<Result<_, _>>()?,

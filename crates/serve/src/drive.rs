@@ -492,6 +492,7 @@ impl Served {
     /// Exchanges data with the drive and advances the layers on it.
     pub(crate) fn turn(&mut self, wall: SimTime) {
         let now = SimTime(wall.0 + self.ahead_ns.unwrap_or(0)).max(self.now());
+        self.look_for_loss();
         self.release(now);
         if self.ahead_ns.is_none() {
             self.tower.bottom_mut().advance(now);
@@ -502,6 +503,14 @@ impl Served {
         self.tower.advance(now);
         if self.instant {
             self.run_ahead(wall);
+        }
+    }
+
+    /// Refuses all commands once the drive is lost for good. Its other host may have changed what the layers know of it.
+    fn look_for_loss(&mut self) {
+        if self.bottom().remote().is_some_and(|remote| remote.loss().is_some()) {
+            let sector_bytes = self.namespace(0).sizes()[0];
+            self.injector.get_or_insert_with(|| Box::new(Injector::new(sector_bytes))).lose_drive();
         }
     }
 

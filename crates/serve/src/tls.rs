@@ -44,6 +44,9 @@ pub enum TlsError {
 pub struct TlsConfig(pub(crate) Arc<ServerConfig>);
 
 impl TlsConfig {
+    /// Names of the files of a directory: the server's certificate, its key, and who signs the clients' certificates.
+    pub const FILES: [&str; 3] = ["server-cert.pem", "server-key.pem", "ca-cert.pem"];
+
     /// Reads the files of `directory`; with `verify_clients`, only clients with a certificate signed by
     /// `ca-cert.pem` are admitted.
     ///
@@ -57,7 +60,7 @@ impl TlsConfig {
             .map_err(|error| together(error.to_string()))?;
         let builder = if verify_clients {
             let mut roots = RootCertStore::empty();
-            let path = directory.join("ca-cert.pem");
+            let path = directory.join(TlsConfig::FILES[2]);
             for certificate in certificates(&path)? {
                 let refused =
                     |error: rustls::Error| TlsError::File { path: path.clone(), reason: error.to_string() };
@@ -68,10 +71,10 @@ impl TlsConfig {
         } else {
             builder.with_no_client_auth()
         };
-        let path = directory.join("server-key.pem");
+        let path = directory.join(TlsConfig::FILES[1]);
         let key = PrivateKeyDer::from_pem_file(&path)
             .map_err(|error| TlsError::File { path, reason: format!("private key: {error}") })?;
-        let config = builder.with_single_cert(certificates(&directory.join("server-cert.pem"))?, key);
+        let config = builder.with_single_cert(certificates(&directory.join(TlsConfig::FILES[0]))?, key);
         Ok(TlsConfig(Arc::new(config.map_err(|error| together(error.to_string()))?)))
     }
 }

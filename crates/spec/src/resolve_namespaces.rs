@@ -16,6 +16,9 @@ use pellucid_text::write_share;
 use std::ops::Range;
 use strum::{EnumString, VariantNames};
 
+/// The most spare space of a nameless namespace, as a share of what hosts have.
+const OVER_PROVISIONING_MAX: f64 = 100.0;
+
 /// The list of namespaces.
 const LIST: &str = "drive.namespace";
 
@@ -260,7 +263,7 @@ fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namesp
     let ftl = NamelessConfig {
         over_provisioning: real(
             nameless::OVER_PROVISIONING,
-            Kind::Share(0.0, 100.0),
+            Kind::Share(0.0, OVER_PROVISIONING_MAX),
             usual.over_provisioning,
         )?,
         virtual_share: real(nameless::VIRTUAL_SHARE, SHARE, usual.virtual_share)?,
@@ -274,6 +277,9 @@ fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namesp
     };
     let geometry = NamelessMachine::chunks(blocks.clone()).geometry(layout, ChunkGeometry::default());
     match NamelessMachine::over_provisioning_least(&ftl, &geometry) {
+        Ok(Some(least)) if least > OVER_PROVISIONING_MAX => {
+            Err(table.refuse(nameless::BLOCKS, format!("more: {}", NamelessMachine::ALWAYS_SPARE)))
+        }
         Ok(Some(least)) if ftl.over_provisioning < least => {
             let allowed = format!(
                 "at least {}: {}",

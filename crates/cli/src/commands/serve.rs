@@ -74,7 +74,12 @@ impl Serve {
             example: &example,
             proves: self.remote_dhchap.is_some(),
             is_real: self.remote.is_some() || files.len() == self.drives.len(),
-            files: &files.iter().map(|file| file.path.as_path()).chain(described).collect::<Vec<_>>(),
+            files: &files
+                .iter()
+                .map(|file| file.path.as_path())
+                .chain(described)
+                .chain(self.remote_dhchap.as_deref())
+                .collect::<Vec<_>>(),
         };
         let reserved = self.serving.reserve(&known, global)?;
         let drives = self.open_drives(global)?;

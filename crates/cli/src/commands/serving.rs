@@ -321,10 +321,12 @@ impl Serving {
     fn recording(&self, files: &[&Path], global: &Global) -> Result<Option<Recording>, Failure> {
         let Some(path) = &self.record else { return Ok(None) };
         if files.iter().any(|file| is_one_file(file, path)) {
-            let why = "a drive is on it, or described in it; allowed: another file";
+            let why = "a drive is on it, or this command reads it for one; allowed: another file";
             return Err(Failure::asked(anyhow!("--record {}: {why}", path.display())));
         }
-        if let Some((option, other)) = self.own_places().find(|(_, other)| is_one_place(other, path)) {
+        if let Some((option, other)) =
+            self.own_places().into_iter().find(|(_, other)| is_one_place(other, path))
+        {
             let (path, other) = (path.display(), other.display());
             return Err(Failure::asked(anyhow!(
                 "--record {path}: {option} {other} is this command's, too; allowed: another file"
@@ -341,15 +343,19 @@ impl Serving {
     }
 
     /// Files that the command reads beside its drives, and sockets that it makes, each with its option.
-    fn own_places(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        let secrets = self.dhchap.iter().map(|(_, file)| ("--dhchap", file.as_path()));
-        let keys = self.tls_psk.iter().map(|(_, file)| ("--tls-psk", file.as_path()));
+    fn own_places(&self) -> Vec<(&'static str, PathBuf)> {
+        let secrets = self.dhchap.iter().map(|(_, file)| ("--dhchap", file.clone()));
+        let keys = self.tls_psk.iter().map(|(_, file)| ("--tls-psk", file.clone()));
+        let certificates = self
+            .tls
+            .iter()
+            .flat_map(|directory| TlsConfig::FILES.map(|name| ("--tls", directory.join(name))));
         let sockets = self.nbd.iter().filter_map(|address| match address {
-            Address::Unix(path) => Some(("--nbd", path.as_path())),
+            Address::Unix(path) => Some(("--nbd", path.clone())),
             Address::Tcp(_) => None,
         });
-        let control = self.oversight.control.iter().map(|path| ("--control", path.as_path()));
-        secrets.chain(keys).chain(sockets).chain(control)
+        let control = self.oversight.control.iter().map(|path| ("--control", path.clone()));
+        secrets.chain(keys).chain(certificates).chain(sockets).chain(control).collect()
     }
 
     /// Serves these drives, which were `asked` for so, until it is stopped.

@@ -125,9 +125,10 @@ impl NamelessMachine {
         let shape = Shape::new(config, namespace, interface)?;
         if let Some(least) = shape.over_provisioning_least().filter(|&least| config.over_provisioning < least)
         {
-            let given = config.over_provisioning;
+            // In percent, as a description takes all of them.
+            let (given, least) = (config.over_provisioning * 100.0, least * 100.0);
             return Err(format!(
-                "nameless writes: over_provisioning = {given}; allowed: at least {least}: {}",
+                "nameless writes: over_provisioning = {given}%; allowed: at least {least:.2}%: {}",
                 NamelessMachine::ALWAYS_SPARE
             ));
         }

@@ -47,6 +47,8 @@ pub(super) struct Injector {
     late: BTreeMap<(SimTime, u64), Completion>,
     number: u64,
     ended: VecDeque<Completion>,
+    /// The drive is lost for good: every command ends with an error.
+    gone: bool,
 }
 
 impl Injector {
@@ -58,6 +60,7 @@ impl Injector {
             late: BTreeMap::new(),
             number: 0,
             ended: VecDeque::new(),
+            gone: false,
         }
     }
 
@@ -65,6 +68,11 @@ impl Injector {
     pub fn add(&mut self, namespace: u16, fault: HostFault) {
         let rng = Rng::stream(fault.seed, "host fault");
         self.rules.push(Rule { namespace, fault, rng, hits: 0 });
+    }
+
+    /// From now on every command ends with an error at once: what the layers still know of the drive may be outdated.
+    pub fn lose_drive(&mut self) {
+        self.gone = true;
     }
 
     /// Removes all faults of a namespace; returns how many there were.
@@ -81,6 +89,11 @@ impl Injector {
 
     /// Applies the faults to a command and returns the command for the drive; `None` if it has already ended.
     pub fn pass(&mut self, at: SimTime, mut command: Command) -> Option<Command> {
+        if self.gone {
+            let status = error_of(command.opcode);
+            self.end(command.ended(status, at, at, StageTimes::default()), Nanos::ZERO);
+            return None;
+        }
         let (tag, mut answer) = (command.tag, None);
         let mut effect = Effect { lba: command.lba.0, ..Effect::default() };
         for rule in &mut self.rules {

@@ -130,8 +130,8 @@ fn kind_of(target: &Target, host_nqn: &str, data: &ConnectData) -> Result<Kind, 
     }
 }
 
-/// Namespaces whose host keeps the map, the names or the cache have one host at a time. Each of two would take the chunks of the other for
-/// free, and overwrite them. A host that comes back while its old connection is not known to be dead is the same host; one that comes back
+/// Namespaces whose host keeps the map, the names or the cache have one host at a time, and zones, which a host FTL may be above. Each of two
+/// would take the chunks of the other for free, and overwrite them. A host that comes back while its old connection is not known to be dead is the same host; one that comes back
 /// after another was there is not admitted.
 fn check_alone(
     target: &mut Target,
@@ -144,7 +144,7 @@ fn check_alone(
     let is_alone = |&number: &usize| {
         matches!(
             port.namespaces()[number].interface,
-            Interface::OpenChannel(_) | Interface::Nameless(_) | Interface::Cache(_)
+            Interface::OpenChannel(_) | Interface::Nameless(_) | Interface::Cache(_) | Interface::Zoned(_)
         )
     };
     let is_another = |c: &Controller| c.kind == kind && (c.host_nqn != host_nqn || c.host_id != data.host_id);
