@@ -337,7 +337,34 @@ fn no_output_replaces_a_link_or_a_socket() {
         let told = format!("--record {record}: {option} is this command's, too; allowed: another file");
         assert!(done.stderr.contains(&told), "{}", done.stderr);
     }
+    folder.write("key.psk", "DHHC-1:00:secret\n");
+    let remote =
+        ["serve", "--remote", "127.0.0.1:1", "--nbd", "unix:nbd", "--remote-dhchap", "key.psk", "--force"];
+    let done = folder.run(&[&remote[..], &["--record", "key.psk"]].concat());
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    assert!(
+        done.stderr.contains("--record key.psk: a drive is on it, or this command reads it for one"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(std::fs::read_to_string(folder.path("key.psk")).unwrap(), "DHHC-1:00:secret\n");
     assert_eq!(std::fs::read_to_string(folder.path("edges.csv")).unwrap(), "1,2\n2,3\n");
+}
+
+/// Names of files are bytes.
+#[test]
+fn a_name_that_is_no_utf_8_is_no_panic() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::with_drive();
+    let name = std::ffi::OsStr::from_bytes(b"n\xff.csv");
+    let done = Command::new(env!("CARGO_BIN_EXE_pellucid"))
+        .current_dir(folder.path("."))
+        .args(["run", "tiny.toml", "--rw", "read", "--number-ios", "4", "--json", "--log"])
+        .arg(name)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(folder.path(".").join(name).exists() && !done.stdout.is_empty());
 }
 
 /// What a command reads or works on is not replaced by what it writes, forced or not.

@@ -586,9 +586,9 @@ fn chunks_alone_have_no_write_zeroes() {
     assert_eq!([8, 9, 0x12, 0x91].map(|opcode: usize| page[1024 + 4 * opcode]), [0, 3, 0, 3]);
 }
 
-/// Two hosts that each keep a map of the same chunks would overwrite each other's data.
+/// Two hosts that each keep a map of the same chunks or zones would overwrite each other's data.
 #[test]
-fn chunks_have_one_host_at_a_time() {
+fn chunks_and_zones_have_one_host_at_a_time() {
     let other = "nqn.2014-08.org.example:other";
     let admin_connect = Connect { queue_id: 0, queue_entries: 32, attributes: 0, keep_alive_ms: 5000 };
     let connects = |world: &mut World, host| {
@@ -626,6 +626,11 @@ fn chunks_have_one_host_at_a_time() {
     world.close(between, Close::Finished);
     world.pump();
     assert_eq!(connects(&mut world, HOST), Status::SUCCESS);
+    // A host FTL may be above zones.
+    let core = Core::new(vec![("zones".into(), common::drive_of_zones())], Time::Instant);
+    let mut world = World::on(core.expect("a drive"), None, BTreeMap::new());
+    world.attach(PLAIN);
+    assert_eq!(connects(&mut world, other), busy);
     // Sectors may be shared.
     let mut world = World::new();
     world.attach(PLAIN);

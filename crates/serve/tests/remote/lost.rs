@@ -181,6 +181,9 @@ fn commands_of_a_host_whose_place_another_has_taken_fail_at_once() {
         let later = client.ask(Command::Write, FORCED, BLOCK as u64, BLOCK as u32, &[3; BLOCK]);
         assert_ne!(later.error, 0, "a write that comes later");
         first.wait_for("event=remote-gone", 1);
+        // What it had flushed may be another host's by now.
+        let read = client.ask(Command::Read, 0, 0, BLOCK as u32, &[]);
+        assert_ne!(read.error, 0, "a read of what it knows");
         assert!(first.logged("another host") > 0, "the log says why");
         let status = first.control(r#"{"do":"status"}"#);
         assert!(status.contains("\"remote_lost\":\"") && status.contains("another host"), "{status}");
