@@ -55,7 +55,7 @@ fn exercise(seed: u64, migration: Migration, ata: Option<&AtaConfig>) -> BTreeMa
     let drive = Reference::new(geometry(2, 2, 24, 32, 4), seed);
     let image = drive.image_bytes();
     let ata = ata.map(|config| LayerConfig::Ata(config.clone()));
-    let join = if seed % 2 == 0 { Join::Newest } else { Join::LastMerge };
+    let join = if seed.is_multiple_of(2) { Join::Newest } else { Join::LastMerge };
     let above = [block_layer(4, join), LayerConfig::NamelessFile(0)];
     let layers: Vec<_> = [ftl(migration)].into_iter().chain(ata).chain(above).collect();
     let mut tower = Tower::build(drive, &layers, SimTime::ZERO).expect("it stands");
@@ -282,7 +282,7 @@ fn fail(seed: u64, faults: Faults, migration: Migration, depth: u32, ata: Option
     let mut drive = Reference::new(geometry(2, 2, 24, 32, 4), seed);
     drive.faults = faults;
     let image = drive.image_bytes();
-    let join = if seed % 2 == 0 { Join::LastMerge } else { Join::Newest };
+    let join = if seed.is_multiple_of(2) { Join::LastMerge } else { Join::Newest };
     let above = [block_layer(depth, join), LayerConfig::NamelessFile(0)];
     let ata = ata.map(|config| LayerConfig::Ata(config.clone()));
     let layers: Vec<_> = [ftl(migration)].into_iter().chain(ata).chain(above).collect();

@@ -17,7 +17,7 @@ pub fn precondition(
     onlooker: &mut dyn Onlooker,
 ) -> Result<Vec<Ageing>, RunError> {
     let share = what.fill.share();
-    if share > 0.0 && !device.block_namespaces().next().is_some() {
+    if share > 0.0 && device.block_namespaces().next().is_none() {
         return Err(RunError::NoBlock);
     }
     let namespaces = BlockNamespace::all(device);
