@@ -35,7 +35,9 @@ fn mixed(spec: &Spec, streams: Streams, mix: usize, bench: &Bench) -> Spec {
         set(1, "target=reads".into());
     }
     if writes == 0 {
+        // Alone, it keeps no ratio.
         spec.jobs.truncate(1);
+        spec.jobs[0].pairs.retain(|pair| pair.key != "flow");
     }
     spec
 }
