@@ -7,15 +7,21 @@ mod program;
 
 use config::{Shape, config};
 use pellucid_device::{DeviceConfig, Namespace};
-use pellucid_flash::{Lba, Migration, Opcode, Status};
-use pellucid_ftl::NamelessConfig;
+use pellucid_flash::{ChunkGeometry, Lba, Migration, Opcode, Status};
+use pellucid_ftl::{NamelessConfig, NamelessMachine};
 use program::Program;
 
 fn drive(shape: &Shape, migration: Migration) -> DeviceConfig {
     let ftl =
         NamelessConfig { over_provisioning: 0.5, virtual_share: 0.1, migration, ..NamelessConfig::default() };
-    let namespaces = vec![Namespace::Nameless { blocks: 0..shape.blocks, ftl }];
-    DeviceConfig { namespaces, ..config(shape) }
+    let (blocks, config) = (0..shape.blocks, config(shape));
+    let layout = config.media.geometry.layout().expect("a good geometry");
+    let chunks = NamelessMachine::chunks(blocks.clone()).geometry(&layout, ChunkGeometry::default());
+    // Some of these drives are so small that more is spare in any case.
+    let least = NamelessMachine::over_provisioning_least(&ftl, &chunks).expect("room for data");
+    let ftl = NamelessConfig { over_provisioning: least.map_or(0.5, |least| least.max(0.5)), ..ftl };
+    let namespaces = vec![Namespace::Nameless { blocks, ftl }];
+    DeviceConfig { namespaces, ..config }
 }
 
 #[test]
