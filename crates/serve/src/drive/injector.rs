@@ -8,6 +8,8 @@
 //! Every fault that hits a command is applied to it. Faults are repeatable by seed: the same commands in the
 //! same order meet the same faults. The choice of corrupt sectors does not even depend on the order.
 //!
+//! A drive that is lost for good ends every command with an error here, before any fault.
+//!
 //! Invariants: each command has exactly one completion; a command that no fault hits is unchanged.
 
 use pellucid_flash::{
