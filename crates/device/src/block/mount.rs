@@ -120,8 +120,6 @@ impl BlockNamespace {
         self.set_counters(before.translation().view().counters);
         self.mounted = self.mounted.or(before.mounted);
         self.placement = before.placement;
-        // The kinds of events that are kept are a feature that nothing saves (Base 8.1.10).
-        self.placement.enable(0);
         self.core.side.begin_writing();
         self.core.side.bury_dead_dies(media);
     }
