@@ -5,11 +5,13 @@
     python3 tools/steps.py 'A B // C'     one argument: A and then B, with C beside them
 
 Arguments run one after the other. Beside each other run steps that leave a core idle now and then; what such a step prints is shown whole when it
-has ended, so that lines of two steps never mix.
+has ended, so that lines of two steps never mix. How long a step took is said, and how much of the processor it and all that it waited for used.
 
 A failing step hides nothing that comes after it. A step marked with a `!` in front is a condition of all that follow: without it nothing
 else can work, so the run ends there. The exit status is 1 if any step failed.
 """
+import dataclasses
+import os
 import subprocess
 import sys
 import threading
@@ -18,12 +20,20 @@ import time
 MAKE = ["make", "--no-print-directory"]
 
 
+@dataclasses.dataclass
+class Ended:
+    """How a step ended: its status, the seconds of all processors that it used, and what it printed if that is still to be shown."""
+    status: int
+    processor_seconds: float = 0.0
+    output: bytes = b""
+
+
 class Steps:
     """Runs steps, and keeps the names of those that failed."""
 
     def __init__(self, call=None, call_beside=None):
         self.failed: list[str] = []
-        self._call = call or (lambda step: subprocess.run([*MAKE, step]).returncode)
+        self._call = call or run
         self._call_beside = call_beside or run_quietly
         self._show = threading.Lock()
 
@@ -50,24 +60,37 @@ class Steps:
     def _run_lane(self, lane: list[str]):
         for name in lane:
             began = time.monotonic()
-            status, output = self._call_beside(name)
+            ended = self._call_beside(name)
             with self._show:
-                sys.stdout.buffer.write(output)
+                sys.stdout.buffer.write(ended.output)
                 sys.stdout.flush()
-                self._ended(name, status, began)
+                self._ended(name, ended, began)
 
-    def _ended(self, name: str, status: int, began: float) -> bool:
-        word = "done" if status == 0 else "FAILED"
-        print(f"step {name}: {word} after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-        if status != 0:
+    def _ended(self, name: str, ended: Ended, began: float) -> bool:
+        word = "done" if ended.status == 0 else "FAILED"
+        print(f"step {name}: {word} after {time.monotonic() - began:.0f} s, {ended.processor_seconds:.0f} s of processors",
+              file=sys.stderr, flush=True)
+        if ended.status != 0:
             self.failed.append(name)
-        return status == 0
+        return ended.status == 0
 
 
-def run_quietly(step: str) -> tuple[int, bytes]:
-    """Runs a step whose output is shown later: its status, and what it printed."""
-    done = subprocess.run([*MAKE, step], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    return done.returncode, done.stdout
+def run(step: str) -> Ended:
+    """Runs a step that prints as it goes."""
+    return wait(subprocess.Popen([*MAKE, step]), b"")
+
+
+def run_quietly(step: str) -> Ended:
+    """Runs a step whose output is shown later."""
+    process = subprocess.Popen([*MAKE, step], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return wait(process, process.stdout.read())
+
+
+def wait(process: subprocess.Popen, output: bytes) -> Ended:
+    """Waits for a process: its usage counts what its own children used, if it waited for them."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return Ended(process.returncode, usage.ru_utime + usage.ru_stime, output)
 
 
 def main(arguments: list[str]) -> int:
