@@ -163,7 +163,7 @@ fn show_names_every_source() {
 
 #[test]
 fn every_key_can_be_set() {
-    let spec = load("cosmos-plus", &[]).unwrap();
+    let spec = load("jasmine-optimized", &[]).unwrap();
     for entry in &spec.provenance.entries {
         if ["drive.preset", "target", "job"].contains(&entry.key) {
             continue;
@@ -171,7 +171,7 @@ fn every_key_can_be_set() {
         let short = entry.key.strip_prefix("drive.").unwrap_or(entry.key);
         let key = short;
         let again =
-            load("cosmos-plus", &[format!("{key}={}", entry.value)]).unwrap_or_else(|e| panic!("{e}"));
+            load("jasmine-optimized", &[format!("{key}={}", entry.value)]).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(content(&again), content(&spec), "{key}");
         let set = Place::Set { key: key.to_string() };
         assert_eq!(again.provenance.get(entry.key).unwrap().origin.place, set);
