@@ -20,11 +20,12 @@ TLS = $(shell pkg-config --exists openssl 2>/dev/null && echo --features pelluci
 export PYTHONPYCACHEPREFIX := target/pycache
 
 # How often each branch is taken, by which the compiler lays the command out (tools/train.py). The counts are of one version of Rust, and of no
-# use to another, which builds without them. Cargo sees that they are other ones by the name of the file. Evaluated at each use.
+# use to another, which builds without them. Cargo sees that they are other ones by the name of the file. Functions that changed since are
+# compiled without, in silence: a first build has nothing to warn of. Evaluated at each use.
 RUST = $(word 2,$(shell rustc --version 2>/dev/null))
 COUNTS = $(wildcard bench/trained-$(RUST).profdata.gz)
 TRAINED = $(CURDIR)/target/trained-$(shell cksum <$(COUNTS) | cut -d' ' -f1).profdata
-TRAINED_FLAGS = $(if $(COUNTS),RUSTFLAGS="$(strip $(RUSTFLAGS) -Cprofile-use=$(TRAINED))")
+TRAINED_FLAGS = $(if $(COUNTS),RUSTFLAGS="$(strip $(RUSTFLAGS) -Cprofile-use=$(TRAINED) -Cllvm-args=-no-pgo-warn-mismatch)")
 
 .NOTPARALLEL:
 PREFIX ?= /usr/local
@@ -110,12 +111,12 @@ release-check: deb static
 release: check advisories release-check wheel sbom
 	cd $(PACKAGES) && sha256sum pellucid-static pellucid_*.deb pellucid-*.whl pellucid.cdx.json >SHA256SUMS
 
-# Every step runs, whatever happened to those before it, and the failures are named at the end. The tests of the crates come last. Everything
-# is compiled once, with the checks of a debug build: the tests, the command that the real clients attach to, and the small benchmarks. Beside the
-# clients, which wait a lot, run the steps that use one core.
+# Every step runs, whatever happened to those before it, and the failures are named at the end. Everything is compiled once, with the checks
+# of a debug build: the tests, the command that the real clients attach to, and the small benchmarks. Beside the clients, which wait a lot, run
+# the steps that use one core, and the tests of the crates, which take what is left.
 test:
 	@python3 tools/steps.py '!prerequisites' client-tools check test-recipes test-tools build-tests \
-	    'test-site test-pages bench-small test-python // test-clients' test-docs test-crates
+	    'test-site test-pages bench-small test-python // test-clients // test-docs test-crates'
 
 # The package in an environment of its own, compiled like the other tests.
 test-python: build-tests $(VENV)/tools
