@@ -52,6 +52,7 @@ impl Sweep {
             command.arg("--on").arg(on);
         }
         if let Some(out) = &self.out {
+            output::refuse_answer_place("--out", out)?;
             command.arg("--out").arg(out);
         }
         if let Some(directory) = &self.report {

@@ -21,7 +21,7 @@ pub(super) fn allocate(core: &mut Core, drive: usize, name: &str, request: Reque
     let full_name = format!("{}.{name}", core.register.name(drive));
     check_length(&full_name, name)?;
     if core.register.present().any(|namespace| namespace.name == full_name) {
-        return Err(format!("{name}: the name {full_name} is taken"));
+        return Err(format!("{name}: the name {full_name} is taken; allowed: another name"));
     }
     none_but_apps(core, drive)?;
     core.submit_waiting();
