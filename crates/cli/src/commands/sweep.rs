@@ -5,6 +5,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::output;
 use anyhow::anyhow;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;

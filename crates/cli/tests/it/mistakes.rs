@@ -382,8 +382,14 @@ fn careless_command_lines_get_one_sentence_each() {
             "--timeline /dev/stdout: the standard output, which has the answer of this command",
         ),
         (vec!["kv", "tiny.toml", "--json"], "--json: a server prints no answer; its log: --log-format json"),
-        (serve(&["--nbd", "unix:s", "--time", "x1e30"]), "xF with a number F from 0.001 to 1000000"),
-        (serve(&["--nbd", "unix:s", "--time", "x0.0001"]), "xF with a number F from 0.001 to 1000000"),
+        (
+            serve(&["--nbd", "unix:s", "--time", "x1e30"]),
+            "invalid value 'x1e30' for '--time <TIME>'; allowed: paced, instant, xF with a number F from 0.001 to 1000000",
+        ),
+        (
+            serve(&["--nbd", "unix:s", "--time", "x0.0001"]),
+            "invalid value 'x0.0001' for '--time <TIME>'; allowed: paced, instant, xF with a number F from 0.001 to 1000000",
+        ),
         (run(&["--flow", "3"]), "--flow: flow = 3: allowed: with two jobs or more of flow_id 0"),
         (
             run(&["--job", "flow=2", "--job", "flow=2,flow_id=1"]),

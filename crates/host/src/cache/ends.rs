@@ -209,6 +209,11 @@ impl Ends {
         }
     }
 
+    /// Goes on as after a detach, in a new life.
+    pub fn stay_detached(&mut self) {
+        self.phase = Phase::Detached;
+    }
+
     /// Ends a detach of a cache that has no head.
     pub fn detach_without_head(&mut self) {
         assert_eq!(self.phase, Phase::Detaching, "a detach is under way");

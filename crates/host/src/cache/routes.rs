@@ -284,7 +284,12 @@ impl CacheManager {
         }
         let before = &self.core.shape;
         let config = CacheConfig { format: false, ..before.config.clone() };
-        let mut fresh = CacheManager::begin_life(CacheShape { config, ..before.clone() }, true);
+        let shape = CacheShape { config, ..before.clone() };
+        // A detached cache has nothing on the flash that it would have to find.
+        let mut fresh = match self.core.ends.is_detached() {
+            true => CacheManager::detached_life(shape),
+            false => CacheManager::begin_life(shape, true),
+        };
         fresh.core.requests.inherit(&mut self.core.requests);
         fresh.core.blocks.inherit(&mut self.core.blocks);
         *self = fresh;

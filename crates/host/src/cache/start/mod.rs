@@ -143,6 +143,11 @@ impl CacheStart {
         std::mem::take(&mut self.begun).then(|| std::mem::take(&mut self.waiting))
     }
 
+    /// Returns the start of a cache that is detached, which looks for nothing.
+    pub fn of_detached() -> CacheStart {
+        CacheStart { phase: Phase::Running, ..CacheStart::default() }
+    }
+
     /// Begins the start; `again`: this manager has seen all writes to the backing store.
     pub fn begin(core: &mut Core, again: bool) -> CacheStart {
         let shape = &core.shape;

@@ -342,6 +342,23 @@ fn what_was_given_up_stays_given_up() {
     }
 }
 
+/// A detached cache needs nothing of its drive: a power cut of one that reads nothing more does not put an end to it.
+#[test]
+fn a_detached_cache_stays_so_over_a_power_cut() {
+    let mut world = three_dirty_blocks();
+    assert_eq!(world.detach(), Ok(()));
+    let heads = heads(flash(&mut world));
+    flash(&mut world).bad = Some(heads[0]);
+    *world.host.drive.first.faults() = Faults { read: 1.0, write: 1.0, reset: 1.0 };
+    world.crash_with(Crash::Flash, Faults { read: 1.0, write: 1.0, reset: 1.0 });
+    assert!(world.host.layer.is_detached());
+    let blocks = u64::from(world.config.block_bytes) / 512;
+    world.ask(Opcode::Write, 5 * blocks, blocks, false);
+    world.drain();
+    world.check();
+    assert_eq!(world.host.stop(), Ok(()));
+}
+
 /// Blocks that are lost and not given up are lost after a restart, too, and not named again.
 #[test]
 fn a_lost_block_is_named_once_over_a_power_cut() {
