@@ -222,7 +222,7 @@ fn what_cannot_be_made_is_refused_with_a_sentence() {
         ),
         ("b", "block", 3, 2, "units 3-4: not in the drive; allowed: a range within 0-3"),
         ("b", "tape", 2, 1, "kind: \"tape\"; allowed: block, raw"),
-        ("main", "raw", 2, 1, "main: the name chunks.main is taken"),
+        ("main", "raw", 2, 1, "main: the name chunks.main is taken; allowed: another name"),
         ("a b", "raw", 2, 1, "target name \"a b\": allowed: letters, digits, '-', '_' and '.', at least one"),
     ] {
         assert_eq!(server.create(name, kind, first, units)["error"], sentence);
