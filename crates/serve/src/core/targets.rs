@@ -219,7 +219,10 @@ fn share(core: &mut Core, drive: usize) -> Result<(), String> {
     core.submit_waiting();
     let (served, result) = match core.desk.engine.backends_mut().remove(drive).into_shared() {
         Ok(shared) => (shared, Ok(())),
-        Err((served, why)) => (served, Err(format!("{}: {why}", core.register.name(drive)))),
+        Err((served, why)) => {
+            let name = core.register.name(drive);
+            (served, Err(format!("{name}: {why}; allowed: a drive whose parallel units are free")))
+        }
     };
     core.desk.engine.backends_mut().insert(drive, served);
     result
