@@ -130,7 +130,8 @@ const WITHOUT_JSON: [(&str, &str); 4] = [
     ("serve", SERVES),
     ("cache", SERVES),
 ];
-const SERVES: &str = "a server prints no answer; its log: --log-format json; its counters: pellucid status";
+pub const SERVES: &str =
+    "a server prints no answer; its log: --log-format json; its counters: pellucid status";
 /// Commands with a command `run`, which does the work of `run` for an application, and the options of [`Global`] that it has beside those of
 /// its group.
 const APP_RUNS: [(&str, &[&str]); 2] = [
@@ -163,17 +164,17 @@ impl Global {
         }
     }
 
-    /// Refuses two `--set` that give one key different values, also as part of a table.
+    /// Refuses two `--set` of one key, also as part of a table, whether they say the same or not.
     pub fn check_sets(&self) -> Result<(), Failure> {
         let given: Vec<(String, String)> = self.sets.iter().flat_map(|set| keys_of_set(set)).collect();
-        let twice = given.iter().enumerate().find_map(|(at, later)| {
-            let other = |earlier: &&(String, String)| earlier.0 == later.0 && earlier.1 != later.1;
-            Some((given[..at].iter().find(other)?, later))
-        });
+        let twice = given
+            .iter()
+            .enumerate()
+            .find_map(|(at, later)| Some((given[..at].iter().find(|earlier| earlier.0 == later.0)?, later)));
         match twice {
             None => Ok(()),
             Some(((key, one), (_, other))) => Err(Failure::asked(anyhow!(
-                "--set {key}: both {one} and {other}; allowed: one value of a key"
+                "--set {key}: given twice, as {one} and as {other}; allowed: once"
             ))),
         }
     }

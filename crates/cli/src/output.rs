@@ -8,8 +8,10 @@ use pellucid_report::{Directions, JobOptions, LOG_BEGINNING, Report, render_text
 use pellucid_text::format::count;
 pub use pellucid_text::quoted;
 use pellucid_workload::{BlockSize, Job};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Columns when standard output is not a terminal.
@@ -44,7 +46,7 @@ pub fn columns() -> usize {
     size.map_or(COLUMNS, |(_, columns)| usize::from(columns).min(COLUMNS_MAX))
 }
 
-/// The line above a report: what is done with which drive.
+/// The line above a report: what was done with which drive. It comes with the report, so that nothing stands above a refusal.
 pub fn header(global: &Global, verb: &str, drive: &str, work: &str) -> io::Result<()> {
     if global.json { Ok(()) } else { print(&format!("{verb}  {drive}  <  {work}\n\n")) }
 }
@@ -212,6 +214,20 @@ pub fn claim(directory: Option<&Path>, global: &Global) -> Result<Option<OutputD
     let Some(directory) = directory else { return Ok(None) };
     refuse_foreign_report(directory, global.force)?;
     Ok(Some(OutputDirectory::claim(directory)?))
+}
+
+/// Refuses a file of a command that is its standard output, where the answer goes: one would stand within the other.
+pub fn refuse_answer_place(option: &str, path: &Path) -> Result<(), Failure> {
+    let answer = io::stdout().as_fd().try_clone_to_owned().and_then(|out| File::from(out).metadata());
+    let place = |found: io::Result<Metadata>| found.ok().map(|found| (found.dev(), found.ino()));
+    let (answer, file) = (place(answer), place(std::fs::metadata(path)));
+    if file.is_none() || file != answer || file == place(std::fs::metadata("/dev/null")) {
+        return Ok(());
+    }
+    Err(Failure::asked(anyhow::anyhow!(
+        "{option} {}: the standard output, which has the answer of this command; allowed: a file, or another stream",
+        path.display()
+    )))
 }
 
 /// Returns whether a log of requests is to be Parquet, judged by its name.

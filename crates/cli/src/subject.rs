@@ -539,6 +539,7 @@ fn check_log(subject: &Subject) -> Result<(), Failure> {
             log.display()
         )));
     }
+    output::refuse_answer_place("--log", log)?;
     let tables = if output::is_parquet(log) { Vec::from(beside(log)) } else { Vec::new() };
     for file in std::iter::once(log).chain(&tables) {
         subject.refuse_input("--log", file)?;
@@ -604,13 +605,16 @@ fn check_past(spec: &Spec, image: &str) -> Result<(), Failure> {
 pub fn check_overridden(names: &[&str], sets: &[String]) -> Result<(), Failure> {
     let keys = |set: &String| keys_of_set(set).into_iter().map(|(key, _)| key);
     for name in names {
-        let mut own: Vec<String> = split_sets(name, &[]).1.iter().flat_map(keys).collect();
-        let count = own.len();
-        own.sort();
-        own.dedup();
-        if own.len() < count {
-            let message = "it gives one key two values; allowed: one value of a key";
-            return Err(Failure::asked(anyhow::anyhow!("{name}: {message}")));
+        let own: Vec<(String, String)> =
+            split_sets(name, &[]).1.iter().flat_map(|set| keys_of_set(set)).collect();
+        let twice = own
+            .iter()
+            .enumerate()
+            .find_map(|(at, later)| Some((own[..at].iter().find(|earlier| earlier.0 == later.0)?, later)));
+        if let Some(((key, one), (_, other))) = twice {
+            return Err(Failure::asked(anyhow::anyhow!(
+                "{name}: {key}: given twice, as {one} and as {other}; allowed: once"
+            )));
         }
     }
     let has =

@@ -55,6 +55,7 @@ impl TimelineOptions {
     ) -> Result<Option<TimelineFile>, Failure> {
         let Some(path) = &self.timeline else { return Ok(None) };
         let part = self.part()?;
+        output::refuse_answer_place("--timeline", path)?;
         if let Some(end) = latest_end(jobs).filter(|end| part.window.0.0 > end.0) {
             return Err(self.past_the_end(end, "is over at the latest"));
         }

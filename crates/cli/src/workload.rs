@@ -213,6 +213,9 @@ impl WorkloadOptions {
             return Ok(());
         }
         no_trace(spec, "workload options")?;
+        let first = self.keys.first().map(|(key, value)| format!("--{} {value}", key.replace('_', "-")));
+        let first = first.or_else(|| self.jobs.first().map(|job| format!("--job {job}")));
+        no_jobs_of_set(spec, &first.unwrap_or_default())?;
         if self.jobs.is_empty() {
             for (key, value) in &self.keys {
                 experiment::set_in_jobs(spec, key, value);
@@ -263,6 +266,7 @@ impl WorkloadOptions {
             return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
         }
         no_trace(spec, "a job file")?;
+        no_jobs_of_set(spec, &path.display().to_string())?;
         spec.jobs.clear();
         let name = path.display().to_string();
         let unreadable = |error| Failure::asked(anyhow!("{name}: cannot read: {error}"));
@@ -279,6 +283,17 @@ impl WorkloadOptions {
 fn no_trace(spec: &mut Spec, work: &str) -> Result<(), Failure> {
     Given { option: work, typed: "", key: "run.trace", value: None }
         .put(&mut spec.run.trace, &spec.provenance)
+}
+
+/// Other work would replace or change the jobs of `--set job=`, which take the place of those of the description for this command alone.
+fn no_jobs_of_set(spec: &Spec, work: &str) -> Result<(), Failure> {
+    match spec.jobs.iter().find(|job| matches!(job.place, Place::Set { .. })) {
+        None => Ok(()),
+        Some(job) => Err(Failure::asked(anyhow!(
+            "{}= and {work} do not go together: both say what the work is; allowed: one of them",
+            job.place
+        ))),
+    }
 }
 
 /// `-` is the standard input, as elsewhere.
@@ -327,6 +342,7 @@ pub struct TraceOptions {
 impl TraceOptions {
     /// Makes the trace the work of a description.
     pub fn apply(&self, spec: &mut Spec, trace: PathBuf) -> Result<(), Failure> {
+        no_jobs_of_set(spec, &trace.display().to_string())?;
         spec.jobs.clear();
         let (typed, value) = (&trace.display().to_string(), Some(stdin_or(&trace).into()));
         Given { option: "the trace", typed, key: "run.trace", value }

@@ -120,8 +120,14 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         self.begin_stop();
         match self.run_until(M::is_stopped, wait) {
             true => Ok(()),
-            false => Err("not all of what was accepted could be written to the drive".into()),
+            false => Err(self.not_stopped()),
         }
+    }
+
+    /// Says why the machine has not stopped, though nothing is under way.
+    pub fn not_stopped(&self) -> String {
+        let why = self.layer.failure();
+        why.unwrap_or_else(|| "not all of what was accepted could be written to the drive".into())
     }
 
     /// Begins a stop, as [`Stack::stop`] does; [`Machine::is_stopped`] reports its end.

@@ -85,10 +85,10 @@ pub enum TargetError {
     #[error("target name {0:?}: allowed: letters, digits, '-', '_' and '.', at least one")]
     Name(String),
     /// A target with this name exists.
-    #[error("{0}: there is a target of this name; remove it first")]
+    #[error("{0}: there is a target of this name; allowed: another name, or to remove it first")]
     Exists(String),
     /// The target does not exist.
-    #[error("{name}: no such target; there are {}", names(.known))]
+    #[error("{name}: no such target; allowed: {}", names(.known))]
     Missing {
         /// Name of the missing target.
         name: String,
@@ -105,7 +105,7 @@ pub enum TargetError {
     },
     /// The range overlaps that of another target.
     #[error(
-        "units {}: overlap those of target {}, which has {}; targets share no parallel unit",
+        "units {}: overlap those of target {}, which has {}; allowed: parallel units of no other target",
         span(.units), .other.name, span(&.other.units)
     )]
     Overlap {
@@ -217,13 +217,16 @@ mod tests {
         for (bad, sentence) in [
             (
                 target("c", 3..7),
-                "units 3-6: overlap those of target a, which has 0-3; targets share no parallel unit",
+                "units 3-6: overlap those of target a, which has 0-3; allowed: parallel units of no other target",
             ),
             (
                 target("c", 5..6),
-                "units 5: overlap those of target b, which has 4-5; targets share no parallel unit",
+                "units 5: overlap those of target b, which has 4-5; allowed: parallel units of no other target",
             ),
-            (target("a", 6..8), "a: there is a target of this name; remove it first"),
+            (
+                target("a", 6..8),
+                "a: there is a target of this name; allowed: another name, or to remove it first",
+            ),
             (target("c", 6..9), "units 6-8: not in the drive; allowed: a range within 0-7"),
             (target("c", 6..6), "units 6-5: not in the drive; allowed: a range within 0-7"),
             (
@@ -233,7 +236,7 @@ mod tests {
         ] {
             assert_eq!(targets.create(&GEOMETRY, bad).unwrap_err().to_string(), sentence);
         }
-        assert_eq!(targets.remove("x").unwrap_err().to_string(), "x: no such target; there are a, b");
+        assert_eq!(targets.remove("x").unwrap_err().to_string(), "x: no such target; allowed: a, b");
         targets.remove("a").unwrap();
         targets.create(&GEOMETRY, target("c", 0..3)).unwrap();
         assert_eq!(targets.get("c").unwrap().units, 0..3);

@@ -473,7 +473,8 @@ impl Served {
             _ if stopped || !self.resting => Ok(()),
             Bottom::Remote(remote) if remote.state() != "connected" => Err("the drive is away".into()),
             bottom if bottom.outstanding() + bottom.completed() == 0 => {
-                Err("not all of what was accepted could be written to the drive".into())
+                let why = self.tower.stack().map(|stack| stack.not_stopped());
+                Err(why.unwrap_or_else(|| "it does not answer".into()))
             }
             _ => return None,
         };

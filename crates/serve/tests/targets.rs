@@ -218,11 +218,11 @@ fn what_cannot_be_made_is_refused_with_a_sentence() {
             "raw",
             1,
             2,
-            "units 1-2: overlap those of target main, which has 0-1; targets share no parallel unit",
+            "units 1-2: overlap those of target main, which has 0-1; allowed: parallel units of no other target",
         ),
         ("b", "block", 3, 2, "units 3-4: not in the drive; allowed: a range within 0-3"),
         ("b", "tape", 2, 1, "kind: \"tape\"; allowed: block, raw"),
-        ("main", "raw", 2, 1, "main: the name chunks.main is taken"),
+        ("main", "raw", 2, 1, "main: the name chunks.main is taken; allowed: another name"),
         ("a b", "raw", 2, 1, "target name \"a b\": allowed: letters, digits, '-', '_' and '.', at least one"),
     ] {
         assert_eq!(server.create(name, kind, first, units)["error"], sentence);
@@ -243,7 +243,7 @@ fn what_cannot_be_made_is_refused_with_a_sentence() {
     ] {
         assert_eq!(server.control(line)["error"], sentence);
     }
-    assert_eq!(server.remove("c")["error"], "c: no such target; there are main");
+    assert_eq!(server.remove("c")["error"], "c: no such target; allowed: main");
     let line = r#"{"do":"target-create","drive":"x","name":"y","kind":"raw","first_unit":2,"units":1}"#;
     let unknown = server.control(line);
     assert_eq!(unknown["error"], "drive: \"x\"; allowed: chunks, chunks.main");

@@ -36,6 +36,14 @@ pub(crate) struct Leaf {
     pub origin: Origin,
 }
 
+/// End of the sentence on a key that a table has twice.
+const TWICE: &str = ": given twice; allowed: once";
+
+/// Reports whether a value is written as a table or a list, and not as bare text that goes on behind a line's end.
+fn is_toml_of_one(value: &str) -> bool {
+    value.starts_with(['{', '['])
+}
+
 /// A TOML text, flat.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Document {
@@ -54,7 +62,7 @@ impl Document {
             let span = error.span().unwrap_or_default();
             let reason = error.message().trim_end().replace('\n', "; ");
             let reason = match text.get(span.clone()) {
-                Some(key) if reason == "duplicate key" => format!("{key}: given twice; allowed: once"),
+                Some(key) if reason == "duplicate key" => format!("{key}{TWICE}"),
                 _ => reason,
             };
             SpecError::Syntax { place: reader.place(span.start), reason }
@@ -77,6 +85,9 @@ impl Document {
         let (key, value) = (key.trim(), value.trim());
         let mut parsed = match Document::parse(&format!("v = {value}\n"), "--set") {
             Ok(document) if document.is_only("v") => document,
+            Err(SpecError::Syntax { reason, .. }) if reason.ends_with(TWICE) && is_toml_of_one(value) => {
+                return Err(SpecError::Syntax { place: place(key), reason });
+            }
             _ => Document::parse(&format!("v = {}\n", quote(value)), "--set")?,
         };
         let full = full_key(key);
@@ -287,6 +298,12 @@ read = [
         let table = Document::parse_set("a={ x = 1, y = 2 }", str::to_string).unwrap();
         assert_eq!(table.leaves.keys().collect::<Vec<_>>(), ["a.x", "a.y"]);
         assert!(Document::parse_set("novalue", str::to_string).is_err());
+        for (set, key) in
+            [("ftl={victim='fifo',victim='lru'}", "victim"), ("job=[{rw='read'},{bs=1,bs=1}]", "bs")]
+        {
+            let told = Document::parse_set(set, str::to_string).unwrap_err().to_string();
+            assert!(told.ends_with(&format!("{key}: given twice; allowed: once")), "{told}");
+        }
     }
 
     #[test]

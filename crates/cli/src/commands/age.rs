@@ -100,6 +100,7 @@ impl Age {
         self.check_layers(&spec)?;
         self.check_file_store(&spec, in_file.is_some())?;
         let path = self.output.unwrap_or_else(|| PathBuf::from(format!("{}.pellucid", spec.drive_name)));
+        output::refuse_answer_place("--output", &path)?;
         if in_file.is_none() && path.exists() && !path.is_file() {
             let message = "not a file; allowed: a file, or a new name";
             return Err(Failure::asked(anyhow!("{}: {message}", path.display())));

@@ -163,7 +163,6 @@ impl Compare {
         let directory = output::claim(prepared[0].subject.spec.run.report.as_deref(), global)?;
         let folders: Vec<String> = prepared.iter().map(|one| one.folder.clone()).collect();
         let work = self.work(jobs_summary(&prepared[0].jobs));
-        output::header(global, "compare", &self.drives.join("  "), &work)?;
         let mut reports = vec![Vec::new(); prepared.len()];
         drop((prepared, others));
         for seed in &seeds {
@@ -174,6 +173,7 @@ impl Compare {
                 reports.push(seeds::whole(report.map_err(|failure| failure.about(&name))?)?);
             }
         }
+        output::header(global, "compare", &self.drives.join("  "), &work)?;
         seeds::tell(global, seeds, reports, directory.map(|directory| Kept { directory, folders, work }))
     }
 

@@ -63,7 +63,7 @@ enum FsCommand {
         #[arg(long)]
         no_data_checksums: bool,
     },
-    /// Mount it and serve the mount until it ends
+    /// Mount it and serve the mount until it ends; the answer, once it is mounted: target, mountpoint, and whether it is read_only
     Mount(Mount),
     /// Run a file server on a described drive in simulated time, as a job with app does
     Run(Box<AppRun<OfFiles>>),
@@ -76,7 +76,8 @@ enum FsCommand {
         #[arg(long)]
         repair: bool,
     },
-    /// List all files and their attributes
+    /// List all files and their attributes; with --json one document a line for each: path, inode, mode, links, uid, gid, size (bytes), blocks (of
+    /// 4 KiB), modified_ns and changed_ns (since 1970)
     Dump(Ground),
     /// Print sizes, and the space in use
     Stat(Ground),
@@ -168,7 +169,10 @@ impl Mount {
         }
         interrupt::instead(move || ender.end());
         let point = self.mountpoint.display();
-        if !global.quiet {
+        if global.json {
+            let value = json!({ "target": self.ground.target, "mountpoint": self.mountpoint, "read_only": read_only });
+            output::print(&format!("{value:#}\n"))?;
+        } else if !global.quiet {
             output::print(&format!(
                 "{} is mounted at {point}; umount {point} or Ctrl-C ends it\n",
                 self.ground.target.display()

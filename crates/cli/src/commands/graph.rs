@@ -223,6 +223,9 @@ fn refuse_without_meaning(
     if !common.columns.is_empty() && format != Format::Table {
         return Err(Failure::asked(anyhow!("--columns means nothing here; allowed: with Parquet")));
     }
+    if let Some(out) = &common.out {
+        output::refuse_answer_place("--out", out)?;
+    }
     if program.column().is_none() && common.out.is_some() {
         return Err(Failure::asked(anyhow!("--out means nothing to {name}: it gives one number")));
     }

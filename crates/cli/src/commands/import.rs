@@ -261,6 +261,7 @@ impl To {
         match &self.output {
             None => output::print(&described)?,
             Some(path) => {
+                output::refuse_answer_place("--output", path)?;
                 if source.files.iter().any(|read| is_one_file(read, path)) {
                     let message = "is read by this command; allowed: another file";
                     return Err(Failure::asked(anyhow!("{}: {message}", path.display())));

@@ -2,8 +2,9 @@
 
 use super::kv_replay::KvReplay;
 use super::kv_serve::KvServe;
-use crate::args::Global;
+use crate::args::{Global, SERVES};
 use crate::failure::Failure;
+use anyhow::anyhow;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,6 +33,7 @@ impl Kv {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         match self.command {
             Some(KvCommand::Replay(replay)) => replay.run(global),
+            None if global.json => Err(Failure::asked(anyhow!("--json: {SERVES}; allowed: with kv replay"))),
             None => self.serve.run(global),
         }
     }

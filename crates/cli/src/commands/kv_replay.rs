@@ -82,7 +82,6 @@ impl KvReplay {
             requests.format(),
             spec.kv.engine.name()
         );
-        output::header(global, "kv replay", &spec.drive_name, &work)?;
         let report = experiment.run(&mut requests, self.limit.unwrap_or(u64::MAX)).map_err(failure)?;
         if report.summary.requests == 0 {
             return Err(Failure::asked(anyhow!(
@@ -90,6 +89,7 @@ impl KvReplay {
                 self.trace.display()
             )));
         }
+        output::header(global, "kv replay", &spec.drive_name, &work)?;
         if global.json {
             let json = serde_json::to_string_pretty(&report).map_err(Failure::work)?;
             output::print(&format!("{json}\n"))?;

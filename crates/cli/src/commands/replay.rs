@@ -65,8 +65,9 @@ impl Replay {
         film::check(&subject, global)?;
         let timeline = self.timeline.begin([&mut subject].into_iter(), &[], global)?;
         let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
-        output::header(global, "replay", &subject.spec.drive_name, &trace.to_string())?;
+        let drive = subject.spec.drive_name.clone();
         let report = subject.run(&[], global, &self.watch)?;
+        output::header(global, "replay", &drive, &trace.to_string())?;
         let hints = self.hints(global, directory.is_some(), address);
         let recorded = timeline.map_or(Ok(()), |file| file.finish(std::slice::from_ref(&report), global));
         output::report(global, &report, directory, &hints, (self.format, &[]))?;

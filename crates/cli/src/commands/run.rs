@@ -111,8 +111,9 @@ impl Run {
         film::check(&subject, global)?;
         let timeline = self.timeline.begin([&mut subject].into_iter(), &jobs, global)?;
         let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
-        output::header(global, "run", &subject.spec.drive_name, &work)?;
+        let drive = subject.spec.drive_name.clone();
         let report = subject.run(&jobs, global, &self.watch)?;
+        output::header(global, "run", &drive, &work)?;
         let recorded = timeline.map_or(Ok(()), |file| file.finish(std::slice::from_ref(&report), global));
         output::report(global, &report, directory, &[], (self.format, &jobs))?;
         recorded
@@ -132,12 +133,12 @@ impl Run {
         seeds::check_effect(&jobs, &self.prepared(&seeds::prepared_with(global, seeds[1]))?.1)?;
         let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
         let (folders, work) = (vec![String::new()], jobs_summary(&jobs));
-        output::header(global, "run", &subject.spec.drive_name, &work)?;
         let mut reports = Vec::new();
         for seed in &seeds {
             let (subject, jobs) = self.prepared(&seeds::prepared_with(global, *seed))?;
             reports.push(seeds::whole(subject.run(&jobs, global, &self.watch)?)?);
         }
+        output::header(global, "run", &subject.spec.drive_name, &work)?;
         seeds::tell(
             global,
             seeds,

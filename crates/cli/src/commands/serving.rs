@@ -30,6 +30,7 @@ use pellucid_target::session::Session;
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -250,14 +251,22 @@ fn parse_group(text: &str) -> Result<DhGroup, String> {
     })
 }
 
+/// Beyond a thousand times faster the pacer's turns, some microseconds each, are all that is left of the drive's latency, so that `instant`
+/// says the same; a million times slower, a read takes a minute.
+const DILATIONS: RangeInclusive<f64> = 1e-3..=1e6;
+
 pub(super) fn parse_time(text: &str) -> Result<Time, String> {
-    let dilation = |text: &str| text.parse().ok().filter(|f: &f64| f.is_finite() && *f > 0.0);
+    let dilation = |text: &str| text.parse().ok().filter(|f: &f64| DILATIONS.contains(f));
     match text {
         "paced" => Ok(Time::Paced { dilation: 1.0 }),
         "instant" => Ok(Time::Instant),
         _ => match text.strip_prefix('x').and_then(dilation) {
             Some(dilation) => Ok(Time::Paced { dilation }),
-            None => Err("allowed: paced, instant, xF with a number F above 0".into()),
+            None => Err(format!(
+                "allowed: paced, instant, xF with a number F from {} to {}",
+                DILATIONS.start(),
+                DILATIONS.end()
+            )),
         },
     }
 }

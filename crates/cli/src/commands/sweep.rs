@@ -5,6 +5,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::output;
 use anyhow::anyhow;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -52,6 +53,7 @@ impl Sweep {
             command.arg("--on").arg(on);
         }
         if let Some(out) = &self.out {
+            output::refuse_answer_place("--out", out)?;
             command.arg("--out").arg(out);
         }
         if let Some(directory) = &self.report {

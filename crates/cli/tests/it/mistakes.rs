@@ -318,6 +318,7 @@ fn careless_command_lines_get_one_sentence_each() {
     std::fs::write(folder.path("junk"), [0xff, 0, 1, 0xfe, 10, 200]).unwrap();
     std::fs::create_dir(folder.path("dir")).unwrap();
     folder.write("trace.csv", "100,host,0,Read,0,4096,0\n");
+    folder.write("j.fio", "[a]\nrw=read\nsize=1m\n");
     folder.write("app.toml", &format!("[[job]]\napp = 'varmail'\n{TINY}"));
     folder.write("twice.toml", &format!("[[job]]\nbs = '4k'\nblocksize = '8k'\n{TINY}"));
     folder.write("jobs.toml", &format!("[[job]]\nrw = \"nonsense\"\n{TINY}"));
@@ -330,15 +331,15 @@ fn careless_command_lines_get_one_sentence_each() {
         (run(&["--rw", "write"]), "the argument '--rw <randrw>' cannot be used multiple times"),
         (
             run(&["--set", "ftl.victim=fifo", "--set", "drive.ftl.victim=greedy"]),
-            "--set ftl.victim: both fifo and greedy; allowed: one value of a key",
+            "--set ftl.victim: given twice, as fifo and as greedy; allowed: once",
         ),
         (
             run(&["--set", "ftl={victim=\"fifo\"}", "--set", "ftl.victim=greedy"]),
-            "--set ftl.victim: both \"fifo\" and greedy; allowed: one value of a key",
+            "--set ftl.victim: given twice, as \"fifo\" and as greedy; allowed: once",
         ),
         (
             run(&["--set", "drive={ftl={victim=\"fifo\"}}", "--set", "ftl={victim=\"greedy\"}"]),
-            "--set ftl.victim: both \"fifo\" and \"greedy\"; allowed: one value of a key",
+            "--set ftl.victim: given twice, as \"fifo\" and as \"greedy\"; allowed: once",
         ),
         (
             vec!["run", "tiny.toml,ftl.victim=fifo", "--rw", "read", "--set", "ftl={victim=\"greedy\"}"],
@@ -346,7 +347,48 @@ fn careless_command_lines_get_one_sentence_each() {
         ),
         (
             vec!["run", "tiny.toml,ftl={victim=\"fifo\"},ftl.victim=greedy", "--rw", "read"],
-            "tiny.toml,ftl={victim=\"fifo\"},ftl.victim=greedy: it gives one key two values",
+            "tiny.toml,ftl={victim=\"fifo\"},ftl.victim=greedy: ftl.victim: given twice, as \"fifo\" and as greedy; allowed: once",
+        ),
+        (
+            run(&["--set", "ftl.victim=fifo", "--set", "ftl.victim=fifo"]),
+            "--set ftl.victim: given twice, as fifo and as fifo; allowed: once",
+        ),
+        (
+            run(&["--set", "ftl={victim=\"fifo\",victim=\"fifo\"}"]),
+            "--set ftl: victim: given twice; allowed: once",
+        ),
+        (
+            run(&["--set", "job=[{rw=\"write\"}]"]),
+            "--set job= and --rw read do not go together: both say what the work is; allowed: one of them",
+        ),
+        (
+            vec!["run", "tiny.toml", "--job", "rw=read", "--set", "job=[{rw=\"write\"}]"],
+            "--set job= and --job rw=read do not go together",
+        ),
+        (
+            vec!["replay", "tiny.toml", "trace.csv", "--set", "job=[{rw=\"write\"}]"],
+            "--set job= and trace.csv do not go together",
+        ),
+        (
+            vec!["run", "tiny.toml", "j.fio", "--set", "job=[{rw=\"write\"}]"],
+            "--set job= and j.fio do not go together",
+        ),
+        (
+            run(&["--log", "/dev/stdout"]),
+            "--log /dev/stdout: the standard output, which has the answer of this command",
+        ),
+        (
+            run(&["--json", "--timeline", "/dev/stdout"]),
+            "--timeline /dev/stdout: the standard output, which has the answer of this command",
+        ),
+        (vec!["kv", "tiny.toml", "--json"], "--json: a server prints no answer; its log: --log-format json"),
+        (
+            serve(&["--nbd", "unix:s", "--time", "x1e30"]),
+            "invalid value 'x1e30' for '--time <TIME>'; allowed: paced, instant, xF with a number F from 0.001 to 1000000",
+        ),
+        (
+            serve(&["--nbd", "unix:s", "--time", "x0.0001"]),
+            "invalid value 'x0.0001' for '--time <TIME>'; allowed: paced, instant, xF with a number F from 0.001 to 1000000",
         ),
         (run(&["--flow", "3"]), "--flow: flow = 3: allowed: with two jobs or more of flow_id 0"),
         (
@@ -365,7 +407,7 @@ fn careless_command_lines_get_one_sentence_each() {
         (run(&["--job", "bs=4k,blocksize=8k"]), "--job bs=4k,blocksize=8k: blocksize twice"),
         (
             vec!["run", "tiny.toml,media.ways=2,media.ways=4", "--rw", "read"],
-            "tiny.toml,media.ways=2,media.ways=4: it gives one key two values",
+            "tiny.toml,media.ways=2,media.ways=4: media.ways: given twice, as 2 and as 4; allowed: once",
         ),
         (vec!["replay", "app.toml", "trace.csv"], "app.toml: its applications would not work"),
         (

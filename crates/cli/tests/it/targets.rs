@@ -47,7 +47,7 @@ fn what_cannot_be_is_refused_with_a_sentence() {
     for (words, sentence) in [
         (
             &["create", "open.toml", "more", "--units", "1-2"][..],
-            "units 1-2: overlap those of target main, which has 0-1; targets share no parallel unit",
+            "units 1-2: overlap those of target main, which has 0-1; allowed: parallel units of no other target",
         ),
         (
             &["create", "open.toml", "more", "--units", "2-4"],
@@ -55,9 +55,9 @@ fn what_cannot_be_is_refused_with_a_sentence() {
         ),
         (
             &["create", "open.toml", "main", "--units", "2"],
-            "main: there is a target of this name; remove it first",
+            "main: there is a target of this name; allowed: another name, or to remove it first",
         ),
-        (&["remove", "open.toml", "other"], "other: no such target; there are main"),
+        (&["remove", "open.toml", "other"], "other: no such target; allowed: main"),
         (&["list", "block.toml"], "block.toml: no open-channel namespace"),
     ] {
         let done = folder.run(&[&["target"], words].concat());
@@ -339,7 +339,7 @@ fn targets_of_a_description_are_listed_and_have_their_units() {
     for (words, sentence) in [
         (
             &["create", "three.toml", "clash", "--units", "2-3", "--kind", "raw"][..],
-            "clash: units 2-3: overlap those of target log, which has 2; targets share no parallel unit; log is a [[target]] of \
+            "clash: units 2-3: overlap those of target log, which has 2; allowed: parallel units of no other target; log is a [[target]] of \
              three.toml",
         ),
         (

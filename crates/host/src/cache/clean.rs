@@ -334,9 +334,7 @@ impl Cleaner {
         if blocks.end - blocks.start > 1 {
             self.cursor = blocks.start;
         } else if is_lost && core.ends.gives_up() {
-            core.blocks.lose(core.requests.now(), blocks.start);
-            core.blocks.give_up(blocks.start);
-            core.requests.count().gave_up();
+            give_up_lost(core, blocks.start);
             return Parked::Retry;
         } else {
             if is_lost {
@@ -455,6 +453,31 @@ fn side_by_side(core: &Core, block: u64, end: u64) -> (u32, u64) {
     let follows = |&other: &u64| core.blocks.find(other) == Some(slot + (other - block) as u32);
     let count = (block + 1..end).take_while(follows).count() as u64;
     (slot, block + 1 + count)
+}
+
+/// Gives up a lost block, and has the flash note it, so that no later start finds it dirty.
+fn give_up_lost(core: &mut Core, block: u64) {
+    core.blocks.lose(core.requests.now(), block);
+    core.blocks.give_up(block);
+    core.requests.count().gave_up();
+    if core.ends.is_read_only() {
+        return;
+    }
+    if !core.shape.is_ssc() {
+        return core.emit(Effect::RecordsWanted);
+    }
+    let (lba, sectors) = core.shape.sectors_of(block..block + 1);
+    let part = Part { op: NIL, purpose: Purpose::EvictGivenUp, lba, sectors, ..Part::default() };
+    let evict = Command::new(0, Opcode::Cache(CacheOp::Evict), Lba(lba), sectors, Vec::new());
+    core.requests.send(Side::Flash, part, evict);
+}
+
+/// Handles the end of an eviction of a block that was given up. One that failed is not tried again: this program remembers the block.
+pub(super) fn given_up_evicted(core: &mut Core, status: Status) {
+    match status {
+        Status::Success => core.emit(Effect::FlashChanged),
+        _ => core.requests.count().flash_write_failed(),
+    }
 }
 
 /// Handles the end of a part of a run.

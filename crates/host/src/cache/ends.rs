@@ -5,7 +5,7 @@
 //!  stop    commands and cleaning end, new commands wait ─► flushes and records ─► block backend: records of all slots ─► head: closed
 //!  detach  new data go around, everything is cleaned ─► head: detached ─► all commands go to the backing store
 //! ```
-//! A command to a stopped cache opens it again first.
+//! A command to a stopped cache opens it again first. A stop ends a detach that still writes back.
 //!
 //! # Degraded, and read only
 //!
@@ -39,6 +39,10 @@ const NOT_TOLD: &str = "everything is written back, but the cache drive takes no
 /// As [`NOT_TOLD`], where the detach has given up blocks.
 const REST_NOT_TOLD: &str = "everything that can be read is written back, but the cache drive takes no writes and cannot be told so; use the backing store \
                              without it, and never start a cache with both again";
+
+/// Reason that a detach failed that a stop has ended.
+const STOPPED: &str =
+    "the cache was stopped before everything was written back, and keeps the rest for its next start";
 
 /// Reason that a cache cannot be detached if some of its records are unreadable.
 const SOME_LOST: &str = "what is known to be dirty is written back; records of the cache cannot be read, so what only they called dirty is lost; \
@@ -83,6 +87,8 @@ pub(super) struct Ends {
     read_only: bool,
     /// The detach under way drops blocks that the flash cannot read.
     gives_up: bool,
+    /// A stop was asked for.
+    stops: bool,
 }
 
 /// Activity of the rest of the cache.
@@ -203,6 +209,11 @@ impl Ends {
         }
     }
 
+    /// Goes on as after a detach, in a new life.
+    pub fn stay_detached(&mut self) {
+        self.phase = Phase::Detached;
+    }
+
     /// Ends a detach of a cache that has no head.
     pub fn detach_without_head(&mut self) {
         assert_eq!(self.phase, Phase::Detaching, "a detach is under way");
@@ -211,8 +222,14 @@ impl Ends {
 
     // ---- stop
 
-    /// Begins a stop. Returns `false` if the cache ends already.
+    /// Begins a stop, which ends a detach that still writes back. Returns `false` if the cache ends already.
     pub fn stop(&mut self) -> bool {
+        if self.phase == Phase::Draining {
+            self.failed = Some(STOPPED);
+            self.phase = Phase::None;
+        }
+        // A head on its way decides whether there is anything left to stop.
+        self.stops = true;
         let begins = self.phase == Phase::None;
         if begins {
             self.phase = Phase::Stopping;
@@ -312,7 +329,7 @@ impl Ends {
                 EndStep::Detached
             }
             (Phase::Detaching, _) => {
-                self.phase = Phase::None;
+                self.phase = if self.stops { Phase::Stopping } else { Phase::None };
                 self.failed = Some(if self.gives_up { REST_NOT_TOLD } else { NOT_TOLD });
                 EndStep::Nothing
             }
@@ -355,6 +372,16 @@ mod tests {
         assert_eq!((ends.detached(), ends.step(REST)), (None, EndStep::Detach), "it is tried once more");
         assert_eq!(ends.head_written(Life::Detached, Status::Success), EndStep::Detached);
         assert!(ends.is_detached() && !ends.is_read_only() && ends.takes_nothing_new());
+    }
+
+    #[test]
+    fn a_stop_ends_a_detach_that_cannot_be_told() {
+        let mut ends = Ends::default();
+        ends.detach(true);
+        assert_eq!(ends.step(REST), EndStep::Detach);
+        assert!(!ends.stop(), "the head is on its way");
+        assert_eq!(ends.head_written(Life::Detached, Status::WriteFault), EndStep::Nothing);
+        assert_eq!((ends.detached(), ends.step(REST)), (Some(Err(REST_NOT_TOLD)), EndStep::FlushAll));
     }
 
     #[test]

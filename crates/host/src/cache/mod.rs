@@ -141,6 +141,15 @@ impl CacheManager {
         CacheManager { core, cleaner, commits: Commits::default(), records: Records::default(), start }
     }
 
+    /// Goes on as a detached cache: all commands go to the backing store.
+    fn detached_life(shape: CacheShape) -> CacheManager {
+        let cleaner = Cleaner::new(shape.capacity_blocks(), shape.config.dirty_percent);
+        let mut core = Core::new(shape);
+        core.ends.stay_detached();
+        let start = CacheStart::of_detached();
+        CacheManager { core, cleaner, commits: Commits::default(), records: Records::default(), start }
+    }
+
     /// Returns the configuration.
     pub fn config(&self) -> &CacheConfig {
         &self.core.shape.config

@@ -144,6 +144,11 @@ impl Op {
         self.bypass = bypass;
     }
 
+    /// Makes the command a forced one: it is answered once all it has done is durable.
+    pub fn force(&mut self) {
+        self.command.as_mut().expect(UNDER_WAY).fua = true;
+    }
+
     /// Notes an error; the first one is answered.
     #[inline]
     pub fn fail(&mut self, status: Status) {
@@ -288,6 +293,12 @@ pub(super) enum Purpose {
     TrimBacking,
     TrimFlush,
     TrimEvict,
+    /// Writes a lost block that is overwritten as a whole to the backing store.
+    ReplaceLost,
+    /// Evicts a lost block whose new data the backing store has.
+    EvictReplaced,
+    /// Evicts a lost block that was given up.
+    EvictGivenUp,
     CleanRead,
     CleanWrite,
     CleanFlush,

@@ -141,6 +141,10 @@ fn read(core: &mut Core, op: u32, side: Side, from: u64, to: u64, slot: u32) {
 pub(super) fn flash_read(core: &mut Core, part: Part, status: Status, first: u64, data: Vec<u8>) {
     if status == Status::Success {
         core.requests.count().hit(core.shape.blocks_of(part));
+        let (block, size) = (part.lba / core.shape.block_sectors, core.shape.block_sectors);
+        if part.lba.is_multiple_of(size) && u64::from(part.sectors).is_multiple_of(size) {
+            core.blocks.was_read(block..block + core.shape.blocks_of(part));
+        }
         if !part.direct {
             deliver(core, part, &data);
         }

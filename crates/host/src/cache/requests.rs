@@ -7,6 +7,7 @@
 //! Invariants: an operation is closed once all of its parts have ended; every part is ended once; an operation
 //! holds its blocks from its admission to its close. Commands and answers leave in the order in which they were made.
 
+use super::blocks::Blocks;
 use super::locks::{Held, Hold, Locks};
 use super::op::{Kind, Op, Part, Purpose, Side};
 use super::streams::Streams;
@@ -108,15 +109,17 @@ impl Requests {
 
     /// Admits a command to its blocks, or queues it for them. Returns `true` if it is admitted.
     #[inline]
-    pub fn admit(&mut self, op: u32) -> bool {
+    pub fn admit(&mut self, op: u32, blocks: &Blocks) -> bool {
         let record = &mut self.ops[op];
         let hold = match record.kind() {
             Kind::Read => Hold::Read,
+            // It goes to the backing store, past which no copy of older data may be on its way.
+            Kind::Write if blocks.any_lost(record.blocks()) => Hold::Whole,
             Kind::Write => Hold::Write,
             Kind::Trim => Hold::Whole,
             Kind::Clean | Kind::Flush => unreachable!("only reads, writes and trims wait for blocks"),
         };
-        if hold != Hold::Whole {
+        if record.kind() != Kind::Trim {
             let command = record.command();
             let bypass = self.streams.note(command.lba, command.sectors);
             record.set_bypass(bypass);
@@ -164,6 +167,11 @@ impl Requests {
         for held in self.locks.cleaning(start, end) {
             self.ops[held.op].touch(start, end);
         }
+    }
+
+    /// Reports whether cleaning copies this block.
+    pub fn is_cleaned(&self, block: u64) -> bool {
+        self.locks.cleaning(block, block + 1).next().is_some()
     }
 
     /// Reports whether a request holds this block, or waits for it.
@@ -355,12 +363,22 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::build;
+    use pellucid_flash::Interface;
+
+    /// Blocks, none of which is lost.
+    fn blocks() -> Blocks {
+        let drive = |sectors| Some(Interface::Block { sectors, handles: 1 });
+        Blocks::new(
+            &build::shape(&CacheConfig::default(), drive(1024), drive(8192), 4096).expect("a sound cache"),
+        )
+    }
 
     /// Requests with an open read of the first block.
     fn open() -> (Requests, u32) {
         let mut requests = Requests::new(&CacheConfig::default(), 4096);
         let op = requests.open(Command::new(0, Opcode::Read, Lba(0), 1, Vec::new()), 0..1);
-        assert!(requests.admit(op));
+        assert!(requests.admit(op, &blocks()));
         (requests, op)
     }
 
@@ -368,7 +386,7 @@ mod tests {
     fn a_read_that_ends_grants_the_write_that_waits() {
         let (mut requests, read) = open();
         let write = requests.open(Command::new(0, Opcode::Write, Lba(0), 1, vec![7; 4096]), 0..1);
-        assert!(!requests.admit(write) && !requests.has_granted());
+        assert!(!requests.admit(write, &blocks()) && !requests.has_granted());
         requests.close(read);
         assert_eq!((requests.answered(), requests.next_granted()), (1, Some(write)));
         assert_eq!(requests.pop().map(|answer| answer.status), Some(Status::Success));

@@ -22,7 +22,7 @@ impl CacheManager {
             Kind::Write | Kind::Trim if self.core.ends.is_read_only() => {
                 self.core.requests.refuse(op, Status::ReadOnly);
             }
-            _ if self.core.requests.admit(op) => self.begin(op),
+            _ if self.core.requests.admit(op, &self.core.blocks) => self.begin(op),
             _ => {}
         }
     }
@@ -113,6 +113,9 @@ impl CacheManager {
             Purpose::WriteBacking => write::backing_written(core, part, status, data),
             Purpose::Evict(after_failure) => write::evicted(core, part, after_failure, status),
             Purpose::Fill => fill::filled(core, part, status, data),
+            Purpose::ReplaceLost => write::replaced(core, part, status, data),
+            Purpose::EvictReplaced => write::replaced_evicted(core, part, status),
+            Purpose::EvictGivenUp => clean::given_up_evicted(core, status),
             Purpose::TrimBacking | Purpose::TrimFlush | Purpose::TrimEvict => trim::ended(core, part, status),
             Purpose::CleanRead | Purpose::CleanWrite | Purpose::CleanMark => {
                 clean::part_ended(core, part, status, data);
@@ -281,7 +284,12 @@ impl CacheManager {
         }
         let before = &self.core.shape;
         let config = CacheConfig { format: false, ..before.config.clone() };
-        let mut fresh = CacheManager::begin_life(CacheShape { config, ..before.clone() }, true);
+        let shape = CacheShape { config, ..before.clone() };
+        // A detached cache has nothing on the flash that it would have to find.
+        let mut fresh = match self.core.ends.is_detached() {
+            true => CacheManager::detached_life(shape),
+            false => CacheManager::begin_life(shape, true),
+        };
         fresh.core.requests.inherit(&mut self.core.requests);
         fresh.core.blocks.inherit(&mut self.core.blocks);
         *self = fresh;

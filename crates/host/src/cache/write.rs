@@ -5,7 +5,12 @@
 //!  dirty          flash, dirty                               flash, dirty
 //!  clean, absent  flash, dirty                               drop the clean copy ─► backing store ─► (write-through: fill)
 //!  a part of it   fetch the block, put the part in ─► flash  as above, without a fill
+//!  lost           all of it: backing store, by force ─► clean     the same
 //! ```
+//! A lost block is never overwritten in its place: a flash whose mapping unit is larger than a block would have to read the rest of the
+//! unit first. As nothing can be read of the older copy, rule 1 of the [module above](super) is not broken: a crash before the flash has
+//! noted the new state finds the block lost still, or with its new data.
+//!
 //! If the flash refuses a block, it takes the path of the right column, unless it is dirty. If a cache full
 //! of dirty blocks cannot even overwrite one, the write waits for cleaning.
 
@@ -25,6 +30,8 @@ enum Way {
     Part,
     /// Writes to the backing store.
     Around,
+    /// Writes a whole lost block to the backing store, which ends the loss.
+    Replace,
 }
 
 /// Begins a write that holds its blocks.
@@ -65,6 +72,9 @@ fn way(core: &mut Core, op: u32, block: u64, from: u64, last: u64) -> Way {
     if !is_whole {
         return Way::Part;
     }
+    if core.blocks.any_lost(block..block + 1) && !core.requests.is_cleaned(block) {
+        return Way::Replace;
+    }
     match take_slot(core, block) {
         Some(slot) => Way::Flash(slot, is_dirty),
         None => Way::Around,
@@ -86,6 +96,7 @@ pub(super) fn take_slot(core: &mut Core, block: u64) -> Option<u32> {
 fn joins(core: &Core, run: Way, start: u64, way: Way, block: u64) -> bool {
     match (run, way) {
         (Way::Around, Way::Around) => block != core.shape.blocks,
+        (Way::Replace, Way::Replace) => true,
         (Way::Flash(NIL, was), Way::Flash(_, is)) => was == is,
         (Way::Flash(first, was), Way::Flash(slot, is)) => {
             was == is && u64::from(first) + block - start / core.shape.block_sectors == u64::from(slot)
@@ -120,6 +131,12 @@ fn send_run(core: &mut Core, op: u32, way: Way, from: u64, to: u64) {
             let (data, direct) = data_of(core, op, from, to);
             go_around(core, Part { direct, ..part }, false, data);
         }
+        Way::Replace => {
+            let (data, direct) = data_of(core, op, from, to);
+            let part = Part { purpose: Purpose::ReplaceLost, direct, ..part };
+            let command = Command::new(0, Opcode::Write, Lba(from), part.sectors, data);
+            core.requests.send(Side::Backing, part, Command { fua: true, ..command });
+        }
     }
 }
 
@@ -132,6 +149,7 @@ fn write_flash(core: &mut Core, part: Part, is_dirty: bool, data: Vec<u8>) {
         (_, RecordWrites::EachWrite { force }) => (Opcode::Write, force),
         (_, RecordWrites::OnFlush) => (Opcode::Write, false),
     };
+    core.blocks.rewritten(core.shape.blocks_in(part));
     let part = Part { purpose: Purpose::WriteFlash(is_dirty), ..part };
     let command = Command::new(0, opcode, lba, part.sectors, data);
     core.requests.send(Side::Flash, part, Command { fua, ..command });
@@ -249,6 +267,41 @@ pub(super) fn backing_written(core: &mut Core, part: Part, status: Status, data:
         return core.requests.put_back(part, data);
     }
     fill::keep(core, part, data);
+}
+
+// ---- in place of lost blocks
+
+/// Handles the end of a write of lost blocks to the backing store, which has them durably.
+pub(super) fn replaced(core: &mut Core, part: Part, status: Status, data: Vec<u8>) {
+    core.emit(Effect::BackingChanged);
+    core.requests.put_back(part, data);
+    let blocks = core.shape.blocks_in(part);
+    core.requests.count().went_around(blocks.end - blocks.start);
+    if status != Status::Success {
+        core.requests.count().backing_write_failed();
+        return core.requests.op_mut(part.op).fail(status);
+    }
+    if core.shape.is_ssc() {
+        let part = Part { purpose: Purpose::EvictReplaced, direct: false, ..part };
+        let evict = Command::new(0, Opcode::Cache(CacheOp::Evict), Lba(part.lba), part.sectors, Vec::new());
+        return core.requests.send(Side::Flash, part, evict);
+    }
+    blocks.for_each(|block| core.blocks.trimmed(block));
+    if core.shape.records_each_write() {
+        // A write is promised with its records; these ones come with a commit.
+        core.requests.op_mut(part.op).force();
+    }
+    core.emit(Effect::RecordsWanted);
+}
+
+/// Handles the end of an eviction of lost blocks that were replaced. They are lost still if it failed, and so is the write.
+pub(super) fn replaced_evicted(core: &mut Core, part: Part, status: Status) {
+    if status == Status::Success {
+        core.emit(Effect::FlashChanged);
+        return core.shape.blocks_in(part).for_each(|block| core.blocks.trimmed(block));
+    }
+    core.requests.count().flash_write_failed();
+    core.requests.op_mut(part.op).fail(status);
 }
 
 // ---- a part of a block

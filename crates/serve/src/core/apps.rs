@@ -13,7 +13,7 @@ use crate::drive::Served;
 use crate::event::Event;
 use pellucid_flash::Drive;
 use pellucid_monitor::{DriveLuns, LunSide};
-use pellucid_prism::{ApplicationInfo, Monitor, Request};
+use pellucid_prism::{ApplicationInfo, Monitor, MonitorError, Request};
 use serde_json::{Value, json};
 
 /// Gives flash to a new application. The error is a sentence.
@@ -21,12 +21,12 @@ pub(super) fn allocate(core: &mut Core, drive: usize, name: &str, request: Reque
     let full_name = format!("{}.{name}", core.register.name(drive));
     check_length(&full_name, name)?;
     if core.register.present().any(|namespace| namespace.name == full_name) {
-        return Err(format!("{name}: the name {full_name} is taken"));
+        return Err(format!("{name}: the name {full_name} is taken; allowed: another name"));
     }
     none_but_apps(core, drive)?;
     core.submit_waiting();
     let allocated = core.drive_mut(drive).change_apps(|apps| apps.allocate(name, request));
-    let number = allocated.expect("the drive has applications").map_err(|error| error.to_string())?;
+    let number = allocated.expect("the drive has applications").map_err(|error| refusal(&error))?;
     let served = &core.desk.engine.backends()[drive];
     let interface = served.bottom().apps().and_then(|apps| apps.interface(number)).expect("it is open");
     let like = TargetNamespace { drive, number, name: full_name, interface, target: name.to_owned() };
@@ -39,6 +39,17 @@ pub(super) fn allocate(core: &mut Core, drive: usize, name: &str, request: Reque
     let application = core.register.all()[at].name.clone();
     core.log(Event::AppAllocated { application, luns });
     list(core, drive)
+}
+
+/// The sentence of a refused allocation, with what is allowed: by that a client tells an impossible request from a failure.
+fn refusal(error: &MonitorError) -> String {
+    match error {
+        MonitorError::Exists(_) => format!("{error}; allowed: another name"),
+        MonitorError::Quota { .. } | MonitorError::NoRoom { .. } => {
+            format!("{error}; allowed: less capacity or over-provisioning")
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// Takes the flash of an application away; its data are lost. The error is a sentence.

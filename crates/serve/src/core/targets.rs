@@ -168,7 +168,7 @@ pub(super) fn remove(
     drive: usize,
     name: &str,
 ) -> Result<(), String> {
-    let none = || format!("{name}: no such target; there are none");
+    let none = || format!("{name}: no such target; allowed: none");
     let shared = core.desk.engine.backends()[drive].shared().ok_or_else(none)?;
     shared.targets().get(name).map_err(|error| error.to_string())?;
     let number = shared.find(name).map(|(number, _)| number);
@@ -200,7 +200,7 @@ pub(super) fn outcome(core: &mut Core, connection: ConnectionId) -> Option<Resul
 fn reserve(core: &mut Core, drive: usize, target: Target, settings: &HostFtlConfig) -> Result<usize, String> {
     let name = format!("{}.{}", core.register.name(drive), target.name);
     if core.register.present().any(|n| n.name == name) {
-        return Err(format!("{}: the name {name} is taken", target.name));
+        return Err(format!("{}: the name {name} is taken; allowed: another name", target.name));
     }
     check_length(&name, &target.name)?;
     share(core, drive)?;
@@ -219,7 +219,10 @@ fn share(core: &mut Core, drive: usize) -> Result<(), String> {
     core.submit_waiting();
     let (served, result) = match core.desk.engine.backends_mut().remove(drive).into_shared() {
         Ok(shared) => (shared, Ok(())),
-        Err((served, why)) => (served, Err(format!("{}: {why}", core.register.name(drive)))),
+        Err((served, why)) => {
+            let name = core.register.name(drive);
+            (served, Err(format!("{name}: {why}; allowed: a drive whose parallel units are free")))
+        }
     };
     core.desk.engine.backends_mut().insert(drive, served);
     result

@@ -26,6 +26,7 @@ use pellucid_wire::nvme::{
     Property, PropertyGet, PropertySet, Status, SubmissionEntry, nqn, parse_nqn,
 };
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Time limit for each answer, and for the TCP connection itself.
@@ -423,13 +424,19 @@ fn enable(admin: &mut Queue, value: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Host identifier: equal for all queues of one host, and different for other hosts of the same name, as it
-/// includes the process id.
+/// Host identifier: equal for all queues and connections of one process under one name, and different for other processes of the same
+/// name, also on other machines and in containers, where the same process id is likely: it is drawn once for each process.
 fn host_id(name: &str) -> [u8; 16] {
-    let mut id = [0u8; 16];
+    static OF_PROCESS: OnceLock<[u8; 16]> = OnceLock::new();
+    let mut id = *OF_PROCESS.get_or_init(|| {
+        let mut drawn = [0u8; 16];
+        if !draw_random(&mut drawn) {
+            drawn[12..].copy_from_slice(&std::process::id().to_le_bytes());
+        }
+        drawn
+    });
     for (at, byte) in name.bytes().enumerate() {
         id[at % 12] = id[at % 12].rotate_left(3) ^ byte;
     }
-    id[12..].copy_from_slice(&std::process::id().to_le_bytes());
     id
 }

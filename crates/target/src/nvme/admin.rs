@@ -241,7 +241,7 @@ fn format(
 
 /// Follows power cuts of the drives: nothing that a host has set lives on.
 pub(super) fn follow_power(controller: &mut Controller, subsystem: &mut Subsystem, port: &mut Port<'_>) {
-    if controller.follow_power(subsystem.power_cuts(port)) {
+    if controller.follow_power(subsystem.power_cuts(port), port.now_ns()) {
         open_channel::forget_setter(subsystem, controller.id, port);
     }
 }

@@ -174,11 +174,11 @@ impl Controller {
     /// Follows the power cuts of the drives, of which there have been `cuts`; returns true if there was one since the last call. The
     /// connection lives on, yet all that hosts have set has gone with the power: features have their defaults again. The host is told by
     /// an event, as it may have relied on a value, for one on a cache that is off.
-    pub fn follow_power(&mut self, cuts: u64) -> bool {
+    pub fn follow_power(&mut self, cuts: u64, now_ns: u64) -> bool {
         if std::mem::replace(&mut self.power_cuts, cuts) == cuts {
             return false;
         }
-        self.features = self.features.after_power_cut();
+        self.features = self.features.after_power_cut(now_ns);
         self.gate.write_through.set(false);
         self.gate.lists.borrow_mut().clear();
         self.event_log = None;

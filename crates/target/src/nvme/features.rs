@@ -32,8 +32,10 @@ pub(super) struct Features {
     temperature_over: u16,
     temperature_under: u16,
     write_atomicity: u32,
-    /// Timestamp set by the host, and the time of setting, in milliseconds.
-    timestamp: Option<(u64, u64)>,
+    /// Timestamp and the time at which it was that, in milliseconds.
+    timestamp: (u64, u64),
+    /// The host has set the timestamp; else it began at 0 (Timestamp Origin).
+    timestamp_is_set: bool,
     /// Capabilities that the host reports; nothing here depends on them.
     host_behavior: [u8; HOST_BEHAVIOR_BYTES],
 }
@@ -50,7 +52,8 @@ impl Default for Features {
             temperature_over: WARNING_TEMPERATURE_K,
             temperature_under: 0,
             write_atomicity: 0,
-            timestamp: None,
+            timestamp: (0, 0),
+            timestamp_is_set: false,
             host_behavior: [0; HOST_BEHAVIOR_BYTES],
         }
     }
@@ -81,19 +84,18 @@ impl Features {
     }
 
     /// Values after a power cut of a drive: those of the start, but for what belongs to the connection, which lives on.
-    pub fn after_power_cut(&self) -> Features {
+    /// The timestamp begins at 0 again.
+    pub fn after_power_cut(&self, now_ns: u64) -> Features {
         let Features { keep_alive_ms, io_queues, .. } = *self;
-        Features { keep_alive_ms, io_queues, ..Features::default() }
+        Features { keep_alive_ms, io_queues, timestamp: (0, now_ns / 1_000_000), ..Features::default() }
     }
 
-    /// Value of the timestamp feature: milliseconds since the time that the host set, else since the server
-    /// started.
+    /// Value of the timestamp feature: milliseconds since the time that the host set, else since the server started or the last power
+    /// cut.
     pub fn timestamp(&self, now_ns: u64) -> u64 {
-        let now_ms = now_ns / 1_000_000;
-        match self.timestamp {
-            Some((set_ms, at_ms)) => (set_ms + (now_ms - at_ms)) & 0xFFFF_FFFF_FFFF | 1 << 49,
-            None => now_ms & 0xFFFF_FFFF_FFFF,
-        }
+        let (was_ms, at_ms) = self.timestamp;
+        let origin = u64::from(self.timestamp_is_set) << 49;
+        (was_ms + (now_ns / 1_000_000).saturating_sub(at_ms)) & 0xFFFF_FFFF_FFFF | origin
     }
 
     /// Returns true if a composite temperature is within both thresholds.
@@ -363,7 +365,8 @@ fn set_timestamp(
     let bytes = data.first_chunk::<8>().ok_or(Status::SGL_DATA_LENGTH_INVALID.do_not_retry())?;
     let features = &mut controller.features;
     let (now_ns, previous) = (port.now_ns(), features.timestamp(port.now_ns()));
-    features.timestamp = Some((u64::from_le_bytes(*bytes) & 0xFFFF_FFFF_FFFF, now_ns / 1_000_000));
+    features.timestamp = (u64::from_le_bytes(*bytes) & 0xFFFF_FFFF_FFFF, now_ns / 1_000_000);
+    features.timestamp_is_set = true;
     if let Some(subsystem) = subsystem {
         subsystem.history.timestamp(controller.id, previous, now_ns);
     }

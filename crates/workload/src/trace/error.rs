@@ -114,6 +114,18 @@ pub enum Problem {
         /// The length's unit.
         length_unit_bytes: u64,
     },
+    /// The request is longer than one of any protocol can be.
+    #[error(
+        "the length {length} x {unit_bytes} B is out of range; expected at most {most_bytes} B in one request (16 TiB, 2^32 blocks of 4 KiB)"
+    )]
+    Long {
+        /// Length in the format's unit.
+        length: u64,
+        /// The length's unit.
+        unit_bytes: u64,
+        /// The longest allowed.
+        most_bytes: u64,
+    },
     /// The record comes 2^64 ns (584 years) or more after the first one.
     #[error("the time {ticks} x {tick_ns} ns is too late; expected less than 2^64 ns after the first record")]
     TooLate {

@@ -42,7 +42,10 @@ pub(super) fn bytes(count: u64) -> Bytes {
     Bytes { count, unit_bytes: 1 }
 }
 
-/// A request in bytes, refused when its end does not fit 64 bits.
+/// The longest request of any protocol: SCSI, NVMe and Linux count at most 2^32 blocks, of 4 KiB at most where that many are asked for.
+const LENGTH_MAX_BYTES: u64 = 1 << 44;
+
+/// A request in bytes, refused when it is longer than any can be, or its end does not fit 64 bits.
 pub(super) fn request(
     ticks: u64,
     action: Action,
@@ -55,6 +58,13 @@ pub(super) fn request(
     }
     let offset_bytes = offset.count.checked_mul(offset.unit_bytes);
     let length_bytes = length.count.checked_mul(length.unit_bytes);
+    if length_bytes.is_none_or(|bytes| bytes > LENGTH_MAX_BYTES) {
+        return Err(Problem::Long {
+            length: length.count,
+            unit_bytes: length.unit_bytes,
+            most_bytes: LENGTH_MAX_BYTES,
+        });
+    }
     if let (Some(offset_bytes), Some(length_bytes)) = (offset_bytes, length_bytes)
         && offset_bytes.checked_add(length_bytes).is_some()
     {

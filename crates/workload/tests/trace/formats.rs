@@ -410,3 +410,31 @@ fn vscsi() {
         assert!(other.contains(r#"the version is "0"; expected 1 or 2"#), "{other}");
     }
 }
+
+/// No protocol has a request that is longer than 2^32 blocks of 4 KiB: a length beyond that is a damaged field, and not one to clip.
+#[test]
+fn a_request_that_no_protocol_has_is_refused_in_every_format() {
+    let digest = "531e779d5b4d8b4c2f3b1a0a9c8d7e6f";
+    for (format, before, after) in [
+        (Format::Msr, "1,h,0,Read,0,", ",0"),
+        (Format::Alibaba, "1,W,0,", ",5"),
+        (Format::Tencent, "5,0,", ",0,7"),
+        (Format::Spc, "0,0,", ",R,0.0"),
+        (Format::Systor, "0.5,0.1,R,0,0,", ""),
+        (Format::Fiu, "5 9 p 0 ", &*format!(" W 8 0 {digest}")),
+        (Format::Mqsim, "5 0 0 ", " 1"),
+        (Format::FioV2, "fio version 2 iolog\nf read 0 ", ""),
+        (Format::FioV3, "fio version 3 iolog\n5 f read 0 ", ""),
+        (Format::Blkparse, "8,0 0 1 0.000000001 9 Q R 0 + ", " [p]"),
+    ] {
+        for length in ["18446744073709551615", "17592186044417"] {
+            let trace = format!("{before}{length}{after}\n");
+            let (_, told) = failure(&named(format), &trace);
+            let expected = "is out of range; expected at most 17592186044416 B in one request";
+            assert!(told.contains(length) && told.contains(expected), "{format}: {told}");
+        }
+        let text = format!("{before}8{after}\n");
+        let read = reader(&text, &named(format)).expect("a trace").collect::<Result<Vec<_>, _>>();
+        assert_eq!(read.expect("a request").len(), 1, "{format}");
+    }
+}

@@ -5,6 +5,7 @@
 //! | slots (block drive) | the flash has data of it |
 //! | dirty | only the flash has its newest data |
 //! | lost | it is dirty, and the flash could not read it |
+//! | given up | its lost data were given up, and nothing was written to the flash since; kept over restarts |
 //! | doubtful | it is dirty, and the flash may hold a clean copy all the same |
 //! | unflushed | the backing store has newer data of it than its last flush |
 //!
@@ -22,6 +23,7 @@ use pellucid_flash::SimTime;
 use pellucid_flash::slab::NIL;
 use slots::Slots;
 pub(super) use slots::{Layout, RECORD_BYTES, RECORDS_HEADER};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Most lost blocks that are kept to be told.
@@ -42,6 +44,10 @@ pub(super) struct Blocks {
     lost: BlockMap,
     /// Lost blocks that nobody was told of yet.
     untold: Vec<u64>,
+    /// Blocks that were given up, whatever the flash may call them: it may have failed to record that.
+    given_up: BTreeSet<u64>,
+    /// Blocks that an earlier life has named as lost; they are lost again if they are found dirty.
+    named: BTreeSet<u64>,
     /// Blocks that were written to the backing store since its last flush began, and before; kept for rule 5.
     unflushed: [BlockMap; 2],
 }
@@ -61,6 +67,8 @@ impl Blocks {
             doubtful: map(),
             lost: map(),
             untold: Vec::new(),
+            given_up: BTreeSet::new(),
+            named: BTreeSet::new(),
             unflushed: [map(), map()],
         }
     }
@@ -107,6 +115,17 @@ impl Blocks {
     pub fn next_lost(&self, from: u64) -> Option<Range<u64>> {
         let first = self.lost.next(from)?;
         Some(first..first + self.lost.run(first, self.blocks - first).1)
+    }
+
+    /// Reports whether one of these blocks is lost.
+    #[inline]
+    pub fn any_lost(&self, blocks: Range<u64>) -> bool {
+        self.lost.count() > 0 && self.lost.any(blocks.start, blocks.end - blocks.start)
+    }
+
+    /// Reports whether the data that the flash may have of a block were given up.
+    pub fn is_given_up(&self, block: u64) -> bool {
+        self.given_up.contains(&block)
     }
 
     /// Returns the first doubtful block from `from` on.
@@ -164,6 +183,15 @@ impl Blocks {
 
     // ---- changes
 
+    /// Notes that the flash gets new data of these blocks: what it has of them counts again, whatever becomes of the write.
+    #[inline]
+    pub fn rewritten(&mut self, blocks: Range<u64>) {
+        if !self.given_up.is_empty() || !self.named.is_empty() {
+            self.given_up.retain(|block| !blocks.contains(block));
+            self.named.retain(|block| !blocks.contains(block));
+        }
+    }
+
     /// Notes that the flash has the newest data of these blocks, in slots from `slot` on; `safe` if they are on the media.
     /// Returns the number of blocks that were not dirty before.
     pub fn dirtied(&mut self, now: SimTime, blocks: Range<u64>, slot: u32, safe: bool) -> u64 {
@@ -182,6 +210,7 @@ impl Blocks {
     /// Notes a block of a solid-state cache that is dirty there, or may be. Returns whether it was not dirty before.
     pub fn found_dirty(&mut self, now: SimTime, block: u64) -> bool {
         assert!(self.slots.is_none(), "a block drive has its dirty blocks in slots");
+        self.name_again(now, block);
         self.dirty.insert(now, block)
     }
 
@@ -207,15 +236,31 @@ impl Blocks {
         }
     }
 
+    /// Notes that the flash has read these blocks.
+    #[inline]
+    pub fn was_read(&mut self, blocks: Range<u64>) {
+        if self.lost.count() > 0 {
+            blocks.for_each(|block| self.found(block));
+        }
+    }
+
+    /// A block that an earlier life has named as lost is so still; nobody is told again.
+    fn name_again(&mut self, now: SimTime, block: u64) {
+        if self.named.remove(&block) {
+            self.lost.insert(now, block);
+        }
+    }
+
     /// Takes the blocks that were lost since the last call.
     pub fn take_untold(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.untold)
     }
 
-    /// Gives up a lost block: the older data of the backing store count again.
+    /// Gives up a lost block: the data of the backing store count again, whatever a later start finds on the flash.
     pub fn give_up(&mut self, block: u64) {
         assert!(self.lost.contains(block), "block {block} is not lost");
         self.trimmed(block);
+        self.given_up.insert(block);
     }
 
     /// Notes that the flash may hold a clean copy of a dirty block.
@@ -296,9 +341,17 @@ impl Blocks {
         self.unflushed[1].clear();
     }
 
-    /// Takes over what `before`, whose life has ended, knows of the backing store.
+    /// Takes over what `before`, whose life has ended, knows of the backing store, and of the blocks that the flash cannot read.
     pub fn inherit(&mut self, before: &mut Blocks) {
         std::mem::swap(&mut self.unflushed, &mut before.unflushed);
+        self.given_up = std::mem::take(&mut before.given_up);
+        self.named = std::mem::take(&mut before.named);
+        let mut from = 0;
+        while let Some(block) = before.lost.next(from) {
+            self.named.insert(block);
+            from = block + 1;
+        }
+        self.untold = std::mem::take(&mut before.untold);
     }
 
     // ---- records of a block drive
@@ -357,7 +410,15 @@ impl Blocks {
             return Loaded::Ignored;
         }
         match slots.load(slot, key, state, self.blocks) {
-            Some((block, true)) if self.dirty.insert(now, block) => Loaded::Dirty,
+            // The record could not be written when the block was given up; the next commit writes it.
+            Some((block, true)) if self.given_up.contains(&block) => {
+                assert!(slots.forget(block), "a dirty record was loaded");
+                Loaded::Ignored
+            }
+            Some((block, true)) if self.dirty.insert(now, block) => {
+                self.name_again(now, block);
+                Loaded::Dirty
+            }
             Some((_, false)) => Loaded::Clean,
             _ => Loaded::Contradiction,
         }

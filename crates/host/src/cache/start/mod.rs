@@ -143,6 +143,11 @@ impl CacheStart {
         std::mem::take(&mut self.begun).then(|| std::mem::take(&mut self.waiting))
     }
 
+    /// Returns the start of a cache that is detached, which looks for nothing.
+    pub fn of_detached() -> CacheStart {
+        CacheStart { phase: Phase::Running, ..CacheStart::default() }
+    }
+
     /// Begins the start; `again`: this manager has seen all writes to the backing store.
     pub fn begin(core: &mut Core, again: bool) -> CacheStart {
         let shape = &core.shape;
@@ -314,7 +319,7 @@ impl CacheStart {
         }
         let first = part.lba / unit;
         for (block, &state) in (first..).zip(data) {
-            if state == CacheState::Dirty as u8 {
+            if state == CacheState::Dirty as u8 && !core.blocks.is_given_up(block) {
                 self.found.1 += 1;
                 core.blocks.found_dirty(core.requests.now(), block);
             }
@@ -375,13 +380,17 @@ impl CacheStart {
         }
         let unit = core.shape.block_sectors;
         let first = part.lba / unit;
-        let goes = |state: u8| match self.fresh {
+        let is_dirty =
+            |block: u64, state: u8| state == CacheState::Dirty as u8 && !core.blocks.is_given_up(block);
+        let goes = |(block, &state): (u64, &u8)| match self.fresh {
             true => state != CacheState::Absent as u8,
-            false => state == CacheState::Clean as u8,
+            false => state != CacheState::Absent as u8 && !is_dirty(block, state),
         };
-        let goes: Vec<bool> = states.iter().map(|&state| goes(state)).collect();
+        let goes: Vec<bool> = (first..).zip(states).map(goes).collect();
         if !self.fresh {
-            for (block, _) in (first..).zip(states).filter(|&(_, &state)| state == CacheState::Dirty as u8) {
+            let dirty = (first..).zip(states).filter(|&(block, &state)| is_dirty(block, state));
+            let dirty: Vec<u64> = dirty.map(|(block, _)| block).collect();
+            for block in dirty {
                 if block >= core.shape.blocks {
                     return self.fail(core, BEYOND_THE_STORE);
                 }

@@ -1,12 +1,13 @@
 //! Tests a cache whose flash has partly failed: readable data are read and written back, no stale data are
 //! read, and losses are reported.
 
+use super::ssc::Ssc;
 use super::world::{self, Crash, Crashing, Flash, World};
 use super::{exercise, seeds};
 use crate::block_reference::BlockReference;
 use crate::reference::Faults;
-use pellucid_flash::{Drive, Interface, Nanos, Opcode, SimTime};
-use pellucid_host::{CacheConfig, CacheManager, CacheMode, Layer, Machine, Pair, Stack};
+use pellucid_flash::{CacheGeometry, Drive, Interface, Lba, Nanos, Opcode, SimTime};
+use pellucid_host::{CacheConfig, CacheManager, CacheMode, Layer, Machine, Pair, RecordWrites, Stack};
 
 /// Returns faults of a flash that takes no writes; the reference solid-state cache still evicts and flushes.
 fn no_writes(world: &World<Flash>) -> Faults {
@@ -104,8 +105,14 @@ fn every_command_ends_where_the_flash_answers_with_errors_only() {
 
 /// Makes a cache on a block drive without faults, with three dirty flushed blocks and one sector of each.
 fn three_dirty_blocks() -> World<Flash> {
+    three_dirty_blocks_with(world::shape(4).0.records)
+}
+
+fn three_dirty_blocks_with(records: RecordWrites) -> World<Flash> {
     let (config, flash, backing) = world::shape(4);
-    let config = CacheConfig { mode: CacheMode::WriteBack, sequential_bytes: 0, dirty_percent: 90, ..config };
+    let (sequential_bytes, dirty_percent) = (0, 90);
+    let config =
+        CacheConfig { mode: CacheMode::WriteBack, sequential_bytes, dirty_percent, records, ..config };
     let blocks = u64::from(config.block_bytes) / 512;
     let mut world = World::on(config, flash, backing, 4);
     for block in [1, 5, 9] {
@@ -206,12 +213,10 @@ fn a_lost_block_can_be_given_up() {
                 assert_eq!(world.detach_by(true), Ok(()));
             }
             Some(opcode) => {
-                if opcode == Opcode::Write {
-                    // A drive takes new data for a sector that it cannot read.
-                    flash(&mut world).bad = None;
-                }
+                // The cache drive takes no new data for its place, as one with a larger mapping unit, the rest of which is unreadable.
                 world.ask(opcode, lost, blocks, false);
                 world.drain();
+                assert_eq!(world.failed, 1, "{opcode:?} ends the loss");
             }
         }
         assert_eq!(figure(&world, "lost_blocks"), 0, "{way:?}");
@@ -221,6 +226,164 @@ fn a_lost_block_can_be_given_up() {
         world.check();
         world.without_its_cache().check();
     }
+}
+
+/// A solid-state cache with three dirty flushed blocks, of which it cannot read the second.
+fn lost_block_of_an_ssc() -> World<Flash> {
+    let (config, _, backing) = world::shape(4);
+    let config = CacheConfig { mode: CacheMode::WriteBack, sequential_bytes: 0, dirty_percent: 90, ..config };
+    let blocks = u64::from(config.block_bytes) / 512;
+    let geometry = CacheGeometry { address_sectors: 100 * blocks, unit_sectors: blocks as u32, units: 40 };
+    let mut world = World::on(config, Flash::Ssc(Ssc::new(geometry, true, 4)), backing, 4);
+    for block in [1, 5, 9] {
+        world.ask(Opcode::Write, block * blocks, blocks, false);
+        world.drain();
+    }
+    world.ask(Opcode::Flush, 0, 0, false);
+    world.drain();
+    ssc(&mut world).bad = Some(5);
+    world.detach().expect_err("a block is lost");
+    assert_eq!(figure(&world, "lost_blocks"), 1);
+    world
+}
+
+fn ssc(world: &mut World<Flash>) -> &mut Ssc {
+    match &mut world.host.drive.first {
+        Flash::Ssc(ssc) => ssc,
+        Flash::Block(_) => unreachable!("a solid-state cache"),
+    }
+}
+
+/// A write that covers a lost block evicts it from a solid-state cache, too, and outlives every crash.
+#[test]
+fn a_lost_block_of_a_solid_state_cache_is_replaced() {
+    for crash in Crash::ALL {
+        let mut world = lost_block_of_an_ssc();
+        let blocks = u64::from(world.config.block_bytes) / 512;
+        world.ask(Opcode::Write, 4 * blocks, 3 * blocks, false);
+        world.ask(Opcode::Flush, 0, 0, false);
+        world.drain();
+        assert_eq!((world.failed, figure(&world, "lost_blocks")), (0, 0));
+        world.check();
+        world.crash(crash);
+        assert_eq!(world.detach(), Ok(()));
+        world.without_its_cache().check();
+    }
+}
+
+/// A replaced block outlives every crash, whatever is recorded when.
+#[test]
+fn a_lost_block_that_was_replaced_does_not_come_back() {
+    for (records, flushes) in
+        [(RecordWrites::EachWrite { force: true }, false), (RecordWrites::OnFlush, true)]
+    {
+        for crash in Crash::ALL {
+            let mut world = three_dirty_blocks_with(records);
+            let blocks = u64::from(world.config.block_bytes) / 512;
+            let lost = 5 * blocks;
+            let image = [(blocks + 1).to_le_bytes(), lost.to_le_bytes()].concat();
+            flash(&mut world).bad = flash(&mut world).find(&image);
+            world.ask(Opcode::Read, lost, blocks, false);
+            world.drain();
+            assert_eq!((world.failed, figure(&world, "lost_blocks")), (1, 1));
+            world.ask(Opcode::Write, lost, blocks, false);
+            world.drain();
+            if flushes {
+                world.ask(Opcode::Flush, 0, 0, false);
+                world.drain();
+            }
+            assert_eq!((world.failed, figure(&world, "lost_blocks")), (1, 0));
+            // Everything can be read, and is what was written last.
+            world.crash(crash);
+            assert!(!world.host.layer.is_dirty(Lba(lost)), "{crash:?}");
+        }
+    }
+}
+
+/// Blocks that were given up stay so over a crash, even if the cache drive could not record it as long as the program runs on; those that
+/// were not are lost as before, and nobody is told again.
+#[test]
+fn what_was_given_up_stays_given_up() {
+    let cases = [(1.0, Crash::Flash), (0.0, Crash::Flash), (0.0, Crash::Host), (0.0, Crash::All)];
+    for (write, crash) in cases {
+        for is_ssc in [false, true] {
+            let mut world = if is_ssc { lost_block_of_an_ssc() } else { three_dirty_blocks() };
+            let blocks = u64::from(world.config.block_bytes) / 512;
+            let lost = 5 * blocks;
+            if !is_ssc {
+                let image = [(blocks + 1).to_le_bytes(), lost.to_le_bytes()].concat();
+                flash(&mut world).bad = flash(&mut world).find(&image);
+                world.detach().expect_err("a block is lost");
+            }
+            assert_eq!(world.host.layer.take_lost().len(), 1);
+            world.forget(lost..lost + blocks);
+            world.ask(Opcode::Write, 9 * blocks, blocks, false);
+            world.ask(Opcode::Flush, 0, 0, false);
+            world.drain();
+            *world.host.drive.first.faults() = Faults { write, reset: write, ..Faults::default() };
+            // Another block cannot be written back, so the detach fails.
+            world.host.drive.second.bad = Some(9 * blocks);
+            let mut gives_up = || {
+                world.detach_by(true).expect_err("a block is dirty still");
+                figure(&world, "given_up_blocks") == 1
+            };
+            assert!((0..5).any(|_| gives_up()));
+            world.host.drive.second.bad = None;
+            // What the detach has sent arrives; a command takes at most 120 ns.
+            for _ in 0..8 {
+                world.ask(Opcode::Flush, 0, 0, false);
+                world.drain();
+            }
+            world.crash_with(crash, Faults::default());
+            assert_eq!(figure(&world, "lost_blocks"), 0, "{crash:?}, a solid-state cache: {is_ssc}");
+            assert_eq!(world.check_what_can_be_read(), 0, "{crash:?}, a solid-state cache: {is_ssc}");
+            assert!(world.host.layer.take_lost().is_empty());
+        }
+    }
+}
+
+/// A detached cache needs nothing of its drive: a power cut of one that reads nothing more does not put an end to it.
+#[test]
+fn a_detached_cache_stays_so_over_a_power_cut() {
+    let mut world = three_dirty_blocks();
+    assert_eq!(world.detach(), Ok(()));
+    let heads = heads(flash(&mut world));
+    flash(&mut world).bad = Some(heads[0]);
+    *world.host.drive.first.faults() = Faults { read: 1.0, write: 1.0, reset: 1.0 };
+    world.crash_with(Crash::Flash, Faults { read: 1.0, write: 1.0, reset: 1.0 });
+    assert!(world.host.layer.is_detached());
+    let blocks = u64::from(world.config.block_bytes) / 512;
+    world.ask(Opcode::Write, 5 * blocks, blocks, false);
+    world.drain();
+    world.check();
+    assert_eq!(world.host.stop(), Ok(()));
+}
+
+/// Blocks that are lost and not given up are lost after a restart, too, and not named again.
+#[test]
+fn a_lost_block_is_named_once_over_a_power_cut() {
+    let mut world = lost_block_of_an_ssc();
+    assert_eq!(world.host.layer.take_lost().len(), 1);
+    world.crash_with(Crash::Flash, Faults::default());
+    assert_eq!(figure(&world, "lost_blocks"), 1);
+    assert!(world.check_what_can_be_read() > 0);
+    assert!(world.host.layer.take_lost().is_empty(), "it is told once");
+    ssc(&mut world).bad = None;
+    world.check();
+    assert_eq!(figure(&world, "lost_blocks"), 0, "it was read");
+}
+
+/// A stop ends a detach that is under way: what is not written back is kept for the next start.
+#[test]
+fn a_stop_ends_a_detach() {
+    let mut world = three_dirty_blocks();
+    world.host.layer.detach(true);
+    world.host.stop().expect("the cache stops");
+    let why = world.host.layer.detached().expect("it has ended").expect_err("it was ended");
+    assert!(why.contains("stopped before everything was written back"), "{why}");
+    world.crash_with(Crash::Host, Faults::default());
+    assert_eq!(world.host.layer.dirty_blocks(), 3);
+    world.check();
 }
 
 #[test]

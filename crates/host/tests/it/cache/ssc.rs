@@ -33,6 +33,8 @@ pub struct Ssc {
     pub faults: Faults,
     /// The cache does not report its blocks.
     pub mute: bool,
+    /// Block that can be neither read nor written; it can be evicted.
+    pub bad: Option<u64>,
     now: SimTime,
     done: VecDeque<Completion>,
     /// Number of blocks that were evicted silently.
@@ -53,6 +55,7 @@ impl Ssc {
             rng: Rng::stream(seed, "ssc"),
             faults: Faults::default(),
             mute: false,
+            bad: None,
             now: SimTime::ZERO,
             done: VecDeque::new(),
             evicted: 0,
@@ -102,6 +105,9 @@ impl Ssc {
 
     fn write(&mut self, command: &Command, dirty: bool) -> Status {
         let blocks = self.blocks(command);
+        if self.bad.is_some_and(|bad| blocks.contains(&bad) && self.now_there.contains_key(&bad)) {
+            return Status::WriteFault;
+        }
         let new = blocks.clone().filter(|block| !self.now_there.contains_key(block)).count();
         // A cut may bring back more blocks.
         while self.now_there.len() + new > self.geometry.units as usize {
@@ -127,7 +133,8 @@ impl Ssc {
         if let Some(absent) = blocks.clone().position(|block| !self.now_there.contains_key(&block)) {
             return (Status::Absent, absent as u64);
         }
-        if self.rng.chance(self.faults.read) {
+        let is_bad = self.bad.is_some_and(|bad| blocks.contains(&bad));
+        if is_bad || self.rng.chance(self.faults.read) {
             return (Status::UnrecoveredRead, 0);
         }
         let bytes = self.bytes();
