@@ -155,6 +155,7 @@ test-crates: build-tests
 # For the inner loop: formatting, dependency rules, and all tests but the slowest, those marked #[cfg_attr(quick, ignore = "slow")]. Compiled
 # apart from the rest and incrementally: a change takes seconds instead of minutes, but code is slower and its first build takes as long as any.
 quick: export CARGO_INCREMENTAL := 1
+quick: export CARGO_PROFILE_DEV_CODEGEN_UNITS := 256
 quick: export RUSTFLAGS := $(RUSTFLAGS) --cfg quick
 quick: export CARGO_TARGET_DIR := $(CURDIR)/target/quick
 quick: prerequisites $(NEXTEST)
