@@ -59,7 +59,7 @@ const LEVEL_FACTOR: u64 = 4;
 const NEIGHBOURS: u64 = LEVEL_FACTOR;
 const READ: u64 = WRITERS as u64;
 
-/// What decides how much the block drives collect: settings that the publication does not give, within what its suite and RocksDB's defaults leave open.
+/// Settings that the publication does not give and that decide how much the block drives collect, within what its suite and RocksDB's defaults leave open.
 /// Argued for, with sources, before it was run: docs/explanation/papers/beyond.md.
 #[derive(Clone, Copy, Debug)]
 struct Assumed {
@@ -77,13 +77,8 @@ struct Assumed {
 
 /// An eighth of the preset's buffer, as of its dies.
 const EIGHTH_OF_BUFFER: &[&str] = &["buffer.entries=2048"];
-const ASSUMED: Assumed = Assumed {
-    files_of_zone: 64,
-    by_levels: true,
-    trims: false,
-    free: [0.20, 0.05],
-    sets: EIGHTH_OF_BUFFER,
-};
+const ASSUMED: Assumed =
+    Assumed { files_of_zone: 64, by_levels: true, trims: false, free: [0.20, 0.05], sets: EIGHTH_OF_BUFFER };
 const UNKNOWN: (&str, &str) = (
     "which files die together (levels of the store, or any), what the file system tells the drive (XFS as the suite mounts it, nothing; f2fs, what is free), how \
      full it is, how long files are (64 or 128 MiB), buffer and media of the drive",
@@ -99,7 +94,12 @@ const VARIED: [(&str, Assumed); 7] = [
     (
         "programs of two planes in 1,720 us, as in CLUSTER 2023's fit",
         Assumed {
-            sets: &["buffer.entries=2048", "media.planes=2", "media.blocks=576", "media.timing.program=[\"1720us\"]"],
+            sets: &[
+                "buffer.entries=2048",
+                "media.planes=2",
+                "media.blocks=576",
+                "media.timing.program=[\"1720us\"]",
+            ],
             ..ASSUMED
         },
     ),
@@ -232,7 +232,8 @@ impl Host {
             None => {
                 let levels = self.files.levels.len();
                 let level = self.rng.below((levels as u64 - 1).max(1)) as usize;
-                let (first, next) = (&self.files.levels[level], &self.files.levels[(level + 1).min(levels - 1)]);
+                let (first, next) =
+                    (&self.files.levels[level], &self.files.levels[(level + 1).min(levels - 1)]);
                 let (first, next) = (first.clone(), next.clone());
                 (self.idle_file(&first), self.files.of_job - 1, next)
             }
