@@ -6,8 +6,8 @@
 //!                                          └─► disk
 //! ```
 //! All sizes are an eighth of the paper's: 1 GiB of flash, 256 MiB of page cache, 9 GiB of disk, whose seeks take the times of the paper's
-//! partition of 75 GB on 1.5 TB, and the disk's write cache. Erase blocks are an eighth, too, and are erased as much faster, so that each of the 16 banks
-//! has as many as the paper's.
+//! partition of 75 GB on 1.5 TB, and the disk's write cache. Erase blocks are a quarter, and are erased as much faster, so that each of 8 banks has as many as
+//! each of the paper's 16.
 //!
 //! The files of `examples/papers` are the experiments, with fileserver and write-back; they give the source of FlashCache's own rules.
 //! Assumptions without a source are [`FILE_SETS`], [`Assumptions`], and the stream that goes past the cache.
@@ -77,8 +77,6 @@ const ASSUMED: Assumptions = Assumptions {
 
 /// A block drive that was formatted before the run, as the public firmware does at every start.
 const EMPTY: &[&str] = &["precondition.fill=0", "precondition.overwrite=0"];
-/// The firmware's default bank map, which uses two of the board's four channels; the paper has four modules (section 4.1).
-const EIGHT_BANKS: &[&str] = &["media.channels=2", "media.pages=32", "media.timing.erase=750us"];
 /// Settings that the paper does not give, for fileserver: FlashCache's tunables between the values that its guide for administrators and its sources
 /// name, one by one and, where they keep most blocks clean, together; the files; and how much the manager of the solid-state cache, which has
 /// FlashTier's policies (section 4.1), cleans at once. Written down, with the sources, before it was run: docs/explanation/papers/jasmine.md.
@@ -87,11 +85,10 @@ const UNKNOWN_CLEANER: (&str, &str) = (
      blocks that the solid-state cache's manager cleans at once, from FlashCache's 4 to all above its share",
     "FlashCache's defaults for both",
 );
-const VARIED_CLEANER: [(&str, Assumptions); 14] = [
+const VARIED_CLEANER: [(&str, Assumptions); 13] = [
     ("the block drive is empty at the start", Assumptions { ssd: EMPTY, ..ASSUMED }),
     ("half of it was written before", Assumptions { ssd: &["precondition.fill=0.5"], ..ASSUMED }),
     ("all of it, in order", Assumptions { ssd: &["precondition.overwrite=0"], ..ASSUMED }),
-    ("8 banks, empty", Assumptions { both: EIGHT_BANKS, ssd: EMPTY, ..ASSUMED }),
     ("20 writes at once while they clean", Assumptions { both: &["host.cache.clean_blocks=20"], ..ASSUMED }),
     ("10 % dirty", Assumptions { both: &["host.cache.dirty=10"], ..ASSUMED }),
     ("95 % dirty", Assumptions { both: &["host.cache.dirty=95"], ..ASSUMED }),
@@ -242,8 +239,8 @@ fn one(bench: &Bench, set: usize, system: System, assumed: &Assumptions) -> Resu
     let mut sets = vec![format!("host.cache.mode={}", mode.name())];
     if shorter > 1 {
         // A shorter study has shorter blocks, which are erased as much faster.
-        sets.push(format!("media.pages={}", 16 / shorter));
-        sets.push(format!("media.timing.erase={}ns", 375_000 / shorter));
+        sets.push(format!("media.pages={}", 32 / shorter));
+        sets.push(format!("media.timing.erase={}ns", 750_000 / shorter));
         sets.push(format!("backing.write_cache={}KiB", WRITE_CACHE_KIB / shorter));
     }
     if let (Some(more), System::Ssc(_)) = (assumed.namespace, system) {
