@@ -201,30 +201,36 @@ pub(super) fn throughput(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let mut checks = Vec::new();
     for (work, [ssd, prism, xmp]) in Personality::ALL.into_iter().zip(rates.iter().copied()) {
         let name = work.name();
-        checks.push(faster(work, prism / ssd));
-        if work == Personality::Varmail {
-            checks.push(
-                Check::points("varmail, ULFS-Prism over ULFS-SSD", 0.215, prism / ssd - 1.0, 0.1)
-                    .even_at(0.0),
-            );
-        }
+        checks.extend(gains(work, prism / ssd));
         checks.push(Check::shown(format!("{name}, MIT-XMP / ULFS-SSD"), Unit::Plain, None, xmp / ssd));
     }
     vary(bench, &mut checks, UNKNOWN, &VARIED, |&assumed| {
         let run = |&(work, system): &_| serve(bench, system, work, Block::Commercial, assumed);
-        let both = [System::Ssd, System::Prism].map(|system| (Personality::Fileserver, system));
-        let [ssd, prism] = [0, 1].map({
-            let reports = bench.map(&both, run)?;
-            move |at: usize| reports[at].operations_per_second
-        });
-        Ok(vec![faster(Personality::Fileserver, prism / ssd)])
+        let works = [Personality::Fileserver, Personality::Varmail];
+        let both: Vec<(Personality, System)> = works
+            .into_iter()
+            .flat_map(|work| [System::Ssd, System::Prism].map(|system| (work, system)))
+            .collect();
+        let reports = bench.map(&both, run)?;
+        let ratio = |pair: &[Served]| pair[1].operations_per_second / pair[0].operations_per_second;
+        Ok(works
+            .into_iter()
+            .zip(reports.chunks(2))
+            .flat_map(|(work, pair)| gains(work, ratio(pair)))
+            .collect())
     })?;
     Ok(Outcome { checks, figures: vec![figure(&rates)] })
 }
 
-fn faster(work: Personality, ratio: f64) -> Check {
+/// ULFS-Prism is faster with every personality; by how much is published for one.
+fn gains(work: Personality, ratio: f64) -> Vec<Check> {
     let what = format!("{}, ULFS-Prism / ULFS-SSD", work.name());
-    Check::bound(what, Unit::Plain, ratio, Limit::AtLeast(1.0)).even_at(1.0)
+    let mut checks = vec![Check::bound(what, Unit::Plain, ratio, Limit::AtLeast(1.0)).even_at(1.0)];
+    if work == Personality::Varmail {
+        let what = "varmail, ULFS-Prism over ULFS-SSD";
+        checks.push(Check::points(what, 0.215, ratio - 1.0, 0.1).even_at(0.0));
+    }
+    checks
 }
 
 /// Fig. 8.
@@ -308,10 +314,12 @@ mod tests {
         assert_eq!(verdicts, [Verdict::Holds, Verdict::Misses]);
     }
 
-    /// How much more ULFS-Prism does than ULFS-SSD with varmail, on flash with these overrides.
+    /// How much more ULFS-Prism does than ULFS-SSD with varmail, on flash with these overrides. The claim's check holds where the latter has one
+    /// open segment.
     fn varmail(sets: &[&str]) -> f64 {
         let bench = Bench::of_test(1, sets.iter().map(|set| (*set).to_string()).collect());
-        let run = |&system: &System| serve(&bench, system, Personality::Varmail, Block::Commercial, ASSUMED);
+        let assumed = Assumed { open_segments: 1, ..ASSUMED };
+        let run = |&system: &System| serve(&bench, system, Personality::Varmail, Block::Commercial, assumed);
         let rates = bench.map(&[System::Prism, System::Ssd], run).unwrap();
         rates[0].operations_per_second / rates[1].operations_per_second
     }
