@@ -76,7 +76,7 @@ const ASSUMED: Assumptions = Assumptions {
 };
 
 /// A block drive that was formatted before the run, as the public firmware does at every start.
-const EMPTY: &[&str] = &["precondition.fill=0", "precondition.overwrite=0"];
+const EMPTY: [&str; 2] = ["precondition.fill=0", "precondition.overwrite=0"];
 /// A bank that issues all copies of its victim at once, 32 pages of 8 units, so that everything behind them waits for it: as the public firmware
 /// (`garbage_collection`). The paper's cannot have: the block drive would be below the disk alone, and webserver would gain (docs).
 const ONE_BANK: &[&str] = &["ftl.gc_parallel=256"];
@@ -89,7 +89,7 @@ const UNKNOWN_CLEANER: (&str, &str) = (
     "FlashCache's defaults for both",
 );
 const VARIED_CLEANER: [(&str, Assumptions); 14] = [
-    ("the block drive is empty at the start", Assumptions { ssd: EMPTY, ..ASSUMED }),
+    ("the block drive is empty at the start", Assumptions { ssd: &EMPTY, ..ASSUMED }),
     ("half of it was written before", Assumptions { ssd: &["precondition.fill=0.5"], ..ASSUMED }),
     ("all of it, in order", Assumptions { ssd: &["precondition.overwrite=0"], ..ASSUMED }),
     ("one bank copies its whole victim, and all else waits", Assumptions { both: ONE_BANK, ..ASSUMED }),
@@ -130,7 +130,7 @@ const LATER: Assumptions = Assumptions { warm_up: 7.5, measured: 5.0, ..ASSUMED 
 /// Filebench's own minute, without a warm-up.
 const MINUTE: Assumptions = Assumptions { warm_up: 0.0, measured: 7.5, ..ASSUMED };
 const VARIED_FLUSH: [(&str, Assumptions); 12] = [
-    ("the block drive is empty at the start", Assumptions { ssd: EMPTY, ..ASSUMED }),
+    ("the block drive is empty at the start", Assumptions { ssd: &EMPTY, ..ASSUMED }),
     ("one bank copies its whole victim, and all else waits", Assumptions { both: ONE_BANK, ..ASSUMED }),
     ("neither drive", Assumptions { ssc: &["host.cache.flushes=none"], ..ASSUMED }),
     ("both drives of both systems", Assumptions { both: &["host.cache.flushes=both"], ..ASSUMED }),

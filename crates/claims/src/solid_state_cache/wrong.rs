@@ -75,7 +75,7 @@ fn s3_misses_with_a_costly_table() {
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn s4_misses_with_commits_on_the_disk() {
-    let right = Assumptions { both: &[SPARE], ssd: EMPTY, ssc: &["host.cache.flushes=none"], ..LATER };
+    let right = Assumptions { both: &[SPARE], ssd: &EMPTY, ssc: &["host.cache.flushes=none"], ..LATER };
     let wrong = Assumptions { ssc: &["host.cache.flushes=both"], ..right };
     tell_apart(VARMAIL, |runs| gain_of_varmail(gain_of(runs)), &right, &wrong);
 }
