@@ -249,9 +249,9 @@ fn a_drive_before_a_disk_is_preconditioned() {
     let folder = Folder::new();
     let cached = |preset: &str| {
         format!(
-            "[drive]\npreset = \"{preset}\"\n\n[drive.media]\nblocks = 24\npages = 4\nsector_size = 4096\n\n[drive.ftl]\n\
-             over_provisioning = 0.4\n\n[host]\nlayers = [\"cache\"]\n\n[backing]\nkind = \"disk\"\ncapacity = \"64MiB\"\n\n\
-             [[job]]\nrw = \"randwrite\"\nbs = \"4k\"\nsize = \"4m\"\nnumber_ios = 4000\n"
+            "[drive]\npreset = \"{preset}\"\n\n[drive.media]\nblocks = 48\npages = 8\nsector_size = 4096\n\n[drive.ftl]\n\
+             over_provisioning = 0.5\n\n[host]\nlayers = [\"cache\"]\n\n[backing]\nkind = \"disk\"\ncapacity = \"1GiB\"\nzones = 2\n\n\
+             [[job]]\nrw = \"randwrite\"\nbs = \"4k\"\nsize = \"48m\"\nnumber_ios = 12000\n"
         )
     };
     folder.write("ssd.toml", &cached("jasmine-optimized"));
