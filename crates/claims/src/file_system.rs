@@ -25,7 +25,7 @@
 //! | cost of an operation, of a page copied | 10 us and 1 us, on two cores, for all three | assumed |
 //! | files that exist | 55 % of the file system, two thirds of what ULFS-Prism leaves to files | assumed |
 //! | memory | a twelfth of the file system | assumed |
-//! | segments of ULFS-SSD | as long as flash blocks | "equal-sized segments"; their size is assumed |
+//! | segments of ULFS-SSD | as long as flash blocks, 12 open | "equal-sized segments"; their size is assumed; as many open as ULFS-Prism has, as Table II has both copy the same |
 //! | a block drive at the start | all addresses mapped | as in P5 |
 //! | work of Table II | fileserver | the paper does not say |
 //!
@@ -53,25 +53,34 @@ const BLOCKS_EACH: u32 = 64;
 const WARM_UP: u64 = 96_000;
 const MEASURED: u64 = 32_000;
 
-/// Settings that the paper does not give: the length of ULFS-SSD's segments, and the share of the file system that files have at the start.
+/// Settings that the paper does not give: the length of ULFS-SSD's segments, how many are open, and the share of the file system that files have at the
+/// start.
 #[derive(Clone, Copy, Debug)]
 struct Assumed {
     segment_bytes: u64,
+    /// As many again take what the cleaner moves.
+    open_segments: u32,
     filled: f64,
 }
 
-const ASSUMED: Assumed = Assumed { segment_bytes: SEGMENT_BYTES, filled: 0.55 };
+/// One of each channel, as ULFS-Prism has.
+const OPEN_SEGMENTS: u32 = 12;
+const ASSUMED: Assumed = Assumed { segment_bytes: SEGMENT_BYTES, open_segments: OPEN_SEGMENTS, filled: 0.55 };
 const UNKNOWN: (&str, &str) = (
-    "length of ULFS-SSD's segments, from a flash block to one of each channel, and share of the file system in files",
-    "256 KiB, 55 %",
+    "length of ULFS-SSD's segments, from a flash block to one of each channel, how many are open, and share of the file system in files",
+    "256 KiB, 12, 55 %",
 );
 
+/// A segment that is as long as one of each channel is open alone.
 const fn assumed(segment_kib: u64, filled: f64) -> Assumed {
-    Assumed { segment_bytes: segment_kib << 10, filled }
+    let open_segments = (OPEN_SEGMENTS as u64 * SEGMENT_BYTES / (segment_kib << 10)) as u32;
+    Assumed { segment_bytes: segment_kib << 10, open_segments, filled }
 }
 
-/// Both together, as one decides what the other does.
-const VARIED: [(&str, Assumed); 5] = [
+/// Together, as one decides what the others do.
+const VARIED: [(&str, Assumed); 7] = [
+    ("256 KiB, 1 open, 55 %", Assumed { open_segments: 1, ..ASSUMED }),
+    ("256 KiB, 4 open, 55 %", Assumed { open_segments: 4, ..ASSUMED }),
     ("256 KiB, 40 %", assumed(256, 0.40)),
     ("256 KiB, 65 %", assumed(256, 0.65)),
     ("1 MiB, 55 %", assumed(1024, 0.55)),
@@ -139,7 +148,7 @@ fn words(bench: &Bench, system: System, personality: Personality, assumed: Assum
         assumed.filled * 100.0
     );
     if system == System::Ssd {
-        words += &format!(",segment={}", assumed.segment_bytes);
+        words += &format!(",segment={},open_segments={}", assumed.segment_bytes, assumed.open_segments);
     }
     words
 }
@@ -192,30 +201,36 @@ pub(super) fn throughput(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let mut checks = Vec::new();
     for (work, [ssd, prism, xmp]) in Personality::ALL.into_iter().zip(rates.iter().copied()) {
         let name = work.name();
-        checks.push(faster(work, prism / ssd));
-        if work == Personality::Varmail {
-            checks.push(
-                Check::points("varmail, ULFS-Prism over ULFS-SSD", 0.215, prism / ssd - 1.0, 0.1)
-                    .even_at(0.0),
-            );
-        }
+        checks.extend(gains(work, prism / ssd));
         checks.push(Check::shown(format!("{name}, MIT-XMP / ULFS-SSD"), Unit::Plain, None, xmp / ssd));
     }
     vary(bench, &mut checks, UNKNOWN, &VARIED, |&assumed| {
         let run = |&(work, system): &_| serve(bench, system, work, Block::Commercial, assumed);
-        let both = [System::Ssd, System::Prism].map(|system| (Personality::Fileserver, system));
-        let [ssd, prism] = [0, 1].map({
-            let reports = bench.map(&both, run)?;
-            move |at: usize| reports[at].operations_per_second
-        });
-        Ok(vec![faster(Personality::Fileserver, prism / ssd)])
+        let works = [Personality::Fileserver, Personality::Varmail];
+        let both: Vec<(Personality, System)> = works
+            .into_iter()
+            .flat_map(|work| [System::Ssd, System::Prism].map(|system| (work, system)))
+            .collect();
+        let reports = bench.map(&both, run)?;
+        let ratio = |pair: &[Served]| pair[1].operations_per_second / pair[0].operations_per_second;
+        Ok(works
+            .into_iter()
+            .zip(reports.chunks(2))
+            .flat_map(|(work, pair)| gains(work, ratio(pair)))
+            .collect())
     })?;
     Ok(Outcome { checks, figures: vec![figure(&rates)] })
 }
 
-fn faster(work: Personality, ratio: f64) -> Check {
+/// ULFS-Prism is faster with every personality; by how much is published for one.
+fn gains(work: Personality, ratio: f64) -> Vec<Check> {
     let what = format!("{}, ULFS-Prism / ULFS-SSD", work.name());
-    Check::bound(what, Unit::Plain, ratio, Limit::AtLeast(1.0)).even_at(1.0)
+    let mut checks = vec![Check::bound(what, Unit::Plain, ratio, Limit::AtLeast(1.0)).even_at(1.0)];
+    if work == Personality::Varmail {
+        let what = "varmail, ULFS-Prism over ULFS-SSD";
+        checks.push(Check::points(what, 0.215, ratio - 1.0, 0.1).even_at(0.0));
+    }
+    checks
 }
 
 /// Fig. 8.
@@ -299,10 +314,12 @@ mod tests {
         assert_eq!(verdicts, [Verdict::Holds, Verdict::Misses]);
     }
 
-    /// How much more ULFS-Prism does than ULFS-SSD with varmail, on flash with these overrides.
+    /// How much more ULFS-Prism does than ULFS-SSD with varmail, on flash with these overrides. The claim's check holds where the latter has one
+    /// open segment.
     fn varmail(sets: &[&str]) -> f64 {
         let bench = Bench::of_test(1, sets.iter().map(|set| (*set).to_string()).collect());
-        let run = |&system: &System| serve(&bench, system, Personality::Varmail, Block::Commercial, ASSUMED);
+        let assumed = Assumed { open_segments: 1, ..ASSUMED };
+        let run = |&system: &System| serve(&bench, system, Personality::Varmail, Block::Commercial, assumed);
         let rates = bench.map(&[System::Prism, System::Ssd], run).unwrap();
         rates[0].operations_per_second / rates[1].operations_per_second
     }

@@ -19,23 +19,6 @@ pub struct KnownMiss {
 /// All of them.
 pub static KNOWN_MISSES: &[KnownMiss] = &[
     KnownMiss {
-        claim: "S1",
-        check: "fileserver, write-through: SSC over SSD",
-        reason: "the disk takes every write and bounds both systems, in the paper's own sizes too: a block drive whose GC costs nothing is as fast as \
-                 one whose GC does",
-    },
-    KnownMiss {
-        claim: "S2",
-        check: "fileserver, write-back: erases saved for an operation",
-        reason: "caches that are mostly dirty have little to evict, with every documented value of FlashCache's tunables; where the solid-state cache's manager \
-                 cleans all at once it saves two thirds",
-    },
-    KnownMiss {
-        claim: "S4",
-        check: "varmail, write-back: SSC over SSD",
-        reason: "the disk takes every write and bounds both systems in runs as short as filebench's",
-    },
-    KnownMiss {
         claim: "C6",
         check: "MLC write, 64 outstanding",
         reason: "no mechanism is known for 16.6 us of the storage controller's time in an MLC write, and 64 of them wait too little for \

@@ -376,7 +376,7 @@ pub(super) static CLAIMS: &[Claim] = &[
          webserver and varmail, with varmail by 21.5 %",
         "every order; the gain with varmail within 10 points",
         Seen,
-        "scale and number of blocks; range over segments and fill",
+        "scale and number of blocks; open segments of ULFS-SSD follow from Table II's equal file copies; range over these, segments and fill",
         file_system::throughput
     ),
     prism!(
@@ -438,7 +438,8 @@ pub(super) static CLAIMS: &[Claim] = &[
         text: "fileserver on a solid-state cache over the same flash as a block drive under FlashCache: +52 % with write-back, +45 % with write-through",
         holds_when: "within 10 points each",
         basis: Basis::Seen,
-        set_or_seen: "mechanisms by source, sizes ours; range over FlashCache's tunables, files and the cleaner of the other manager, written down before it was run",
+        set_or_seen: "mechanisms by source, sizes ours; a full block drive follows from S2's number; range over that, how its banks collect, FlashCache's \
+                      tunables, files and the cleaner of the other manager, written down before it was run",
         run: solid_state_cache::fileserver,
     },
     Claim {
@@ -458,7 +459,7 @@ pub(super) static CLAIMS: &[Claim] = &[
         text: "webserver gains nothing from silent eviction, and loses little",
         holds_when: "within 3 % in both modes",
         basis: Basis::Seen,
-        set_or_seen: "as S1; firmware alone decides it",
+        set_or_seen: "as S1, on an empty drive; firmware alone decides it",
         run: solid_state_cache::webserver,
     },
     Claim {
@@ -468,7 +469,7 @@ pub(super) static CLAIMS: &[Claim] = &[
         text: "varmail with write-back: the solid-state cache is 27 % above the block drive, whose records cost more than a log in the drive",
         holds_when: "within 10 points",
         basis: Basis::Seen,
-        set_or_seen: "as S1; range over what a flush reaches, length, files and the disk's write cache",
+        set_or_seen: "as S1; a range over what a flush reaches, length, files and the disk's write cache is there where it misses",
         run: solid_state_cache::varmail,
     },
     Claim {

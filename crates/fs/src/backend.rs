@@ -3,8 +3,8 @@
 //! | | block drive or file | Prism's function level |
 //! |---|---|---|
 //! | segment | at a multiple of its size | a flash block, which the library hands out ([`Job::Allocate`](crate::Job)) |
-//! | open segments | one for new data, one for what the cleaner moves | the same in every channel; the channel with the shortest queue is written next |
-//! | batch | what fits | whole flash pages, and no more than [`BATCH_BLOCKS`], so that a commit uses all channels |
+//! | open segments | one for new data, one for what the cleaner moves, or more by choice | the same in every channel; the channel with the shortest queue is written next |
+//! | batch | what fits; at most [`BATCH_BLOCKS`] where more are open | whole flash pages, and no more than [`BATCH_BLOCKS`], so that a commit uses all channels |
 //! | checkpoint | two pairs of places, written in turn | appended to flash blocks of their own |
 //! | segment without contents | overwritten, discarded by choice | given back (`Flash_Trim`) once a checkpoint is durable that needs nothing of it; erased in the background |
 //! | mount | reads the reserve that the checkpoint lists | reads the blocks of the reserve that the library found |
@@ -14,8 +14,8 @@
 
 use crate::types::BLOCK_BYTES;
 
-/// Blocks of a batch on flash, with its header.
-const BATCH_BLOCKS: u32 = 32;
+/// Blocks of a batch where several segments are open, with its header.
+pub(crate) const BATCH_BLOCKS: u32 = 32;
 
 /// Medium below a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

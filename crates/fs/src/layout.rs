@@ -9,7 +9,8 @@
 //! ```
 //! On flash (`backend.rs`) there are segments only; some of them have checkpoints.
 
-use crate::backend::{Backend, FlashShape, NamesShape};
+use crate::backend::{BATCH_BLOCKS, Backend, FlashShape, NamesShape};
+use crate::options::MountOptions;
 use crate::types::BLOCK_BYTES;
 
 /// Segments that a mount may have to read.
@@ -48,6 +49,8 @@ pub(crate) struct Layout {
     pub start: u64,
     /// The last block has a copy of the superblock: not on flash, and not in version 2.
     pub has_copy: bool,
+    /// Open segments of each stream on a block drive: of this mount, and not of the format.
+    open: u32,
 }
 
 impl Layout {
@@ -67,7 +70,12 @@ impl Layout {
         let last = blocks.saturating_sub(u64::from(has_copy));
         let segments = (last.saturating_sub(start) / each).min(SEGMENTS_MAX) as u32;
         let (backend, capacity) = (Backend::Block, segments);
-        Layout { backend, blocks, segment_blocks, segments, capacity, place_blocks, start, has_copy }
+        Layout { backend, blocks, segment_blocks, segments, capacity, place_blocks, start, has_copy, open: 1 }
+    }
+
+    /// With so many open segments of each stream. On flash it has one in every channel, whatever is asked.
+    pub fn with_open(self, open: u32) -> Layout {
+        Layout { open: open.clamp(1, MountOptions::OPEN_SEGMENTS_MAX), ..self }
     }
 
     /// These blocks as virtual ones, beside names.
@@ -112,6 +120,7 @@ impl Layout {
             // No block has the address 0.
             start: shape.segment_blocks.into(),
             has_copy: false,
+            open: 1,
         }
     }
 
@@ -123,7 +132,9 @@ impl Layout {
     /// Open segments of each stream.
     pub fn lanes(&self) -> u32 {
         match self.backend {
-            Backend::Block | Backend::Nameless(_) => 1,
+            Backend::Block | Backend::Nameless(_) => {
+                self.open.min(self.capacity / (2 * SEGMENTS_A_LANE)).max(1)
+            }
             Backend::Function(shape) => shape.channels.min(self.capacity / (2 * SEGMENTS_A_LANE)).max(1),
         }
     }
@@ -175,7 +186,7 @@ impl Layout {
         // Headers take more of small segments, and cleaning one gains less.
         let spare = (self.capacity / 16).max(10 + 64 / self.segment_blocks);
         match self.backend {
-            Backend::Block | Backend::Nameless(_) => spare,
+            Backend::Block | Backend::Nameless(_) => spare + 2 * (self.lanes() - 1),
             // Open segments, and the checkpoint's.
             Backend::Function(_) => spare + 2 * self.lanes() + 2,
         }
@@ -190,14 +201,32 @@ impl Layout {
 
     /// Blocks of a batch at most, with its headers, where it is not the segment that ends it.
     pub fn batch_blocks(&self) -> u32 {
-        self.segment_blocks.min(100).min(self.backend.batch_blocks())
+        self.segment_blocks.min(100).min(self.batch_most())
+    }
+
+    /// Blocks of a batch at most, whatever the segment has.
+    pub fn batch_most(&self) -> u32 {
+        match self.backend {
+            // A commit is spread over what is open.
+            Backend::Block | Backend::Nameless(_) if self.lanes() > 1 => BATCH_BLOCKS,
+            backend => backend.batch_blocks(),
+        }
+    }
+
+    /// Segments that a checkpoint lists beside the open ones, at most.
+    pub fn reserve_most(&self) -> usize {
+        match self.backend {
+            // Its table has space for these and for one open segment of each stream.
+            Backend::Block | Backend::Nameless(_) => RESERVE_MAX - 2 * (self.lanes() as usize - 1),
+            Backend::Function(_) => RESERVE_MAX,
+        }
     }
 
     /// Blocks that files and their metadata may take. In a segment headers and their copies take two blocks in a hundred, or in a batch,
     /// and two at least; on flash the end of a commit is filled up to a page.
     pub fn usable(&self) -> u64 {
         let each = self.segment_blocks
-            - 2 * self.segment_blocks.div_ceil(self.backend.batch_blocks().min(100))
+            - 2 * self.segment_blocks.div_ceil(self.batch_blocks())
             - self.backend.page_blocks();
         u64::from(self.capacity - self.spare()) * u64::from(each)
     }

@@ -28,6 +28,9 @@ pub struct MountOptions {
     pub discard: bool,
     /// Policy of the cleaner.
     pub cleaner: CleanerPolicy,
+    /// Segments that are open for new data at once, and as many for what the cleaner moves; on flash it has one in every channel. At most
+    /// [`MountOptions::OPEN_SEGMENTS_MAX`].
+    pub open_segments: u32,
 }
 
 impl Default for MountOptions {
@@ -38,11 +41,15 @@ impl Default for MountOptions {
             repair: false,
             discard: false,
             cleaner: CleanerPolicy::CostBenefit,
+            open_segments: 1,
         }
     }
 }
 
 impl MountOptions {
+    /// Most segments of a stream that are open at once: a checkpoint lists them all.
+    pub const OPEN_SEGMENTS_MAX: u32 = 32;
+
     /// Blocks in memory.
     pub(crate) fn frames(&self) -> usize {
         self.memory_bytes.max(MEMORY_BYTES_MIN) / BLOCK_BYTES

@@ -11,7 +11,7 @@
 //! Invariants: a segment has no more live blocks than written ones; the first segments of the reserve, and they alone, are in a durable
 //! checkpoint.
 
-use crate::layout::{Layout, RESERVE_MAX};
+use crate::layout::Layout;
 use crate::types::BLOCK_BYTES;
 use std::collections::VecDeque;
 
@@ -158,7 +158,7 @@ impl Space {
 
     /// Puts free segments into the reserve; they are written when the next checkpoint is durable.
     pub fn refill(&mut self) {
-        while self.reserve.len() < RESERVE_MAX
+        while self.reserve.len() < self.layout.reserve_most()
             && let Some(segment) = self.free.pop_front()
         {
             self.segments[segment as usize].state = State::Reserved;
@@ -194,14 +194,15 @@ impl Space {
             return false;
         }
         let each = self.layout.segment_blocks as usize * BLOCK_BYTES;
-        let most = (4 * self.layout.lanes() as usize + memory_bytes / each + 8).min(RESERVE_MAX);
+        let most =
+            (4 * self.layout.lanes() as usize + memory_bytes / each + 8).min(self.layout.reserve_most());
         self.free.len() + self.reserve.len() < most
     }
 
     /// The library has handed out a flash block. `at_once`: no durable checkpoint has to list it.
     pub fn allocated(&mut self, segment: u32, at_once: bool) {
         self.segments[segment as usize] = Segment { live: 0, written: 0, age_s: 0, state: State::Free };
-        if at_once && self.usable == self.reserve.len() && self.usable < RESERVE_MAX {
+        if at_once && self.usable == self.reserve.len() && self.usable < self.layout.reserve_most() {
             self.segments[segment as usize].state = State::Reserved;
             self.reserve.push_back(segment);
             self.usable += 1;
@@ -241,7 +242,7 @@ impl Space {
         self.turn = at + 1;
         let head = self.heads[at]?;
         self.segments[head.segment as usize].age_s = now_s;
-        let most = self.layout.backend.batch_blocks().min(each - head.next);
+        let most = self.layout.batch_most().min(each - head.next);
         Some((self.layout.address(head.segment, head.next), most))
     }
 
@@ -337,7 +338,7 @@ impl Space {
     pub fn reserve_dead(&mut self, segment: u32) {
         let dead = &mut self.segments[segment as usize];
         dead.written = 0;
-        if self.reserve.len() < RESERVE_MAX {
+        if self.reserve.len() < self.layout.reserve_most() {
             dead.state = State::Reserved;
             self.reserve.push_back(segment);
         } else {

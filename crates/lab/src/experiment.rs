@@ -426,19 +426,25 @@ pub fn execute_with_backing(
     spec: &Spec,
     jobs: &[Job],
     clock: &dyn Fn() -> f64,
-    onlooker: impl Onlooker,
+    mut onlooker: impl Onlooker,
 ) -> Result<Report, ExperimentError> {
     let log = claim_log(spec)?;
     check_memory(spec, jobs)?;
-    let mut tower = with_backing(spec, jobs)?;
+    let mut tower = with_backing(spec, jobs, &mut onlooker)?;
     check_jobs(&tower, spec, jobs)?;
     let oracle = oracle(spec, &tower, false);
     measure(&mut tower, spec, jobs, oracle, log, clock, onlooker)
 }
 
-/// The drive of flash and the disk of a description, under its layers.
-pub fn with_backing(spec: &Spec, jobs: &[Job]) -> Result<Tower<Pair<Device, Disk>>, RunError> {
-    let device = Device::new(&config(spec, jobs)).map_err(RunError::Device)?;
+/// The drive of flash and the disk of a description, under its layers. The drive is preconditioned by itself, before the layers start: what
+/// it holds then is of earlier work and nothing to the layers. A disk is not; its times do not depend on what was written.
+fn with_backing(
+    spec: &Spec,
+    jobs: &[Job],
+    onlooker: &mut dyn Onlooker,
+) -> Result<Tower<Pair<Device, Disk>>, RunError> {
+    let mut device = Device::new(&config(spec, jobs)).map_err(RunError::Device)?;
+    drive::precondition(&mut device, &spec.precondition, None, onlooker)?;
     let now = device.now();
     let pair = Pair::new(device, disk(spec, jobs)?, now).map_err(RunError::Layers)?;
     drive::put_on(&spec.host, pair).map_err(RunError::Layers)

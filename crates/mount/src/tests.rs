@@ -18,6 +18,7 @@ const LOOK: MountOptions = MountOptions {
     repair: false,
     discard: false,
     cleaner: CleanerPolicy::CostBenefit,
+    open_segments: 1,
 };
 const CHANGE: MountOptions = MountOptions { read_only: false, ..LOOK };
 

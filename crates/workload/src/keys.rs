@@ -166,6 +166,12 @@ const KEYS: &[KeyDoc] = &[
         "app: bytes of a segment on a block namespace (default: as pellucid fs format chooses; of a graph, on each engine, a block of each channel, less on a small drive)",
     ),
     key(
+        "open_segments",
+        &[],
+        "12",
+        "app on a block namespace: segments that are open for new data at once, and as many for what the cleaner moves, 1 to 32 (default 1; on flash there is one in every channel)",
+    ),
+    key(
         "ops",
         &[],
         "20%",

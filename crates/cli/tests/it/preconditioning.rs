@@ -242,3 +242,25 @@ fn log_blocks_are_preconditioned_on_superpages_of_several_units() {
         assert_eq!(warned(&report), 0, "{map}: every read finds data");
     }
 }
+
+/// A drive of flash before a disk: what it holds is of earlier work, and its garbage collection has to copy it.
+#[test]
+fn a_drive_before_a_disk_is_preconditioned() {
+    let folder = Folder::new();
+    let cached = |preset: &str| {
+        format!(
+            "[drive]\npreset = \"{preset}\"\n\n[drive.media]\nblocks = 48\npages = 8\nsector_size = 4096\n\n[drive.ftl]\n\
+             over_provisioning = 0.5\n\n[host]\nlayers = [\"cache\"]\n\n[backing]\nkind = \"disk\"\ncapacity = \"1GiB\"\nzones = 2\n\n\
+             [[job]]\nrw = \"randwrite\"\nbs = \"4k\"\nsize = \"48m\"\nnumber_ios = 12000\n"
+        )
+    };
+    folder.write("ssd.toml", &cached("jasmine-optimized"));
+    folder.write("ssc.toml", &cached("jasmine-ssc"));
+    let run = |state: &str| folder.run(&["run", "ssd.toml", "--json", "--precondition", state]).json();
+    let copied = |report: &Value| report["gc"]["copied_units"].as_u64().unwrap();
+    let (empty, full) = (run("none"), run("fill"));
+    assert_eq!(full["workload"]["precondition"], "100 % filled");
+    assert!(copied(&full) > copied(&empty), "{} {}", copied(&full), copied(&empty));
+    let refused = refused(folder.run(&["run", "ssc.toml", "--precondition", "fill"]));
+    assert!(refused.contains("precondition.fill: the drive has no block namespace"), "{refused}");
+}

@@ -48,7 +48,8 @@ impl FormatOptions {
                 "segments of {segment_blocks} blocks are too small; {SEGMENT_BLOCKS_MIN} is the least"
             ));
         }
-        let layout = Layout { backend: self.backend, ..Layout::new(self.blocks, segment_blocks) };
+        let layout = Layout::new(self.blocks, segment_blocks);
+        let layout = self.backend.names().map_or(layout, |shape| layout.with_names(shape));
         if u64::from(layout.segments) < SEGMENTS_MIN {
             let least = (SEGMENTS_MIN + 2) * u64::from(segment_blocks) * BLOCK_BYTES as u64;
             return Err(format!(
@@ -97,7 +98,7 @@ impl FormatOptions {
 ///
 /// The error is a sentence.
 pub(crate) fn format(now: Time, format: &FormatOptions, options: MountOptions) -> Result<Core, String> {
-    let layout = format.layout()?;
+    let layout = format.layout()?.with_open(options.open_segments);
     let log = Log::new(format.id, format.data_checksums);
     let mut core = Core::new(Life::ready(options), layout, log);
     core.turn.at(now);

@@ -191,7 +191,7 @@ fn superblock_of(core: &Core, bytes: Option<Vec<u8>>, blocks: u64) -> Result<Sup
 
 /// Takes the superblock, and writes the block of it anew that is damaged.
 fn take_superblock(core: &mut Core, Chosen { found, mend }: Chosen) {
-    core.space = Space::new(found.layout);
+    core.space = Space::new(found.layout.with_open(core.life.options().open_segments));
     core.log = Log::new(found.id, found.data_checksums);
     if let Some((block, finding)) = mend {
         core.findings.add_note(finding);
@@ -278,7 +278,7 @@ fn take_pictures(core: &mut Core, mut left: Vec<Candidate>, mut newest: Newest) 
     };
     let (found, picture) = *newest;
     let elsewhere = core.space.elsewhere();
-    core.space = Space::new(found.layout);
+    core.space = Space::new(found.layout.with_open(core.life.options().open_segments));
     core.space.set_elsewhere(elsewhere);
     take_picture(core, &picture);
     let scan = Box::new(Scan::new(&picture, None, true));

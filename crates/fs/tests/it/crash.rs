@@ -8,6 +8,8 @@ use pellucid_flash::{ChunkGeometry, Rng};
 #[derive(Clone, Copy, PartialEq)]
 pub enum On {
     Block,
+    /// Blocks, with several open segments.
+    OpenSegments,
     Flash,
     Names,
 }
@@ -16,18 +18,20 @@ pub enum On {
 fn shape(seed: u64, on: On) -> Shape {
     let mut rng = Rng::stream(seed, "shape");
     let sizes: &[u32] = match on {
-        On::Block => &[16, 32],
+        On::Block | On::OpenSegments => &[16, 32],
         On::Flash => &[16, 32],
         On::Names => &[16],
     };
     let segment_blocks = sizes[rng.below(sizes.len() as u64) as usize];
-    let segments = 30 + rng.below(40);
+    // A segment is open for each 32 at most.
+    let segments = if on == On::OpenSegments { 70 + rng.below(60) } else { 30 + rng.below(40) };
     Shape {
         blocks: u64::from(segment_blocks) * segments,
         segment_blocks,
         memory_bytes: (256 + 256 * rng.below(4) as usize) << 10,
         checksums: rng.chance(0.5),
         discard: rng.chance(0.5),
+        open: if on == On::OpenSegments { 4 } else { 1 },
         flash: (on == On::Flash).then(|| small_flash(&mut rng, segment_blocks)),
         names: (on == On::Names).then(|| small_names(&mut rng)),
     }
@@ -73,6 +77,42 @@ pub fn random_operations(seed: u64, steps: u64, on: On) -> u64 {
 fn it_does_what_the_model_does() {
     for seed in 0..8 {
         random_operations(seed, 500, On::Block);
+    }
+}
+
+#[test]
+#[cfg_attr(quick, ignore = "slow")]
+fn with_several_open_segments_it_does_what_the_model_does() {
+    for seed in 0..8 {
+        random_operations(seed, 500, On::OpenSegments);
+    }
+}
+
+#[test]
+#[cfg_attr(quick, ignore = "slow")]
+fn with_several_open_segments_a_cut_leaves_a_state_since_the_last_sync() {
+    for seed in 0..8 {
+        cuts(seed, 12, 150, On::OpenSegments);
+    }
+}
+
+#[test]
+fn with_several_open_segments_writes_that_fail_lose_nothing() {
+    failing_writes(On::OpenSegments);
+}
+
+/// Open segments are of a mount: a file system is mounted with another number of them.
+#[test]
+fn the_number_of_open_segments_may_change_from_mount_to_mount() {
+    let mut pair = Pair::new(shape(3, On::OpenSegments), 3);
+    for open in [1, 4, 2] {
+        for _ in 0..150 {
+            pair.step().unwrap();
+        }
+        pair.compare();
+        pair.open(open);
+        pair.cut_and_mount();
+        pair.fs.check();
     }
 }
 
@@ -182,6 +222,7 @@ fn cut_at_every_job(steps: u64, on: On) {
             memory_bytes: 256 << 10,
             checksums: true,
             discard: true,
+            open: 1,
             flash: (on == On::Flash).then(|| geometry(2, 2, 16, 16 * 8)),
             names: (on == On::Names).then(|| small_names(&mut Rng::new(2))),
         };

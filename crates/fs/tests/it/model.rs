@@ -295,6 +295,8 @@ pub struct Shape {
     pub memory_bytes: usize,
     pub checksums: bool,
     pub discard: bool,
+    /// Open segments on blocks.
+    pub open: u32,
     /// On Prism's function level, of this flash.
     pub flash: Option<ChunkGeometry>,
     /// On nameless writes, of this flash.
@@ -344,8 +346,14 @@ impl Pair {
         }
     }
 
+    /// Has the next mount keep so many segments open.
+    pub fn open(&mut self, segments: u32) {
+        self.shape.open = segments;
+    }
+
     fn options(shape: &Shape) -> MountOptions {
-        MountOptions { memory_bytes: shape.memory_bytes, discard: shape.discard, ..MountOptions::default() }
+        let Shape { memory_bytes, discard, open, .. } = *shape;
+        MountOptions { memory_bytes, discard, open_segments: open, ..MountOptions::default() }
     }
 
     fn now(&self) -> Time {

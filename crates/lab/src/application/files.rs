@@ -78,6 +78,11 @@ pub(super) fn check(target: &impl Target, job: &Job, work: &FilesApp, place: &Pl
             "only on a block namespace; elsewhere a segment is a flash block".into(),
         );
     }
+    if job.written.has("open_segments") && place.backend != Backend::Block {
+        let number = work.open_segments.to_string();
+        let allowed = "only on a block namespace; on flash a segment is open in every channel";
+        return refuse("open_segments", number, allowed.into());
+    }
     if let Some(bytes) = work.segment_bytes.filter(|&bytes| bytes > SEGMENT_BYTES_MAX) {
         return refuse("segment", bytes.to_string(), format!("at most {SEGMENT_BYTES_MAX}"));
     }
@@ -197,6 +202,7 @@ fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> 
             Cleaner::CostBenefit => CleanerPolicy::CostBenefit,
             Cleaner::Greedy => CleanerPolicy::Greedy,
         },
+        open_segments: work.open_segments,
         ..MountOptions::default()
     };
     let placement = Placement {
@@ -239,6 +245,9 @@ impl Plan {
         if work.file_system == FileSystem::LogStructured {
             let cleaner: &str = work.cleaner.into();
             settings.put("cleaner", cleaner);
+            if place.backend == Backend::Block {
+                settings.put("open_segments", work.open_segments);
+            }
         }
         if work.file_system == FileSystem::InPlace {
             settings.put("dirty_expire", format!("{}ns", host.expire.0));

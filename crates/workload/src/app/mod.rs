@@ -153,6 +153,8 @@ pub struct FilesApp {
     pub cleaner: Cleaner,
     /// `segment`.
     pub segment_bytes: Option<u64>,
+    /// `open_segments`.
+    pub open_segments: u32,
     /// `ops`: percent of the flash.
     pub ops_percent: u32,
     /// Processor of the host.
@@ -234,6 +236,8 @@ impl Kernel {
 const FILLED_PERCENT: u8 = 50;
 /// `Flash_SetOPS`: the example of the Prism-SSD paper, section IV-A, keeps 25 % beside what it uses.
 const OPS_PERCENT: u32 = 20;
+/// Most segments of a stream that are open at once, as `MountOptions` of the file system has it.
+const OPEN_SEGMENTS_MAX: u32 = 32;
 
 /// Keys that every application asks for.
 const OF_ANY: &[&str] = &["name", "app", "randseed", "kb_base"];
@@ -254,6 +258,7 @@ const OF_FILES: &[&str] = &[
     "log_size",
     "cleaner",
     "segment",
+    "open_segments",
     "ops",
     "cores",
     "cpu_operation",
@@ -335,6 +340,7 @@ pub(super) struct AppKeys {
     log_bytes: Option<u64>,
     cleaner: Cleaner,
     segment_bytes: Option<u64>,
+    open_segments: Option<u32>,
     ops_percent: Option<u32>,
     processor: Processor,
     kernel: Kernel,
@@ -411,6 +417,9 @@ impl AppKeys {
             "log_size" => self.log_bytes = Some(bytes_from(value, base, 1)?),
             "cleaner" => self.cleaner = named(value)?,
             "segment" => self.segment_bytes = Some(bytes_from(value, base, 1 << 16)?),
+            "open_segments" => {
+                self.open_segments = Some(count(value, base, 1, OPEN_SEGMENTS_MAX.into())? as u32)
+            }
             "ops" => {
                 self.ops_percent = match parse_amount(value, base)? {
                     Amount::Percent(percent @ 0..=90) => Some(percent.into()),
@@ -490,6 +499,7 @@ impl AppKeys {
             memory_bytes: files.page_cache_bytes,
             cleaner: self.cleaner,
             segment_bytes: self.segment_bytes,
+            open_segments: self.open_segments.unwrap_or(1),
             ops_percent: self.ops_percent.unwrap_or(OPS_PERCENT),
             processor: self.processor,
             kernel: self.kernel,
@@ -500,12 +510,13 @@ impl AppKeys {
     fn check_files(&self, personality: Personality, job: &Job) -> Result<(), JobError> {
         let given = |key: &str| job.written.has(key);
         let in_place = self.file_system == FileSystem::InPlace;
-        let rules: [(&'static str, bool, &str); 7] = [
+        let rules: [(&'static str, bool, &str); 8] = [
             ("meanappendsize", !personality.appends(), "not with app = tar or build, which append nothing"),
             ("log_size", personality != Personality::Webserver, "only with app = webserver"),
             ("filled", given("nfiles"), "not together with nfiles"),
             ("cleaner", in_place, "only with filesystem = log-structured"),
             ("segment", in_place, "only with filesystem = log-structured"),
+            ("open_segments", in_place, "only with filesystem = log-structured"),
             ("ops", in_place, "only with filesystem = log-structured"),
             (
                 "backend",
