@@ -298,6 +298,8 @@ fn every_setting_of_an_application_has_its_effect() {
             "64k",
             "--segment",
             "128k",
+            "--open-segments",
+            "2",
             "--nthreads",
             "4",
             "--page-cache",
@@ -315,6 +317,7 @@ fn every_setting_of_an_application_has_its_effect() {
         ("meanappendsize", "2048"),
         ("log_size", "65536"),
         ("segment", "131072"),
+        ("open_segments", "2"),
         ("nthreads", "4"),
         ("page_cache", "8388608"),
     ] {
@@ -323,6 +326,11 @@ fn every_setting_of_an_application_has_its_effect() {
     assert_eq!(app["warm_up"], 100);
     // One core, 3 us each.
     assert!(app["operations_per_second"].as_f64().unwrap() < 333_334.0);
+    let open = |segments: &str| {
+        let options = ["--app", "fileserver", "--segment", "128k", "--open-segments", segments];
+        settings("plain.toml", &options)["operations_per_second"].clone()
+    };
+    assert_ne!(open("1"), open("4"));
     let more = settings("plain.toml", &["--app", "webserver", "--filled", "60%"]);
     let files = |app: &Value| app["settings"]["nfiles"].as_str().unwrap().parse::<u64>().unwrap();
     assert!((files(&app) * 2).abs_diff(files(&more)) <= 2, "{} and {}", files(&app), files(&more));
