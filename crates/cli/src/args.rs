@@ -141,6 +141,15 @@ const APP_RUNS: [(&str, &[&str]); 2] = [
 /// Commands that have commands of their own.
 const GROUPS: [&str; 6] = ["import", "target", "apps", "kv", "graph", "fs"];
 
+/// A key and its value, as a `--set` gives them.
+pub type Assigned = (String, String);
+
+/// The first key that stands twice among these, with both values.
+pub fn given_twice(keys: &[Assigned]) -> Option<(&Assigned, &Assigned)> {
+    let earlier = |at: usize, key: &str| keys[..at].iter().find(|earlier| earlier.0 == key);
+    keys.iter().enumerate().find_map(|(at, later)| Some((earlier(at, &later.0)?, later)))
+}
+
 impl Global {
     fn of(matches: &ArgMatches) -> Global {
         fn one<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Option<T> {
@@ -166,12 +175,8 @@ impl Global {
 
     /// Refuses two `--set` of one key, also as part of a table, whether they say the same or not.
     pub fn check_sets(&self) -> Result<(), Failure> {
-        let given: Vec<(String, String)> = self.sets.iter().flat_map(|set| keys_of_set(set)).collect();
-        let twice = given
-            .iter()
-            .enumerate()
-            .find_map(|(at, later)| Some((given[..at].iter().find(|earlier| earlier.0 == later.0)?, later)));
-        match twice {
+        let given: Vec<Assigned> = self.sets.iter().flat_map(|set| keys_of_set(set)).collect();
+        match given_twice(&given) {
             None => Ok(()),
             Some(((key, one), (_, other))) => Err(Failure::asked(anyhow!(
                 "--set {key}: given twice, as {one} and as {other}; allowed: once"

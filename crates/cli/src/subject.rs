@@ -1,6 +1,6 @@
 //! Drives to work on: a new one from its description, or one in use from an image.
 
-use crate::args::Global;
+use crate::args::{Assigned, Global, given_twice};
 use crate::failure::Failure;
 use crate::precondition::PreconditionOptions;
 use crate::progress::total;
@@ -605,13 +605,8 @@ fn check_past(spec: &Spec, image: &str) -> Result<(), Failure> {
 pub fn check_overridden(names: &[&str], sets: &[String]) -> Result<(), Failure> {
     let keys = |set: &String| keys_of_set(set).into_iter().map(|(key, _)| key);
     for name in names {
-        let own: Vec<(String, String)> =
-            split_sets(name, &[]).1.iter().flat_map(|set| keys_of_set(set)).collect();
-        let twice = own
-            .iter()
-            .enumerate()
-            .find_map(|(at, later)| Some((own[..at].iter().find(|earlier| earlier.0 == later.0)?, later)));
-        if let Some(((key, one), (_, other))) = twice {
+        let own: Vec<Assigned> = split_sets(name, &[]).1.iter().flat_map(|set| keys_of_set(set)).collect();
+        if let Some(((key, one), (_, other))) = given_twice(&own) {
             return Err(Failure::asked(anyhow::anyhow!(
                 "{name}: {key}: given twice, as {one} and as {other}; allowed: once"
             )));

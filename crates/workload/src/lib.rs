@@ -93,7 +93,7 @@ mod written;
 
 pub use app::{
     AppJob, AppKind, AppWork, Backend, Cleaner, DesktopApp, FileCount, FileSystem, FilesApp, GraphApp,
-    GraphCosts, GraphEngine, GraphProgram, GraphSource, Kernel, KvApp, Processor,
+    GraphCosts, GraphEngine, GraphProgram, GraphSource, Kernel, KvApp, OPEN_SEGMENTS_MAX, Processor,
 };
 pub(crate) use distribution::Sampler;
 pub use distribution::{Distribution, Zone};

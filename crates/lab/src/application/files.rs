@@ -59,6 +59,8 @@ fn bytes(work: &FilesApp, most: u64, place: &Place) -> u64 {
 
 /// Largest segment of a file system, far above what any flash block has.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+// What a job may ask for, a mount does.
+const _: () = assert!(pellucid_workload::OPEN_SEGMENTS_MAX == MountOptions::OPEN_SEGMENTS_MAX);
 
 /// Percent of the flash that the library keeps, so that the file system has no more blocks than its size says.
 fn kept_percent(target: &impl Target, work: &FilesApp, place: &Place, bytes: u64) -> u32 {

@@ -237,7 +237,7 @@ const FILLED_PERCENT: u8 = 50;
 /// `Flash_SetOPS`: the example of the Prism-SSD paper, section IV-A, keeps 25 % beside what it uses.
 const OPS_PERCENT: u32 = 20;
 /// Most segments of a stream that are open at once, as `MountOptions` of the file system has it.
-const OPEN_SEGMENTS_MAX: u32 = 32;
+pub const OPEN_SEGMENTS_MAX: u32 = 32;
 
 /// Keys that every application asks for.
 const OF_ANY: &[&str] = &["name", "app", "randseed", "kb_base"];
