@@ -91,7 +91,8 @@ pub(crate) struct Ends {
 
 /// A socket that accepts connections. Dropping it removes the file of a Unix socket.
 pub(crate) enum Listener {
-    Tcp(TcpListener),
+    /// With the address that it takes, until it listens.
+    Tcp(TcpListener, Option<Taken>),
     /// With its path, and the name that it has until it listens.
     Unix(UnixListener, PathBuf, Option<Hidden>),
 }
@@ -132,6 +133,38 @@ impl Drop for Hidden {
     }
 }
 
+/// Addresses that TCP sockets of this process are to listen on.
+static TO_LISTEN: Mutex<Vec<SocketAddr>> = Mutex::new(Vec::new());
+
+/// An address that a TCP socket is to listen on. Several sockets may have one address until one of them listens.
+pub(crate) struct Taken(SocketAddr);
+
+impl Taken {
+    /// Takes the address, which no other socket of this process may have, alone or among all of the machine.
+    fn new(address: SocketAddr) -> io::Result<Taken> {
+        let mut all = TO_LISTEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |other: &SocketAddr| {
+            let (one, other_ip) = (address.ip(), other.ip());
+            other.port() == address.port()
+                && (one == other_ip || one.is_unspecified() || other_ip.is_unspecified())
+        };
+        if all.iter().any(is_same) {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "given twice; allowed: a port for each socket",
+            ));
+        }
+        all.push(address);
+        Ok(Taken(address))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        TO_LISTEN.lock().unwrap_or_else(PoisonError::into_inner).retain(|address| *address != self.0);
+    }
+}
+
 impl Listener {
     /// Takes the address. Peers are refused until [`Listener::listen`].
     pub fn bind(address: &Address) -> io::Result<Listener> {
@@ -140,10 +173,11 @@ impl Listener {
                 let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
                 let socket = stream_socket(family)?;
                 sockopt::set_socket_reuseaddr(&socket, true)?;
+                // Refused where another program listens. One that is about to is found when this one listens.
                 rustix::net::bind(&socket, address)?;
-                // Two sockets may have one port until one of them listens. Peers wait until they are accepted.
-                rustix::net::listen(&socket, BACKLOG)?;
-                Ok(Listener::Tcp(TcpListener::from_std(socket.into())))
+                let listener = TcpListener::from_std(socket.into());
+                let taken = Taken::new(listener.local_addr()?)?;
+                Ok(Listener::Tcp(listener, Some(taken)))
             }
             Address::Unix(path) => {
                 remove_stale(path);
@@ -176,7 +210,11 @@ impl Listener {
     /// Lets peers connect from now on.
     pub fn listen(&mut self) -> io::Result<()> {
         match self {
-            Listener::Tcp(_) => {}
+            Listener::Tcp(listener, taken) => {
+                rustix::net::listen(&*listener, BACKLOG)?;
+                // From now on the system refuses others.
+                *taken = None;
+            }
             Listener::Unix(listener, path, hidden) => {
                 rustix::net::listen(&*listener, BACKLOG)?;
                 if let Some(Hidden { name, .. }) = hidden {
@@ -192,7 +230,7 @@ impl Listener {
     /// Actual address, with the port that the system chose.
     pub fn address(&self) -> io::Result<Address> {
         match self {
-            Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
+            Listener::Tcp(listener, _) => listener.local_addr().map(Address::Tcp),
             Listener::Unix(_, path, _) => Ok(Address::Unix(path.clone())),
         }
     }
@@ -200,7 +238,7 @@ impl Listener {
     /// Accepts the next connection and returns it with its two ends.
     pub fn accept(&self) -> io::Result<(Stream, Ends)> {
         match self {
-            Listener::Tcp(listener) => {
+            Listener::Tcp(listener, _) => {
                 let (stream, peer) = listener.accept()?;
                 // Without it small replies would wait for acknowledgements.
                 stream.set_nodelay(true)?;
@@ -221,7 +259,7 @@ impl Listener {
 
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
-            Listener::Tcp(listener) => listener.register(registry, token, Interest::READABLE),
+            Listener::Tcp(listener, _) => listener.register(registry, token, Interest::READABLE),
             Listener::Unix(listener, ..) => listener.register(registry, token, Interest::READABLE),
         }
     }
@@ -322,5 +360,47 @@ impl Write for Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bind(address: &str) -> io::Result<Listener> {
+        Listener::bind(&address.parse().expect("an address"))
+    }
+
+    fn tcp(listener: &Listener) -> SocketAddr {
+        match listener.address().expect("it has one") {
+            Address::Tcp(address) => address,
+            Address::Unix(path) => panic!("{}", path.display()),
+        }
+    }
+
+    /// A server that has its address may still be opening its drives, and cannot be stopped in order before they are open.
+    #[test]
+    fn peers_are_refused_until_it_listens() {
+        let mut listener = bind("127.0.0.1:0").expect("a free port");
+        let address = tcp(&listener);
+        let refused = std::net::TcpStream::connect(address).expect_err("nobody listens");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        listener.listen().expect("the port is ours");
+        std::net::TcpStream::connect(address).expect("somebody listens");
+    }
+
+    #[test]
+    fn an_address_is_taken_once() {
+        let mut first = bind("127.0.0.1:0").expect("a free port");
+        let port = tcp(&first).port();
+        for same in [format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}")] {
+            let refused = bind(&same).err().expect("taken before it listens");
+            assert_eq!(refused.kind(), io::ErrorKind::AddrInUse, "{same}: {refused}");
+        }
+        first.listen().expect("the port is ours");
+        let refused = bind(&format!("127.0.0.1:{port}")).err().expect("taken while it listens");
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        drop(first);
+        bind(&format!("127.0.0.1:{port}")).expect("free again");
     }
 }
