@@ -118,9 +118,10 @@ test:
 	@python3 tools/steps.py '!prerequisites' client-tools check test-recipes test-tools build-tests \
 	    'test-site test-pages bench-small test-python // test-clients // test-docs test-crates'
 
-# The package in an environment of its own, compiled like the other tests.
+# The package in an environment of its own, compiled with the other tests.
 test-python: build-tests $(VENV)/tools
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) CARGO_TARGET_DIR=$(CURDIR)/target $(VENV)/bin/maturin develop --quiet --locked
+	cargo build --workspace --lib --locked $(TLS)
+	$(VENV)/bin/python tools/editable.py target/debug/lib_pellucid.so
 	$(VENV)/bin/python -m pytest -q -p no:cacheprovider crates/python/tests
 
 $(VENV)/tools: Makefile | prerequisites
