@@ -5,7 +5,7 @@
 //!             └─ a batch failed: idle, wanted     └─ durable
 //! ```
 //! Each checkpoint has two copies: a damaged block costs none, as the one before it is no substitute. What that one needs may have been
-//! overwritten since.
+//! overwritten since. The first one is written to both places, so that a place without a checkpoint is damage, or was torn.
 //! On flash a place is the next pages of a flash block that has nothing else, with the superblock before each picture. When the block is
 //! full, or a write to it fails, another one is taken; the old one is given back once a checkpoint is durable that does not lie in it. There the
 //! two copies are one write.
@@ -16,6 +16,9 @@ use crate::layout::{COPIES, Layout};
 use crate::picture::Picture;
 use crate::space::Head;
 use std::collections::{BTreeMap, VecDeque};
+
+/// Number of the first checkpoint of a file system.
+const FIRST: u64 = 1;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
@@ -160,14 +163,16 @@ impl Checkpoints {
         superblock: impl FnOnce() -> Vec<u8>,
     ) -> Option<(u64, Vec<u8>)> {
         let Stage::Place { sent, written } = self.stage else { return None };
-        if sent == COPIES {
+        let copies = self.copies();
+        if sent == copies {
             return None;
         }
         let Some(head) = self.head else {
             self.stage = Stage::Place { sent: sent + 1, written };
-            return Some((layout.place(self.number, sent), self.image.clone()));
+            let place = layout.place(self.number + sent / COPIES, sent % COPIES);
+            return Some((place, self.image.clone()));
         };
-        self.stage = Stage::Place { sent: COPIES, written: COPIES - 1 };
+        self.stage = Stage::Place { sent: copies, written: copies - 1 };
         let place = layout.address(head.segment, head.next);
         self.head = Some(Head { next: head.next + layout.places_blocks(), ..head });
         let mut data = superblock();
@@ -175,11 +180,17 @@ impl Checkpoints {
         Some((place, data.repeat(COPIES as usize)))
     }
 
+    /// Copies of the picture, in all places that it goes to.
+    fn copies(&self) -> u64 {
+        if self.number == FIRST { 2 * COPIES } else { COPIES }
+    }
+
     /// A copy of the picture is written.
     pub fn copy_written(&mut self) {
         if let Stage::Place { sent, written } = self.stage {
             let written = written + 1;
-            self.stage = if written == COPIES { Stage::Confirm } else { Stage::Place { sent, written } };
+            let are_all = written == self.copies();
+            self.stage = if are_all { Stage::Confirm } else { Stage::Place { sent, written } };
         }
     }
 

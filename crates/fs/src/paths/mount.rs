@@ -23,6 +23,9 @@ use crate::types::{BLOCK_BYTES, Ino};
 use Outcome::{GoesOn, Over, Waits};
 use replay::{Entries, Scan};
 
+/// Checkpoints that a block drive has places for.
+const PLACES: usize = 2;
+
 /// Checkpoint and sync record that a mount begins with.
 type Places = (Box<Picture>, Option<SyncRecord>);
 
@@ -230,40 +233,64 @@ fn read_places(core: &mut Core) -> Result<Option<Places>, String> {
 fn choose_picture(core: &mut Core, read: Vec<Option<Vec<u8>>>) -> Result<Places, String> {
     let layout = *core.space.layout();
     let mut read = read.into_iter();
-    let copies = read.by_ref().take(2 * COPIES as usize).flatten();
     let decode = |bytes: Vec<u8>| Picture::decode(&bytes, core.log.file_system(), &layout);
-    let pictures: Vec<Picture> = copies.filter_map(decode).collect();
+    let places: Vec<Vec<Picture>> = (0..PLACES)
+        .map(|_| read.by_ref().take(COPIES as usize).flatten().filter_map(decode).collect())
+        .collect();
+    let whole = places.iter().filter(|place| !place.is_empty()).count();
     let record = read.next();
     if let (Some(None), Some(at)) = (&record, layout.record()) {
         core.findings.add_note(Finding(format!("the sync record, block {at}, cannot be read")));
     }
     let was_read = matches!(record, Some(Some(_)));
     let record = record.flatten().and_then(|bytes| SyncRecord::decode(&bytes, core.log.file_system()));
-    let newest = pictures.iter().map(|picture| picture.number).max();
-    let copies = pictures.iter().filter(|picture| Some(picture.number) == newest).count();
-    let Some(picture) = pictures.into_iter().max_by_key(|picture| picture.number) else {
+    // The first one lies in both places.
+    let Some(mut copies) = places
+        .into_iter()
+        .max_by_key(|place| place.first().map(|picture| picture.number))
+        .filter(|place| !place.is_empty())
+    else {
         return Err("all copies of its checkpoints are damaged or cannot be read".to_string());
     };
+    let (count, picture) = (copies.len(), copies.swap_remove(0));
     if let (true, None, Some(at)) = (was_read, record, layout.record()) {
         // Each checkpoint is followed by a record, so it is missing only where power failed at once after the format.
         core.findings.add_note(Finding(format!(
             "the sync record, block {at}, is damaged, or was torn by a power cut: it does not say what was durable"
         )));
     }
-    if copies < COPIES as usize {
+    if count < COPIES as usize {
         core.findings.add_note(Finding(format!(
             "a copy of checkpoint {} is damaged or cannot be read",
             picture.number
         )));
     }
-    if let Some(record) = record.filter(|record| record.checkpoint > picture.number) {
-        core.findings.add_damage(Finding(format!(
-            "checkpoint {} is damaged or cannot be read, both copies: this is checkpoint {}, without what was changed later; \
-             what was written over since cannot be read",
-            record.checkpoint, picture.number
-        )));
+    if let Some(damage) = lost_checkpoint(picture.number, whole, layout.record(), record) {
+        core.findings.add_damage(damage);
     }
     Ok((Box::new(picture), record))
+}
+
+/// The damage, if a checkpoint behind the newest of which a copy is whole was lost. `whole`: places with a whole copy. Power fails in the middle of
+/// one checkpoint at most, and never while the record, which then names the one before it, is being written.
+fn lost_checkpoint(
+    newest: u64,
+    whole: usize,
+    place: Option<u64>,
+    record: Option<SyncRecord>,
+) -> Option<Finding> {
+    match (record, place) {
+        (Some(record), _) if record.checkpoint > newest => Some(Finding(format!(
+            "checkpoint {} is damaged or cannot be read, both copies: this is checkpoint {newest}, without what was changed later; \
+             what was written over since cannot be read",
+            record.checkpoint
+        ))),
+        (None, Some(at)) if whole < PLACES => Some(Finding(format!(
+            "a checkpoint, both copies, and the sync record, block {at}, are damaged or cannot be read: this is checkpoint {newest}, and if that \
+             was not the newest, what was changed later is lost"
+        ))),
+        _ => None,
+    }
 }
 
 fn take_pictures(core: &mut Core, mut left: Vec<Candidate>, mut newest: Newest) -> Result<Outcome, String> {

@@ -274,6 +274,13 @@ fn a_lost_checkpoint_is_named() {
         } else {
             m.lookup(Ino::ROOT, "behind").unwrap();
         }
+        // The record does not say so any more, either.
+        let mut m = harmed(&[pair[0], pair[1], 5]);
+        match m.fs.findings().damage() {
+            [] => _ = m.lookup(Ino::ROOT, "behind").unwrap(),
+            [found] => assert!(found.0.contains("and the sync record, block 5"), "{}", found.0),
+            more => panic!("{more:?}"),
+        }
         for one in pair {
             let mut m = harmed(&[one]);
             assert_eq!(m.fs.findings().damage(), []);

@@ -78,10 +78,10 @@ fn jobs_and_data_are_those_that_were_recorded() {
 
 /// Random operations, power cuts, failed writes, damage with and without checksums of data, unreadable metadata.
 const RECORDED: [u64; 6] = [
-    0xbede_38d1_fc72_afdf,
-    0xe608_d062_48e4_919d,
-    0x1b28_ac2d_9efb_5a12,
-    0x0e8d_4da5_ada7_9fc1,
-    0x5d0f_8518_234e_f4f9,
-    0xb929_0258_3a84_064d,
+    0x970f_a35c_c21d_9905,
+    0xe833_0a70_0850_5344,
+    0xb273_5671_025b_e550,
+    0xf9ee_c3ee_49da_1a1e,
+    0x01ef_897c_794a_63fd,
+    0x1e33_f7b6_7e68_6787,
 ];
