@@ -12,6 +12,7 @@ use pellucid_host::{CpuCosts, HostFtlConfig, LayerConfig, Targets, ZoneChunksCon
 use pellucid_kv::{EngineKind, KvConfig, KvCosts};
 use pellucid_lab::image::is_image;
 use pellucid_media::StoreKind;
+use pellucid_serve::event::Event;
 use pellucid_serve::{Core, FileConfig, FileDrive, Refusal, Remote, RemoteConfig, Served};
 use pellucid_spec::targets::{Hold, RegistryError, add_described, load, registry_path, save};
 use pellucid_spec::{BackingKind, Spec, Use};
@@ -84,6 +85,12 @@ impl MadeFile {
             StoreKind::File(path) if !path.exists() => MadeFile(Some(path.clone())),
             _ => MadeFile(None),
         }
+    }
+
+    /// The event of a file that was made.
+    pub fn event(&self, drive: &str) -> Option<Event> {
+        let file = self.0.as_ref()?.display().to_string();
+        Some(Event::MediaMade { drive: drive.into(), file })
     }
 
     /// The drive is in service.

@@ -277,6 +277,11 @@ impl Served {
         self.tower.layers().filter_map(Layer::start_notice)
     }
 
+    /// Blocks of the cache above the drive that only its flash has; 0 without a cache.
+    pub(crate) fn dirty_blocks(&self) -> u64 {
+        self.tower.stack().and_then(|stack| stack.layer.cache()).map_or(0, CacheManager::dirty_blocks)
+    }
+
     /// Namespaces in service, the layer's first.
     pub fn interfaces(&self) -> Vec<(u16, Interface)> {
         self.tower.interfaces()

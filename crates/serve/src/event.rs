@@ -26,6 +26,13 @@ pub enum Event {
         /// Name of the drive.
         drive: String,
     },
+    /// A drive is new: no file of media was there.
+    MediaMade {
+        /// Name of the drive.
+        drive: String,
+        /// The file that was made.
+        file: String,
+    },
     /// A client can reach a drive in this way.
     Reachable {
         /// Name of the drive.
@@ -308,6 +315,13 @@ pub enum Event {
     FireResumed {
         /// Name of the drive.
         drive: String,
+    },
+    /// A cache has stopped with blocks that its backing store has only in an older version.
+    CacheDirty {
+        /// Name of the drive.
+        drive: String,
+        /// How many.
+        blocks: u64,
     },
     /// The layers of a drive could not be stopped in order.
     StopFailed {

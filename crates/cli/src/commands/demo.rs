@@ -100,7 +100,7 @@ impl Demo {
             name(&directory.join("film.html"))
         ))?;
         output::print(&format!(
-            "\nnext:  pellucid show {PRESET} --explain\n       pellucid compare {PRESET} jasmine --rw randread --bs 4k \
+            "\nnext:  pellucid show {PRESET} --explain\n       pellucid compare {PRESET} jasmine --rw randwrite --bs 4k \
              --number-ios 20000\n       pellucid --help\n"
         ))?;
         Ok(())

@@ -149,6 +149,7 @@ impl KvServe {
             log(&Event::Listening { protocol: "monitor", address: address.to_string(), uri });
             server.show_on(&board);
         }
+        facts.extend(made.event(&name));
         facts.iter().for_each(log);
         made.keep();
         server.run().map(drop).map_err(Failure::work)

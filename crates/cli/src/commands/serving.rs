@@ -403,6 +403,7 @@ impl Serving {
         let log = self.log_format.log(global);
         // They are said when everything listens, so that a refusal stands alone.
         let mut facts = served_log::drives(&core, &origins);
+        facts.extend(names.iter().zip(&made).filter_map(|(name, made)| made.event(name)));
         let offered = served_log::offered(&core, &names);
         let options = Options {
             poll: Duration::from_micros(self.poll_us),

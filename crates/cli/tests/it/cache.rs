@@ -308,6 +308,9 @@ fn a_stop_writes_records_only_of_what_there_is() {
     client.write(0, 9);
     drop(client);
     assert_eq!(serving.end("TERM"), Some(0));
+    let log = std::fs::read_to_string(folder.path("log")).unwrap();
+    let dirty = log.lines().find(|line| line.contains("event=cache-dirty")).expect("only the cache has it");
+    assert!(dirty.contains("blocks=1 why=\"only the cache drive has their newest data"), "{dirty}");
     let more = used() - made;
     assert!(more < 1 << 20, "{more} bytes more of the sparse file are in use, after {made} for the records");
     let _serving = start(&folder, "file:flash.img,size=16GiB");

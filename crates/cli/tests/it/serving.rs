@@ -152,6 +152,8 @@ fn the_log_tells_what_is_served_and_what_happens_to_it() {
         let time = fields["time"].as_str().unwrap();
         assert!(time.len() == 24 && time.starts_with("20") && time.ends_with('Z'), "{line}");
     }
+    let made = one("media-made");
+    assert_eq!((made["drive"].as_str(), made["file"].as_str()), (Some("tiny"), Some("mine.drive")));
     let drive = one("drive");
     for (key, value) in [
         ("drive", "tiny"),

@@ -272,10 +272,21 @@ impl Operated for Core {
 
     fn finish(&mut self) -> Result<(), String> {
         let observed = self.observer.as_mut().map_or(Ok(()), |observer| observer.finished());
+        tell_dirty(self);
         for (device, name) in self.desk.engine.backends_mut().iter_mut().zip(self.register.names()) {
             device.sync().map_err(|error| format!("{name}: {error}"))?;
         }
         observed.map_err(|error| format!("recording: {error}"))
+    }
+}
+
+/// Logs what caches have not written back.
+fn tell_dirty(core: &mut Core) {
+    for drive in 0..core.register.names().len() {
+        let blocks = core.drive_mut(drive).dirty_blocks();
+        if blocks > 0 {
+            core.log(Event::CacheDirty { drive: core.register.name(drive).to_owned(), blocks });
+        }
     }
 }
 

@@ -4,6 +4,8 @@ use super::*;
 
 const KEEPS_NOTHING: &str = "durability = volatile: hosts are told of no flush and no forced writes; \
                              a power cut and a restart may undo whatever was written";
+const NEWER_THAN_STORE: &str = "only the cache drive has their newest data: without it the backing store is an old one, and nothing else may write to it; \
+                                `pellucid detach` writes them back";
 const AS_MEDIA_ARE: &str =
     "a drive in service starts as its media are; an image by pellucid age, served instead, is preconditioned";
 
@@ -21,6 +23,7 @@ impl Event {
         match self {
             Event::Drive(_) => "drive",
             Event::NotPreconditioned { .. } => "not-preconditioned",
+            Event::MediaMade { .. } => "media-made",
             Event::Reachable { .. } => "reachable",
             Event::Store { .. } => "store",
             Event::StoreNotice { notice: StoreNotice::Damaged { .. }, .. } => "store-damaged",
@@ -65,6 +68,7 @@ impl Event {
             Event::StopFailed { .. } => "stop-failed",
             Event::CacheLost { .. } => "cache-lost",
             Event::CacheDetached { .. } => "cache-detached",
+            Event::CacheDirty { .. } => "cache-dirty",
             Event::FirePaused { .. } => "fire-paused",
             Event::FireResumed { .. } => "fire-resumed",
             Event::Stopped => "stopped",
@@ -76,6 +80,7 @@ impl Event {
         match self {
             Event::Drive(facts) => facts.fields(),
             Event::NotPreconditioned { drive } => vec![text("drive", drive), text("why", AS_MEDIA_ARE)],
+            Event::MediaMade { drive, file } => vec![text("drive", drive), text("file", file)],
             Event::Reachable { drive, protocol, how } => vec![
                 text("drive", drive),
                 word("protocol", protocol),
@@ -105,6 +110,9 @@ impl Event {
             Event::LayerNotice { drive, why } => vec![text("drive", drive), text("why", why)],
             Event::CacheLost { drive, offset, bytes } => {
                 vec![text("drive", drive), word("offset", offset), word("bytes", bytes)]
+            }
+            Event::CacheDirty { drive, blocks } => {
+                vec![text("drive", drive), word("blocks", blocks), text("why", NEWER_THAN_STORE)]
             }
             Event::CacheDetached { drive } | Event::FirePaused { drive } | Event::FireResumed { drive } => {
                 vec![text("drive", drive)]
