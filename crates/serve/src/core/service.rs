@@ -267,12 +267,15 @@ impl Operated for Core {
         if self.rest.begin() {
             quiesce(self);
         }
-        is_at_rest(self)
+        let is_over = is_at_rest(self);
+        if is_over {
+            tell_dirty(self);
+        }
+        is_over
     }
 
     fn finish(&mut self) -> Result<(), String> {
         let observed = self.observer.as_mut().map_or(Ok(()), |observer| observer.finished());
-        tell_dirty(self);
         for (device, name) in self.desk.engine.backends_mut().iter_mut().zip(self.register.names()) {
             device.sync().map_err(|error| format!("{name}: {error}"))?;
         }
