@@ -224,7 +224,7 @@ fn deciding(study: &LatencyStudy) -> Vec<Check> {
     checks
 }
 
-/// What decides nothing.
+/// The numbers that decide nothing.
 fn shown(study: &LatencyStudy) -> Vec<Check> {
     let (mut parts, mut explained_errors) = (Vec::new(), Vec::new());
     for (r, row) in TABLE_7.iter().enumerate() {
