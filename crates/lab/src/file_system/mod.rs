@@ -215,9 +215,15 @@ impl<D: Target> FileServer<D> {
     fn populate(&mut self) -> Result<(), String> {
         let last = self.files.len() - 1;
         let percent = u64::from(self.config.personality.existing_percent());
-        let existing: Vec<usize> =
+        let mut existing: Vec<usize> =
             (0..=last).filter(|&number| number == last || self.rng.below(100) < percent).collect();
         self.check_room(&existing)?;
+        if self.config.host.picks == Picks::Together {
+            // In random order, as filebench makes a set that it then goes through in the order of the numbers.
+            for at in (1..existing.len()).rev() {
+                existing.swap(at, self.rng.below(at as u64 + 1) as usize);
+            }
+        }
         // As much as one operation writes.
         let longest = self.files.iter().map(|file| file.wanted_bytes).max().unwrap_or(0);
         let longest = longest.max(self.config.append_bytes).max(1 << 16);
