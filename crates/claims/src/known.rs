@@ -19,22 +19,6 @@ pub struct KnownMiss {
 /// All of them.
 pub static KNOWN_MISSES: &[KnownMiss] = &[
     KnownMiss {
-        claim: "C6",
-        check: "MLC write, 64 outstanding",
-        reason: "no mechanism is known for 16.6 us of the storage controller's time in an MLC write, and 64 of them wait too little for \
-                 slow devices",
-    },
-    KnownMiss {
-        claim: "C6",
-        check: "system latency, root mean square error of 16",
-        reason: "the same 16.6 us are in four of the 16 latencies",
-    },
-    KnownMiss {
-        claim: "C6",
-        check: "MLC write, 1 outstanding, storage controller beyond bus and array: unexplained",
-        reason: "nothing in the public firmware or the paper takes this time",
-    },
-    KnownMiss {
         claim: "B3",
         check: "block drive, 7 % over-provisioning, no limit",
         reason: "without a limit the block drive takes a sixth of what the zones take, and its reads wait for its writes",

@@ -1,7 +1,7 @@
 //! C6 and C7: the latency of 16 KiB requests and its parts (Table 7), and throughput over outstanding requests (Fig. 24).
 
 use super::bench::{Bench, Cosmos, Flow, Mode, ReproduceError};
-use super::{Check, Figure, Limit, Outcome};
+use super::{Check, Figure, Limit, Outcome, vary};
 use pellucid_flash::Stage;
 use pellucid_report::plot::{Axis, BarChart, Bars, Plot, Unit};
 use pellucid_report::{Direction, Report};
@@ -89,20 +89,43 @@ impl LatencyStudy {
             .flat_map(|row| OUTSTANDING.map(|outstanding| (row.mode, row.flow, outstanding)))
             .collect();
         let measured = bench.map(&points, |&(mode, flow, outstanding)| {
-            // Few outstanding requests vary less from one to the next; many need time to settle. Whole rounds over 64
-            // ways and both page types.
-            let requests = 128 * (24 + 5 * outstanding);
-            let job = bench.job(&format!("bs=16k,iodepth={outstanding}"), requests);
-            let report = bench.sequential(&Cosmos::new(mode, 8, 8), flow, &job)?;
-            Ok(Measured::of(&report, flow))
+            measure(bench, &Cosmos::new(mode, 8, 8), flow, outstanding)
         })?;
         Ok(LatencyStudy { rows: measured.chunks(OUTSTANDING.len()).map(<[_]>::to_vec).collect() })
     }
 
-    fn at(&self, row: usize, outstanding: u32) -> Measured {
-        let column = OUTSTANDING.iter().position(|&n| n == outstanding);
-        self.rows[row][column.expect("a measured number of outstanding requests")]
+    /// The study with MLC writes on flash whose programs take this much longer in the mean, at the columns of Table 7.
+    fn with_longer_programs(&self, bench: &Bench, longer_ns: f64) -> Result<LatencyStudy, ReproduceError> {
+        let factor = 1.0 + longer_ns / MLC_PROGRAM_NS;
+        let [lower, upper] = MLC_PROGRAMS_NS.map(|ns| (ns * factor).round());
+        let set = format!("media.timing.program=[\"{lower}ns\", \"{upper}ns\"]");
+        let drive = Cosmos::new(Mode::Mlc, 8, 8).set(set);
+        let measured =
+            bench.map(&PUBLISHED_AT, |&outstanding| measure(bench, &drive, Flow::Write, outstanding))?;
+        let mut rows = self.rows.clone();
+        for (outstanding, measured) in PUBLISHED_AT.into_iter().zip(measured) {
+            rows[mlc_write()][column_of(outstanding)] = measured;
+        }
+        Ok(LatencyStudy { rows })
     }
+
+    fn at(&self, row: usize, outstanding: u32) -> Measured {
+        self.rows[row][column_of(outstanding)]
+    }
+}
+
+fn column_of(outstanding: u32) -> usize {
+    let column = OUTSTANDING.iter().position(|&n| n == outstanding);
+    column.expect("a measured number of outstanding requests")
+}
+
+/// One cell of Table 7.
+fn measure(bench: &Bench, drive: &Cosmos, flow: Flow, outstanding: u32) -> Result<Measured, ReproduceError> {
+    // Few outstanding requests vary less from one to the next; many need time to settle. Whole rounds over 64
+    // ways and both page types.
+    let requests = 128 * (24 + 5 * outstanding);
+    let job = bench.job(&format!("bs=16k,iodepth={outstanding}"), requests);
+    Ok(Measured::of(&bench.sequential(drive, flow, &job)?, flow))
 }
 
 impl Measured {
@@ -140,11 +163,40 @@ fn row_name(row: &Published) -> String {
     format!("{} {}", row.mode.name(), row.flow.name())
 }
 
+/// Table 5: programs of the two pages of a word line in MLC mode, and their mean.
+const MLC_PROGRAMS_NS: [f64; 2] = [481_000.0, 2_295_000.0];
+const MLC_PROGRAM_NS: f64 = 1_388_000.0;
+/// Table 5 has one number for 64 flash devices, and does not say of how many it is the mean. Section 6.4: the mean of each device could be another one,
+/// with deviations "up to tens of us". Written down before it was run: docs/explanation/papers/cosmos-plus.md.
+const UNKNOWN_PROGRAM: (&str, &str) = (
+    "mean time of an MLC program over the 64 devices beside that of Table 5, of which 6.4 says that devices deviate by up to tens of us",
+    "as Table 5",
+);
+const VARIED_PROGRAM: [(&str, f64); 6] = [
+    ("30 us less", -30e3),
+    ("20 us less", -20e3),
+    ("10 us less", -10e3),
+    ("10 us more", 10e3),
+    ("20 us more", 20e3),
+    ("30 us more", 30e3),
+];
+
 /// C6: Table 7.
 pub(super) fn split(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.latency()?;
-    let (mut checks, mut parts) = (Vec::new(), Vec::new());
-    let (mut system_errors, mut explained_errors) = (Vec::new(), Vec::new());
+    let mut checks = deciding(study);
+    vary(bench, &mut checks, UNKNOWN_PROGRAM, &VARIED_PROGRAM, |&longer_ns| {
+        Ok(deciding(&study.with_longer_programs(bench, longer_ns)?))
+    })?;
+    checks.extend(shown(study));
+    let figures = TABLE_7.iter().enumerate().map(|(r, row)| table_figure(study, r, row)).collect();
+    Ok(Outcome { checks, figures })
+}
+
+/// Checks that decide C6.
+fn deciding(study: &LatencyStudy) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut system_errors = Vec::new();
     let mut part_errors = [const { Vec::new() }; 3];
     for (r, row) in TABLE_7.iter().enumerate() {
         for (column, outstanding) in PUBLISHED_AT.into_iter().enumerate() {
@@ -154,13 +206,8 @@ pub(super) fn split(bench: &Bench) -> Result<Outcome, ReproduceError> {
             checks.push(Check::within(what, Unit::Nanos, published, measured.system_ns, 0.025));
             system_errors.push(measured.system_ns / published - 1.0);
             for (part, errors) in part_errors.iter_mut().enumerate() {
-                let (published, measured) = (row.parts_us[part][column] * 1e3, measured.parts_ns[part]);
-                let what = format!("{}, {outstanding} outstanding, {}", row_name(row), PARTS[part]);
-                parts.push(Check::shown(what, Unit::Nanos, Some(published), measured));
-                errors.push(measured / published - 1.0);
+                errors.push(measured.parts_ns[part] / (row.parts_us[part][column] * 1e3) - 1.0);
             }
-            let residue = if is_mlc_write(row) { residue_ns() } else { 0.0 };
-            explained_errors.push(measured.system_ns / (published - residue) - 1.0);
         }
     }
     let rms_check = |what: &str, errors: &[f64], most| {
@@ -171,19 +218,48 @@ pub(super) fn split(bench: &Bench) -> Result<Outcome, ReproduceError> {
     for (name, errors) in PARTS.iter().zip(&part_errors) {
         checks.push(rms_check(name, errors, 0.10));
     }
-    checks.extend(unexplained(study, &explained_errors));
-    checks.append(&mut parts);
-    let figures = TABLE_7.iter().enumerate().map(|(r, row)| table_figure(study, r, row)).collect();
-    Ok(Outcome { checks, figures })
+    let beyond = study.at(mlc_write(), 1).parts_ns[2] - bus_and_array_ns(Mode::Mlc);
+    let what = "MLC write, 1 outstanding, storage controller beyond bus and the array time of Table 5";
+    checks.push(Check::derived(what, Unit::Nanos, beyond_ns(Mode::Mlc), beyond, 0.10));
+    checks
+}
+
+/// The numbers that decide nothing.
+fn shown(study: &LatencyStudy) -> Vec<Check> {
+    let (mut parts, mut explained_errors) = (Vec::new(), Vec::new());
+    for (r, row) in TABLE_7.iter().enumerate() {
+        for (column, outstanding) in PUBLISHED_AT.into_iter().enumerate() {
+            let measured = study.at(r, outstanding);
+            for (part, name) in PARTS.iter().enumerate() {
+                let what = format!("{}, {outstanding} outstanding, {name}", row_name(row));
+                let published = row.parts_us[part][column] * 1e3;
+                parts.push(Check::shown(what, Unit::Nanos, Some(published), measured.parts_ns[part]));
+            }
+            let residue = if is_mlc_write(row) { residue_ns() } else { 0.0 };
+            explained_errors.push(measured.system_ns / (row.system_us[column] * 1e3 - residue) - 1.0);
+        }
+    }
+    let without = format!(
+        "system latency, root mean square error of 16, were the unexplained {:.1} us of each MLC write not there",
+        residue_ns() / 1e3
+    );
+    let error = root_mean_square(&explained_errors);
+    parts.insert(0, Check::shown(without, Unit::Percent, None, error));
+    parts
 }
 
 /// Bus and mean array time of a write (Tables 5 and 6).
 fn bus_and_array_ns(mode: Mode) -> f64 {
-    90_240.0 + if mode == Mode::Mlc { 1_388_000.0 } else { 486_000.0 }
+    90_240.0 + if mode == Mode::Mlc { MLC_PROGRAM_NS } else { 486_000.0 }
 }
 
 fn is_mlc_write(row: &Published) -> bool {
     row.mode == Mode::Mlc && row.flow == Flow::Write
+}
+
+/// The row of MLC writes.
+fn mlc_write() -> usize {
+    TABLE_7.iter().position(is_mlc_write).expect("a row group of the table")
 }
 
 /// Published time of the storage controller for one write, beyond bus and array.
@@ -193,27 +269,10 @@ fn beyond_ns(mode: Mode) -> f64 {
 }
 
 /// Returns the unexplained time of the storage controller in an MLC write, beyond that in an SLC write. Published are 21.6 us
-/// against 5.0 us on the same path. No mechanism known to us explains it, and none was fitted to it.
+/// against 5.0 us on the same path. No mechanism known to us explains it, and none was fitted to it; that the mean program of the 64 devices is not
+/// that of Table 5 would ([`UNKNOWN_PROGRAM`]).
 fn residue_ns() -> f64 {
     beyond_ns(Mode::Mlc) - beyond_ns(Mode::Slc)
-}
-
-/// The residue stands here with its error, and decides nothing that the latencies do not.
-fn unexplained(study: &LatencyStudy, explained_errors: &[f64]) -> [Check; 2] {
-    let row = TABLE_7.iter().position(is_mlc_write).expect("a row group of the table");
-    let measured = study.at(row, 1).parts_ns[2] - bus_and_array_ns(Mode::Mlc);
-    let what = "MLC write, 1 outstanding, storage controller beyond bus and array: unexplained";
-    let without = format!(
-        "system latency, root mean square error of 16, were the unexplained {:.1} us of each MLC write not there",
-        residue_ns() / 1e3
-    );
-    [
-        Check {
-            published: Some(beyond_ns(Mode::Mlc)),
-            ..Check::bound(what, Unit::Nanos, measured, Limit::NotModelled)
-        },
-        Check::shown(without, Unit::Percent, None, root_mean_square(explained_errors)),
-    ]
 }
 
 fn root_mean_square(errors: &[f64]) -> f64 {

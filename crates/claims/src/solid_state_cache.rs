@@ -77,7 +77,7 @@ const ASSUMED: Assumptions = Assumptions {
 
 /// A block drive that was formatted before the run, as the public firmware does at every start.
 const EMPTY: [&str; 2] = ["precondition.fill=0", "precondition.overwrite=0"];
-/// A bank that issues all copies of its victim at once, 32 pages of 8 units, so that everything behind them waits for it: as the public firmware
+/// A bank that issues all copies of its victim, at most 32 pages, at once, so that everything behind them waits for it: as the public firmware
 /// (`garbage_collection`). The paper's banks cannot have done so: the block drive
 /// would be slower than the disk alone, and webserver would gain (`docs/explanation/papers/jasmine.md`).
 const ONE_BANK: &[&str] = &["ftl.gc_parallel=256"];
@@ -89,11 +89,15 @@ const UNKNOWN_CLEANER: (&str, &str) = (
      blocks that the solid-state cache's manager cleans at once, from FlashCache's 4 to all above its share",
     "FlashCache's defaults for both",
 );
-const VARIED_CLEANER: [(&str, Assumptions); 14] = [
+const VARIED_CLEANER: [(&str, Assumptions); 18] = [
     ("the block drive is empty at the start", Assumptions { ssd: &EMPTY, ..ASSUMED }),
     ("half of it was written before", Assumptions { ssd: &["precondition.fill=0.5"], ..ASSUMED }),
     ("all of it, in order", Assumptions { ssd: &["precondition.overwrite=0"], ..ASSUMED }),
+    ("2 pages of a victim under way in a bank", Assumptions { both: &["ftl.gc_parallel=2"], ..ASSUMED }),
+    ("4 pages", Assumptions { both: &["ftl.gc_parallel=4"], ..ASSUMED }),
+    ("8 pages", Assumptions { both: &["ftl.gc_parallel=8"], ..ASSUMED }),
     ("one bank copies its whole victim, and all else waits", Assumptions { both: ONE_BANK, ..ASSUMED }),
+    ("all of the disk's cache", Assumptions { both: &["backing.write_cache=8MiB"], ..ASSUMED }),
     ("20 writes at once while they clean", Assumptions { both: &["host.cache.clean_blocks=20"], ..ASSUMED }),
     ("10 % dirty", Assumptions { both: &["host.cache.dirty=10"], ..ASSUMED }),
     ("95 % dirty", Assumptions { both: &["host.cache.dirty=95"], ..ASSUMED }),

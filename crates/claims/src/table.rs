@@ -104,7 +104,7 @@ pub(super) static CLAIMS: &[Claim] = &[
          storage controller",
         "each system latency within 2.5 % and their errors 0.9 % root mean square; each part 10 % root mean square",
         Fitted,
-        "ten constants to the visible columns of Table 7; 16.6 us of an MLC write are left unexplained",
+        "ten constants to the visible columns of Table 7; 16.6 us of an MLC write are left out; range over the mean program of the 64 devices",
         latency::split
     ),
     cosmos!(
@@ -376,7 +376,7 @@ pub(super) static CLAIMS: &[Claim] = &[
          webserver and varmail, with varmail by 21.5 %",
         "every order; the gain with varmail within 10 points",
         Seen,
-        "scale and number of blocks; open segments of ULFS-SSD follow from Table II's equal file copies; range over these, segments and fill",
+        "scale and number of blocks; open segments of ULFS-SSD follow from Table II's equal file copies, how files are picked from filebench; range over these, segments and fill",
         file_system::throughput
     ),
     prism!(

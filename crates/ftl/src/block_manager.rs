@@ -121,6 +121,9 @@ pub(crate) struct BlockManager {
 }
 
 impl BlockManager {
+    /// Bytes of [`BlockManager::memory_bytes`] for each block of its pool.
+    pub const BLOCK_BYTES: usize = size_of::<Hot>() + size_of::<Record>() + Pool::BLOCK_BYTES;
+
     /// Creates a manager with all blocks free and unworn. `keep_buckets`: the victim policy needs closed blocks by valid count.
     /// `least_worn_first`: dynamic wear levelling. Each die has an open block for each of `streams` streams. A block of data has `lists`
     /// superpages that take none.

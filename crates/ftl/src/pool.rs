@@ -64,6 +64,9 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// Bytes of [`Pool::memory_bytes`] for each block.
+    pub(crate) const BLOCK_BYTES: usize = 2 * size_of::<u32>() + size_of::<Use>();
+
     /// Creates a pool of `blocks` of every die, all used; mounting tells which are free. The least worn is taken first.
     pub fn new(layout: &Layout, blocks: Range<u32>) -> Pool {
         let count = (blocks.len() as u32 * layout.dies) as usize;
@@ -269,8 +272,7 @@ impl Pool {
     /// Bytes of memory that a drive needs for its blocks: the number of each, which may be free, its erases and its use. A search tree takes
     /// more on the host, which is no matter of the drive.
     pub fn memory_bytes(&self) -> u64 {
-        let lists = self.uses.len() * 4 + self.free.len() * size_of::<Vec<u32>>();
-        (self.erases.len() * 4 + self.uses.len() + lists) as u64
+        (self.uses.len() * Pool::BLOCK_BYTES + self.free.len() * size_of::<Vec<u32>>()) as u64
     }
 
     /// Walks the free blocks and panics where they disagree with the uses.

@@ -172,6 +172,12 @@ const KEYS: &[KeyDoc] = &[
         "app on a block namespace: segments that are open for new data at once, and as many for what the cleaner moves, 1 to 32 (default 1; on flash there is one in every channel)",
     ),
     key(
+        "picks",
+        &[],
+        "together",
+        "app: how a thread of a file server picks its next file: together, in one rotation that all share, as filebench does; apart, in a rotation of its own that begins anywhere (default); random",
+    ),
+    key(
         "ops",
         &[],
         "20%",

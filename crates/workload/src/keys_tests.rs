@@ -294,6 +294,7 @@ fn applications_are_jobs_with_keys_of_their_own() {
             "only with filesystem = log-structured",
         ),
         (&[("app", "varmail"), ("open_segments", "33")], "1 to 32"),
+        (&[("app", "varmail"), ("picks", "shared")], "together, apart, random"),
         (
             &[("app", "varmail"), ("filesystem", "in-place"), ("backend", "function")],
             "block with filesystem = in-place",

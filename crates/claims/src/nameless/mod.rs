@@ -67,9 +67,6 @@ enum Counting {
     BlockBytes(u32),
 }
 
-/// Bytes of the table of blocks for each flash block, as it is here.
-const BLOCK_BYTES: u32 = 53;
-
 impl Memory {
     fn page_map(&self, counting: Counting) -> f64 {
         match counting {
@@ -80,7 +77,9 @@ impl Memory {
 
     fn nameless(&self, counting: Counting) -> f64 {
         match counting {
-            Counting::BlockBytes(bytes) => self.nameless - self.blocks * f64::from(BLOCK_BYTES - bytes),
+            Counting::BlockBytes(bytes) => {
+                self.nameless - self.blocks * f64::from(Nameless::BLOCK_BYTES - bytes)
+            }
             Counting::Ours | Counting::EntriesAlone => self.nameless,
         }
     }
@@ -95,7 +94,7 @@ const ENTRIES_ALONE: [(&str, Counting); 1] = [("entries alone", Counting::Entrie
 /// bytes; with two counts of an `int` and a `list_head` of a kernel of 64 bits, as lists in the kernel have it, 24.
 const UNKNOWN_BLOCKS: (&str, &str) = (
     "bytes that the FTL keeps for each flash block: what 3.4.2 lists in 12 (arrays) or 24 (the kernel's lists), 32, or ours",
-    "53 bytes",
+    "ours",
 );
 const VARIED_BLOCKS: [(&str, Counting); 3] = [
     ("12 bytes", Counting::BlockBytes(12)),

@@ -300,6 +300,8 @@ fn every_setting_of_an_application_has_its_effect() {
             "128k",
             "--open-segments",
             "2",
+            "--picks",
+            "together",
             "--nthreads",
             "4",
             "--page-cache",
@@ -318,6 +320,7 @@ fn every_setting_of_an_application_has_its_effect() {
         ("log_size", "65536"),
         ("segment", "131072"),
         ("open_segments", "2"),
+        ("picks", "together"),
         ("nthreads", "4"),
         ("page_cache", "8388608"),
     ] {

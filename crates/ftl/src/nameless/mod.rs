@@ -277,6 +277,9 @@ impl Nameless {
         self.moves.iter().map(|(old, new)| (Lba(old.0.into()), Lba(new.0.into())))
     }
 
+    /// Bytes of [`Nameless::memory_bytes`] that the table of blocks has for each.
+    pub const BLOCK_BYTES: u32 = BlockManager::BLOCK_BYTES as u32;
+
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> u64 {
         let lists = self.empty.count() + self.damage.words();

@@ -12,7 +12,7 @@ use crate::file_system::{FileServer, InPlaceServer, Placement};
 use pellucid_flash::{Interface, Pauses, SimTime};
 use pellucid_fs::{BLOCK_BYTES, CleanerPolicy, MountOptions};
 use pellucid_report::{ApplicationReport, GcPauses, PartFigure};
-use pellucid_workload::files::{FilesConfig, HostModel, Meter, Personality, Picks};
+use pellucid_workload::files::{FilesConfig, HostModel, Meter, Personality};
 use pellucid_workload::{AppJob, Backend, Cleaner, FileCount, FileSystem, FilesApp, Job, JobError};
 use std::collections::BTreeMap;
 
@@ -182,8 +182,7 @@ fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> 
         commit: kernel.commit.unwrap_or(usual.commit),
         read_bytes: kernel.read_bytes.unwrap_or(usual.read_bytes),
         write_bytes: kernel.write_bytes.unwrap_or(usual.write_bytes),
-        // As the threads of the log-structured file system.
-        picks: Picks::Apart,
+        picks: work.picks,
         ..usual
     };
     let config = FilesConfig {
@@ -234,6 +233,8 @@ impl Plan {
             settings.put("log_size", config.log_bytes);
         }
         settings.put("nthreads", config.threads);
+        let picks: &str = host.picks.into();
+        settings.put("picks", picks);
         settings.put("page_cache", config.page_cache_bytes);
         settings.put("cores", host.cores);
         for (key, time) in [

@@ -20,7 +20,7 @@ use pellucid_fs::{
     SyncPoint, Time, Volume,
 };
 use pellucid_host::Stack;
-use pellucid_workload::files::{FilesConfig, Meter, Operation, Personality};
+use pellucid_workload::files::{FilesConfig, Meter, Operation, Personality, Picks};
 use std::collections::VecDeque;
 
 /// Jobs with the drive at a time.
@@ -90,6 +90,8 @@ pub struct FileServer<D: Target = Device> {
     stack: Stack<Volume, D>,
     files: Vec<File>,
     threads: Vec<Thread>,
+    /// Where the rotations that threads share stand: of files that do not exist, and of those that do.
+    rotors: [usize; 2],
     cores: Vec<SimTime>,
     /// Jobs that the processor builds commands of, and when they are built. They go to the drive in this order.
     building: VecDeque<(SimTime, Job)>,
@@ -163,6 +165,7 @@ impl<D: Target> FileServer<D> {
             stack,
             files,
             threads,
+            rotors: [0; 2],
             cores,
             building: VecDeque::new(),
             rng,
@@ -212,9 +215,15 @@ impl<D: Target> FileServer<D> {
     fn populate(&mut self) -> Result<(), String> {
         let last = self.files.len() - 1;
         let percent = u64::from(self.config.personality.existing_percent());
-        let existing: Vec<usize> =
+        let mut existing: Vec<usize> =
             (0..=last).filter(|&number| number == last || self.rng.below(100) < percent).collect();
         self.check_room(&existing)?;
+        if self.config.host.picks == Picks::Together {
+            // In random order, as filebench makes a set that it then goes through in the order of the numbers.
+            for at in (1..existing.len()).rev() {
+                existing.swap(at, self.rng.below(at as u64 + 1) as usize);
+            }
+        }
         // As much as one operation writes.
         let longest = self.files.iter().map(|file| file.wanted_bytes).max().unwrap_or(0);
         let longest = longest.max(self.config.append_bytes).max(1 << 16);
@@ -507,8 +516,7 @@ impl<D: Target> FileServer<D> {
         if operation == Operation::AppendLog {
             return Some(count);
         }
-        let thread = &mut self.threads[number];
-        if thread.file.is_none() {
+        if self.threads[number].file.is_none() {
             let picks = matches!(
                 operation,
                 Operation::Create | Operation::Open | Operation::Delete | Operation::Stat
@@ -521,8 +529,14 @@ impl<D: Target> FileServer<D> {
             // A webserver's files are read only, by any number of threads.
             let shared = self.config.personality == Personality::Webserver;
             let fits = |at: &usize| files[*at].exists == wanted && (shared || files[*at].open == 0);
-            let found = (0..count).map(|n| (thread.rotor + n) % count).find(fits)?;
-            (thread.rotor, thread.file) = ((found + 1) % count, Some(found));
+            let thread = &mut self.threads[number];
+            let rotor = match self.config.host.picks {
+                Picks::Together => &mut self.rotors[usize::from(wanted)],
+                Picks::Apart => &mut thread.rotor,
+                Picks::Random => &mut (self.rng.below(count as u64) as usize),
+            };
+            let found = (0..count).map(|n| (*rotor + n) % count).find(fits)?;
+            (*rotor, thread.file) = ((found + 1) % count, Some(found));
             self.files[found].open += 1;
         }
         self.threads[number].file
@@ -645,6 +659,32 @@ retain = false
         assert!(block.flash_copied_bytes > 0, "the block drive collects");
         assert_eq!(flash.flash_copied_bytes, 0);
         assert_eq!((block.refused, flash.refused), (0, 0));
+    }
+
+    /// Threads take one file after the other in one rotation, and each begins anywhere in one of its own; both give the same every time.
+    #[test]
+    fn threads_pick_files_together_or_apart() {
+        let picked = |picks: Picks| {
+            let mut config = FilesConfig::new(Personality::Fileserver);
+            (config.files, config.threads, config.host.picks) = (300, 3, picks);
+            let mut server = log_structured(&config).unwrap();
+            let mut pick = |thread: usize, operation: Operation| {
+                server.threads[thread].file = None;
+                server.file_of(thread, operation).unwrap()
+            };
+            let open = [0, 1, 2, 0].map(|thread| pick(thread, Operation::Open));
+            let created = [0, 1].map(|thread| pick(thread, Operation::Create));
+            assert!(open.iter().all(|&file| server.files[file].exists));
+            assert!(created.iter().all(|&file| !server.files[file].exists));
+            (open, created)
+        };
+        let (open, created) = picked(Picks::Together);
+        assert!(open.is_sorted() && open[3] < 16, "{open:?}");
+        assert!(created.is_sorted() && created[1] < 60, "{created:?}");
+        let (apart, _) = picked(Picks::Apart);
+        assert!(!apart[..3].is_sorted() || apart[2] > 30, "{apart:?}");
+        assert!(apart[3] > apart[0], "{apart:?}");
+        assert_eq!(picked(Picks::Random), picked(Picks::Random));
     }
 
     /// Its log is long enough to be emptied several times; nothing is refused.

@@ -16,7 +16,7 @@ pub use kv::KvApp;
 use super::units::{Amount, Grammar, parse_amount, parse_bytes, parse_time};
 use super::values::{Allowed, Parsed, allowed, bytes_from, count};
 use super::{Job, JobBuilder, JobError};
-use crate::files::{self, Personality};
+use crate::files::{self, Personality, Picks};
 use desktop::{DesktopKeys, DesktopName, OF_DESKTOP};
 use graph::{GraphKeys, GraphName, OF_GRAPHS, SharedKeys};
 use kv::{KV, KvKeys, OF_KV};
@@ -155,6 +155,8 @@ pub struct FilesApp {
     pub segment_bytes: Option<u64>,
     /// `open_segments`.
     pub open_segments: u32,
+    /// `picks`.
+    pub picks: Picks,
     /// `ops`: percent of the flash.
     pub ops_percent: u32,
     /// Processor of the host.
@@ -259,6 +261,7 @@ const OF_FILES: &[&str] = &[
     "cleaner",
     "segment",
     "open_segments",
+    "picks",
     "ops",
     "cores",
     "cpu_operation",
@@ -341,6 +344,7 @@ pub(super) struct AppKeys {
     cleaner: Cleaner,
     segment_bytes: Option<u64>,
     open_segments: Option<u32>,
+    picks: Option<Picks>,
     ops_percent: Option<u32>,
     processor: Processor,
     kernel: Kernel,
@@ -420,6 +424,7 @@ impl AppKeys {
             "open_segments" => {
                 self.open_segments = Some(count(value, base, 1, OPEN_SEGMENTS_MAX.into())? as u32)
             }
+            "picks" => self.picks = Some(named(value)?),
             "ops" => {
                 self.ops_percent = match parse_amount(value, base)? {
                     Amount::Percent(percent @ 0..=90) => Some(percent.into()),
@@ -500,6 +505,7 @@ impl AppKeys {
             cleaner: self.cleaner,
             segment_bytes: self.segment_bytes,
             open_segments: self.open_segments.unwrap_or(1),
+            picks: self.picks.unwrap_or(Picks::Apart),
             ops_percent: self.ops_percent.unwrap_or(OPS_PERCENT),
             processor: self.processor,
             kernel: self.kernel,

@@ -112,7 +112,10 @@ pub struct HostModel {
 }
 
 /// How the next file that exists is picked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantNames,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Picks {
     /// In one rotation that all threads share. As filebench 1.4.9: `flowoplib_openfile_common` tells `fileset_pick` a thread only where
     /// `rotatefd` is set, which no personality does.
