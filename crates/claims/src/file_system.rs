@@ -83,7 +83,7 @@ const fn assumed(segment_kib: u64, filled: f64) -> Assumed {
 }
 
 /// Together, as one decides what the others do.
-const VARIED: [(&str, Assumed); 9] = [
+const VARIED: [(&str, Assumed); 10] = [
     ("256 KiB, 12 open, 55 %, a rotation for each thread", Assumed { picks: "apart", ..ASSUMED }),
     (
         "256 KiB, 1 open, 55 %, a rotation for each thread",
@@ -96,6 +96,7 @@ const VARIED: [(&str, Assumed); 9] = [
     ("1 MiB, 55 %", assumed(1024, 0.55)),
     ("3 MiB, 40 %", assumed(3072, 0.40)),
     ("3 MiB, 65 %", assumed(3072, 0.65)),
+    ("3 MiB, 40 %, a rotation for each thread", Assumed { picks: "apart", ..assumed(3072, 0.40) }),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
