@@ -38,23 +38,19 @@ fn a_claim_that_misses_unexpectedly_is_named_and_status_1() {
     assert!(done.stdout.contains(" misses "), "{}", done.stdout);
 }
 
-/// C6 misses, as is known: its reasons stand below it, and scripts need not stop for it.
+/// C6 lies in the range of what the paper leaves open: scripts need not stop for it. (A miss that is known is tested with the claims: the one that
+/// is left takes minutes.)
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
-fn a_miss_that_is_known_has_its_reason_and_status_0() {
+fn a_claim_in_range_is_a_row_and_status_0() {
     let folder = Folder::new();
     // Quiet: on a slow machine it would say what it does.
     let done = folder.run(&["reproduce", "C6", "-q"]);
     assert_eq!((done.status, done.stderr.as_str()), (0, ""), "{}", done.stdout);
     let row = done.stdout.lines().nth(1).unwrap();
-    assert!(row.starts_with("C6   Cosmos+ Table 7 ") && row.contains(" misses, known "), "{row}");
-    let reasons: Vec<&str> = done.stdout.lines().filter(|line| line.starts_with("     known: ")).collect();
-    assert_eq!(reasons.len(), 3, "{}", done.stdout);
-    assert!(
-        reasons[0].starts_with("     known: MLC write, 64 outstanding: no mechanism is known "),
-        "{reasons:?}"
-    );
-    assert!(!done.stdout.contains("known to miss, but holds"), "{}", done.stdout);
+    assert!(row.starts_with("C6   Cosmos+ Table 7 ") && row.contains(" in range "), "{row}");
+    assert!(row.ends_with("  18 of 21 checks hold"), "{row}");
+    assert!(!done.stdout.contains("known"), "{}", done.stdout);
 }
 
 /// The refusal alone, without the head of a table.
