@@ -78,8 +78,8 @@ const ASSUMED: Assumptions = Assumptions {
 /// A block drive that was formatted before the run, as the public firmware does at every start.
 const EMPTY: [&str; 2] = ["precondition.fill=0", "precondition.overwrite=0"];
 /// A bank that issues all copies of its victim, at most 32 pages, at once, so that everything behind them waits for it: as the public firmware
-/// (`garbage_collection`). The paper's banks cannot have done so: the block drive
-/// would be slower than the disk alone, and webserver would gain (`docs/explanation/papers/jasmine.md`).
+/// (`garbage_collection`). The paper's banks cannot have done so: the block drive would be slower than the disk alone, and webserver would gain
+/// (`docs/explanation/papers/jasmine.md`).
 const ONE_BANK: &[&str] = &["ftl.gc_parallel=256"];
 /// Settings that the paper does not give, for fileserver: FlashCache's tunables between the values that its guide for administrators and its sources
 /// name, one by one and, where they keep most blocks clean, together; the files; and how much the manager of the solid-state cache, which has
