@@ -13,6 +13,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args as _, CommandFactory, FromArgMatches, Parser};
 use pellucid_spec::keys_of_set;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -232,21 +233,24 @@ fn with_examples(group: clap::Command) -> clap::Command {
 /// Parses the command line: the command and the shared options, or the exit status after help or one sentence on the mistake.
 pub fn parse() -> Result<(Command, Global), ExitCode> {
     if std::env::args_os().count() == 1 {
-        let _ = output::print(FIRST);
-        return Err(ExitCode::SUCCESS);
+        return Err(printed(output::print(FIRST), ExitCode::SUCCESS));
     }
     parsed(std::env::args_os().collect()).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-            ExitCode::from(error.exit_code() as u8)
+            printed(error.print(), ExitCode::from(error.exit_code() as u8))
         }
         _ => {
             stderr::say(&format!("error: {}", sentence(&error)));
             ExitCode::from(2)
         }
     })
+}
+
+/// The exit status after help, which standard output may have refused.
+fn printed(result: io::Result<()>, status: ExitCode) -> ExitCode {
+    result.map_or_else(|refused| Failure::from(refused).report(), |()| status)
 }
 
 fn parsed(words: Vec<OsString>) -> Result<(Command, Global), clap::Error> {

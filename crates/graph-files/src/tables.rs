@@ -5,6 +5,7 @@ use crate::output::{OutputError, Row};
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{DataType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
@@ -146,8 +147,16 @@ impl Edges {
     }
 }
 
-fn table(error: parquet::errors::ParquetError) -> InputError {
-    InputError::Table(error.to_string())
+fn table(error: ParquetError) -> InputError {
+    InputError::Table(words(&error))
+}
+
+/// What an error says; that of the file itself in its own words.
+fn words(error: &ParquetError) -> String {
+    match error {
+        ParquetError::External(inner) => inner.to_string(),
+        other => other.to_string(),
+    }
 }
 
 /// Reports whether whole numbers have a sign; `None` if they represent another type, such as a date or a
@@ -297,6 +306,6 @@ impl Writer {
     }
 }
 
-fn broken(error: parquet::errors::ParquetError) -> OutputError {
-    OutputError::Table(error.to_string())
+fn broken(error: ParquetError) -> OutputError {
+    OutputError::Table(words(&error))
 }

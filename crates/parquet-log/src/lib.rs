@@ -36,6 +36,16 @@ pub fn is_log(file: &File) -> bool {
         && end.windows(CREATED_BY.len()).any(|part| part == CREATED_BY.as_bytes())
 }
 
+/// The error of the file itself where it is one, with its own words and kind.
+fn system(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(inner) => {
+            inner.downcast::<io::Error>().map_or_else(io::Error::other, |refused| *refused)
+        }
+        other => io::Error::other(other),
+    }
+}
+
 /// Writes the log. Without [`finish`](RequestSink::finish) the file has no footer, and no reader takes it.
 pub struct ParquetLog {
     writer: SerializedFileWriter<File>,
@@ -53,16 +63,16 @@ impl ParquetLog {
             let column = Type::primitive_type_builder(&name, kind.physical())
                 .with_logical_type(Some(kind.logical()))
                 .with_repetition(Repetition::REQUIRED);
-            fields.push(Arc::new(column.build().map_err(io::Error::other)?));
+            fields.push(Arc::new(column.build().map_err(system)?));
         }
         let schema = Type::group_type_builder("requests").with_fields(fields).build();
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_created_by(CREATED_BY.into())
             .build();
-        let schema = Arc::new(schema.map_err(io::Error::other)?);
+        let schema = Arc::new(schema.map_err(system)?);
         let writer =
-            SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(io::Error::other)?;
+            SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(system)?;
         Ok(ParquetLog { writer, columns: RequestColumns::default() })
     }
 
@@ -91,14 +101,14 @@ impl RequestSink for ParquetLog {
         if self.columns.len() < GROUP {
             return Ok(());
         }
-        self.flush().map_err(io::Error::other)
+        self.flush().map_err(system)
     }
 
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         if !self.columns.is_empty() {
-            self.flush().map_err(io::Error::other)?;
+            self.flush().map_err(system)?;
         }
-        self.writer.close().map(drop).map_err(io::Error::other)
+        self.writer.close().map(drop).map_err(system)
     }
 }
 

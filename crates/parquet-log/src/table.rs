@@ -1,6 +1,6 @@
 //! Tables of a report as Parquet: the run over time, and flash operations by cause.
 
-use crate::CREATED_BY;
+use crate::{CREATED_BY, system};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -19,7 +19,7 @@ type Group<'a> = SerializedRowGroupWriter<'a, File>;
 /// # Errors
 /// The file cannot be written.
 pub fn write_table(file: File, columns: &[Named]) -> io::Result<()> {
-    write(file, columns).map_err(io::Error::other)
+    write(file, columns).map_err(system)
 }
 
 fn write(file: File, columns: &[Named]) -> Result<(), ParquetError> {

@@ -74,3 +74,14 @@ fn a_log_is_told_from_other_files() {
     std::fs::write(&other, "PAR1 of somebody else").unwrap();
     assert!(!is_log(&File::open(&other).unwrap()));
 }
+
+#[test]
+fn a_full_disk_is_named_in_the_systems_words() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let refused = ParquetLog::new(full).and_then(|mut log| {
+        log.write(Lba(0), 8, 3, &completion(1, Opcode::Read, Status::Success))?;
+        Box::new(log).finish()
+    });
+    let error = refused.unwrap_err();
+    assert_eq!((error.kind(), error.raw_os_error()), (std::io::ErrorKind::StorageFull, Some(28)));
+}

@@ -99,6 +99,7 @@ impl Demo {
             name(&directory.join("index.html")),
             name(&directory.join("film.html"))
         ))?;
+        walk.say("The command writes the same of round 1: full.pellucid is the drive before it.")?;
         output::print(&format!(
             "\nnext:  pellucid show {PRESET} --explain\n       pellucid compare {PRESET} jasmine --rw randwrite --bs 4k \
              --number-ios 20000\n       pellucid --help\n"
