@@ -15,7 +15,7 @@ use pellucid_lab::experiment::{
     ExperimentError, execute_described, execute_on, jobs_summary, precondition_by_trace, read_options, stack,
 };
 use pellucid_lab::image::{Image, is_image, wear_words};
-use pellucid_media::StoreKind;
+use pellucid_media::{StoreKind, holds_drive};
 use pellucid_output::{OutputFile, is_replaced};
 use pellucid_parquet_log::{ParquetLog, write_table};
 use pellucid_report::Report;
@@ -40,6 +40,8 @@ pub struct Subject {
     /// `--force` was given.
     force: bool,
     image: Option<Image>,
+    /// What to say of its media file, which holds a drive before the run.
+    used: Option<String>,
     /// Files that the run reads, but for a trace.
     reads: Vec<Reads>,
     /// Drives whose films are on one page.
@@ -136,11 +138,13 @@ impl Subject {
         apply_global(&mut spec, global)?;
         spec.run.log.as_deref().map_or(Ok(()), output::check_log_ending)?;
         let seeded = global.seed.is_some();
+        let used = if image.is_none() { used_before(&spec) } else { None };
         Ok(Subject {
             spec,
             given: given.into(),
             seeded,
             force: global.force,
+            used,
             image,
             reads,
             beside: 1,
@@ -414,7 +418,7 @@ impl Subject {
             }
         };
         tables.as_mut().map_or(Ok(()), |tables| tables.end(&report))?;
-        report.warnings.extend(otherwise);
+        report.warnings.extend(otherwise.into_iter().chain(self.used));
         report.workload.precondition = past.unwrap_or(report.workload.precondition);
         if let Some(film) = watcher.film() {
             report.film = Some(film.finish(&spec.drive_name).ok_or_else(film::nothing)?);
@@ -527,6 +531,18 @@ fn copy_if_read_twice(spec: &Spec) -> Result<Option<Copied>, Failure> {
         let message = "cannot keep a copy of the trace, which is read more than once; allowed: a file instead of a pipe, TMPDIR on a \
                        disk with room for it, or --precondition none";
         Failure::work(anyhow::anyhow!("{}: {error}: {message}", path.display()))
+    })
+}
+
+/// Warns of a media file that holds a drive before the run: the run changes it, and the description alone does not repeat the run.
+fn used_before(spec: &Spec) -> Option<String> {
+    let StoreKind::File(path) = &spec.drive.media.store else { return None };
+    holds_drive(path).then(|| {
+        format!(
+            "drive.media.store = file:{}: the file held a drive before this run, which worked on it: the same command again finds \
+             what this one left",
+            path.display()
+        )
     })
 }
 

@@ -33,4 +33,4 @@ pub use injected::Fault;
 pub use integrity::{BitErrors, Ecc, EccCode, EccData, EccSettings, Integrity, ReadRetry, check_integrity};
 pub use media::{Array, Damage, Failures, Health, Media, Outcome, ReadResult, SnapshotError, Spare};
 pub use scrambler::{scramble, scrambler_seed};
-pub use store::{Extent, Remains, Store, StoreNotice};
+pub use store::{Extent, Remains, Store, StoreNotice, holds_drive};

@@ -106,7 +106,12 @@ impl Image {
 
     /// Sets the length of a file; does nothing to a block device.
     pub(crate) fn resize(&self, bytes: u64) -> io::Result<()> {
-        if self.device || bytes == self.bytes { Ok(()) } else { self.file.set_len(bytes) }
+        if self.device || bytes == self.bytes {
+            return Ok(());
+        }
+        self.file
+            .set_len(bytes)
+            .map_err(|e| io::Error::new(e.kind(), format!("a length of {bytes} bytes: {e}")))
     }
 
     /// Returns true if the first `bytes` of the image are all zero.

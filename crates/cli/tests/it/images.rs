@@ -115,7 +115,9 @@ fn media_in_a_file_are_refused_to_a_drive_that_reads_them_otherwise() {
             "{set}: a refused file was changed"
         );
     }
-    run(&["--set", "ftl.victim=fifo"]).answer();
+    let done = run(&["--set", "ftl.victim=fifo"]);
+    let told = "media.img: the file held a drive before this run";
+    assert!(done.status == 0 && done.stderr.contains(told), "{}", done.stderr);
 }
 
 /// Keys that describe a drive's time before its first use are refused: they would change nothing.

@@ -35,9 +35,11 @@ impl FormatOptions {
         if segment_blocks == 0 {
             segment_blocks = SEGMENT_BLOCKS;
             while self.blocks / u64::from(segment_blocks) > SEGMENTS_MAX {
+                let most = (SEGMENTS_MAX + 1) * u64::from(segment_blocks) - 1;
                 let twice = segment_blocks.checked_mul(2);
-                segment_blocks =
-                    twice.ok_or_else(|| format!("{} blocks of 4 KiB are too many", self.blocks))?;
+                segment_blocks = twice.ok_or_else(|| {
+                    format!("{} blocks of 4 KiB are too many; {most} is the most", self.blocks)
+                })?;
             }
             while segment_blocks > 32 && self.blocks / u64::from(segment_blocks) < 4 * SEGMENTS_MIN {
                 segment_blocks /= 2;

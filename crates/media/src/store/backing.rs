@@ -14,6 +14,7 @@
 )]
 
 use super::StoreNotice;
+use super::header::MAGIC;
 use crate::error::StoreError;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -38,6 +39,13 @@ pub(super) struct Backing {
     /// Something was written since the last sync.
     dirty: bool,
     notices: VecDeque<StoreNotice>,
+}
+
+/// Returns whether a file is there that holds a drive, as far as its first bytes say.
+pub fn holds_drive(path: &Path) -> bool {
+    let mut begin = [0; MAGIC.len()];
+    let read = |file: File| file.read_exact_at(&mut begin, 0).is_ok();
+    path.is_file() && File::open(path).is_ok_and(read) && begin == *MAGIC
 }
 
 impl Backing {

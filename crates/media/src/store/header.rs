@@ -6,7 +6,8 @@ use crate::MediaConfig;
 use crate::error::StoreError;
 use pellucid_flash::Geometry;
 
-const MAGIC: &[u8; 8] = b"PELLUCID";
+/// What a complete image begins with.
+pub(super) const MAGIC: &[u8; 8] = b"PELLUCID";
 /// The format version that this code reads and writes.
 const VERSION: u32 = 3;
 const REGION_ALIGN: u64 = 4096;

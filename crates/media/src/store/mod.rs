@@ -15,6 +15,8 @@ mod memory;
 mod meta;
 mod record;
 
+pub use backing::holds_drive;
+
 use crate::error::StoreError;
 use crate::state::BlockState;
 use crate::{MediaConfig, StoreKind};
