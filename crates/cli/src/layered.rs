@@ -356,6 +356,12 @@ pub fn open_remote(
     description: Option<&str>,
     global: &Global,
 ) -> Result<Opened, Failure> {
+    let counts = |set: &str| {
+        let key = set.strip_prefix("drive.").unwrap_or(set);
+        let names = description.is_some() && key.starts_with("name=");
+        set.starts_with("host.ftl.") || set.starts_with("host.ftl=") || key.starts_with("ftl.seed=") || names
+    };
+    refuse_sets(&drive.address, global, counts, "keys of host.ftl, ftl.seed, and with a DRIVE drive.name")?;
     let (config, given) = match description {
         Some(name) => {
             let spec = Subject::open_to_serve(name, Use::Serve, global)?.spec;

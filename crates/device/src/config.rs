@@ -209,7 +209,7 @@ pub struct Firmware {
     /// Issuing a host DMA operation.
     #[setting(table, lead)]
     pub dma: StepCost,
-    /// Issuing a flash operation (each channel phase).
+    /// Issuing a flash operation (a loop: each of its channel phases).
     #[setting(table, lead)]
     pub issue: StepCost,
     /// Finding out that an operation has ended.

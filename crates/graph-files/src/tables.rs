@@ -151,7 +151,7 @@ fn table(error: ParquetError) -> InputError {
     InputError::Table(words(&error))
 }
 
-/// What an error says; that of the file itself in its own words.
+/// Returns the words of an error; those of the file itself alone.
 fn words(error: &ParquetError) -> String {
     match error {
         ParquetError::External(inner) => inner.to_string(),

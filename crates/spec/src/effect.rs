@@ -290,6 +290,14 @@ const RULES: &[Rule] = &[
         "drive.scheduler.solver.channels above 0",
         |spec| spec.drive.scheduler.solver.is_some(),
     ),
+    rule(
+        &["drive.scheduler.priorities.read_trigger", "drive.scheduler.priorities.erase"],
+        "drive.media.timing.command above 0",
+        |spec| spec.drive.media.timing.command_ns.0 > 0,
+    ),
+    rule(&["drive.scheduler.priorities.status_check"], "drive.media.timing.status above 0", |spec| {
+        spec.drive.media.timing.status_ns.0 > 0
+    }),
     rule(&["drive.scheduler.drain_spread"], "drive.scheduler.drain above 0", |spec| {
         spec.drive.scheduler.drain_ns.0 > 0
     }),

@@ -77,7 +77,7 @@ enum FsCommand {
         repair: bool,
     },
     /// List all files and their attributes; with --json one document a line for each: path, inode, mode, links, uid, gid, size (bytes), blocks (of
-    /// 4 KiB), modified_ns and changed_ns (since 1970)
+    /// 512 bytes), modified_ns and changed_ns (since 1970)
     Dump(Ground),
     /// Print sizes, and the space in use
     Stat(Ground),

@@ -120,6 +120,25 @@ fn media_in_a_file_are_refused_to_a_drive_that_reads_them_otherwise() {
     assert!(done.status == 0 && done.stderr.contains(told), "{}", done.stderr);
 }
 
+/// Chunks that belong to no line of a host FTL are reset when it starts: not those of one at other parallel units.
+#[test]
+fn a_host_ftl_at_other_parallel_units_is_refused() {
+    for (units, others) in [("0", "64"), ("64", "0")] {
+        let folder = Folder::new();
+        let work = "run open-channel --set media.store=file:media media.blocks=32 media.pages=64 host.ftl.over_provisioning=1 --rw write \
+                    --bs 64k --size 8m --set";
+        let run = |first: &str| {
+            let set = format!("host.ftl.first_unit={first}");
+            folder.run(&work.split_whitespace().chain([set.as_str()]).collect::<Vec<_>>())
+        };
+        run(units).answer();
+        let done = run(others);
+        let told = "a host FTL at other parallel units is on the drive";
+        assert!(done.status != 0 && done.stderr.contains(told), "{} {}", done.status, done.stderr);
+        run(units).answer();
+    }
+}
+
 /// Keys that describe a drive's time before its first use are refused: they would change nothing.
 #[test]
 fn an_image_is_not_preconditioned_again() {

@@ -535,6 +535,20 @@ fn surroundings_that_are_not_as_usual_do_no_harm() {
     }
 }
 
+/// Keys of a drive have no effect on one that is served from elsewhere.
+#[test]
+fn a_remote_drive_takes_keys_of_its_host_ftl_alone() {
+    let folder = Folder::new();
+    for set in ["ftl.victim=fifo", "ftl.over_provisioning=0.2", "media.blocks=32", "drive.name=bob"] {
+        let done = folder.run(&["serve", "--remote", "127.0.0.1:1", "--set", set, "--nbd", "unix:nbd"]);
+        let told = format!("127.0.0.1:1: --set {set}: without effect on a drive that is not modelled here");
+        assert!(done.status == 2 && done.stderr.contains(&told), "{}", done.stderr);
+    }
+    let with = ["serve", "--remote", "127.0.0.1:1", "--set", "host.ftl.over_provisioning=0.2"];
+    let done = folder.run(&[&with[..], &["--nbd", "unix:nbd"]].concat());
+    assert!(done.status == 1 && !done.stderr.contains("without effect"), "{}", done.stderr);
+}
+
 /// The host's view of a namespace does not depend on how its data are stored.
 #[test]
 fn a_drive_with_namespaces_is_shown_whatever_its_store() {

@@ -76,7 +76,7 @@ pub struct BlockLayerConfig {
     /// merge alone, full or not, until it goes to the drive (Linux: last_merge).
     #[setting(default = "newest")]
     pub join: Join,
-    /// Block layer: longest time for which an idle queue gathers.
+    /// Block layer: longest time for which an idle queue gathers; a request that comes alone waits for all of it.
     #[setting(key = "plug_time", default = "3ms")]
     pub plug_ns: Nanos,
     /// Block layer, deadline: no request overtakes a read that has waited this long.

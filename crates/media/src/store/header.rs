@@ -6,7 +6,7 @@ use crate::MediaConfig;
 use crate::error::StoreError;
 use pellucid_flash::Geometry;
 
-/// What a complete image begins with.
+/// Magic number of a complete image.
 pub(super) const MAGIC: &[u8; 8] = b"PELLUCID";
 /// The format version that this code reads and writes.
 const VERSION: u32 = 3;

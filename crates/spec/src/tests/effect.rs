@@ -137,6 +137,8 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
             "--set ftl.map_cache: drive.ftl.map_cache = \"1MiB\": has no effect here; allowed: with drive.ftl.map = \"demand\"",
         ),
         ("ecc.chunk=512", "allowed: with drive.ecc.code = \"bch\""),
+        ("scheduler.priorities.read_trigger=0", "allowed: with drive.media.timing.command above 0"),
+        ("scheduler.priorities.status_check=9", "allowed: with drive.media.timing.status above 0"),
         ("host.block_layer.plug=1", "allowed: with host.layers with \"block-layer\""),
         (
             "firmware.clock_mhz=500",

@@ -92,7 +92,7 @@ pub struct HostFault {
     pub kind: HostFaultKind,
     /// Affected commands.
     pub on: CommandSet,
-    /// Affected byte range of the namespace, end exclusive. Flushes have no range.
+    /// Affected byte range of the namespace, end exclusive. Flushes have no range: a fault with one hits none.
     pub range_bytes: (u64, u64),
     /// Probability that a command is hit; for `corrupt`, the fraction of corrupt sectors.
     pub rate: f64,
@@ -181,6 +181,19 @@ impl HostFault {
     }
 }
 
+impl HostFault {
+    /// A fault of a range hits no flush, which has none; one that was meant for flushes has no range.
+    fn spare_flushes(&mut self, text: &str, options: &str) -> Result<(), PlanError> {
+        let is_asked = options.split(',').any(|option| option.starts_with("on="));
+        let meant = is_asked || self.kind == HostFaultKind::LostFlush;
+        if meant && self.on.0 & CommandSet::FLUSH.0 != 0 {
+            return Err(PlanError::new("fault's range", text, "none with on=flush: a flush has no range"));
+        }
+        self.on = CommandSet(self.on.0 & !CommandSet::FLUSH.0);
+        Ok(())
+    }
+}
+
 impl FromStr for HostFault {
     type Err = PlanError;
 
@@ -193,8 +206,8 @@ impl FromStr for HostFault {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
             fault.set(key, value)?;
         }
-        if fault.on == CommandSet::FLUSH && fault.range_bytes != (0, u64::MAX) {
-            return Err(PlanError::new("fault's range", text, "none with on=flush: a flush has no range"));
+        if fault.range_bytes != (0, u64::MAX) {
+            fault.spare_flushes(text, options)?;
         }
         Ok(fault)
     }
@@ -257,6 +270,10 @@ mod tests {
         assert_eq!(fault.kind, HostFaultKind::Delay(Nanos::from_ms(2)));
         assert_eq!(fault.range_bytes, (1 << 10, 1 << 30));
         assert!(fault.on.has(Opcode::Write) && !fault.on.has(Opcode::Read));
+        // A flush has no range, so a fault of one spares it.
+        let fault: HostFault = "io-error:range=0-4096".parse().expect("good");
+        assert!(fault.on.has(Opcode::Write) && !fault.on.has(Opcode::Flush));
+        assert_eq!(fault.to_string().parse(), Ok(fault));
     }
 
     #[test]
@@ -287,6 +304,14 @@ mod tests {
             (
                 "io-error:on=flush,range=0-4096",
                 "fault's range: \"io-error:on=flush,range=0-4096\"; allowed: none with on=flush",
+            ),
+            (
+                "io-error:on=write+flush,range=0-4096",
+                "fault's range: \"io-error:on=write+flush,range=0-4096\"; allowed: none with on=flush",
+            ),
+            (
+                "lost-flush:range=0-4096",
+                "fault's range: \"lost-flush:range=0-4096\"; allowed: none with on=flush",
             ),
             ("io-error:count=0", "fault's count: \"0\"; allowed: a whole number from 1"),
             ("io-error:seed", "fault's seed: \"\"; allowed: a whole number from 0"),

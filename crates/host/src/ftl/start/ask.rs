@@ -26,6 +26,7 @@ pub(super) fn command_of(core: &Core, facts: &Facts, need: Need) -> Command {
         Need::Owner(chunk) => {
             read_addresses(owner_addresses(shape, &facts.info(chunk)).collect(), Vec::new(), true)
         }
+        Need::Stranger(chunk) => read_addresses(vec![chunk], vec![0; image_bytes], true),
         Need::Head(line) => read(end_sector(lines, line, 0), 1),
         Need::End(line, from) => read(end_sector(lines, line, from), piece(shape, from)),
         Need::Index(line, from) => {

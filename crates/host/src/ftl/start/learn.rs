@@ -37,6 +37,8 @@ pub(super) fn learn(
         Need::Start(lba) if !ok => facts.lost_start(lba),
         Need::Start(lba) => return learn_start(core, facts, lba, &completion.data),
         Need::Owner(chunk) => facts.found_owner(chunk, owner_of(shape, completion)),
+        Need::Stranger(chunk) if ok => return check_stranger(shape, chunk, completion),
+        Need::Stranger(_) => {}
         Need::Head(line) => learn_head(shape, facts, line, if ok { &completion.data } else { &[] }),
         Need::End(line, from) => learn_end(shape, facts, line, from, completion),
         Need::Index(line, from) => learn_index(shape, facts, line, from, completion),
@@ -91,6 +93,26 @@ fn differs(core: &Core, was: &meta::Header) -> Option<String> {
     Some(format!(
         "a host FTL of {what} is on the drive, and this one {is}; allowed: the host.ftl.{key} that it was made with, or a drive without it"
     ))
+}
+
+/// Refuses a chunk of a layer that has the same uuid at other parallel units: it belongs to no line here, and would be reset. A start lies in a
+/// first parallel unit, and nothing else lies there.
+fn check_stranger(shape: &FtlShape, chunk: Lba, completion: &Completion) -> Result<(), HostFtlError> {
+    let uuid = shape.config.uuid;
+    let is_first = shape.unit_of(chunk).is_some_and(|(unit, _)| unit == 0);
+    let is_start = meta::parse_start_header(&completion.data, uuid).is_some();
+    let is_elsewhere = match is_first {
+        true => !is_start && owner_of(shape, completion).is_some(),
+        false => is_start,
+    };
+    if !is_elsewhere {
+        return Ok(());
+    }
+    Err(HostFtlError::Drive(format!(
+        "a host FTL at other parallel units is on the drive, in the chunk at sector {}; allowed: the host.ftl.first_unit and host.ftl.units that \
+         it was made with, or a drive without it",
+        chunk.0
+    )))
 }
 
 /// Returns the line and the newest sequence number that a chunk's signatures name, if they are readable.

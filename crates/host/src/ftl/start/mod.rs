@@ -3,7 +3,7 @@
 //! ```text
 //!  report ─► (starts that the drive holds back are padded) ─► all free: new lines, ready
 //!     └────► starts of lines read ─► chunks of no line reset; holes that a crash has left in a line padded
-//!                │ (one fails, or lies in an offline chunk: chunks asked whose they are)
+//!                │ (one fails, or lies in an offline chunk: chunks asked whose they are; chunks of no line: asked, too, before they go)
 //!                └─► mount: the engine asks; what it misses is read, and it is asked again ─► ready
 //! ```
 //! The engine's mount asks for facts as it needs them. It runs against the facts known so far; each missing
@@ -87,6 +87,7 @@ enum Phase {
     Reveal,
     Starts,
     Owners,
+    Strangers,
     Repair,
     Mount,
 }
@@ -135,15 +136,16 @@ impl FtlStart {
             Phase::Reveal => self.read_starts(core),
             Phase::Starts => match lost::owners_to_ask(core.lines.shape(), &mut self.facts) {
                 Some(needs) => self.ask(core, Phase::Owners, needs),
-                None => self.repair(core),
+                None => self.ask_strangers(core),
             },
             Phase::Owners => match lost::find_lost(core.lines.shape(), &self.facts) {
                 Ok(found) => {
                     self.facts.rebuild(found);
-                    self.repair(core);
+                    self.ask_strangers(core);
                 }
                 Err(sentence) => core.health.fail(HostFtlError::Drive(sentence)),
             },
+            Phase::Strangers => self.repair(core),
             Phase::Repair => {
                 self.phase = Phase::Mount;
                 repair::assign_chunks(core, &self.facts);
@@ -273,10 +275,16 @@ impl FtlStart {
         self.ask(core, Phase::Starts, needs);
     }
 
+    /// Finds the chunks that belong to no known line, and looks whose they are.
+    fn ask_strangers(&mut self, core: &mut Core) {
+        self.orphans = repair::orphans(&mut self.facts);
+        let needs = self.orphans.iter().map(|&chunk| Need::Stranger(chunk)).collect();
+        self.ask(core, Phase::Strangers, needs);
+    }
+
     /// Assigns chunks to the known lines, resets the chunks that belong to none, and pads holes.
     fn repair(&mut self, core: &mut Core) {
         self.phase = Phase::Repair;
-        self.orphans = repair::orphans(&mut self.facts);
         self.needs.hold(self.orphans.len() as u32);
         self.cost.orphans += self.orphans.len() as u64;
         for (at, &lba) in (0..).zip(&self.orphans) {

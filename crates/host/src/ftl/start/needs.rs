@@ -14,6 +14,8 @@ pub(super) enum Need {
     Start(Lba),
     /// Out-of-band data of the first rows of a chunk that belongs to no known line.
     Owner(Lba),
+    /// First sector of a chunk that belongs to no line, with its out-of-band data.
+    Stranger(Lba),
     /// Head of a line's end.
     Head(u32),
     /// Whole end of a line, from this sector on.
