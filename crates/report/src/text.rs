@@ -70,7 +70,10 @@ fn head(out: &mut String, report: &Report, width: usize) {
         labelled(out, width, "partial", &words(PARTIAL));
     }
     if let Some(reads) = report.verified_reads {
-        let line = format!("{} reads were compared with what was written, and all are right", count(reads));
+        let line = match reads {
+            0 => "nothing: no read was compared with what was written".to_string(),
+            _ => format!("{} reads were compared with what was written, and all are right", count(reads)),
+        };
         labelled(out, width, "verify", &words(&line));
     }
     labelled(out, width, "trace", &report.replay.map_or(Vec::new(), |replay| replay.words()));

@@ -26,6 +26,10 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+/// Sizes of a sector that a device may be named with.
+const SECTOR_BYTES_MIN: u32 = 512;
+const SECTOR_BYTES_MAX: u32 = 65_536;
+
 const EXAMPLES: &str = "\
 Examples:
   pellucid fire --probe /dev/sdX
@@ -142,9 +146,7 @@ impl Fire {
         let cluster = self.cluster_of(device, file, global)?;
         let mut layer = self.layer(file.sector_bytes, cluster.as_deref(), global)?;
         let wants_journal = layer.journal.is_some();
-        if !wants_journal {
-            refuse_forgotten_journal(device, file)?;
-        }
+        refuse_forgotten_journal(device, file, wants_journal)?;
         layer.bypass.extend(self.bypassed(device, file, global)?);
         // Before a journal is made.
         let stand_in = FileDrive::open(file).map_err(Failure::asked)?;
@@ -180,7 +182,7 @@ impl Fire {
             let allowed = "allowed: without a journal, whose clusters stay as they were made";
             return Err(Failure::asked(anyhow!("--cluster auto: {allowed}")));
         }
-        refuse_forgotten_journal(device, file)?;
+        refuse_forgotten_journal(device, file, false)?;
         let found = probe_file(device, file, "--cluster auto", global)?;
         if !global.quiet {
             stderr::say(&format!(
@@ -284,25 +286,39 @@ fn file_config(device: &str) -> Result<FileConfig, Failure> {
     Ok(FileConfig { sector_bytes: 512, direct: is_block, ..FileConfig::new(device) })
 }
 
-/// A journal may have what was flushed and is nowhere else: without it the device would be served as it was before.
-fn refuse_forgotten_journal(device: &str, file: &FileConfig) -> Result<(), Failure> {
+/// Refuses a device whose journal would be forgotten: it may have what was flushed and is nowhere else, so without it, or with sectors of
+/// another size, the device would be served as it was before. `wanted`: it is not forgotten, if its sectors have the size of `file`.
+fn refuse_forgotten_journal(device: &str, file: &FileConfig, wanted: bool) -> Result<(), Failure> {
     // A device that cannot be read is refused when it is opened to be served.
-    let Ok(mut opened) = File::open(&file.path) else { return Ok(()) };
-    let bytes = u64::from(file.sector_bytes);
-    let sectors = opened.seek(SeekFrom::End(0)).unwrap_or(0) / bytes;
-    let mut head_at = |at: u64| {
-        let mut sector = vec![0; file.sector_bytes as usize];
-        opened.seek(SeekFrom::Start(at * bytes)).and_then(|_| opened.read_exact(&mut sector)).ok()?;
-        JournalHead::parse(&sector)
+    let Ok(opened) = File::open(&file.path) else { return Ok(()) };
+    let own = |head: &JournalHead| wanted && head.sector_bytes == file.sector_bytes;
+    let Some(head) = journal_on(&opened).filter(|head| !own(head)) else { return Ok(()) };
+    let cluster = u64::from(head.cluster_sectors) * u64::from(head.sector_bytes);
+    let named = match head.sector_bytes == file.sector_bytes {
+        true => String::new(),
+        false => format!("--device file:{},sector={} ", file.path.display(), head.sector_bytes),
     };
-    let head = JournalHead::sectors(sectors, file.sector_bytes).into_iter().find_map(&mut head_at);
-    head.map_or(Ok(()), |head| {
-        let cluster = u64::from(head.cluster_sectors) * u64::from(head.sector_bytes);
-        let ring = head.ring_bytes();
-        Err(Failure::asked(anyhow!(
-            "{device}: it has a journal, which may hold flushed data; allowed: --journal {ring} --cluster {cluster}"
-        )))
-    })
+    Err(Failure::asked(anyhow!(
+        "{device}: it has a journal for sectors of {} bytes, which may hold flushed data; allowed: {named}--journal {} --cluster {cluster}",
+        head.sector_bytes,
+        head.ring_bytes()
+    )))
+}
+
+/// Returns the head of the journal on a device, whatever the size of the sectors that it was made for.
+fn journal_on(mut device: &File) -> Option<JournalHead> {
+    let bytes = device.seek(SeekFrom::End(0)).unwrap_or(0);
+    (SECTOR_BYTES_MIN.ilog2()..=SECTOR_BYTES_MAX.ilog2()).map(|power| 1u32 << power).find_map(
+        |sector_bytes| {
+            let heads = JournalHead::sectors(bytes / u64::from(sector_bytes), sector_bytes);
+            heads.into_iter().find_map(|at| {
+                let mut sector = vec![0; sector_bytes as usize];
+                device.seek(SeekFrom::Start(at * u64::from(sector_bytes))).ok()?;
+                device.read_exact(&mut sector).ok()?;
+                JournalHead::parse(&sector).filter(|head| head.sector_bytes == sector_bytes)
+            })
+        },
+    )
 }
 
 /// Probes a device, or a modelled drive, and prints what was found.

@@ -265,6 +265,31 @@ fn what_cannot_be_is_refused_in_one_sentence() {
     }
 }
 
+/// What was flushed may be in the journal alone: the device is refused without it, and with sectors of another size.
+#[test]
+fn a_journal_is_not_forgotten_whatever_the_sector() {
+    let folder = Folder::new();
+    File::create(folder.path("stick.img")).unwrap().set_len(64 << 20).unwrap();
+    for (made, others) in [("file:stick.img", "stick.img"), ("stick.img", "file:stick.img")] {
+        std::fs::write(folder.path("stick.img"), vec![0; 64 << 20]).unwrap();
+        let script =
+            format!("exec \"$0\" fire --device {made} --journal 12MiB --make-journal --nbd unix:nbd");
+        let mut server = Serving::new(&folder, &script);
+        listens(&folder, "nbd");
+        assert_eq!(server.end("TERM"), Some(0));
+        let sector = if made.starts_with("file:") { 4096 } else { 512 };
+        let says = format!("it has a journal for sectors of {sector} bytes, which may hold flushed data");
+        let way = format!("--device file:stick.img,sector={sector} --journal ");
+        let serve = ["--nbd", "unix:other"];
+        refused(&folder, &[&["--device", made], &serve[..]].concat(), &says);
+        for more in [&[][..], &["--journal", "12MiB"], &["--journal", "12MiB", "--make-journal"]] {
+            let words = [&["--device", others], more, &serve].concat();
+            refused(&folder, &words, &says);
+            refused(&folder, &words, &way);
+        }
+    }
+}
+
 fn refused(folder: &Folder, words: &[&str], says: &str) {
     let done = folder.run(&[&["fire"], words].concat());
     assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);

@@ -609,6 +609,10 @@ fn a_run_that_verifies_says_how_many_reads_it_compared() {
         "{text}"
     );
     assert!(folder.run(&[&words[..], &["--json"]].concat()).json().get("verified_reads").is_none());
+    let words = ["run", "tiny.toml", "--rw", "randwrite", "--bs", "4k", "--number-ios", "400", "--verify"];
+    let done = folder.run(&words);
+    assert!(done.stderr.contains("warning: run.verify: no read was compared"), "{}", done.stderr);
+    assert!(done.stdout.contains("nothing: no read was compared"), "{}", done.stdout);
 }
 
 /// Tables of nameless writes grow with the sectors that the host keeps by logical address.

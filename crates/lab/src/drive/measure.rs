@@ -388,6 +388,11 @@ fn little_memory(device: &Device) -> Option<String> {
 /// Why numbers of the report may not mean what they seem to; `fill`: what was written before.
 fn warnings(measured: &Measured, fill: Fill) -> Vec<String> {
     let mut warnings = measured.ended_early.clone();
+    if measured.verified_reads == Some(0) {
+        warnings.push(
+            "run.verify: no read was compared with what was written, so nothing is verified; to have some: work that reads".into(),
+        );
+    }
     let reads = &measured.requests.reads;
     if let Some(share) = reads.unmapped_share.filter(|&share| share >= UNMAPPED_SHARE_WARNED) {
         let mapped = match reads.mapped.latency.mean_ns {
