@@ -20,7 +20,8 @@ RUN_NEXTEST := PATH="$(CURDIR)/.tools/bin:$$PATH" MALLOC_MMAP_THRESHOLD_=3355443
 # TLS under NVMe/TCP needs the system's OpenSSL, so the default build leaves it out; tests include it where OpenSSL is installed.
 # Evaluated at each use, because client-tools may have installed it.
 TLS = $(shell pkg-config --exists openssl 2>/dev/null && echo --features pellucid-cli/tls-psk)
-export PYTHONPYCACHEPREFIX := target/pycache
+# Absolute: a relative one is below the folder of whoever asks, so that a notebook compiled pandas anew.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/target/pycache
 
 # How often each branch is taken, by which the compiler lays the command out (tools/train.py). The counts are of one version of Rust, and of no
 # use to another, which builds without them. Cargo sees that they are other ones by the name of the file. Functions that changed since are
