@@ -461,19 +461,22 @@ fn named<'a>(mutation: &Mutation, outcome: &'a Outcome) -> &'a Check {
     check
 }
 
+/// Size of the measurements, overrides of the model, and the points that are measured.
+type Measured = (Size, &'static [&'static str], &'static [&'static str]);
+
 /// Each check holds on the model as it is, at the same size, and misses on the wrong one. Claims of one study are tested together, so that
 /// it is run once for each model.
 fn tell_apart(claims: &[&str]) {
-    let mut benches: BTreeMap<(Size, &[&str], &[&str]), Bench> = BTreeMap::new();
-    let mut outcomes: BTreeMap<(&str, Size, &[&str], &[&str]), Outcome> = BTreeMap::new();
+    let mut benches: BTreeMap<Measured, Bench> = BTreeMap::new();
+    let mut outcomes: BTreeMap<(&str, Measured), Outcome> = BTreeMap::new();
     for claim in claims {
         assert!(MUTATIONS.iter().any(|mutation| mutation.claim == *claim), "{claim}: no mutation");
     }
     for mutation in MUTATIONS.iter().filter(|mutation| claims.contains(&mutation.claim)) {
         let mut check = |wrong: &'static [&'static str]| {
-            let key = (mutation.size, wrong, mutation.points);
-            let bench = benches.entry(key).or_insert_with(|| bench(mutation, wrong));
-            let outcome = outcomes.entry((mutation.claim, mutation.size, wrong, mutation.points));
+            let measured: Measured = (mutation.size, wrong, mutation.points);
+            let bench = benches.entry(measured).or_insert_with(|| bench(mutation, wrong));
+            let outcome = outcomes.entry((mutation.claim, measured));
             named(mutation, outcome.or_insert_with(|| outcome_of(mutation, bench))).clone()
         };
         let (right, wrong) = (check(&[]), check(mutation.wrong));
