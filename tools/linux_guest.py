@@ -14,7 +14,6 @@ One line for each step and a plain count; exit status 0 if nothing failed.
 """
 import argparse
 import collections
-import gzip
 import lzma
 import os
 import pathlib
@@ -156,7 +155,7 @@ def initramfs(theme: Theme, kernel: pathlib.Path, settings: dict, pellucid: str,
         names = "\n".join(str(p.relative_to(root)) for p in sorted(root.rglob("*")))
         archive = subprocess.run([program("busybox"), "cpio", "-o", "-H", "newc"], cwd=root, input=names.encode(),
                                  check=True, capture_output=True).stdout
-        path.write_bytes(gzip.compress(archive, 1))
+        path.write_bytes(archive)
 
 
 class Guest:
@@ -216,7 +215,7 @@ def visit(theme: Theme, port: int, nqn: str, count: Count, options, server: Serv
     settings = {"PORT": port, "NQN": nqn, "HOST_NQN": HOST_NQN, "HOST_ID": HOST_ID, "MIB": options.mib,
                 "MODULES": " ".join(theme.modules), "HOST": int(server is not None), "BOOT": boot, "SECRET": secret}
     with tempfile.TemporaryDirectory() as scratch:
-        initrd = pathlib.Path(scratch) / "initrd.gz"
+        initrd = pathlib.Path(scratch) / "initrd"
         initramfs(theme, kernel, settings, options.pellucid, initrd)
         # Under emulation a kernel now and then dies before it comes to its init, which tells nothing of us.
         for attempt in range(1, BOOTS_MAX + 1):

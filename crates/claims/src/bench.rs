@@ -17,6 +17,7 @@ use pellucid_report::{Direction, Report};
 use pellucid_spec::{Spec, SpecError, Use};
 use pellucid_workload::Job;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -172,6 +173,8 @@ pub struct Bench {
     shorter: u32,
     /// Settings that papers do not give are varied where a number is beyond its limit; not in tests, which compare single numbers.
     varies: bool,
+    /// How the names of the points begin that are measured; empty: all are. Tests of one check measure those that it looks at.
+    only: &'static [&'static str],
     throughput: OnceLock<ThroughputStudy>,
     latency: OnceLock<LatencyStudy>,
     pblk: OnceLock<PblkStudy>,
@@ -188,7 +191,7 @@ impl Bench {
         let (throughput, latency, pblk) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (sizes, server) = (OnceLock::new(), OnceLock::new());
         let (caches, fire) = (<[OnceLock<CacheStudy>; 3]>::default(), OnceLock::new());
-        let (last, shorter, varies) = (Vec::new(), 1, true);
+        let (last, shorter, varies, only) = (Vec::new(), 1, true, &[][..]);
         Bench {
             threads: threads.max(1),
             seed,
@@ -197,6 +200,7 @@ impl Bench {
             last,
             shorter,
             varies,
+            only,
             throughput,
             latency,
             pblk,
@@ -211,6 +215,12 @@ impl Bench {
     #[cfg(test)]
     pub(super) fn of_test(shorter: u32, last: Vec<String>) -> Bench {
         Bench { last, shorter, varies: false, ..Bench::new(2, 1, Vec::new()) }
+    }
+
+    /// This bench, which measures only the points whose names begin with one of these; all if there is none.
+    #[cfg(test)]
+    pub(super) fn of_points(self, only: &'static [&'static str]) -> Bench {
+        Bench { only, ..self }
     }
 
     /// How many times shorter measurements are.
@@ -300,6 +310,24 @@ impl Bench {
         });
         let done = results.into_iter().filter_map(|slot| slot.into_inner().ok().flatten());
         done.collect()
+    }
+
+    /// Measures points as [`Bench::map`] does, for a study of which each check looks at a few: a point that a test leaves out is `absent`, which no
+    /// check may take for a measurement. The debug format of a point is its name.
+    pub(super) fn map_or<P: Sync + Debug, R: Clone + Send + Sync>(
+        &self,
+        points: &[P],
+        absent: R,
+        work: impl Fn(&P) -> Result<R, ReproduceError> + Sync,
+    ) -> Result<Vec<R>, ReproduceError> {
+        self.map(points, |point| if self.measures(point) { work(point) } else { Ok(absent.clone()) })
+    }
+
+    fn measures(&self, point: &impl Debug) -> bool {
+        self.only.is_empty() || {
+            let name = format!("{point:?}");
+            self.only.iter().any(|start| name.starts_with(start))
+        }
     }
 
     /// The caller's overrides and an experiment's `own` behind them; those of a test count most.

@@ -68,7 +68,8 @@ pub(super) fn streams(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let of = |apart| UTILISATION.map(|utilisation| Point { apart, utilisation, spare: SPARE });
     let scarce = Point { apart: true, utilisation: 1.0, spare: LITTLE_SPARE };
     let points: Vec<Point> = of(false).into_iter().chain(of(true)).chain([scarce]).collect();
-    let measured = bench.map(&points, |point| amplification(bench, point))?;
+    let absent = Measured { amplification: f64::NAN, blocks: [f64::NAN; 2] };
+    let measured = bench.map_or(&points, absent, |point| amplification(bench, point))?;
     let (mixed, apart) = measured.split_at(UTILISATION.len());
     let (apart, scarce) = apart.split_at(UTILISATION.len());
     let (mixed, apart): (Vec<f64>, Vec<f64>) =
@@ -111,12 +112,14 @@ pub(super) fn streams(bench: &Bench) -> Result<Outcome, ReproduceError> {
 }
 
 /// One measurement.
+#[derive(Debug)]
 struct Point {
     apart: bool,
     utilisation: f64,
     spare: f64,
 }
 
+#[derive(Clone, Copy, Debug)]
 struct Measured {
     amplification: f64,
     /// Blocks that the buckets fill, and that no live data do.

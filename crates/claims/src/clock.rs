@@ -59,10 +59,10 @@ pub(super) fn frequencies(bench: &Bench) -> Result<Outcome, ReproduceError> {
 
 /// Reads and writes, each by [`SQUARES`].
 fn measure(bench: &Bench, mode: Mode) -> Result<[[Curve; SQUARES.len()]; 2], ReproduceError> {
-    let per_clock = |flow, square| CLOCKS_MHZ.map(|mhz| (flow, square, mhz));
+    let per_clock = |flow, square| CLOCKS_MHZ.map(|mhz| (mode, flow, square, mhz));
     let per_square = |flow| SQUARES.into_iter().flat_map(move |square| per_clock(flow, square));
-    let points: Vec<(Flow, u32, u32)> = Flow::BOTH.into_iter().flat_map(per_square).collect();
-    let rates = bench.map(&points, |&(flow, square, mhz)| {
+    let points: Vec<(Mode, Flow, u32, u32)> = Flow::BOTH.into_iter().flat_map(per_square).collect();
+    let rates = bench.map_or(&points, f64::NAN, |&(mode, flow, square, mhz)| {
         let drive = Cosmos::new(mode, square, square).set(format!("firmware.clock_mhz={mhz}"));
         let report = bench.sequential(&drive, flow, &bench.job(LARGE, REQUESTS))?;
         Ok(flow.of(&report).throughput_bytes_per_second)

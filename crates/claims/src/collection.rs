@@ -46,7 +46,7 @@ fill = 1.0
 
 /// B1.
 pub(super) fn greedy(bench: &Bench) -> Result<Outcome, ReproduceError> {
-    let measured = bench.map(&OVER_PROVISIONING, |&spare| amplification(bench, spare))?;
+    let measured = bench.map_or(&OVER_PROVISIONING, f64::NAN, |&spare| amplification(bench, spare))?;
     let checks = OVER_PROVISIONING.iter().zip(&measured).map(|(&spare, &measured)| {
         let what = format!("write amplification at {} over-provisioning", Unit::Percent.show(spare));
         Check::within(what, Unit::Plain, closed_form(spare), measured, 0.03)

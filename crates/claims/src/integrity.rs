@@ -29,12 +29,22 @@ const BITS_PER_READ: f64 = 40.0;
 pub(super) fn scrambler(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let mut points = Vec::new();
     for pattern in STUDY_PATTERNS {
-        points.extend(CYCLES.map(|cycles| (pattern, cycles)));
+        points.extend(CYCLES.map(|cycles| (cycles, pattern)));
     }
-    let study = bench.map(&points, |&((pattern, a, b), pe_cycles)| {
+    let errors = bench.map_or(&points, [f64::NAN; 2], |&(pe_cycles, (_, a, b))| {
         let errors = |scrambler| errors_per_page(bench, (a, b), pe_cycles, scrambler);
-        Ok(StudyPoint { pattern, pe_cycles, scrambled: errors(true)?, plain: errors(false)? })
+        Ok([errors(true)?, errors(false)?])
     })?;
+    let study: Vec<StudyPoint> = points
+        .iter()
+        .zip(errors)
+        .map(|(&(pe_cycles, (pattern, ..)), [scrambled, plain])| StudyPoint {
+            pattern,
+            pe_cycles,
+            scrambled,
+            plain,
+        })
+        .collect();
     let largest = |cycles: u32| {
         let reductions = study.iter().filter(|point| point.pe_cycles == cycles).map(StudyPoint::reduction);
         reductions.fold(0.0, |most: f64, share| if share.abs() > most.abs() { share } else { most })

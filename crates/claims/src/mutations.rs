@@ -23,6 +23,8 @@ struct Mutation {
     what: &'static str,
     wrong: &'static [&'static str],
     size: Size,
+    /// How the names of the points begin that the check looks at; empty: all.
+    points: &'static [&'static str],
 }
 
 /// How much smaller than in `pellucid reproduce` a claim is measured.
@@ -45,39 +47,58 @@ const fn mutation(
     wrong: &'static [&'static str],
     size: Size,
 ) -> Mutation {
-    Mutation { claim, check, what, wrong, size }
+    Mutation { claim, check, what, wrong, size, points: &[] }
+}
+
+impl Mutation {
+    /// This mutation, of which only the points are measured whose names begin so: those that its check looks at. With too few of them, the check has
+    /// no number on the model as it is, and does not hold.
+    const fn at(self, points: &'static [&'static str]) -> Mutation {
+        Mutation { points, ..self }
+    }
 }
 
 static MUTATIONS: &[Mutation] = &[
-    mutation("C1", "MLC read, 8 x 8", "a slower bus", &["media.timing.channel_rate=160MB/s"], SHORT),
+    mutation("C1", "MLC read, 8 x 8", "a slower bus", &["media.timing.channel_rate=160MB/s"], SHORT)
+        .at(&["Point { mode: Mlc, flow: Read, channels: 8, ways: 8 }"]),
     mutation(
         "C2",
         "MLC read, 8 channels / 1 channel",
         "an interconnect between memory and channels that eight of them fill",
         &["scheduler.interconnect_rate=1GB/s"],
         Size { shorter: 4, drive: &[] },
-    ),
+    )
+    .at(&[
+        "Point { mode: Mlc, flow: Read, channels: 8, ways: 8 }",
+        "Point { mode: Mlc, flow: Read, channels: 1, ways: 8 }",
+    ]),
     mutation(
         "C3",
         "MLC write, least step from 1 way to 2",
         "one way that works at a time",
         &["media.ways=1"],
         SHORT,
-    ),
+    )
+    .at(&["Point { mode: Mlc, flow: Write, "]),
     mutation(
         "C4",
         "MLC write / SLC write, 8 x 8",
         "a processor that flash has to wait for",
         &["firmware.clock_mhz=20"],
         SHORT,
-    ),
+    )
+    .at(&[
+        "Point { mode: Mlc, flow: Write, channels: 8, ways: 8 }",
+        "Point { mode: Slc, flow: Write, channels: 8, ways: 8 }",
+    ]),
     mutation(
         "C5",
         "MLC write IOPS",
         "a mapping unit as small as the request",
         &["media.unit_size=4KiB", "buffer.entries=4096"],
         SHORT,
-    ),
+    )
+    .at(&["Point { mode: Mlc, flow: Write, channels: 8, ways: 8 }"]),
     mutation("C6", "SLC read, 1 outstanding", "half the clock", &["firmware.clock_mhz=500"], SHORT),
     mutation(
         "C7",
@@ -93,14 +114,16 @@ static MUTATIONS: &[Mutation] = &[
         "a processor whose clock does not matter",
         &["firmware.clock_mhz=1000"],
         SHORT,
-    ),
+    )
+    .at(&["(Mlc, Read, 8, "]),
     mutation(
         "C10",
         "errors avoided at 5000 P/E, most",
         "no scrambler in either drive",
         &["ecc.scrambler=false"],
         Size { shorter: 6, drive: &[] },
-    ),
+    )
+    .at(&["(5000, "]),
     mutation(
         "C11",
         "throughput lost by a key-equation solver",
@@ -182,21 +205,24 @@ static MUTATIONS: &[Mutation] = &[
         "victims at random",
         &["ftl.victim=random"],
         Size { shorter: 4, drive: &[] },
-    ),
+    )
+    .at(&["0.3"]),
     mutation(
         "B2",
         "write amplification, streams apart, 100 %",
         "handles that are not told apart",
         &["ftl.handles=1"],
         Size { shorter: 1, drive: &["media.pages=128"] },
-    ),
+    )
+    .at(&["Point { apart: true, utilisation: 1.0, spare: 0.28 }"]),
     mutation(
         "B2",
         "write amplification, streams apart, little spare space",
         "victims in the order in which they were written",
         &["ftl.victim=fifo"],
         Size { shorter: 1, drive: &["media.pages=128"] },
-    ),
+    )
+    .at(&["Point { apart: true, utilisation: 1.0, spare: 0.05 }"]),
     mutation(
         "B3",
         "block drive, 7 % over-provisioning, p99.9",
@@ -228,7 +254,8 @@ static MUTATIONS: &[Mutation] = &[
         "victims in two modes, of which the valid items are kept",
         &["kv.victim=two-modes", "kv.keep=valid"],
         FULL,
-    ),
+    )
+    .at(&["1.0"]),
     mutation(
         "F1",
         "sectors of a request out",
@@ -249,7 +276,8 @@ static MUTATIONS: &[Mutation] = &[
         "buffers of one size, whatever they are told",
         &["host.cluster_buffer.size=32MiB"],
         QUARTER,
-    ),
+    )
+    .at(&["(OfficeInstall, 8)", "(OfficeInstall, 32)"]),
     mutation(
         "F3",
         "Office uninstall: elapsed with / without, geometric mean",
@@ -277,56 +305,67 @@ static MUTATIONS: &[Mutation] = &[
         "a drive that answers from a buffer in which all of the writes fit",
         &["buffer.write=write-back", "buffer.entries=16384"],
         SHORT,
-    ),
+    )
+    .at(&["Platform { preset: \"netbook-ssd-1\""]),
     mutation(
         "P1",
         "hit ratio, Raw, cache of 6 %",
         "as much kept free by every engine, whatever its rate of writes",
         &["kv.over_provisioning=0.25"],
         QUARTER,
-    ),
+    )
+    .at(&["Point { engine: Raw, size: 0.06, slower: 1.0 }"]),
     mutation(
         "P2",
         "throughput, Raw over Policy, cache of 10 %",
         "as much kept free by every engine, whatever its rate of writes",
         &["kv.over_provisioning=0.25"],
         QUARTER,
-    ),
+    )
+    .at(&[
+        "Point { engine: Raw, size: 0.1, slower: 1.0 }",
+        "Point { engine: Policy, size: 0.1, slower: 1.0 }",
+    ]),
     mutation(
         "P3",
         "throughput, sets only, Raw over Original",
         "a cache that copies nothing",
         &["kv.keep=nothing"],
         FULL,
-    ),
+    )
+    .at(&["(Raw, 100)", "(Original, 100)"]),
     mutation(
         "P3",
         "throughput, Raw / Original, gets only over sets only",
         "gets that do not hold the server's core",
         &["kv.cpu.reads_block=false"],
         FULL,
-    ),
+    )
+    .at(&["(Raw, 100)", "(Original, 100)", "(Raw, 0)", "(Original, 0)"]),
     mutation(
         "P4",
         "mean latency, sets only, Function / Policy",
         "a cache that copies nothing",
         &["kv.keep=nothing"],
         FULL,
-    ),
+    )
+    .at(&["(Function, 100)", "(Policy, 100)"]),
     mutation(
         "P5",
         "erases, Function / Original",
         "a simulated drive that starts empty",
         &["precondition.fill=0"],
         FULL,
-    ),
+    )
+    .at(&["Function", "Original"]),
     mutation(
         "J1",
         "Seq 4 KB, IO/s",
         "a buffer in which the writes of a page join",
         &["buffer.fifo=false"],
         FULL,
-    ),
+    )
+    .at(&["(\"jasmine\", \"Seq 4 KB\", "]),
     mutation(
         "G1",
         "iterations take less time by",
@@ -354,7 +393,8 @@ static MUTATIONS: &[Mutation] = &[
         "dies that take their operations in any order",
         &["scheduler.order=fifo"],
         FULL,
-    ),
+    )
+    .at(&["(\"jasmine\", \"512 KB\", "]),
     mutation(
         "J2",
         "random 4 KB, merge buffer, IO/s",
@@ -376,14 +416,16 @@ static MUTATIONS: &[Mutation] = &[
         "a host whose own work on a command takes longer than the flash",
         &["host.cpu.command=400us"],
         Size { shorter: 16, drive: &[] },
-    ),
+    )
+    .at(&["(Nameless, RandomRead)", "(Baseline, RandomRead)"]),
     mutation(
         "N2",
         "random write of nameless / sequential write of the baseline",
         "a scheduler that fills every request of random writes",
         &["host.block_layer.join=newest"],
         Size { shorter: 16, drive: &[] },
-    ),
+    )
+    .at(&["(Nameless, RandomWrite)", "(Baseline, SequentialWrite)"]),
 ];
 
 /// Claims whose wrong models are tested elsewhere, and where.
@@ -403,7 +445,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 
 fn bench(mutation: &Mutation, wrong: &[&str]) -> Bench {
     let last = mutation.size.drive.iter().chain(wrong).map(|set| (*set).to_string()).collect();
-    Bench::of_test(mutation.size.shorter, last)
+    Bench::of_test(mutation.size.shorter, last).of_points(mutation.points)
 }
 
 fn outcome_of(mutation: &Mutation, bench: &Bench) -> Outcome {
@@ -419,18 +461,22 @@ fn named<'a>(mutation: &Mutation, outcome: &'a Outcome) -> &'a Check {
     check
 }
 
+/// Size of the measurements, overrides of the model, and the points that are measured.
+type Measured = (Size, &'static [&'static str], &'static [&'static str]);
+
 /// Each check holds on the model as it is, at the same size, and misses on the wrong one. Claims of one study are tested together, so that
 /// it is run once for each model.
 fn tell_apart(claims: &[&str]) {
-    let mut benches: BTreeMap<(Size, &[&str]), Bench> = BTreeMap::new();
-    let mut outcomes: BTreeMap<(&str, Size, &[&str]), Outcome> = BTreeMap::new();
+    let mut benches: BTreeMap<Measured, Bench> = BTreeMap::new();
+    let mut outcomes: BTreeMap<(&str, Measured), Outcome> = BTreeMap::new();
     for claim in claims {
         assert!(MUTATIONS.iter().any(|mutation| mutation.claim == *claim), "{claim}: no mutation");
     }
     for mutation in MUTATIONS.iter().filter(|mutation| claims.contains(&mutation.claim)) {
         let mut check = |wrong: &'static [&'static str]| {
-            let bench = benches.entry((mutation.size, wrong)).or_insert_with(|| bench(mutation, wrong));
-            let outcome = outcomes.entry((mutation.claim, mutation.size, wrong));
+            let measured: Measured = (mutation.size, wrong, mutation.points);
+            let bench = benches.entry(measured).or_insert_with(|| bench(mutation, wrong));
+            let outcome = outcomes.entry((mutation.claim, measured));
             named(mutation, outcome.or_insert_with(|| outcome_of(mutation, bench))).clone()
         };
         let (right, wrong) = (check(&[]), check(mutation.wrong));

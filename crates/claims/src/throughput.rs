@@ -55,7 +55,7 @@ impl ThroughputStudy {
     /// Sequential requests of 128 KiB on every configuration.
     pub fn run(bench: &Bench) -> Result<ThroughputStudy, ReproduceError> {
         let points = all_points();
-        let rates = bench.map(&points, |point| {
+        let rates = bench.map_or(&points, f64::NAN, |point| {
             let drive = Cosmos::new(point.mode, point.channels, point.ways);
             let report = bench.sequential(&drive, point.flow, &bench.job(LARGE, LARGE_REQUESTS))?;
             Ok(point.flow.of(&report).throughput_bytes_per_second)
@@ -182,7 +182,7 @@ pub(super) fn mlc_writes(bench: &Bench) -> Result<Outcome, ReproduceError> {
 pub(super) fn small_random(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.throughput()?;
     let points = all_points();
-    let rates = bench.map(&points, |point| {
+    let rates = bench.map_or(&points, f64::NAN, |point| {
         let drive = Cosmos::new(point.mode, point.channels, point.ways);
         let job = bench.job(SMALL, SMALL_REQUESTS);
         let report = match point.flow {

@@ -242,7 +242,8 @@ pub fn parse() -> Result<(Command, Global), ExitCode> {
             printed(error.print(), ExitCode::from(error.exit_code() as u8))
         }
         _ => {
-            stderr::say(&format!("error: {}", sentence(&error)));
+            let words: Vec<String> = output::words().collect();
+            stderr::say(&format!("error: {}", sentence(&command(), &words, &error)));
             ExitCode::from(2)
         }
     })
@@ -254,7 +255,11 @@ fn printed(result: io::Result<()>, status: ExitCode) -> ExitCode {
 }
 
 fn parsed(words: Vec<OsString>) -> Result<(Command, Global), clap::Error> {
-    command().try_get_matches_from(normalised(words)).and_then(|matches| {
+    parsed_by(command(), words)
+}
+
+fn parsed_by(command: clap::Command, words: Vec<OsString>) -> Result<(Command, Global), clap::Error> {
+    command.try_get_matches_from(normalised(words)).and_then(|matches| {
         let global =
             matches.subcommand().map_or_else(Global::default, |(name, sub)| match sub.subcommand() {
                 Some(("run", own)) if APP_RUNS.iter().any(|(group, _)| *group == name) => Global::of(own),
@@ -315,11 +320,10 @@ fn is_override(word: &OsStr) -> bool {
     key.is_some_and(|key| key.starts_with(|c: char| c.is_ascii_lowercase()) && key.chars().all(in_keys))
 }
 
-/// Says in one sentence what is wrong with the command line.
-fn sentence(error: &clap::Error) -> String {
-    let asked = output::words().next().unwrap_or_default();
-    let command = command();
-    let sub = command.find_subcommand(&asked);
+/// Says in one sentence what is wrong with the command line, of which `words` are those behind the program's name.
+fn sentence(command: &clap::Command, words: &[String], error: &clap::Error) -> String {
+    let asked = words.first().map_or("", String::as_str);
+    let sub = command.find_subcommand(asked);
     if let (ErrorKind::UnknownArgument, Some(sub), Some(ContextValue::String(option))) =
         (error.kind(), sub, error.get(ContextKind::InvalidArg))
     {
@@ -339,10 +343,9 @@ fn sentence(error: &clap::Error) -> String {
         && arg.starts_with('-')
         && arg[1..].starts_with(|c: char| c.is_ascii_digit())
     {
-        let words: Vec<String> = output::words().collect();
         let pair =
             words.windows(2).find(|pair| pair[0].starts_with("--") && pair[1].starts_with(arg.as_str()));
-        let (option, value) = pair.map_or((asked.as_str(), arg), |pair| (&pair[0], &pair[1]));
+        let (option, value) = pair.map_or((asked, arg.as_str()), |pair| (&pair[0], &pair[1]));
         return format!("{option}: {value} is a negative number; allowed: numbers from 0");
     }
     if let Some(text) = invalid_value(error) {
@@ -397,4 +400,52 @@ fn invalid_value(error: &clap::Error) -> Option<String> {
     let similar = similar.map_or(String::new(), |word| format!("; a similar value exists: '{word}'"));
     // Without a value the parser has a sentence of its own.
     (!value.is_empty()).then(|| format!("{begin}; allowed: {}{similar}", words.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// The long options that the help of each command lists.
+    fn options(command: &clap::Command) -> BTreeMap<String, BTreeSet<String>> {
+        let of = |sub: &clap::Command| {
+            let shown = sub.get_arguments().filter(|arg| !arg.is_hide_set());
+            shown.filter_map(clap::Arg::get_long).map(|name| format!("--{name}")).collect()
+        };
+        let subs = COMMON.iter().map(|(name, _)| command.find_subcommand(name).expect("a command"));
+        subs.map(|sub| (sub.get_name().to_string(), of(sub))).collect()
+    }
+
+    /// As `the_command_refuses_options_of_others` (tests/it/options.rs) has it of a process for each command, for each option of all others.
+    #[test]
+    #[cfg_attr(quick, ignore = "slow")]
+    fn a_command_refuses_the_options_of_others_and_names_their_commands() {
+        let command = command();
+        let each = options(&command);
+        let all: BTreeSet<&String> = each.values().flatten().collect();
+        assert!(all.len() > 80, "{}", all.len());
+        for (name, own) in &each {
+            for option in all.iter().filter(|option| !own.contains(**option)) {
+                let words = [name.clone(), option.to_string()];
+                let line = std::iter::once("pellucid").chain(words.iter().map(String::as_str));
+                let refused = parsed_by(command.clone(), line.map(OsString::from).collect());
+                let error = refused.expect_err("an option that the command does not have");
+                let said = sentence(&command, &words, &error);
+                // Another name of one that the command has.
+                if said.contains("a value is required") || said.contains("required arguments") {
+                    assert_eq!((name.as_str(), option.as_str()), ("age", "--image"), "{said}");
+                    continue;
+                }
+                let start = format!("{option} means nothing to {name}; allowed: with ");
+                assert!(said.starts_with(&start) && !said.contains('\n'), "{name} {option}: {said}");
+                // Behind the names, of some, what to use instead.
+                let names = said[start.len()..].split("; ").next().unwrap_or_default();
+                for other in names.split(", ") {
+                    let alias = (other, option.as_str()) == ("age", "--image");
+                    assert!(alias || each[other].contains(*option), "{other} has no {option}");
+                }
+            }
+        }
+    }
 }

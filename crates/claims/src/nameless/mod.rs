@@ -388,7 +388,8 @@ impl Study {
         let mut points: Vec<(System, Work)> =
             SYSTEMS.iter().flat_map(|&system| WORK.map(|work| (system, work))).collect();
         points.push((System::Pages, Work::SequentialWrite));
-        let found = bench.map(&points, |&(system, work)| run(bench, system, work, assumed))?;
+        let absent = Run { iops: f64::NAN, request_sectors: f64::NAN };
+        let found = bench.map_or(&points, absent, |&(system, work)| run(bench, system, work, assumed))?;
         Ok(Study { points, found })
     }
 

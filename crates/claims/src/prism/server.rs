@@ -32,7 +32,9 @@ impl ServerStudy {
     fn on(bench: &Bench, flash: Flash, shares: &[u32]) -> Result<ServerStudy, ReproduceError> {
         let of = |engine| shares.iter().map(move |&share| (engine, share));
         let points: Vec<(EngineKind, u32)> = EngineKind::ALL.into_iter().flat_map(of).collect();
-        let measured = bench.map(&points, |&(engine, share)| serve(bench, engine, share, flash))?;
+        let absent = (f64::NAN, f64::NAN);
+        let measured =
+            bench.map_or(&points, absent, |&(engine, share)| serve(bench, engine, share, flash))?;
         let rows = |of: fn(&(f64, f64)) -> f64| {
             measured.chunks(shares.len()).map(|row| row.iter().map(of).collect()).collect()
         };

@@ -19,6 +19,7 @@ const SETTLE: f64 = 1.6;
 const MEASURE: f64 = 0.9;
 
 /// One cache.
+#[derive(Debug)]
 struct Point {
     engine: EngineKind,
     size: f64,
@@ -44,7 +45,7 @@ impl SizeStudy {
             let of = |engine| Point { engine, size: 0.10, slower };
             points.extend([EngineKind::Raw, EngineKind::Original].map(of));
         }
-        let measured = bench.map(&points, |point| measured(bench, point))?;
+        let measured = bench.map_or(&points, (f64::NAN, f64::NAN), |point| measured(bench, point))?;
         let (figures, databases) = measured.split_at(EngineKind::ALL.len() * SIZES.len());
         let rows = |of: fn(&(f64, f64)) -> f64| {
             figures.chunks(SIZES.len()).map(|row| row.iter().map(of).collect()).collect()
@@ -174,7 +175,9 @@ pub(crate) fn collection(bench: &Bench) -> Result<Outcome, ReproduceError> {
 }
 
 fn collected(bench: &Bench, flash: Flash) -> Result<Vec<Check>, ReproduceError> {
-    let reports = bench.map(&EngineKind::ALL, |&engine| overwritten(bench, engine, flash))?;
+    // Nothing was written where nothing is measured, so that its shares are no numbers.
+    let absent = ApplicationReport::default();
+    let reports = bench.map_or(&EngineKind::ALL, absent, |&engine| overwritten(bench, engine, flash))?;
     let of = |engine| &reports[EngineKind::ALL.iter().position(|&other| other == engine).expect("all")];
     let original = of(EngineKind::Original);
     // In the paper's gigabytes.

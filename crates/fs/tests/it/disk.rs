@@ -1,6 +1,6 @@
 //! A drive with a volatile cache, whose power can be cut and whose blocks can break.
 
-use super::trace::{fold, fold_bytes, fold_job, fold_state};
+use super::trace::{fold, fold_bytes, fold_debug, fold_job, fold_state};
 use crate::flash::Flash;
 use pellucid_flash::{ChunkGeometry, Migration, Rng, SimTime};
 use pellucid_fs::{BLOCK_BYTES, Backend, Fs, FsState, Job, JobError, MountOptions, Step, Time, Volume};
@@ -114,7 +114,7 @@ impl Disk {
         loop {
             if let Some(answer) = stack.answer() {
                 self.jobs_done += 1;
-                fold_bytes(format!("{answer:?}").as_bytes());
+                fold_debug(&answer);
                 fs.answered(now, answer);
                 if self.jobs_done.is_multiple_of(8) {
                     fold_state(fs);

@@ -316,7 +316,7 @@ pub struct Pair {
     /// Operations that found no space.
     pub refused: u64,
     /// The newest operation; for messages.
-    last: String,
+    last: Option<Op>,
 }
 
 impl Pair {
@@ -342,7 +342,7 @@ impl Pair {
             tick: 1,
             shape,
             refused: 0,
-            last: String::new(),
+            last: None,
         }
     }
 
@@ -370,8 +370,10 @@ impl Pair {
             return Ok(());
         }
         let op = self.model.op(&mut self.rng);
-        self.last = format!("{op:?}").chars().take(200).collect();
-        let before = self.model.digest();
+        // Formatted by a message alone: an operation has up to 30,000 bytes.
+        self.last = Some(op.clone());
+        // The model is the newest state.
+        let before = self.states.last().map(|(digest, _)| *digest);
         // A cut may come when the operation is done already, so what it leads to is known first.
         let mut after = self.model.clone();
         let real = self.real(&op)?;
@@ -380,15 +382,20 @@ impl Pair {
             real => {
                 let made = real.as_ref().ok().copied().flatten();
                 let model = apply(&mut after, &op, made);
-                assert_eq!(real.map(|_| ()), model, "{}", self.last);
+                assert_eq!(real.map(|_| ()), model, "{}", self.last());
             }
         }
         self.model = after;
         let digest = self.model.digest();
-        if digest != before {
+        if Some(digest) != before {
             self.states.push((digest, self.model.clone()));
         }
         Ok(())
+    }
+
+    /// How the newest operation begins.
+    fn last(&self) -> String {
+        format!("{:?}", self.last).chars().take(200).collect()
     }
 
     fn real(&mut self, op: &Op) -> Result<Result<Option<Ino>, Errno>, Cut> {
@@ -495,7 +502,7 @@ impl Pair {
                 panic!(
                     "the mounted state is none of the {} since the last sync; {}; {differences:#?}",
                     self.states.len(),
-                    self.last
+                    self.last()
                 );
             }
         }

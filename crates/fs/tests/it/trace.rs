@@ -9,26 +9,45 @@ use super::crash::{On, cuts, failing_writes, random_operations};
 use super::damage::any_block;
 use pellucid_fs::{Blocks, Fs, Job};
 use std::cell::Cell;
+use std::fmt::Debug;
 
 thread_local! {
-    static HASH: Cell<u64> = const { Cell::new(0) };
+    /// `None`: nobody asks for it.
+    static HASH: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// Folds a word.
 pub fn fold(word: u64) {
-    HASH.set((HASH.get().rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    HASH.set(HASH.get().map(|hash| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+}
+
+fn is_asked_for() -> bool {
+    HASH.get().is_some()
 }
 
 /// Folds bytes, with how many they are.
 pub fn fold_bytes(bytes: &[u8]) {
+    if !is_asked_for() {
+        return;
+    }
     fold(bytes.len() as u64);
     let (words, rest) = bytes.as_chunks();
     words.iter().for_each(|word| fold(u64::from_le_bytes(*word)));
     rest.iter().for_each(|byte| fold((*byte).into()));
 }
 
+/// Folds anything as it is written for debugging: up to 30,000 bytes are, so that nobody else pays for it.
+pub fn fold_debug(thing: &impl Debug) {
+    if is_asked_for() {
+        fold_bytes(format!("{thing:?}").as_bytes());
+    }
+}
+
 /// Folds a job, with its data.
 pub fn fold_job(job: &Job) {
+    if !is_asked_for() {
+        return;
+    }
     let data = match job {
         Job::Write { data, .. } | Job::NamelessWrite { data, .. } => data.clone(),
         _ => Blocks::default(),
@@ -39,11 +58,14 @@ pub fn fold_job(job: &Job) {
         Job::NamelessWrite { id, .. } => Job::NamelessWrite { id, data: Blocks::default() },
         other => other,
     };
-    fold_bytes(format!("{without_data:?}").as_bytes());
+    fold_debug(&without_data);
 }
 
 /// Folds what a file system says of itself.
 pub fn fold_state(fs: &Fs) {
+    if !is_asked_for() {
+        return;
+    }
     let state = (
         fs.state(),
         fs.view(),
@@ -52,14 +74,14 @@ pub fn fold_state(fs: &Fs) {
         fs.findings().damage(),
         fs.findings().notes(),
     );
-    fold_bytes(format!("{state:?}").as_bytes());
+    fold_debug(&state);
 }
 
 /// The hash of a run.
 fn hash_of(run: impl FnOnce()) -> u64 {
-    HASH.set(0);
+    HASH.set(Some(0));
     run();
-    HASH.get()
+    HASH.take().expect("it was asked for")
 }
 
 #[test]

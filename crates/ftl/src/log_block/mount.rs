@@ -134,6 +134,8 @@ fn load_trims(
         }
     }
     let mut trims = Trims::default();
+    // A map that is made of all at once costs a fraction of one that takes them one by one; the last of a page counts in both.
+    let mut states = Vec::new();
     let per_die = core.shape.trim_pages_per_die().max(1);
     for (number, (ppa, written)) in newest {
         let (die, page) = (DieId(number / per_die), number % per_die);
@@ -145,11 +147,12 @@ fn load_trims(
             Some((watermark, state)) => {
                 let pages = core.shape.pages_of_trim_page(die, page);
                 let marked = pages.map(|(at, lpn)| (lpn, (state(at), watermark)));
-                trims.states.extend(marked.filter(|(_, (state, _))| *state != PageState::Kept));
+                states.extend(marked.filter(|(_, (state, _))| *state != PageState::Kept));
             }
             None => trims.unreadable.push((die, page, written)),
         }
     }
+    trims.states = states.into_iter().collect();
     trims
 }
 

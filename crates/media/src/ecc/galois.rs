@@ -56,6 +56,12 @@ impl Field {
         self.exp[(i % u64::from(self.order)) as usize]
     }
 
+    /// `alpha^i` for `i` below the order.
+    #[inline]
+    pub(super) fn power_below(&self, i: u32) -> u16 {
+        self.exp[i as usize]
+    }
+
     /// The logarithm of a non-zero element.
     #[inline]
     pub(super) fn log(&self, a: u16) -> u32 {

@@ -128,7 +128,7 @@ impl RootFinder {
 
     /// Evaluates the reversed locator, whose roots are `alpha^position`, at 64 positions at a time in bit
     /// planes: a position is a root where all planes are zero. Of the term c x^k at position 64 b + s the
-    /// factor c alpha^(64 b k) is one product per block; the 64 multiples by alpha^(k s) come from the table,
+    /// factor c alpha^(64 b k) has a logarithm that grows by 64 k from block to block; the 64 multiples by alpha^(k s) come from the table,
     /// by linearity one entry per four bits.
     fn search<const P: usize>(
         &self,
@@ -138,18 +138,27 @@ impl RootFinder {
         found: &mut [u32],
     ) -> bool {
         let (entries, _) = self.multiples.get_or_init(|| self.multiples(field)).as_chunks::<P>();
+        let order = field.order();
+        // Of each term: its power, the logarithm of its factor in this block, and what that grows by.
+        let mut terms = [(0, 0, 0); MAX_STRENGTH];
+        let mut used = 0;
+        for k in (1..=degree).filter(|k| locator[degree - k] != 0) {
+            terms[used] = (k, field.log(locator[degree - k]), (64 * k as u32) % order);
+            used += 1;
+        }
         let mut count = 0;
         for start in (0..self.positions).step_by(64) {
             let mut sum = [0u64; P];
             for (w, plane) in sum.iter_mut().enumerate() {
                 *plane = 0u64.wrapping_sub(u64::from(locator[degree] >> w & 1));
             }
-            for (k, tables) in (1..=degree).zip(entries.chunks_exact(16 * self.digits)) {
-                let coefficient = locator[degree - k];
-                if coefficient == 0 {
-                    continue;
+            for (k, logarithm, growth) in &mut terms[..used] {
+                let factor = field.power_below(*logarithm);
+                *logarithm += *growth;
+                if *logarithm >= order {
+                    *logarithm -= order;
                 }
-                let factor = field.multiply(coefficient, field.power(u64::from(start) * k as u64));
+                let tables = &entries[(*k - 1) * 16 * self.digits..][..16 * self.digits];
                 for (digit, table) in tables.chunks_exact(16).enumerate() {
                     let entry = &table[usize::from(factor >> (4 * digit) & 15)];
                     for w in 0..P {
