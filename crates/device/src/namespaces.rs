@@ -175,7 +175,7 @@ impl Namespace {
         }
     }
 
-    /// Writes that waited for GC go on, if it has released space; `false`: it has not.
+    /// Nothing can happen any more: writes that waited for space go on, or others ahead of them; `false`: none could.
     pub fn let_in(&mut self, shared: &mut Shared) -> bool {
         self.block_mut().is_some_and(|block| block.let_in(shared))
     }

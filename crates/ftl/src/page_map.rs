@@ -120,6 +120,15 @@ impl<T: Table> PageMap<T> {
         if hot { Stream::Host } else { Stream::HostCold }
     }
 
+    /// Returns what [`stream`](Self::stream) would, and counts nothing.
+    pub fn next_stream(&self, lpn: Lpn, handle: u16) -> Stream {
+        if handle > 0 {
+            return Stream::Placed(handle);
+        }
+        let hot = self.core.temperature.as_ref().is_none_or(|t| t.would_be_hot(lpn));
+        if hot { Stream::Host } else { Stream::HostCold }
+    }
+
     /// Plans the program of `lpns` (at most a superpage's worth, [`Lpn::NONE`] for units that lost their owner meanwhile).
     /// The map points to the new copies at once. `near`: these are GC copies, which should go to this die; another if it is
     /// full. `None`: no die can take data now; try again when a block was erased.

@@ -27,10 +27,9 @@ impl Temperature {
 
     /// Counts a write of `lpn` and returns whether it is hot.
     pub fn write(&mut self, lpn: Lpn) -> bool {
-        let a = (lpn.0.wrapping_mul(0x9e37_79b1) >> 7) & self.mask;
-        let b = (lpn.0.wrapping_mul(0x85eb_ca77).rotate_left(13)) & self.mask;
-        for slot in [a, b] {
-            let counter = &mut self.counters[slot as usize];
+        let slots = self.slots(lpn);
+        for slot in slots {
+            let counter = &mut self.counters[slot];
             *counter = (*counter + 1).min(LIMIT);
         }
         self.writes += 1;
@@ -38,6 +37,40 @@ impl Temperature {
             self.writes = 0;
             self.counters.iter_mut().for_each(|c| *c /= 2);
         }
-        self.counters[a as usize].min(self.counters[b as usize]) >= HOT
+        slots.iter().all(|&slot| self.counters[slot] >= HOT)
+    }
+
+    /// Returns what [`Temperature::write`] would, and counts nothing.
+    pub fn would_be_hot(&self, lpn: Lpn) -> bool {
+        let slots = self.slots(lpn);
+        let raise = if slots[0] == slots[1] { 2 } else { 1 };
+        let share = if self.writes + 1 == self.decay_every { 2 } else { 1 };
+        slots.iter().all(|&slot| (self.counters[slot] + raise).min(LIMIT) / share >= HOT)
+    }
+
+    /// The counters of `lpn`, one in each row.
+    fn slots(&self, lpn: Lpn) -> [usize; 2] {
+        let a = (lpn.0.wrapping_mul(0x9e37_79b1) >> 7) & self.mask;
+        let b = (lpn.0.wrapping_mul(0x85eb_ca77).rotate_left(13)) & self.mask;
+        [a as usize, b as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pellucid_flash::Rng;
+
+    #[test]
+    fn a_write_is_as_hot_as_was_said_before_it() {
+        let (mut temperature, mut rng) = (Temperature::new(1 << 12), Rng::new(3));
+        let mut hot = 0;
+        for _ in 0..20_000 {
+            let lpn = Lpn(rng.below(1 + rng.clone().below(1 << 12)) as u32);
+            let said = temperature.would_be_hot(lpn);
+            assert_eq!(said, temperature.write(lpn));
+            hot += u32::from(said);
+        }
+        assert!((1_000..19_000).contains(&hot), "{hot} of 20000 writes were hot");
     }
 }

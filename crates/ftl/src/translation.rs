@@ -366,6 +366,15 @@ impl Translation {
         }
     }
 
+    /// Returns what [`Translation::stream`] would, and counts nothing; `None`: the stream is one of log blocks.
+    pub fn next_stream(&self, lpn: Lpn, handle: u16) -> Option<Stream> {
+        match self {
+            Translation::PageMap(it) => Some(it.next_stream(lpn, handle)),
+            Translation::SparseMap(it) => Some(it.next_stream(lpn, handle)),
+            Translation::LogBlock(_) => None,
+        }
+    }
+
     /// Plans the program of `lpns`, at most a superpage's worth ([`Lpn::NONE`]: a unit that is no longer needed), when their data are
     /// ready. The map points to the new copies at once. `near`: these are GC copies of that die. If a merge is not placed but still
     /// needed, [`Translation::next_gc`] returns it again.

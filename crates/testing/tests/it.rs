@@ -47,5 +47,6 @@ mod timeline;
 mod told;
 mod undone;
 mod wear;
+mod write_buffer;
 mod zone_buffer;
 mod zone_mount;

@@ -319,9 +319,10 @@ impl BlockNamespace {
         core.side.translation.has_map_work()
     }
 
-    /// Writes that waited for GC go on, if it has released space; `false`: it has not.
+    /// Nothing can happen any more: writes that waited for GC go on, if it has released space, or else others ahead of them; `false`:
+    /// none could.
     pub fn let_in(&mut self, shared: &mut Shared) -> bool {
-        write_waits::let_in(&mut self.core, shared)
+        write_waits::let_in(&mut self.core, shared) || starved::let_overtake(&mut self.core, shared)
     }
 
     /// Nothing can happen any more: commands that wait for space are given up, and the namespace takes no writes.

@@ -193,6 +193,26 @@ impl SuperpagePacker {
         self.queues[queue].units.len() >= self.superpage
     }
 
+    /// Units of the whole superpages in a queue of any other stream than those of log blocks. A whole superpage is planned at once, so
+    /// these wait for space.
+    #[inline]
+    pub fn kept_waiting(&self, stream: Stream) -> usize {
+        self.whole(queue_of(stream))
+    }
+
+    /// As [`SuperpagePacker::kept_waiting`], in all these queues.
+    #[inline]
+    pub fn all_kept_waiting(&self) -> usize {
+        if self.waiting < self.superpage { 0 } else { (0..self.fixed).map(|queue| self.whole(queue)).sum() }
+    }
+
+    /// Units of the whole superpages in a queue.
+    #[inline]
+    fn whole(&self, queue: usize) -> usize {
+        let units = self.queues[queue].units.len();
+        units - units % self.superpage
+    }
+
     /// Returns whether a queue is empty.
     #[inline]
     pub fn is_empty(&self, queue: usize) -> bool {

@@ -292,18 +292,51 @@ pub(super) fn feed_starved(core: &mut Core, shared: &mut Shared) {
 }
 
 /// Slices wait for entries: dispatches dirty ones until enough are in programs. Those that only wait for a superpage do
-/// not count, so a superpage that can be filled is not padded.
+/// not count, so a superpage that can be filled is not padded. Where enough only wait for space, entries of their stream follow them,
+/// and others do not [overtake](overtakes) them.
 pub(super) fn dispatch_for_space(core: &mut Core, shared: &mut Shared) {
+    dispatch_in_order(core, shared, overtakes);
+}
+
+/// Nothing can happen any more: dispatches entries of streams that may have space though others have none. Returns whether it has.
+#[cold]
+pub(super) fn let_overtake(core: &mut Core, shared: &mut Shared) -> bool {
+    let dirty = core.buffer.dirty_idle();
+    if !core.side.is_read_only() {
+        dispatch_in_order(core, shared, |_, _, _| false);
+    }
+    core.buffer.dirty_idle() != dirty
+}
+
+/// Dispatches dirty entries, the least recently used one first, until enough are in programs or `stops` at one.
+#[inline]
+fn dispatch_in_order(core: &mut Core, shared: &mut Shared, stops: impl Fn(&Core, u32, u32) -> bool) {
     let wanted = core.starved.waiting().next_multiple_of(shared.layout.units_per_superpage);
     let evicts_for_one = evicts_for_one(core, shared);
     while core.queue.on_the_way() < wanted {
         let Some(entry) = core.buffer.oldest_dirty() else { return };
+        if stops(core, entry, wanted) {
+            return;
+        }
         if evicts_for_one {
             core.starved.evict(entry);
         }
         shared.charge(Chore::Evict, 1);
         write::dispatch(core, shared, entry);
     }
+}
+
+/// Returns whether `entry` would leave ahead of older ones that only wait for space, and that are enough for the slices that wait: the
+/// buffer would lose the data that are written most often while a stream has no space.
+#[inline]
+fn overtakes(core: &Core, entry: u32, wanted: u32) -> bool {
+    let waiting = core.queue.waiting_for_space();
+    if waiting == 0 || core.queue.on_the_way() + waiting < wanted {
+        return false;
+    }
+    let record = &core.buffer[entry];
+    let stream = core.side.translation.next_stream(record.lpn(), record.handle());
+    stream.is_some_and(|stream| !core.queue.only_waits(stream))
 }
 
 /// Returns whether a slice that waits for an entry evicts one and takes that one: in the public Cosmos+ firmware a request takes the

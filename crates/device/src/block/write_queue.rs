@@ -73,6 +73,19 @@ impl WriteQueue {
         self.programming() + self.filling
     }
 
+    /// Packed entries of whole superpages, which only wait for space. Those of log blocks do not count: each of them waits for itself.
+    #[inline]
+    pub fn waiting_for_space(&self) -> u32 {
+        self.packer.all_kept_waiting() as u32
+    }
+
+    /// Returns whether superpages wait for space, all of this stream.
+    #[inline]
+    pub fn only_waits(&self, stream: Stream) -> bool {
+        let all = self.packer.all_kept_waiting();
+        all > 0 && self.packer.kept_waiting(stream) == all
+    }
+
     /// Total write slices whose data have arrived.
     #[inline]
     pub fn arrived(&self) -> u64 {
@@ -246,6 +259,30 @@ mod tests {
         assert!(queue.more_comes() && queue.arrived() == 1);
         queue.end_fill();
         assert!(!queue.more_comes());
+    }
+
+    /// Whole superpages stay packed only while they find no space.
+    #[test]
+    fn whole_superpages_wait_for_space() {
+        let mut queue = WriteQueue::new(2, 2);
+        for (stream, entry) in
+            [(Stream::Host, 1), (Stream::Placed(1), 2), (Stream::Log(7), 3), (Stream::Log(7), 4)]
+        {
+            queue.pack(stream, entry);
+        }
+        assert_eq!(
+            queue.waiting_for_space(),
+            0,
+            "partial superpages wait for more, log blocks for themselves"
+        );
+        (5..7).for_each(|entry| _ = queue.pack(Stream::Host, entry));
+        assert_eq!(queue.waiting_for_space(), 2);
+        assert!(queue.only_waits(Stream::Host) && !queue.only_waits(Stream::Placed(1)));
+        queue.pack(Stream::Placed(1), 7);
+        assert_eq!(queue.waiting_for_space(), 4);
+        assert!(!queue.only_waits(Stream::Host) && !queue.only_waits(Stream::Placed(1)));
+        queue.unpack(2);
+        assert!(queue.only_waits(Stream::Host));
     }
 
     /// A log block that found no space has no superpage to plan until some has come.
