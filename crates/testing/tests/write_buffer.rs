@@ -106,7 +106,6 @@ fn a_drive_under_gc_programs_what_an_lru_evicts() {
         for depth in [1, 8] {
             let (programs, evictions) = programs_and_evictions(sets, handles, depth);
             let more = programs as f64 / evictions as f64 - 1.0;
-            eprintln!("{sets:?} depth {depth}: {programs} of {evictions}, {more:+.3}");
             assert!(
                 more.abs() <= 0.08,
                 "{sets:?} at depth {depth}: {programs} host programs, an LRU evicts {evictions}"
