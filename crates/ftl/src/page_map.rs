@@ -74,6 +74,15 @@ pub struct PageMap<T = MappingTable> {
     core: Core<T>,
 }
 
+/// Returns what [`PageMap::stream`] would, and counts nothing.
+pub(crate) fn next_stream<T: Table>(map: &PageMap<T>, lpn: Lpn, handle: u16) -> Stream {
+    if handle > 0 {
+        return Stream::Placed(handle);
+    }
+    let hot = map.core.temperature.as_ref().is_none_or(|t| t.would_be_hot(lpn));
+    if hot { Stream::Host } else { Stream::HostCold }
+}
+
 /// Reads and writes.
 impl<T: Table> PageMap<T> {
     /// Location of `lpn`, for an access of the host.
@@ -117,15 +126,6 @@ impl<T: Table> PageMap<T> {
             return Stream::Placed(handle);
         }
         let hot = self.core.temperature.as_mut().is_none_or(|t| t.write(lpn));
-        if hot { Stream::Host } else { Stream::HostCold }
-    }
-
-    /// Returns what [`stream`](Self::stream) would, and counts nothing.
-    pub fn next_stream(&self, lpn: Lpn, handle: u16) -> Stream {
-        if handle > 0 {
-            return Stream::Placed(handle);
-        }
-        let hot = self.core.temperature.as_ref().is_none_or(|t| t.would_be_hot(lpn));
         if hot { Stream::Host } else { Stream::HostCold }
     }
 

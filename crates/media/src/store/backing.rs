@@ -14,7 +14,6 @@
 )]
 
 use super::StoreNotice;
-use super::header::MAGIC;
 use crate::error::StoreError;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -41,11 +40,11 @@ pub(super) struct Backing {
     notices: VecDeque<StoreNotice>,
 }
 
-/// Returns whether a file is there that holds a drive, as far as its first bytes say.
-pub fn holds_drive(path: &Path) -> bool {
-    let mut begin = [0; MAGIC.len()];
+/// Returns whether a file is there that begins with these bytes.
+pub(super) fn begins_with(path: &Path, bytes: &[u8; 8]) -> bool {
+    let mut begin = [0; 8];
     let read = |file: File| file.read_exact_at(&mut begin, 0).is_ok();
-    path.is_file() && File::open(path).is_ok_and(read) && begin == *MAGIC
+    path.is_file() && File::open(path).is_ok_and(read) && begin == *bytes
 }
 
 impl Backing {

@@ -1,13 +1,14 @@
 //! Header of an image file: parameters of the drive and offsets of the regions. `docs/reference/media-image.md` lists its fields.
 
 use super::StoreShape;
-use super::backing::Backing;
+use super::backing::{self, Backing};
 use crate::MediaConfig;
 use crate::error::StoreError;
 use pellucid_flash::Geometry;
+use std::path::Path;
 
 /// Magic number of a complete image.
-pub(super) const MAGIC: &[u8; 8] = b"PELLUCID";
+const MAGIC: &[u8; 8] = b"PELLUCID";
 /// The format version that this code reads and writes.
 const VERSION: u32 = 3;
 const REGION_ALIGN: u64 = 4096;
@@ -116,6 +117,11 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// Returns whether a file is there that holds a drive, as far as its first bytes say.
+pub fn holds_drive(path: &Path) -> bool {
+    backing::begins_with(path, MAGIC)
 }
 
 impl Header {

@@ -15,7 +15,7 @@ mod memory;
 mod meta;
 mod record;
 
-pub use backing::holds_drive;
+pub use header::holds_drive;
 
 use crate::error::StoreError;
 use crate::state::BlockState;
