@@ -18,10 +18,9 @@
 //! copy. So the newest completed copy of every page is on the media at every moment.
 
 use crate::handles::Handles;
-use crate::page_map;
 use crate::{
     Cached, CachedPages, FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap,
-    SetupError, SparseMap, SparseMapCache,
+    SetupError, SparseMap, SparseMapCache, next_stream,
 };
 use pellucid_flash::{BlockId, BlockView, Cause, DieId, Divisor, Layout, Lpn, Ppa, SimTime};
 
@@ -370,8 +369,8 @@ impl Translation {
     /// Returns what [`Translation::stream`] would, and counts nothing; `None`: the stream is one of log blocks.
     pub fn next_stream(&self, lpn: Lpn, handle: u16) -> Option<Stream> {
         match self {
-            Translation::PageMap(it) => Some(page_map::next_stream(it, lpn, handle)),
-            Translation::SparseMap(it) => Some(page_map::next_stream(it, lpn, handle)),
+            Translation::PageMap(it) => Some(next_stream(it, lpn, handle)),
+            Translation::SparseMap(it) => Some(next_stream(it, lpn, handle)),
             Translation::LogBlock(_) => None,
         }
     }
