@@ -13,7 +13,7 @@ use crate::front::host_interface::HostInterface;
 use crate::front::notices::Notices;
 use crate::probes::Observers;
 use pellucid_flash::slab::Slab;
-use pellucid_flash::{Cause, Completion, Divisor, Layout, Ppa, SimTime, Stage};
+use pellucid_flash::{Cause, Completion, Divisor, Layout, SimTime, Stage};
 use pellucid_media::{Media, MediaConfig};
 use std::collections::VecDeque;
 
@@ -110,7 +110,7 @@ impl Shared {
     /// The namespace of a slice's command.
     #[inline]
     pub fn namespace_of(&self, slice: u32) -> u16 {
-        self.slices[slice].namespace
+        self.works[self.slices[slice].work].command.namespace
     }
 
     /// Asks the firmware for a task. `true`: the task takes no time, and the caller does it at once. Every caller knows its task at
@@ -155,18 +155,20 @@ impl Shared {
     /// Adds an operation to the queue of its die.
     #[inline]
     pub fn issue(&mut self, op: u32) {
-        let record = &mut self.scheduler.ops[op];
-        record.book(Stage::Firmware, self.now);
-        let hurries = record.kind == OpKind::Read && matches!(record.cause, Cause::Host | Cause::Map);
-        let ahead = hurries && self.may_go_ahead(self.scheduler.ops[op].ppa);
+        self.scheduler.ops[op].book(Stage::Firmware, self.now);
+        let ahead = self.may_go_ahead(op);
         self.scheduler.enqueue(self.now, op, ahead, &mut self.events);
     }
 
-    /// Returns whether a host read, or one of a mapping page for it, may overtake other operations of its die: only if the data are already
-    /// programmed.
+    /// Returns whether a read may overtake other operations of its die: only host reads and their mapping reads may, and only if the data
+    /// are already programmed.
     #[inline]
-    fn may_go_ahead(&self, ppa: Ppa) -> bool {
-        self.config.scheduler.order == DieOrder::ReadFirst && self.media.array().is_programmed(ppa)
+    fn may_go_ahead(&self, op: u32) -> bool {
+        let op = &self.scheduler.ops[op];
+        self.config.scheduler.order == DieOrder::ReadFirst
+            && op.kind == OpKind::Read
+            && matches!(op.cause, Cause::Host | Cause::Map)
+            && self.media.array().is_programmed(op.ppa)
     }
 
     /// A command is to be completed.

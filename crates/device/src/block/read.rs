@@ -15,7 +15,7 @@
 //! Slices that come while a fill is under way join it. A fill brings only the sectors that the entry does not have, so a
 //! write that arrives meanwhile is not undone.
 
-use super::buffer::{Content, Entry};
+use super::buffer::Content;
 use super::core::Core;
 use super::map_reads::Then;
 use super::{Purpose, damage, map_reads, starved, tenancy, write, write_failures};
@@ -27,7 +27,7 @@ use crate::front::commands::{Place, Slice};
 use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{Cause, Lpn, Ppa, SimTime, Stage, Status};
+use pellucid_flash::{Cause, Opcode, Ppa, Stage, Status};
 use pellucid_ftl::Located;
 use pellucid_media::ReadResult;
 
@@ -72,9 +72,10 @@ impl Senses {
 /// Finds or makes the entry for a slice and lets it go on; `in_turn`: it has waited for an entry and may take one.
 #[inline]
 pub(super) fn place(core: &mut Core, shared: &mut Shared, slice: u32, in_turn: bool) {
-    match shared.slices[slice].write {
-        false => place_read(core, shared, slice, in_turn),
-        true => write::place_write(core, shared, slice, in_turn),
+    let record = &shared.slices[slice];
+    match shared.works[record.work].command.opcode {
+        Opcode::Read => place_read(core, shared, slice, in_turn),
+        _ => write::place_write(core, shared, slice, in_turn),
     }
 }
 
@@ -96,8 +97,8 @@ fn place_read(core: &mut Core, shared: &mut Shared, slice: u32, in_turn: bool) {
             core.buffer.take(lpn).expect("a vacancy was made")
         }
     };
+    book_placed(core, shared, slice, entry, in_turn);
     let record = &mut shared.slices[slice];
-    book_placed(core, record, shared.now, entry, in_turn);
     let held = &mut core.buffer[entry];
     if held.sectors().has(record.mask()) {
         shared.counts(core.side.number()).buffer_read_hits += 1;
@@ -107,22 +108,22 @@ fn place_read(core: &mut Core, shared: &mut Shared, slice: u32, in_turn: bool) {
     let (starts, work) = (record.primary, record.work);
     held.waiters_mut().await_fill(&mut shared.slices, slice);
     if starts {
-        held.begin_fill(false);
-        find_fill(core, shared, entry, lpn, Cause::Host, work);
+        start_fill(core, shared, entry, Cause::Host, work);
     }
 }
 
 /// The slice has its entry; `waited`: it waited for one until now.
 #[inline]
-pub(super) fn book_placed(core: &mut Core, record: &mut Slice, now: SimTime, entry: u32, waited: bool) {
+pub(super) fn book_placed(core: &mut Core, shared: &mut Shared, slice: u32, entry: u32, waited: bool) {
+    let apart = starved::waits_apart(core, shared.is_write(slice));
+    let record = &mut shared.slices[slice];
     record.place = Place::Entry(entry);
-    if !waited {
-        return record.book(Stage::Buffer, now);
+    if waited {
+        record.stages.stall(shared.now - record.mark);
     }
-    record.stages.stall(now - record.mark);
-    match starved::waits_apart(core, record.write) {
-        false => record.book_from(core.starved.cleaning(), now),
-        true => record.book(Stage::Buffer, now),
+    match waited && !apart {
+        true => record.book_from(core.starved.cleaning(), shared.now),
+        false => record.book(Stage::Buffer, shared.now),
     }
 }
 
@@ -139,15 +140,8 @@ fn serve(core: &mut Core, shared: &mut Shared, slice: u32, entry: u32) {
 pub(super) fn start_fill(core: &mut Core, shared: &mut Shared, entry: u32, cause: Cause, work: u32) {
     let held = &mut core.buffer[entry];
     held.begin_fill(cause == Cause::ReadModifyWrite);
-    let lpn = held.lpn();
-    find_fill(core, shared, entry, lpn, cause, work);
-}
-
-/// Brings what `entry`, which belongs to `lpn` and has begun its fill, lacks.
-#[inline(always)]
-fn find_fill(core: &mut Core, shared: &mut Shared, entry: u32, lpn: Lpn, cause: Cause, work: u32) {
     shared.charge(Chore::Translate, 1);
-    let located = core.side.translation.lookup(lpn);
+    let located = core.side.translation.lookup(held.lpn());
     fill_from(core, shared, entry, located, cause, work);
 }
 
@@ -180,16 +174,12 @@ pub(super) fn fill_from(
     }
     let die = shared.layout.die_of(ppa).0;
     let (owner, now) = (core.side.owner(Purpose::Fill(entry)), shared.now);
-    let epoch = core.side.discards.read_begins();
-    let sectors = match core.config().buffer.fifo && cause == Cause::ReadModifyWrite {
-        true => (shared.full & !core.buffer[entry].sectors().valid()).count_ones(),
-        false => 0,
-    };
-    let op = shared.scheduler.ops.insert_with(|| {
-        let mut read = FlashOp::new(OpKind::Read, cause, owner, die, ppa, 1, now);
-        (read.epoch, read.sectors) = (epoch, sectors);
-        read
-    });
+    let ops = &mut shared.scheduler.ops;
+    let op = ops.insert_with(|| FlashOp::new(OpKind::Read, cause, owner, die, ppa, 1, now));
+    ops[op].epoch = core.side.discards.read_begins();
+    if core.config().buffer.fifo && cause == Cause::ReadModifyWrite {
+        ops[op].sectors = (shared.full & !core.buffer[entry].sectors().valid()).count_ones();
+    }
     core.senses.gather(op, work);
     shared.ask_issue(op);
 }
@@ -226,20 +216,19 @@ pub(super) fn part_fills(core: &mut Core, shared: &mut Shared, op: u32, head: u3
 #[inline]
 pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry: u32) {
     let FlashOp { ppa, attempts, .. } = shared.scheduler.ops[op];
-    let held = &core.buffer[entry];
-    let (lpn, valid, passes) = (held.lpn(), held.sectors().valid(), passes_through(core, held));
-    let now_at = match core.side.translation.peek(lpn) {
+    let now_at = match core.side.translation.peek(core.buffer[entry].lpn()) {
         Located::At(now_at) => now_at,
         // The program that followed what was lost has failed.
         Located::Lost => return end_fill(core, shared, entry, Status::UnrecoveredRead, Some(op)),
         // Trimmed, or dropped, while the read was under way.
         _ => return tenancy::blank(core, shared, entry, Some(op)),
     };
-    if now_at != ppa && names_another(core, shared, ppa, lpn) {
+    if now_at != ppa && names_another(core, shared, ppa, entry) {
         // It moved while the data were being decoded, and its old place serves another page by now.
         return operations::retry(shared, op, now_at);
     }
-    let result = match valid {
+    let passes = passes_through(core, entry);
+    let result = match core.buffer[entry].sectors().valid() {
         0 if passes => read_through(core, shared, ppa, entry, attempts),
         0 => {
             let sectors = shared.layout.sectors_per_unit;
@@ -247,12 +236,15 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
         }
         valid => read_rest(core, shared, ppa, entry, (attempts, valid)),
     };
+    // A read that failed has delivered nothing.
+    let held = &mut core.buffer[entry];
+    if passes && matches!(result, ReadResult::Ok { .. }) {
+        held.fill_past();
+    }
     match result {
         ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
-            let held = &mut core.buffer[entry];
-            match passes {
-                true => held.fill_past(),
-                false => held.fill(shared.full),
+            if !passes {
+                held.fill(shared.full);
             }
             operations::corrected(shared, core.side.number(), corrected_bits, attempts);
             end_fill(core, shared, entry, Status::Success, Some(op));
@@ -304,8 +296,9 @@ fn read_rest(
 /// Returns whether the content of a fill bypasses the buffer: the entry is given back after it, so the data go straight to the waiting
 /// hosts.
 #[inline]
-fn passes_through(core: &Core, held: &Entry) -> bool {
-    !core.config().buffer.retain && held.sectors().valid() == 0 && !held.is_wanted()
+fn passes_through(core: &Core, entry: u32) -> bool {
+    let record = &core.buffer[entry];
+    !core.config().buffer.retain && record.sectors().valid() == 0 && !record.is_wanted()
 }
 
 /// Reads a unit into the memory of the hosts that wait for it; without a copy in the buffer.
@@ -344,11 +337,11 @@ pub(super) fn fill_zeros(core: &mut Core, shared: &mut Shared, entry: u32, op: O
     end_fill(core, shared, entry, Status::Success, op);
 }
 
-/// Returns whether the unit at `ppa` is not known to hold the page `lpn`.
+/// Returns whether the unit at `ppa` is not known to hold the page of `entry`.
 #[inline]
-fn names_another(core: &Core, shared: &Shared, ppa: Ppa, lpn: Lpn) -> bool {
+fn names_another(core: &Core, shared: &Shared, ppa: Ppa, entry: u32) -> bool {
     let spare = shared.media.array().spare(ppa);
-    spare.is_none_or(|spare| core.side.translation.named(spare.lpn) != lpn)
+    spare.is_none_or(|spare| core.side.translation.named(spare.lpn) != core.buffer[entry].lpn())
 }
 
 /// The fill has ended: slices that wait for it go on, or fail.
@@ -416,10 +409,10 @@ fn move_data(core: &mut Core, shared: &mut Shared, slice: u32) {
     if std::mem::replace(&mut record.moved, true) {
         return;
     }
-    if record.write {
+    let work = &mut shared.works[record.work];
+    if work.command.opcode != Opcode::Read {
         return write::store(core, shared, slice);
     }
-    let work = &mut shared.works[record.work];
     let unmapped = core.buffer[record.place.entry()].content() == Content::Unmapped;
     work.unmapped += if unmapped { record.sectors } else { 0 };
     let data = &mut work.command.data;
@@ -435,9 +428,9 @@ fn move_data(core: &mut Core, shared: &mut Shared, slice: u32) {
 #[inline]
 pub(super) fn dma_done(core: &mut Core, shared: &mut Shared, slice: u32) {
     let record = &shared.slices[slice];
-    let (write, entry) = (record.write, record.place.entry());
+    let (work, entry) = (record.work, record.place.entry());
     move_data(core, shared, slice);
-    if write {
+    if shared.works[work].command.opcode != Opcode::Read {
         return write::write_arrived(core, shared, slice);
     }
     shared.slice_done(slice, Status::Success);

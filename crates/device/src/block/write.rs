@@ -34,15 +34,13 @@ pub(super) fn cut(core: &mut Core, shared: &mut Shared, work: u32, lba: u64, sec
     record.dmas_left += count;
     let write = record.command.opcode != Opcode::Read;
     let through = write && (record.command.fua || core.config().buffer.write == WritePolicy::WriteThrough);
-    let (stages, start, namespace) = (record.stages, record.command.lba.0, record.command.namespace);
+    let (stages, start) = (record.stages, record.command.lba.0);
     core.queue.expect(if write { count } else { 0 });
     let mut done = 0;
     while done < sectors {
         let here = (per_unit - first).min(sectors - done);
         let slice = shared.slices.insert_with(|| Slice {
             work,
-            namespace,
-            write,
             lpn: Lpn(unit),
             number: 0,
             first,
@@ -137,7 +135,7 @@ pub(super) fn place_write(core: &mut Core, shared: &mut Shared, slice: u32, in_t
         }
     };
     core.buffer.busy(entry);
-    read::book_placed(core, &mut shared.slices[slice], shared.now, entry, in_turn);
+    read::book_placed(core, shared, slice, entry, in_turn);
     if core.buffer[entry].phase() == Phase::Packed {
         unpack(core, entry);
     }

@@ -31,7 +31,7 @@ use crate::front::commands::{Place, Route, Slice};
 use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{Cause, Command, Lba, Lpn, Opcode, Ppa, Stage, Vector};
+use pellucid_flash::{Cause, Command, Lba, Lpn, Ppa, Stage, Vector};
 use pellucid_media::ReadResult;
 
 /// Result of a read.
@@ -129,11 +129,8 @@ fn direct_slice(
     record.slices_left += 1;
     // Commands of a nameless namespace to its chunks do not cross the host link.
     let (stages, zero) = (record.stages, record.inner.is_some());
-    let (namespace, write) = (record.command.namespace, record.command.opcode != Opcode::Read);
     shared.slices.insert(Slice {
         work,
-        namespace,
-        write,
         lpn: Lpn::NONE,
         number,
         first,

@@ -244,10 +244,6 @@ impl Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Slice {
     pub work: u32,
-    /// The namespace of its command.
-    pub namespace: u16,
-    /// Its command brings nothing to the host.
-    pub write: bool,
     /// Its logical page; of a block namespace.
     pub lpn: Lpn,
     /// The chunk or zone concerned; of the others.
@@ -286,8 +282,6 @@ impl Default for Slice {
     fn default() -> Slice {
         Slice {
             work: NIL,
-            namespace: 0,
-            write: false,
             lpn: Lpn::NONE,
             number: 0,
             first: 0,

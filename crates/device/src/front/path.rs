@@ -221,7 +221,7 @@ impl Shared {
     }
 
     pub(crate) fn is_write(&self, slice: u32) -> bool {
-        self.slices[slice].write
+        self.works[self.slices[slice].work].command.opcode != Opcode::Read
     }
 
     // ---- host DMA
@@ -255,7 +255,8 @@ impl Shared {
         let (bytes, direction) = match record.route {
             Route::Page => {
                 let bytes = u64::from(record.sectors) * u64::from(self.layout.sector_bytes);
-                (bytes, if record.write { Direction::Rx } else { Direction::Tx })
+                let read = self.works[record.work].command.opcode == Opcode::Read;
+                (bytes, if read { Direction::Tx } else { Direction::Rx })
             }
             _ => self.direct_transfer(slice),
         };

@@ -20,7 +20,8 @@ impl Scheduler {
     /// Puts an operation into the queue of its die, or begins it.
     #[inline(always)]
     pub(super) fn join<I: Issuer>(&mut self, now: SimTime, op: u32, ahead: bool, events: &mut Events) {
-        let die = self.assign(now, op);
+        let die = self.assign(op);
+        self.ops[op].mark = now;
         if let Some(room) = &mut self.room {
             room.push(&mut self.ops, op);
             return self.leave_room::<I>(now, events);
@@ -48,18 +49,21 @@ impl Scheduler {
 
     /// Puts an operation before all others of its die.
     pub(super) fn join_again<I: Issuer>(&mut self, now: SimTime, op: u32, events: &mut Events) {
-        let die = self.assign(now, op);
+        let die = self.assign(op);
+        self.ops[op].mark = now;
         self.put_first(die, op);
         self.kick_die::<I>(now, die, events);
     }
 
-    /// Records and returns the queue of `op`, which waits in it from now on.
+    /// Records and returns the queue of `op`.
     #[inline(always)]
-    fn assign(&mut self, now: SimTime, op: u32) -> u32 {
+    fn assign(&mut self, op: u32) -> u32 {
         let record = &mut self.ops[op];
-        let queue = if self.planes > 1 { self.plane_units.queue_of(record) } else { record.die };
-        (record.plane, record.mark) = (queue, now);
-        queue
+        record.plane = record.die;
+        if self.planes > 1 {
+            record.plane = self.plane_units.queue_of(record);
+        }
+        record.plane
     }
 
     /// `op` is the next of those that do not go ahead of others at `die`.
@@ -127,10 +131,8 @@ impl Scheduler {
     /// The current operation of `die` needs its channel. Its times are booked up to now.
     #[inline]
     pub(super) fn want<I: Issuer>(&mut self, now: SimTime, die: u32, what: Phase, events: &mut Events) {
-        let d = &mut self.dies[die as usize];
-        d.wants(what);
-        let op = d.current();
-        let class = self.class_of(what, op);
+        self.dies[die as usize].wants(what);
+        let class = self.class(die);
         I::wanted(self, now, die, class, events);
     }
 
@@ -138,20 +140,12 @@ impl Scheduler {
     #[inline]
     fn class(&self, die: u32) -> usize {
         let d = &self.dies[die as usize];
-        self.class_of(d.wanted(), d.current())
-    }
-
-    /// The class in which `op` wants its channel for `what`.
-    #[inline(always)]
-    fn class_of(&self, what: Phase, op: u32) -> usize {
-        let class = match what {
-            Phase::Status => 0,
-            Phase::Transfer => 4,
-            _ => match self.ops[op].kind {
-                OpKind::Read | OpKind::Copyback => 1,
-                OpKind::Erase => 2,
-                OpKind::Program => 3,
-            },
+        let class = match (d.wanted(), self.ops[d.current()].kind) {
+            (Phase::Status, _) => 0,
+            (Phase::Transfer, _) => 4,
+            (_, OpKind::Read | OpKind::Copyback) => 1,
+            (_, OpKind::Erase) => 2,
+            (_, OpKind::Program) => 3,
         };
         self.classes[class]
     }

@@ -208,10 +208,8 @@ impl Buffer {
     /// Requests for the entry's page find it from now on. No other entry of the page may be listed.
     #[inline]
     pub fn list(&mut self, at: u32) {
-        let entry = &mut self.entries[at as usize];
-        entry.listed = true;
-        let lpn = entry.lpn;
-        let mut slot = self.slot(lpn);
+        self.entries[at as usize].listed = true;
+        let mut slot = self.slot(self.entries[at as usize].lpn);
         while self.table[slot as usize] != NIL {
             slot = (slot + 1) & self.mask;
         }
@@ -221,12 +219,11 @@ impl Buffer {
     /// Requests for the entry's page no longer find it.
     #[inline]
     pub fn unlist(&mut self, at: u32) {
-        let entry = &mut self.entries[at as usize];
-        if !std::mem::take(&mut entry.listed) {
+        if !self.entries[at as usize].listed {
             return;
         }
-        let lpn = entry.lpn;
-        let mut hole = self.slot(lpn);
+        self.entries[at as usize].listed = false;
+        let mut hole = self.slot(self.entries[at as usize].lpn);
         while self.table[hole as usize] != at {
             hole = (hole + 1) & self.mask;
         }
@@ -279,8 +276,8 @@ impl Buffer {
     pub fn vacate(&mut self, at: u32) {
         self.unlist(at);
         self.busy(at);
+        self.let_go(at);
         let entry = &mut self.entries[at as usize];
-        self.written -= u32::from(std::mem::take(&mut entry.written));
         debug_assert!(!entry.users.any() && entry.phase == Phase::Resting);
         debug_assert!(
             !entry.flushing && !entry.admitted.is_pinned() && entry.sectors.dirty() == 0,
@@ -308,13 +305,13 @@ impl Buffer {
     /// The entry is used: out of the LRU list.
     #[inline]
     pub fn busy(&mut self, at: u32) {
-        let Entry { in_lru, previous, next, sectors, .. } = &mut self.entries[at as usize];
-        if !std::mem::take(in_lru) {
+        let Entry { in_lru, previous, next, sectors, .. } = self.entries[at as usize];
+        if !in_lru {
             return;
         }
-        let (previous, next, sectors) = (*previous, *next, *sectors);
         let is_dirty = sectors.dirty() != 0;
         self.dirty_idle -= u32::from(is_dirty);
+        self.entries[at as usize].in_lru = false;
         let lru = &mut self.lru[usize::from(is_dirty)];
         match previous {
             NIL => lru.newest = next,
