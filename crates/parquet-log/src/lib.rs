@@ -71,8 +71,7 @@ impl ParquetLog {
             .set_created_by(CREATED_BY.into())
             .build();
         let schema = Arc::new(schema.map_err(system)?);
-        let writer =
-            SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(system)?;
+        let writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(system)?;
         Ok(ParquetLog { writer, columns: RequestColumns::default() })
     }
 

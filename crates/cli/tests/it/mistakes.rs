@@ -525,9 +525,13 @@ fn surroundings_that_are_not_as_usual_do_no_harm() {
     ] {
         assert_eq!(shell(&script), (0, "0\n".into()), "{script}");
     }
-    for words in [run.as_str(), "$P", "$P --help", "$P run --help", "$P --version"] {
+    for words in [run, "$P", "$P --help", "$P run --help", "$P --version"] {
         let (status, stderr) = shell(&format!("{words} >/dev/full"));
-        assert_eq!((status, stderr.as_str()), (1, "error: No space left on device (os error 28)\n"), "{words}");
+        assert_eq!(
+            (status, stderr.as_str()),
+            (1, "error: No space left on device (os error 28)\n"),
+            "{words}"
+        );
     }
 }
 
