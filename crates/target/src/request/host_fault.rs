@@ -65,6 +65,11 @@ impl CommandSet {
         self.0 >> bit & 1 == 1
     }
 
+    /// The others of the set than flushes.
+    pub fn without_flush(self) -> CommandSet {
+        CommandSet(self.0 & !CommandSet::FLUSH.0)
+    }
+
     fn parse(text: &str) -> Option<CommandSet> {
         let bit = |name: &str| CommandSet::NAMES.iter().position(|&known| known == name);
         let bits = text.split('+').map(|name| bit(name).map(|bit| 1 << bit));
@@ -189,7 +194,7 @@ impl HostFault {
         if meant && self.on.0 & CommandSet::FLUSH.0 != 0 {
             return Err(PlanError::new("fault's range", text, "none with on=flush: a flush has no range"));
         }
-        self.on = CommandSet(self.on.0 & !CommandSet::FLUSH.0);
+        self.on = self.on.without_flush();
         Ok(())
     }
 }

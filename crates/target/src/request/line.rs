@@ -364,8 +364,16 @@ mod tests {
             Just(HostFaultKind::Corrupt),
             (1..u64::MAX).prop_map(|ns| HostFaultKind::Delay(Nanos(ns))),
         ];
-        let rest = (0..u64::MAX, 1..u64::MAX, 0.0..=1.0, proptest::option::of(1..u64::MAX), any::<u64>());
+        let rest = (
+            0..u64::MAX,
+            1..u64::MAX,
+            f64::MIN_POSITIVE..=1.0,
+            proptest::option::of(1..u64::MAX),
+            any::<u64>(),
+        );
         (kinds, rest).prop_map(|(kind, (from, length, rate, count, seed))| HostFault {
+            // A flush has no range.
+            on: HostFault::of(kind).on.without_flush(),
             range_bytes: (from, from.saturating_add(length)),
             rate,
             count,
