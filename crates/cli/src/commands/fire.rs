@@ -26,10 +26,6 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// Sizes of a sector that a device may be named with.
-const SECTOR_BYTES_MIN: u32 = 512;
-const SECTOR_BYTES_MAX: u32 = 65_536;
-
 const EXAMPLES: &str = "\
 Examples:
   pellucid fire --probe /dev/sdX
@@ -308,17 +304,16 @@ fn refuse_forgotten_journal(device: &str, file: &FileConfig, wanted: bool) -> Re
 /// Returns the head of the journal on a device, whatever the size of the sectors that it was made for.
 fn journal_on(mut device: &File) -> Option<JournalHead> {
     let bytes = device.seek(SeekFrom::End(0)).unwrap_or(0);
-    (SECTOR_BYTES_MIN.ilog2()..=SECTOR_BYTES_MAX.ilog2()).map(|power| 1u32 << power).find_map(
-        |sector_bytes| {
-            let heads = JournalHead::sectors(bytes / u64::from(sector_bytes), sector_bytes);
-            heads.into_iter().find_map(|at| {
-                let mut sector = vec![0; sector_bytes as usize];
-                device.seek(SeekFrom::Start(at * u64::from(sector_bytes))).ok()?;
-                device.read_exact(&mut sector).ok()?;
-                JournalHead::parse(&sector).filter(|head| head.sector_bytes == sector_bytes)
-            })
-        },
-    )
+    let [least, most] = FileConfig::SECTOR_BYTES.map(u32::ilog2);
+    (least..=most).map(|power| 1u32 << power).find_map(|sector_bytes| {
+        let heads = JournalHead::sectors(bytes / u64::from(sector_bytes), sector_bytes);
+        heads.into_iter().find_map(|at| {
+            let mut sector = vec![0; sector_bytes as usize];
+            device.seek(SeekFrom::Start(at * u64::from(sector_bytes))).ok()?;
+            device.read_exact(&mut sector).ok()?;
+            JournalHead::parse(&sector).filter(|head| head.sector_bytes == sector_bytes)
+        })
+    })
 }
 
 /// Probes a device, or a modelled drive, and prints what was found.

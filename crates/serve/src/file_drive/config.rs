@@ -58,6 +58,9 @@ pub enum FileError {
 }
 
 impl FileConfig {
+    /// Smallest and largest bytes of a sector, which are a power of two.
+    pub const SECTOR_BYTES: [u32; 2] = [512, 65_536];
+
     /// Configures an existing file or block device with the usual settings.
     pub fn new(path: impl Into<PathBuf>) -> FileConfig {
         FileConfig { path: path.into(), size_bytes: None, sector_bytes: 4096, direct: false, threads: 4 }
@@ -81,7 +84,8 @@ impl FileConfig {
             "size" => self.size_bytes = Some(Quantity::Size.read_text(value).ok_or_else(refuse)?),
             "sector" => {
                 let bytes = Quantity::Size.read_text(value).filter(|bytes| bytes.is_power_of_two());
-                let bytes = bytes.filter(|bytes| (512..=65536).contains(bytes)).ok_or_else(refuse)?;
+                let [least, most] = FileConfig::SECTOR_BYTES.map(u64::from);
+                let bytes = bytes.filter(|bytes| (least..=most).contains(bytes)).ok_or_else(refuse)?;
                 self.sector_bytes = bytes as u32;
             }
             "direct" => self.direct = value.parse().map_err(|_| refuse())?,

@@ -38,6 +38,7 @@ pub(super) fn learn(
         Need::Start(lba) => return learn_start(core, facts, lba, &completion.data),
         Need::Owner(chunk) => facts.found_owner(chunk, owner_of(shape, completion)),
         Need::Stranger(chunk) if ok => return check_stranger(shape, chunk, completion),
+        // Torn by a crash, as that of a line which was being begun may be.
         Need::Stranger(_) => {}
         Need::Head(line) => learn_head(shape, facts, line, if ok { &completion.data } else { &[] }),
         Need::End(line, from) => learn_end(shape, facts, line, from, completion),
