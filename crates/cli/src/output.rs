@@ -59,7 +59,7 @@ pub enum Format {
     Normal,
     /// JSON in fio's shape, as fio's own tools read it
     Json,
-    /// The same with a bin for each latency
+    /// As json, with a bin for each latency
     #[value(name = "json+")]
     JsonPlus,
 }
@@ -183,7 +183,7 @@ pub fn ended(report: &Report) -> Result<(), Failure> {
     Err(Failure::work(anyhow::anyhow!("{}: {} failed{why}", report.drive.name, failed.join(", "))))
 }
 
-/// The same of several reports: an interrupt comes first, and of failures each is said.
+/// As [`ended`], for several reports: an interrupt comes first, and each failure is told.
 pub fn all_ended<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Result<(), Failure> {
     let mut failures: Vec<Failure> = reports.into_iter().filter_map(|report| ended(report).err()).collect();
     failures.sort_by_key(Failure::is_interrupt);

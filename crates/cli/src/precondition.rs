@@ -12,23 +12,23 @@ use pellucid_text::format::bytes;
 /// Memory from which on a run announces how much it will take.
 const TOLD_BYTES: u64 = 1 << 30;
 
-/// What the drive holds when the work begins.
+/// Content of the drive when the work begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum State {
     /// Nothing: reads of what the work does not write find no data
     None,
     /// The whole capacity, written once, sequentially
     Fill,
-    /// What the trace reads before it writes it, and nothing else
+    /// The data that the trace reads before it writes them, and nothing else
     Trace,
     /// The whole capacity, then overwritten at random until write amplification settles, as `pellucid age` does
     Steady,
 }
 
-/// What is done before the work.
+/// Options of the work that is done before the one that is measured.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct PreconditionOptions {
-    /// What the drive holds when the work begins. Takes precedence over [precondition] of the description and the fill of its targets; refused together with
+    /// Content of the drive when the work begins. Takes precedence over [precondition] of the description and the fill of its targets; refused together with
     /// --set precondition.fill or .overwrite. On an image, which has its past: none, or trace, which adds what is missing
     /// [default: what the description says; if it says nothing, trace for a replay, none for jobs and images]
     #[arg(long, value_name = "STATE", value_enum)]
@@ -37,7 +37,7 @@ pub struct PreconditionOptions {
     pub memory: MemoryOptions,
 }
 
-/// Whether a run may take more memory than there is.
+/// Permission to take more memory than there is.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct MemoryOptions {
     /// Start although preconditioning will take more memory than the machine has available

@@ -108,7 +108,7 @@ pub struct Kept {
     pub directory: OutputDirectory,
     /// Folder of each drive in it; empty: the directory itself.
     pub folders: Vec<String>,
-    /// What was done, in words.
+    /// Description of the work, in words.
     pub work: String,
 }
 

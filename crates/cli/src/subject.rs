@@ -40,7 +40,7 @@ pub struct Subject {
     /// `--force` was given.
     force: bool,
     image: Option<Image>,
-    /// What to say of its media file, which holds a drive before the run.
+    /// Notice about its media file, which holds a drive before the run.
     used: Option<String>,
     /// Files that the run reads, but for a trace.
     reads: Vec<Reads>,

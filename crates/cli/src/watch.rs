@@ -158,7 +158,7 @@ pub struct Watcher {
     film: Option<Recorder>,
     /// A timeline of the run.
     timeline: Recorded,
-    /// What an interrupt does, as the message has it.
+    /// Effect of an interrupt, in the words of the message.
     interrupted: &'static str,
     /// The user has ended the run.
     ended: bool,

@@ -169,7 +169,7 @@ impl Device {
         }
         shared.power_off();
         shared.tally.of_drive().power_cuts += 1;
-        probes::tap_mount(shared);
+        probes::observe_mount(shared);
         shared.completions.extend(lost);
         Ok(report)
     }

@@ -229,7 +229,7 @@ fn failure(error: TargetError) -> Failure {
     }
 }
 
-/// What a file system lies on.
+/// The place of a file system: a file, or the media of a drive.
 #[derive(Debug, clap::Args)]
 struct Ground {
     /// File or block device; with --drive the file of its media

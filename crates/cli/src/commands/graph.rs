@@ -100,7 +100,7 @@ enum GraphCommand {
     Run(Box<AppRun<OfGraphs>>),
 }
 
-/// What every program has.
+/// Arguments of every program.
 #[derive(Debug, clap::Args)]
 struct Common {
     /// The edges

@@ -198,7 +198,7 @@ fn least_memory(bytes: u64, is_drive: impl Fn(u64) -> bool) -> Option<u64> {
 
 /// Where an imported description is from.
 struct Source<'a> {
-    /// What its heading says.
+    /// Name in its heading.
     name: String,
     files: Vec<&'a Path>,
 }

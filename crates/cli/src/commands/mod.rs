@@ -33,7 +33,7 @@ mod top;
 use crate::args::Global;
 use crate::failure::Failure;
 
-/// What to do.
+/// One subcommand, with its arguments.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     Run(run::Run),

@@ -1,6 +1,6 @@
 //! `pellucid sweep`: many runs from one plan, by the Python package.
 //!
-//! A plan has one implementation, that of the package, so that a point is the same bytes whoever runs it: the command hands its words on
+//! A plan has one implementation, that of the package, so that a point is the same bytes from both: the command hands its words on
 //! to `python -m pellucid sweep` and becomes that program.
 
 use crate::args::Global;

@@ -107,7 +107,7 @@ impl Parameters {
         self.take(name).map_or(Ok(default), |parameter| number(&parameter))
     }
 
-    /// What a value is from: the parameter, or the default of the other simulator where it is not given.
+    /// Names the origin of a value: the parameter, or the default of the other simulator where it is not given.
     fn from(&self, name: &str) -> String {
         if self.all.iter().any(|(parameter, _)| parameter.name == name) {
             return name.into();

@@ -8,7 +8,7 @@ use super::{
     within,
 };
 
-/// The same reason for whole sections.
+/// Whole sections that are left out, each with its reason.
 const SECTIONS: &[(&str, &str)] = &[
     ("ufs", "the NVMe interface is taken"),
     ("sata", "the NVMe interface is taken"),

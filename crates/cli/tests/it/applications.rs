@@ -767,7 +767,7 @@ fn a_cache_takes_the_requests_of_a_trace() {
     }
 }
 
-/// What a buffer answers takes no time where the processor costs nothing; no rate is made of that.
+/// Answers of a buffer take no time where the processor costs nothing; no rate is computed from them.
 #[test]
 fn operations_in_no_time_have_no_rate() {
     let folder = files();

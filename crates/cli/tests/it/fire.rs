@@ -265,7 +265,7 @@ fn what_cannot_be_is_refused_in_one_sentence() {
     }
 }
 
-/// What was flushed may be in the journal alone: the device is refused without it, and with sectors of another size.
+/// Flushed data may be in the journal alone: the device is refused without it, and with sectors of another size.
 #[test]
 fn a_journal_is_not_forgotten_whatever_the_sector() {
     let folder = Folder::new();
@@ -301,7 +301,7 @@ fn refused(folder: &Folder, words: &[&str], says: &str) {
     assert!(done.stderr.contains(says), "{words:?}: {}", done.stderr);
 }
 
-/// What asks a server has its answer as JSON, and takes the word.
+/// Subcommands that ask a server print its answer as JSON, and accept `--json`.
 #[test]
 fn pause_and_resume_take_json() {
     let folder = Folder::new();

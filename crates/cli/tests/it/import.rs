@@ -313,7 +313,7 @@ fn a_script_of_femu_with_a_subsystem_is_imported() {
     }
 }
 
-/// Of several flows the one with the value is named.
+/// The flow with the refused value is named, of several.
 #[test]
 fn a_refused_key_of_a_second_flow_is_named_with_its_line() {
     let folder = Folder::new();
@@ -337,7 +337,7 @@ fn large_over_provisioning_is_imported() {
     assert!(text.contains("\nover_provisioning = \"1500%\""), "{text}");
 }
 
-/// What the user has written into an imported description stays.
+/// Edits of an imported description are kept.
 #[test]
 fn an_edited_import_is_replaced_with_force_only() {
     let folder = Folder::new();

@@ -448,7 +448,7 @@ fn what_a_file_or_remote_drive_cannot_be_told_is_refused() {
     refused(&["file:other.img", "--engine", "raw"], "holds something else than chunks");
 }
 
-/// What the clients never waited for may be with the drive still when they end: the text says so.
+/// Writes that no client waited for may still be in the drive at the end: the text says so.
 #[test]
 fn writes_that_are_not_programmed_at_the_end_are_told() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! What is said twice must agree, what has no effect is refused, and wrong input ends with status 2.
+//! Settings given twice must agree, settings without effect are refused, and wrong input ends with status 2.
 
 use crate::common::{Folder, Serving, eventually, listens};
 use std::process::Command;
@@ -168,7 +168,7 @@ fn the_log_has_the_requests_that_the_report_counts() {
     assert_eq!(log.lines().count() as u64, counted + 1, "a header, and no request of the ramp time");
 }
 
-/// What takes more memory than there is says how much, instead of ending in a panic.
+/// A description that takes more memory than there is says how much, instead of ending in a panic.
 #[test]
 fn tables_that_memory_has_no_space_for_are_refused() {
     let folder = Folder::new();

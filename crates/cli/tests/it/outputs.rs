@@ -367,7 +367,7 @@ fn a_name_that_is_no_utf_8_is_no_panic() {
     assert!(folder.path(".").join(name).exists() && !done.stdout.is_empty());
 }
 
-/// What a command reads or works on is not replaced by what it writes, forced or not.
+/// Files that a command reads or works on are not replaced by its output, forced or not.
 #[test]
 fn no_output_replaces_an_input() {
     let folder = Folder::with_drive();

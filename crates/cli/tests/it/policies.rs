@@ -196,7 +196,7 @@ fn pages_and_comparisons_say_whether_a_run_was_steady() {
     assert!(done.stdout.contains("2 of 2 runs did not become steady"), "{}", done.stdout);
 }
 
-/// What a layer adds to the writes of requests is amplification, whoever programs it.
+/// Writes that a layer adds to those of requests are amplification, in the host or in the drive.
 #[test]
 fn layers_that_make_other_writes_are_part_of_write_amplification() {
     let folder = Folder::new();

@@ -402,7 +402,7 @@ fn a_namespace_beside_a_target_is_refused() {
     assert!(refused.status == 2 && refused.stderr.contains(sentence), "{}", refused.stderr);
 }
 
-/// What becomes of the targets of a drive in RAM ends with the drive; those of a drive in a file are there again.
+/// Targets of a drive in RAM end with the drive; those of a drive in a file are there again.
 #[test]
 fn a_server_keeps_targets_where_it_keeps_data() {
     let folder = folder();
@@ -431,7 +431,7 @@ fn a_server_keeps_targets_where_it_keeps_data() {
     }
 }
 
-/// What a run and a server would refuse is not written down.
+/// A target that a run and a server would refuse is not written down.
 #[test]
 fn a_target_without_room_for_a_host_ftl_is_refused_at_once() {
     let folder = Folder::new();

@@ -59,8 +59,8 @@ pub(crate) fn end_erase(shared: &mut Shared, namespace: u16, block: BlockId, cau
     shared.counts(namespace).erases[cause as usize] += u64::from(ok);
     shared.counts(namespace).erase_failures += u64::from(!ok);
     match ok {
-        true => probes::tap_erase(shared, block),
-        false if was_good => probes::tap_bad(shared, block),
+        true => probes::observe_erase(shared, block),
+        false if was_good => probes::observe_bad(shared, block),
         false => {}
     }
     ok
@@ -69,7 +69,7 @@ pub(crate) fn end_erase(shared: &mut Shared, namespace: u16, block: BlockId, cau
 /// A block is not to be used any more. What it holds stays readable.
 pub(crate) fn retire_block(shared: &mut Shared, block: BlockId) {
     if shared.media.array().health(block) == Health::Good {
-        probes::tap_bad(shared, block);
+        probes::observe_bad(shared, block);
     }
     shared.media.retire(block);
 }
@@ -89,7 +89,7 @@ pub(crate) fn end_full_superpage(shared: &mut Shared, namespace: u16, first: Ppa
 #[inline]
 pub(crate) fn let_go(shared: &mut Shared, op: u32) {
     shared.scheduler.release(shared.now, op, &mut shared.events);
-    probes::tap_operation(shared, op);
+    probes::observe_operation(shared, op);
     shared.scheduler.ops.release(op);
 }
 

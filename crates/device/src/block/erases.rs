@@ -27,7 +27,7 @@ fn read_names(side: &mut MediaSide, shared: &mut Shared, block: BlockId) {
 
 /// The names of the pages of an emptied block are in the controller.
 pub(super) fn names_arrived(side: &mut MediaSide, shared: &mut Shared, op: u32, block: BlockId) {
-    probes::tap_operation(shared, op);
+    probes::observe_operation(shared, op);
     shared.scheduler.ops.release(op);
     let units = (0..shared.layout.units_per_block).map(|unit| shared.layout.ppa(block, unit));
     let name = |ppa: Ppa| shared.media.array().page(ppa);

@@ -385,7 +385,7 @@ pub(super) fn copies_arrived(side: &mut MediaSide, shared: &mut Shared, op: u32,
         (record.owner, record.ppa, record.units) = (owner, from, count);
         operations::retry(shared, op, from);
     } else {
-        probes::tap_operation(shared, op);
+        probes::observe_operation(shared, op);
         shared.scheduler.ops.release(op);
     }
     pump(side, shared, DieId(die));

@@ -74,7 +74,7 @@ pub(super) fn map_page_arrived(core: &mut Core, shared: &mut Shared, op: u32, pa
         _ => !current,
     };
     shared.counts(core.side.number()).uncorrectable_reads += u64::from(!readable);
-    probes::tap_operation(shared, op);
+    probes::observe_operation(shared, op);
     if probes::is_observed(shared) {
         tell_served(core, shared, op, page);
     }
@@ -115,9 +115,9 @@ pub(super) fn map_page_arrived(core: &mut Core, shared: &mut Shared, op: u32, pa
 fn tell_served(core: &Core, shared: &mut Shared, op: u32, page: MapPage) {
     for waiting in core.map_reads.waiting.iter().filter(|waiting| waiting.page == page) {
         let record = &core.buffer[waiting.entry];
-        probes::tap_served(shared, op, record.waiters().for_fill(), None);
+        probes::observe_served(shared, op, record.waiters().for_fill(), None);
         let leaves = waiting.then == Then::Leave;
-        probes::tap_served(
+        probes::observe_served(
             shared,
             op,
             record.waiters().for_program(),

@@ -148,7 +148,7 @@ fn make_program(side: &MediaSide, shared: &mut Shared, plan: &Plan, count: u32, 
 fn tell_programmed(core: &Core, shared: &mut Shared, op: u32, id: ProgramId) {
     for &unit in core.side.superpages.units(id) {
         if let SuperpageUnit::Entry(entry) = unit {
-            probes::tap_programs(shared, op, core.side.stored_at(core.buffer[entry].lpn()), false);
+            probes::observe_programs(shared, op, core.side.stored_at(core.buffer[entry].lpn()), false);
         }
     }
 }

@@ -208,7 +208,7 @@ pub(super) fn part_fills(core: &mut Core, shared: &mut Shared, op: u32, head: u3
         let mut part = shared.scheduler.ops[op].part_for(owner, ppa);
         part.epoch = core.side.discards.read_begins();
         let part = shared.scheduler.ops.insert(part);
-        probes::tap_part(shared, op, part);
+        probes::observe_part(shared, op, part);
         fill_arrived(core, shared, part, entry);
     }
 }
@@ -355,11 +355,11 @@ pub(super) fn end_fill(core: &mut Core, shared: &mut Shared, entry: u32, status:
     held.users_mut().hold();
     let mut waiting = held.waiters_mut().take_for_fill();
     if let Some(op) = op {
-        probes::tap_operation(shared, op);
+        probes::observe_operation(shared, op);
         if probes::is_observed(shared) {
             let completes = shared.scheduler.ops[op].cause == Cause::ReadModifyWrite;
             let place = completes.then(|| core.side.stored_at(core.buffer[entry].lpn()));
-            probes::tap_served(shared, op, waiting, place);
+            probes::observe_served(shared, op, waiting, place);
         }
         core.side.discards.read_ended(shared.scheduler.ops[op].epoch);
     }

@@ -86,7 +86,7 @@ fn trim_unit(core: &mut Core, shared: &mut Shared, lpn: Lpn) {
         }
     }
     core.side.translation.trim(lpn);
-    probes::tap_trimmed(shared, core.side.stored_at(lpn));
+    probes::observe_trimmed(shared, core.side.stored_at(lpn));
     core.behind.wake(lpn);
     if awaited {
         // The trim stands for the data that the flush in progress waited for: without either, an older version could come back.

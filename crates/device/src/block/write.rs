@@ -195,7 +195,7 @@ pub(super) fn store(core: &mut Core, shared: &mut Shared, slice: u32) {
     let record = &mut core.buffer[entry];
     record.store(mask, submitted, handle);
     let place = core.side.stored_at(core.buffer[entry].lpn());
-    probes::tap_stored(shared, place, work);
+    probes::observe_stored(shared, place, work);
     tenancy::stored(core, entry, opcode);
 }
 

@@ -185,7 +185,7 @@ impl ChunkNamespace {
         if again {
             return operations::retry(shared, op, ppa);
         }
-        probes::tap_operation(shared, op);
+        probes::observe_operation(shared, op);
         shared.scheduler.ops.release(op);
         if reads > 0 {
             return;

@@ -163,7 +163,7 @@ fn issue_direct(shared: &mut Shared, owner: Owner, slice: u32, kind: OpKind) {
     let op = FlashOp::new(kind, cause, owner, die, ppa, units, shared.now);
     let op = shared.scheduler.ops.insert(op);
     if probes::is_observed(shared) {
-        probes::tap_serves(shared, op, shared.slices[slice].work);
+        probes::observe_serves(shared, op, shared.slices[slice].work);
     }
     shared.ask_issue(op);
 }
@@ -171,7 +171,7 @@ fn issue_direct(shared: &mut Shared, owner: Owner, slice: u32, kind: OpKind) {
 /// The read of a slice has ended.
 fn end_direct_read(shared: &mut Shared, op: u32, slice: u32, corrected: u32, failed: bool) {
     let FlashOp { owner, attempts, .. } = shared.scheduler.ops[op];
-    probes::tap_operation(shared, op);
+    probes::observe_operation(shared, op);
     shared.slices[slice].add_stages(&shared.scheduler.ops[op].stages, shared.now);
     shared.scheduler.ops.release(op);
     let counters = shared.counts(owner.namespace);

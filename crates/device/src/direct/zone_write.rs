@@ -96,7 +96,7 @@ pub(super) fn staged(zoned: &mut ZoneNamespace, shared: &mut Shared, slice: u32)
     let image = shared.image_bytes;
     let data = &shared.works[work].command.data[data_at as usize * image..][..sectors as usize * image];
     zoned.stage.images_mut(slot)[first as usize * image..][..sectors as usize * image].copy_from_slice(data);
-    probes::tap_stored(shared, stored_at(zoned, slot), work);
+    probes::observe_stored(shared, stored_at(zoned, slot), work);
     let superpage = zoned.zones.superpage_sectors();
     let record = &mut zoned.stage[slot];
     record.arrived += sectors;
@@ -145,7 +145,7 @@ pub(super) fn program_stage(zoned: &mut ZoneNamespace, shared: &mut Shared, slot
     match zoned.zones.place(zone, superpage) {
         Some(first) => issue_stage(zoned, shared, Purpose::Stage(slot), first, Cause::Host),
         None => {
-            probes::tap_trimmed(shared, stored_at(zoned, slot));
+            probes::observe_trimmed(shared, stored_at(zoned, slot));
             lose_stage(zoned, shared, slot);
         }
     }
@@ -167,7 +167,7 @@ pub(super) fn issue_stage(
         && let Purpose::Stage(slot) | Purpose::Log(slot) = purpose
     {
         // What was logged goes to its own place later.
-        probes::tap_programs(shared, op, stored_at(zoned, slot), purpose == Purpose::Log(slot));
+        probes::observe_programs(shared, op, stored_at(zoned, slot), purpose == Purpose::Log(slot));
     }
     shared.ask_issue(op);
 }

@@ -196,7 +196,7 @@ impl Shared {
                 _ => {}
             }
         }
-        probes::tap_command(self, work);
+        probes::observe_command(self, work);
     }
 
     /// The completions with which a power cut ends all commands on their way.
@@ -261,7 +261,7 @@ impl Shared {
             _ => self.direct_transfer(slice),
         };
         let end = self.host.transfer(self.now, bytes, direction);
-        probes::tap_dma(self, slice, direction);
+        probes::observe_dma(self, slice, direction);
         match &mut self.firmware.polling {
             Some(polling) => polling.dma_begins(),
             None if end == self.now => return true,

@@ -346,7 +346,7 @@ pub(crate) fn erase_counts(shared: &Shared) -> impl Iterator<Item = u32> + '_ {
 }
 
 /// A mount has erased and retired blocks without telling the probes of each.
-pub(crate) fn tap_mount(shared: &mut Shared) {
+pub(crate) fn observe_mount(shared: &mut Shared) {
     let Some(mut observers) = shared.observers.take() else { return };
     if let Some(probes) = &mut observers.probes {
         probes.count_wear(erase_counts(shared));
@@ -361,13 +361,13 @@ pub(crate) fn tap_mount(shared: &mut Shared) {
 #[inline]
 pub(crate) fn pass_to(shared: &mut Shared, at: SimTime) {
     if shared.observers.is_some() {
-        tap_time(shared, at);
+        observe_time(shared, at);
     }
     shared.now = at;
 }
 
 #[cold]
-fn tap_time(shared: &mut Shared, at: SimTime) {
+fn observe_time(shared: &mut Shared, at: SimTime) {
     if at <= shared.now {
         return;
     }
@@ -397,14 +397,14 @@ pub(crate) fn is_observed(shared: &Shared) -> bool {
 
 /// A command has ended, and its completion is the last one.
 #[inline]
-pub(crate) fn tap_command(shared: &mut Shared, work: u32) {
+pub(crate) fn observe_command(shared: &mut Shared, work: u32) {
     if shared.observers.is_some() {
-        tap_completion(shared, work);
+        observe_completion(shared, work);
     }
 }
 
 #[cold]
-fn tap_completion(shared: &mut Shared, work: u32) {
+fn observe_completion(shared: &mut Shared, work: u32) {
     let Some(mut observers) = shared.observers.take() else { return };
     if let Some(completion) = shared.completions.back() {
         if let Some(probes) = &mut observers.probes {
@@ -419,7 +419,7 @@ fn tap_completion(shared: &mut Shared, work: u32) {
 
 /// A flash operation is over, and its stages are complete.
 #[inline]
-pub(crate) fn tap_operation(shared: &mut Shared, op: u32) {
+pub(crate) fn observe_operation(shared: &mut Shared, op: u32) {
     if let Some(observers) = &mut shared.observers
         && let Some(probes) = &mut observers.probes
         && !shared.scheduler.ops[op].part
@@ -430,7 +430,7 @@ pub(crate) fn tap_operation(shared: &mut Shared, op: u32) {
 
 /// A flash operation has served these slices, and data that wait at `place`. The caller has asked whether the drive is observed.
 #[cold]
-pub(crate) fn tap_served(shared: &mut Shared, op: u32, slices: List, place: Option<Stored>) {
+pub(crate) fn observe_served(shared: &mut Shared, op: u32, slices: List, place: Option<Stored>) {
     let mut works = Vec::new();
     slices.for_each(&mut shared.slices, |slice| works.push(slice.work));
     tell_timeline(shared, |timeline, shared| {
@@ -443,19 +443,19 @@ pub(crate) fn tap_served(shared: &mut Shared, op: u32, slices: List, place: Opti
 
 /// A flash operation serves a command. The caller has asked whether the drive is observed.
 #[cold]
-pub(crate) fn tap_serves(shared: &mut Shared, op: u32, work: u32) {
+pub(crate) fn observe_serves(shared: &mut Shared, op: u32, work: u32) {
     tell_timeline(shared, |timeline, shared| timeline.serves(shared, op, work));
 }
 
 /// A flash operation programs the data that wait at `place`; `stay`: they wait for another one, too.
 #[cold]
-pub(crate) fn tap_programs(shared: &mut Shared, op: u32, place: Stored, stay: bool) {
+pub(crate) fn observe_programs(shared: &mut Shared, op: u32, place: Stored, stay: bool) {
     tell_timeline(shared, |timeline, shared| timeline.serves_stored(shared, op, place, stay));
 }
 
 /// `part` goes on with a part of what `op` has read.
 #[inline]
-pub(crate) fn tap_part(shared: &mut Shared, op: u32, part: u32) {
+pub(crate) fn observe_part(shared: &mut Shared, op: u32, part: u32) {
     if shared.observers.is_some() {
         tell_timeline(shared, |timeline, shared| timeline.parts(shared, op, part));
     }
@@ -463,7 +463,7 @@ pub(crate) fn tap_part(shared: &mut Shared, op: u32, part: u32) {
 
 /// The data of a command wait at `place` to be programmed.
 #[inline]
-pub(crate) fn tap_stored(shared: &mut Shared, place: Stored, work: u32) {
+pub(crate) fn observe_stored(shared: &mut Shared, place: Stored, work: u32) {
     if shared.observers.is_some() {
         tell_timeline(shared, |timeline, shared| timeline.stores(shared, place, work));
     }
@@ -471,7 +471,7 @@ pub(crate) fn tap_stored(shared: &mut Shared, place: Stored, work: u32) {
 
 /// The data that waited at `place` were trimmed.
 #[inline]
-pub(crate) fn tap_trimmed(shared: &mut Shared, place: Stored) {
+pub(crate) fn observe_trimmed(shared: &mut Shared, place: Stored) {
     if shared.observers.is_some() {
         tell_timeline(shared, |timeline, _| timeline.forgets(place));
     }
@@ -479,7 +479,7 @@ pub(crate) fn tap_trimmed(shared: &mut Shared, place: Stored) {
 
 /// The host DMA of a slice was booked last in its direction of the link.
 #[inline]
-pub(crate) fn tap_dma(shared: &mut Shared, slice: u32, direction: Direction) {
+pub(crate) fn observe_dma(shared: &mut Shared, slice: u32, direction: Direction) {
     if shared.observers.is_some() {
         let span = shared.host.last_transfer(direction);
         tell_timeline(shared, |timeline, shared| timeline.host_dma(shared, slice, direction, span));
@@ -488,7 +488,7 @@ pub(crate) fn tap_dma(shared: &mut Shared, slice: u32, direction: Direction) {
 
 /// An erase has ended well.
 #[inline]
-pub(crate) fn tap_erase(shared: &mut Shared, block: BlockId) {
+pub(crate) fn observe_erase(shared: &mut Shared, block: BlockId) {
     if let Some(observers) = &mut shared.observers
         && let Some(probes) = &mut observers.probes
         && shared.media.array().health(block) == Health::Good
@@ -499,7 +499,7 @@ pub(crate) fn tap_erase(shared: &mut Shared, block: BlockId) {
 
 /// A block that was good is bad now.
 #[inline]
-pub(crate) fn tap_bad(shared: &mut Shared, block: BlockId) {
+pub(crate) fn observe_bad(shared: &mut Shared, block: BlockId) {
     if let Some(observers) = &mut shared.observers
         && let Some(probes) = &mut observers.probes
     {

@@ -1,8 +1,8 @@
 //! Programs on graphs out of core: the engine of `pellucid graph` in simulated time.
 //!
 //! ```text
-//!   original     engine ─► DriveStore ─► Tap ─► a block namespace
-//!   policy       engine ─► DriveStore ─► policy level, two block-mapped ranges ─► flash monitor ─► Tap ─► an open-channel namespace
+//!   original     engine ─► DriveStore ─► Meter ─► a block namespace
+//!   policy       engine ─► DriveStore ─► policy level, two block-mapped ranges ─► flash monitor ─► Meter ─► an open-channel namespace
 //! ```
 //! Edges come from memory, as if a network had brought them: reading them takes no simulated time. Then follow three phases, all measured:
 //! *prepare* sorts the edges into shards, *compute* iterates, *deliver* reads the values. The checksum of all values says whether two runs

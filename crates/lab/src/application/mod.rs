@@ -1,7 +1,7 @@
 //! Applications as work: carried out in virtual time on whatever a description has, and measured as jobs are.
 //!
 //! ```text
-//!   alone          Job (app = ...) ─► Prepared ─► application on a Tap  ─► warm-up ─► measurement ─► Measured, with an ApplicationReport
+//!   alone          Job (app = ...) ─► Prepared ─► application on a Meter ─► warm-up ─► measurement ─► Measured, with an ApplicationReport
 //!   beside others  Job (app = ...) ─► Prepared ─► application on a Seat (drive/tenants.rs) ─────────► Measured, with one of each
 //! ```
 //! An application on a target, or beside other jobs, has a seat; it works the same.
@@ -13,7 +13,7 @@ mod kv;
 mod place;
 
 use crate::drive::{
-    self, AppDone, AppDrive, FlashUse, JobName, Measured, Onlooker, Places, RunError, Seat, Tap, Target,
+    self, AppDone, AppDrive, FlashUse, JobName, Measured, Meter, Onlooker, Places, RunError, Seat, Target,
     Tenant,
 };
 use pellucid_device::Device;
@@ -151,9 +151,9 @@ pub(crate) fn measure<T: Target>(
 ) -> Result<Measured, RunError> {
     let prepared = prepare(target, (job, app), config).map_err(RunError::Job)?;
     let sector_bytes = u64::from(target.sector_bytes());
-    let (mut done, tap) = prepared.carry_out(Tap::new(target, logs, onlooker))?;
+    let (mut done, meter) = prepared.carry_out(Meter::new(target, logs, onlooker))?;
     done.report.job.clone_from(&job.name);
-    let mut measured = tap.finish(done.end)?;
+    let mut measured = meter.finish(done.end)?;
     let flash = FlashUse::of(&measured, sector_bytes);
     measured.applications = vec![done.on_flash(&flash, sector_bytes)];
     Ok(measured)

@@ -1,7 +1,7 @@
 //! The drive of an application whose work is measured, and what the application hands back when it has ended.
 //!
 //! ```text
-//!   alone          application ─► Tap  ─► drive
+//!   alone          application ─► Meter ─► drive
 //!   beside others  application ─► Seat ─► run ─► drive
 //! ```
 //! An application does not see which of the two it has.

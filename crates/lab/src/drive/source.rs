@@ -733,7 +733,7 @@ pub enum Source {
     Trace(Box<Trace>),
     /// Threads of a file server.
     Files(Box<FileWork>),
-    /// An application alone, which submits by itself ([`Tap`](super::Tap)).
+    /// An application alone, which submits by itself ([`Meter`](super::Meter)).
     Application,
     /// Applications, with synthetic jobs or without.
     Beside(Box<Beside>),

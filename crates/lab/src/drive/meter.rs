@@ -1,10 +1,10 @@
 //! A drive that an application uses by itself, measured as a run measures one that it supplies with requests.
 //!
 //! ```text
-//!   application ─► Tap ─► drive, or layers on it
+//!   application ─► Meter ─► drive, or layers on it
 //!                   └─► recorder, series, logs, film, timeline        from [`AppDrive::begin`] on
 //! ```
-//! The application sees the drive as it is: its commands and their times are the same with and without the tap.
+//! The application sees the drive as it is: its commands and their times are the same with and without the meter.
 
 use super::{AppDrive, BlockNamespace, HostUse};
 use super::{LOOK_ROUNDS, Measured, NEVER, Onlooker, Run, RunError, Source, Target, TargetPlace};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A drive under an application.
-pub struct Tap<'a, T: Target> {
+pub struct Meter<'a, T: Target> {
     run: Run<'a, T>,
     onlooker: &'a mut dyn Onlooker,
     /// By tag on the drive: the application's own tag, which several of its commands may have, first address and sectors of the commands under
@@ -31,13 +31,13 @@ pub struct Tap<'a, T: Target> {
     failed: Option<RunError>,
 }
 
-impl<'a, T: Target> Tap<'a, T> {
-    /// Puts a tap on a drive. Nothing is measured yet.
+impl<'a, T: Target> Meter<'a, T> {
+    /// Puts a meter on a drive. Nothing is measured yet.
     pub fn new(
         device: &'a mut T,
         logs: Vec<Box<dyn RequestSink>>,
         onlooker: &'a mut dyn Onlooker,
-    ) -> Tap<'a, T> {
+    ) -> Meter<'a, T> {
         if onlooker.watches()
             && let Some(device) = device.flash_mut()
         {
@@ -47,7 +47,7 @@ impl<'a, T: Target> Tap<'a, T> {
         run.timeline = onlooker.timeline();
         run.films = run.device.flash().is_some()
             && onlooker.film().is_some_and(|film| film.clock() == Clock::SimulatedNs);
-        Tap {
+        Meter {
             run,
             onlooker,
             in_flight: BTreeMap::new(),
@@ -114,7 +114,7 @@ impl<'a, T: Target> Tap<'a, T> {
     }
 }
 
-impl<T: Target> AppDrive for Tap<'_, T> {
+impl<T: Target> AppDrive for Meter<'_, T> {
     fn begin(&mut self) {
         let now = Target::now(&*self.run.device);
         self.run.measure_from(now);
@@ -125,7 +125,7 @@ impl<T: Target> AppDrive for Tap<'_, T> {
     }
 }
 
-impl<T: Target> Drive for Tap<'_, T> {
+impl<T: Target> Drive for Meter<'_, T> {
     fn namespaces(&self) -> u16 {
         self.run.device.namespaces()
     }
@@ -190,7 +190,7 @@ impl<T: Target> Drive for Tap<'_, T> {
     }
 }
 
-impl<T: Target> Target for Tap<'_, T> {
+impl<T: Target> Target for Meter<'_, T> {
     fn flash(&self) -> Option<&Device> {
         self.run.device.flash()
     }
