@@ -60,7 +60,7 @@ OTHERS = (
           "channel of each segment, what a segment holds, when it is given back"),
     Other("graph engine", "policy", 490,
           (("crates/lab/src/application/graph.rs",
-            ("type OnPolicy", "fn configured", "impl<D: AppDrive> Storage<D> for OnPolicy")),),
+            ("type OnPolicy", "fn configured", "impl Storage for OnPolicy")),),
           "two ranges and how each is mapped"),
 )
 # The engine on a block drive: the policy engine is this and what is counted for it.

@@ -9,7 +9,7 @@ use super::pblk::PblkStudy;
 use super::prism::{ServerStudy, SizeStudy};
 use super::solid_state_cache::CacheStudy;
 use super::throughput::ThroughputStudy;
-use pellucid_lab::drive::{RunError, Target};
+use pellucid_lab::drive::{RunError, Target, Unwatched};
 use pellucid_lab::experiment;
 use pellucid_lab::experiment::{ExperimentError, execute_on, parse_job, prepare};
 use pellucid_lab::kv::KvError;
@@ -456,7 +456,7 @@ pub(super) fn once<T>(
 /// Runs a job on a drive at rest.
 pub(super) fn measure(device: &mut impl Target, spec: &Spec, job: &str) -> Result<Report, ReproduceError> {
     // Real time is of no interest here.
-    Ok(execute_on(device, spec, &jobs(spec, job)?, None, &|| 0.0, |_| {})?)
+    Ok(execute_on(device, spec, &jobs(spec, job)?, None, &|| 0.0, &mut Unwatched)?)
 }
 
 fn jobs(spec: &Spec, job: &str) -> Result<Vec<Job>, ReproduceError> {

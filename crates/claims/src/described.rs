@@ -78,7 +78,7 @@ impl File {
 /// It is refused, or fails.
 pub(crate) fn execute(spec: &Spec) -> Result<Report, ReproduceError> {
     // Real time is of no interest here.
-    Ok(execute_described(spec, &jobs(spec)?, &|| 0.0, Unwatched)?.1)
+    Ok(execute_described(spec, &jobs(spec)?, &|| 0.0, &mut Unwatched)?.1)
 }
 
 /// Gives a job of an experiment further keys, which count more than those that it has.

@@ -17,6 +17,7 @@
 use super::bench::{Bench, ReproduceError};
 use super::described::{File, add_words, execute, paper};
 use super::{Check, Figure, Outcome};
+use pellucid_lab::drive::Unwatched;
 use pellucid_lab::experiment::{execute_on_disk, jobs, parse_job};
 use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
 
@@ -101,7 +102,7 @@ impl Row {
         own.extend(["host.layers=[\"block-layer\"]".into(), "host.block_layer.write_expire=1000s".into()]);
         let mut spec = pellucid_spec::load("wd1502faex", &own)?;
         spec.jobs = vec![parse_job(&format!("{job},offset={DISK_OFFSET}"), "the claim's job")];
-        let report = execute_on_disk(&spec, &jobs(&spec)?, &|| 0.0, |_| {})?;
+        let report = execute_on_disk(&spec, &jobs(&spec)?, &|| 0.0, &mut Unwatched)?;
         Ok(report.directions.write.iops)
     }
 

@@ -2,6 +2,7 @@
 
 use super::bench::{Bench, ReproduceError};
 use super::{Check, Figure, Limit, Outcome};
+use pellucid_lab::drive::Unwatched;
 use pellucid_lab::experiment::{execute, jobs, parse_job};
 use pellucid_report::Latency;
 use pellucid_report::plot::{Axis, Plot, Unit};
@@ -44,7 +45,7 @@ fn mixed(spec: &Spec, streams: Streams, mix: usize, bench: &Bench) -> Spec {
 
 /// The latencies of the reads of one run.
 fn reads(spec: &Spec) -> Result<Latency, ReproduceError> {
-    let (_, report) = execute(spec, &jobs(spec)?, &|| 0.0, |_| {})?;
+    let (_, report) = execute(spec, &jobs(spec)?, &|| 0.0, &mut Unwatched)?;
     Ok(report.jobs[0].requests.directions.read.latency)
 }
 

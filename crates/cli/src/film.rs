@@ -112,7 +112,7 @@ pub fn nothing() -> Failure {
     Failure::work(anyhow!("--film: nothing was recorded, as no drive of flash worked"))
 }
 
-impl Onlooker for &mut Filmed<'_> {
+impl Onlooker for Filmed<'_> {
     fn film(&mut self) -> Option<&mut Recorder> {
         self.film.as_mut()
     }

@@ -153,7 +153,7 @@ fn done(requests: u64, simulated_seconds: f64) -> String {
 }
 
 /// A bar alone shows how far ageing is.
-impl Onlooker for &Bar {
+impl Onlooker for Bar {
     fn prepare(&mut self, written_bytes: u64, total_bytes: Option<u64>) -> ControlFlow<()> {
         Bar::prepare(self, written_bytes, total_bytes);
         ControlFlow::Continue(())

@@ -412,7 +412,7 @@ impl Subject {
                     past.iter_mut()
                         .for_each(|past| *past += &format!("; then {}", spec.precondition.words()));
                 }
-                precondition_by_trace(&mut device, &spec, None, &mut &mut watcher)?;
+                precondition_by_trace(&mut device, &spec, None, &mut watcher)?;
                 let oracle = spec.run.verify.then(|| Oracle::of_drive(&device));
                 execute_on(&mut device, &spec, jobs, oracle, &clock, &mut watcher)?
             }

@@ -210,7 +210,7 @@ impl Watcher {
 }
 
 /// Work of the run's own thread for observers.
-impl Onlooker for &mut Watcher {
+impl Onlooker for Watcher {
     fn watches(&self) -> bool {
         self.board.is_some()
     }

@@ -129,3 +129,50 @@ pub trait Drive {
         None
     }
 }
+
+/// A drive that is lent.
+impl<D: Drive + ?Sized> Drive for &mut D {
+    fn namespaces(&self) -> u16 {
+        (**self).namespaces()
+    }
+
+    fn interface(&self, namespace: u16) -> Option<Interface> {
+        (**self).interface(namespace)
+    }
+
+    fn image_bytes(&self) -> usize {
+        (**self).image_bytes()
+    }
+
+    fn submit(&mut self, now: SimTime, command: Command) {
+        (**self).submit(now, command);
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        (**self).advance(now);
+    }
+
+    fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
+        (**self).advance_to_completion(now, limit)
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        (**self).next_event()
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        (**self).pop()
+    }
+
+    fn outstanding(&self) -> usize {
+        (**self).outstanding()
+    }
+
+    fn completed(&self) -> usize {
+        (**self).completed()
+    }
+
+    fn pop_notice(&mut self) -> Option<(u16, Notice)> {
+        (**self).pop_notice()
+    }
+}

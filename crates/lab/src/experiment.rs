@@ -230,7 +230,7 @@ pub fn execute(
     spec: &Spec,
     jobs: &[Job],
     clock: &dyn Fn() -> f64,
-    mut onlooker: impl Onlooker,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<(Device, Report), ExperimentError> {
     // Refused before the drive is filled.
     let log = claim_log(spec)?;
@@ -252,9 +252,9 @@ pub fn execute(
         let spec = &*filled_for_files(spec, jobs, &stack);
         let mut oracle = oracle(spec, &stack, in_use);
         if let Some(sectors) = wanted(&stack, spec)? {
-            drive::precondition_sectors_stack(&mut stack, &sectors, oracle.as_mut(), &mut onlooker)?;
+            drive::precondition_sectors_stack(&mut stack, &sectors, oracle.as_mut(), onlooker)?;
         }
-        drive::precondition_stack(&mut stack, &spec.precondition, oracle.as_mut(), &mut onlooker)?;
+        drive::precondition_stack(&mut stack, &spec.precondition, oracle.as_mut(), onlooker)?;
         let report = measure(&mut stack, spec, jobs, oracle, log, clock, onlooker)?;
         return Ok((bottom_of(stack, spec), report));
     }
@@ -262,8 +262,8 @@ pub fn execute(
     check_overwrite(spec, &device)?;
     let spec = &*filled_for_files(spec, jobs, &device);
     let mut oracle = oracle(spec, &device, in_use);
-    precondition_by_trace(&mut device, spec, oracle.as_mut(), &mut onlooker)?;
-    precondition_plain(&mut device, spec, jobs, oracle.as_mut(), &mut onlooker)?;
+    precondition_by_trace(&mut device, spec, oracle.as_mut(), onlooker)?;
+    precondition_plain(&mut device, spec, jobs, oracle.as_mut(), onlooker)?;
     let report = measure(&mut device, spec, jobs, oracle, log, clock, onlooker)?;
     Ok((device, report))
 }
@@ -276,13 +276,13 @@ fn execute_below(
     jobs: &[Job],
     log: Option<OutputFile>,
     clock: &dyn Fn() -> f64,
-    mut onlooker: impl Onlooker,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<(Device, Report), ExperimentError> {
     check_jobs(&device, spec, jobs)?;
     let spec = &*filled_for_files(spec, jobs, &device);
     let mut oracle = oracle(spec, &device, in_use);
-    precondition_by_trace(&mut device, spec, oracle.as_mut(), &mut onlooker)?;
-    drive::precondition(&mut device, &spec.precondition, oracle.as_mut(), &mut onlooker)?;
+    precondition_by_trace(&mut device, spec, oracle.as_mut(), onlooker)?;
+    drive::precondition(&mut device, &spec.precondition, oracle.as_mut(), onlooker)?;
     let mut stack = stack(spec, device)?;
     let report = measure(&mut stack, spec, jobs, oracle, log, clock, onlooker)?;
     Ok((stack.into_bottom(), report))
@@ -296,7 +296,7 @@ fn execute_on_targets(
     jobs: &[Job],
     log: Option<OutputFile>,
     clock: &dyn Fn() -> f64,
-    mut onlooker: impl Onlooker,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<(Device, Report), ExperimentError> {
     let spec = &*settled(spec, jobs)?;
     let mut tower = stack(spec, device)?;
@@ -305,10 +305,10 @@ fn execute_on_targets(
     let spec = &*filled_targets(spec, jobs, &tower);
     let mut oracle = oracle(spec, &tower, in_use);
     if let Some(sectors) = wanted(&tower, spec)? {
-        drive::precondition_sectors_stack(&mut tower, &sectors, oracle.as_mut(), &mut onlooker)?;
+        drive::precondition_sectors_stack(&mut tower, &sectors, oracle.as_mut(), onlooker)?;
     }
     let (targets, what) = (&spec.targets, &spec.precondition);
-    drive::precondition_targets(&mut tower, targets, what, oracle.as_mut(), &mut onlooker)?;
+    drive::precondition_targets(&mut tower, targets, what, oracle.as_mut(), onlooker)?;
     let report = measure(&mut tower, spec, jobs, oracle, log, clock, onlooker)?;
     Ok((bottom_of(tower, spec), report))
 }
@@ -358,7 +358,7 @@ pub fn execute_described(
     spec: &Spec,
     jobs: &[Job],
     clock: &dyn Fn() -> f64,
-    onlooker: impl Onlooker,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<(Option<Device>, Report), ExperimentError> {
     if spec.medium == Medium::Disk {
         return Ok((None, execute_on_disk(spec, jobs, clock, onlooker)?));
@@ -406,7 +406,7 @@ pub fn execute_on_disk(
     spec: &Spec,
     jobs: &[Job],
     clock: &dyn Fn() -> f64,
-    onlooker: impl Onlooker,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<Report, ExperimentError> {
     let log = claim_log(spec)?;
     let mut disk = disk(spec, jobs)?;
@@ -426,11 +426,11 @@ pub fn execute_with_backing(
     spec: &Spec,
     jobs: &[Job],
     clock: &dyn Fn() -> f64,
-    mut onlooker: impl Onlooker,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<Report, ExperimentError> {
     let log = claim_log(spec)?;
     check_memory(spec, jobs)?;
-    let mut tower = with_backing(spec, jobs, &mut onlooker)?;
+    let mut tower = with_backing(spec, jobs, onlooker)?;
     check_jobs(&tower, spec, jobs)?;
     let oracle = oracle(spec, &tower, false);
     measure(&mut tower, spec, jobs, oracle, log, clock, onlooker)
@@ -507,7 +507,7 @@ pub fn execute_on(
     jobs: &[Job],
     oracle: Option<Oracle>,
     clock: &dyn Fn() -> f64,
-    onlooker: impl Onlooker,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<Report, ExperimentError> {
     measure(device, spec, jobs, oracle, claim_log(spec)?, clock, onlooker)
 }
@@ -519,7 +519,7 @@ fn measure(
     oracle: Option<Oracle>,
     mut file: Option<OutputFile>,
     clock: &dyn Fn() -> f64,
-    mut onlooker: impl Onlooker,
+    onlooker: &mut dyn Onlooker,
 ) -> Result<Report, ExperimentError> {
     let apps = applications_of(spec, jobs)?;
     let log = file.as_ref().map(log_on).transpose()?;
@@ -528,7 +528,7 @@ fn measure(
     let (measured, summary) = match apps[..] {
         [app] if jobs.len() == 1 && device.targets().is_empty() => {
             check_jobs(device, spec, jobs)?;
-            (application::measure(device, app, &spec.kv, logs, &mut onlooker), jobs_summary(jobs))
+            (application::measure(device, app, &spec.kv, logs, onlooker), jobs_summary(jobs))
         }
         [] => {
             let (source, summary) = source(device, spec, jobs)?;

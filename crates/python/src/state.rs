@@ -141,7 +141,7 @@ impl State {
         warn(py, spec.check_effect(Use::Age).map_err(Refusal::from)?)?;
         check_memory(&spec)?;
         let mut watch = Watch::new(false);
-        let aged = py.detach(|| experiment::age(&spec, &mut &mut watch));
+        let aged = py.detach(|| experiment::age(&spec, &mut watch));
         if let Some(raised) = watch.raised() {
             return Err(raised);
         }

@@ -60,7 +60,7 @@ impl Watch {
     }
 }
 
-impl Onlooker for &mut Watch {
+impl Onlooker for Watch {
     fn log(&mut self) -> Option<Box<dyn RequestSink>> {
         let keep = self.requests.clone()?;
         Some(Box::new(Kept { columns: RequestColumns::default(), keep }))

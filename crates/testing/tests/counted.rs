@@ -2,6 +2,7 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{BlockId, Cause, ChunkOp, Command, Lba, Opcode, SimTime, ZoneAction, ZoneOp};
+use pellucid_lab::drive::Unwatched;
 use pellucid_lab::experiment;
 use pellucid_report::Report;
 use pellucid_spec::Spec;
@@ -28,7 +29,7 @@ fn described(more: &str, sets: &[&str]) -> Spec {
 
 fn run(spec: &Spec) -> Report {
     let jobs = experiment::jobs(spec).unwrap_or_else(|e| panic!("{e}"));
-    experiment::execute(spec, &jobs, &|| 0.0, |_| ()).unwrap_or_else(|e| panic!("{e}")).1
+    experiment::execute(spec, &jobs, &|| 0.0, &mut Unwatched).unwrap_or_else(|e| panic!("{e}")).1
 }
 
 const READS: &str = "[[job]]\nrw = 'randread'\nbs = '4k'\nnumber_ios = 400\n";

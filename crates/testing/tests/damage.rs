@@ -2,6 +2,7 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{BlockId, Cause, Command, Completion, DieId, Lba, Lpn, Opcode, SimTime, Status};
+use pellucid_lab::drive::Unwatched;
 use pellucid_lab::experiment::{execute, jobs, parse_job};
 use pellucid_media::Fault;
 use pellucid_testing::swarm::tiny;
@@ -442,7 +443,7 @@ fill = 1.0
     let mut spec = pellucid_spec::from_str(DRIVE, "planes", &[]).unwrap_or_else(|e| panic!("{e}"));
     spec.jobs = vec![parse_job("rw=randread,bs=4k,number_ios=5000", "test")];
     let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
-    let (_, report) = execute(&spec, &jobs, &|| 0.0, |_| ()).unwrap_or_else(|e| panic!("{e}"));
+    let (_, report) = execute(&spec, &jobs, &|| 0.0, &mut Unwatched).unwrap_or_else(|e| panic!("{e}"));
     let media = &report.media;
     let ended = media.corrected_reads + media.uncorrectable_reads;
     assert!(report.gc.copied_units > 1000, "blocks are emptied: {:?}", report.gc);

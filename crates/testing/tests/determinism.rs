@@ -1,6 +1,7 @@
 //! Same inputs, same bits: reports of two runs, and a clone against the drive that it was taken from.
 
 use pellucid_flash::Rng;
+use pellucid_lab::drive::Unwatched;
 use pellucid_lab::experiment;
 use pellucid_testing::swarm::{Swarm, TINY, random_sets, tiny};
 
@@ -21,7 +22,8 @@ fn report(seed: u32) -> String {
     let spec =
         pellucid_spec::from_str(&format!("{TINY}{JOB}"), "tiny", &sets).unwrap_or_else(|e| panic!("{e}"));
     let jobs = experiment::jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
-    let (_, report) = experiment::execute(&spec, &jobs, &|| 0.0, |_| ()).unwrap_or_else(|e| panic!("{e}"));
+    let (_, report) =
+        experiment::execute(&spec, &jobs, &|| 0.0, &mut Unwatched).unwrap_or_else(|e| panic!("{e}"));
     report.to_json(false)
 }
 

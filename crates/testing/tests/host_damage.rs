@@ -7,7 +7,7 @@ use pellucid_flash::{
     Status,
 };
 use pellucid_host::{HostFtl, LayerConfig, Stack, Tower};
-use pellucid_lab::drive::{Target, put_on};
+use pellucid_lab::drive::{TimedDrive, put_on};
 use pellucid_media::Fault;
 use std::collections::BTreeMap;
 

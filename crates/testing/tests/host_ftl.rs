@@ -5,7 +5,7 @@ use crate::small::of_chunks;
 use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, Status};
 use pellucid_host::{LayerConfig, Tower};
-use pellucid_lab::drive::{Target, put_on};
+use pellucid_lab::drive::{Target, TimedDrive, Unwatched, put_on};
 use pellucid_lab::experiment::{execute, jobs};
 use pellucid_spec::Spec;
 
@@ -47,7 +47,7 @@ fn run_on(text: &str, sets: &[&str], job: &str) -> pellucid_report::Report {
     let mut spec = spec_of(text, sets);
     spec.jobs = vec![pellucid_lab::experiment::parse_job(job, "test")];
     let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
-    execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}")).1
+    execute(&spec, &jobs, &|| 0.0, &mut Unwatched).unwrap_or_else(|e| panic!("{e}")).1
 }
 
 #[test]
@@ -79,7 +79,8 @@ fn what_a_zone_log_writes_is_what_the_drive_programs() {
         spec.jobs =
             vec![pellucid_lab::experiment::parse_job("rw=randrw,bs=512,iodepth=8,number_ios=9000", "test")];
         let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
-        let (device, report) = execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}"));
+        let (device, report) =
+            execute(&spec, &jobs, &|| 0.0, &mut Unwatched).unwrap_or_else(|e| panic!("{e}"));
         assert!(report.gc.copied_units > 1000, "{:?}", report.gc);
         let counters = device.counters();
         // Whole batches are whole superpages: nothing goes by the staging log.
@@ -260,7 +261,8 @@ fn what_is_accepted_can_be_written_for_ever() {
             let mut spec = short(host, least);
             spec.jobs = vec![pellucid_lab::experiment::parse_job(&format!("rw=randwrite,{job}"), "test")];
             let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
-            let (_, report) = execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}"));
+            let (_, report) =
+                execute(&spec, &jobs, &|| 0.0, &mut Unwatched).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(report.directions.write.errors, 0, "{name}, {job}, {least} over-provisioned");
         }
     }

@@ -2,7 +2,7 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{BlockId, Lpn};
-use pellucid_lab::drive::Oracle;
+use pellucid_lab::drive::{Oracle, Unwatched};
 use pellucid_lab::experiment::{execute_on, jobs, prepare};
 use pellucid_lab::image;
 use pellucid_lab::image::Image;
@@ -124,13 +124,14 @@ fn runs_from_an_image_repeat() {
     let run = || {
         let (described, mut device) = restored(&path, &["ftl.victim=\"fifo\"".into()]);
         let report =
-            execute_on(&mut device, &described, &jobs(&spec).unwrap(), None, &|| 0.0, |_| {}).unwrap();
+            execute_on(&mut device, &described, &jobs(&spec).unwrap(), None, &|| 0.0, &mut Unwatched)
+                .unwrap();
         device.check();
         report.to_json(false)
     };
     let (described, mut device) = restored(&path, &[]);
     let oracle = Oracle::of_drive(&device);
-    execute_on(&mut device, &described, &jobs(&spec).unwrap(), Some(oracle), &|| 0.0, |_| {})
+    execute_on(&mut device, &described, &jobs(&spec).unwrap(), Some(oracle), &|| 0.0, &mut Unwatched)
         .unwrap_or_else(|e| panic!("verified: {e}"));
     let first = run();
     assert_eq!(first, run());

@@ -1,5 +1,6 @@
 //! The four drives of `docs/explanation/move-the-line.md`, small: the quantities that move with the line, and their direction.
 
+use pellucid_lab::drive::Unwatched;
 use pellucid_lab::experiment::{execute, jobs, parse_job};
 use pellucid_report::Report;
 use pellucid_spec::Spec;
@@ -27,7 +28,7 @@ fn run(name: &str, handles: bool, own: &[&str]) -> Report {
     .map(|job| parse_job(job, "test"))
     .collect();
     let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let report = execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{name}: {e}")).1;
+    let report = execute(&spec, &jobs, &|| 0.0, &mut Unwatched).unwrap_or_else(|e| panic!("{name}: {e}")).1;
     assert_eq!(report.directions.read.errors + report.directions.write.errors, 0, "{name}");
     assert_eq!(report.directions.read.requests, 3000, "{name}");
     report

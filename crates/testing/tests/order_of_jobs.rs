@@ -1,5 +1,6 @@
 //! Jobs that wait for others begin, whatever those others have outstanding; and each has a result of its own, over its own time.
 
+use pellucid_lab::drive::Unwatched;
 use pellucid_lab::experiment::{execute, jobs, parse_job};
 use pellucid_report::{Direction, JobResult, Report, Requests};
 use pellucid_testing::swarm::TINY;
@@ -15,7 +16,7 @@ fn report(descriptions: &[&str], sets: &[&str]) -> Result<Report, String> {
     let mut spec = pellucid_spec::from_str(TINY, "tiny", &sets).unwrap_or_else(|e| panic!("{e}"));
     spec.jobs = descriptions.iter().map(|job| parse_job(job, "test")).collect();
     let jobs = jobs(&spec).map_err(|e| e.to_string())?;
-    execute(&spec, &jobs, &|| 0.0, |_| ()).map(|(_, report)| report).map_err(|e| e.to_string())
+    execute(&spec, &jobs, &|| 0.0, &mut Unwatched).map(|(_, report)| report).map_err(|e| e.to_string())
 }
 
 /// On a full drive whose requests take time.

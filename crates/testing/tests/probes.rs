@@ -35,7 +35,7 @@ impl Onlooker for Watch {
 
 fn run(spec: &Spec, watch: bool) -> (Device, Report) {
     let jobs = experiment::jobs(spec).unwrap_or_else(|e| panic!("{e}"));
-    experiment::execute(spec, &jobs, &|| 0.0, Watch(watch)).unwrap_or_else(|e| panic!("{e}"))
+    experiment::execute(spec, &jobs, &|| 0.0, &mut Watch(watch)).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn tiny(seed: u64) -> Spec {

@@ -1,5 +1,6 @@
 //! Work before the measurement, which reports leave out.
 
+use pellucid_lab::drive::Unwatched;
 use pellucid_lab::experiment::{execute, jobs};
 use pellucid_report::Report;
 use pellucid_testing::swarm::TINY;
@@ -10,7 +11,7 @@ fn run(job: &str) -> Report {
     let sets = ["buffer.entries=8".to_string(), "host.link_rate=\"1GB/s\"".into()];
     let spec = pellucid_spec::from_str(&text, "ramp", &sets).unwrap_or_else(|e| panic!("{e}"));
     let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
-    execute(&spec, &jobs, &|| 0.0, |_| ()).unwrap_or_else(|e| panic!("{e}")).1
+    execute(&spec, &jobs, &|| 0.0, &mut Unwatched).unwrap_or_else(|e| panic!("{e}")).1
 }
 
 /// Requests of the warm-up are left out of the time too, and of every other count.

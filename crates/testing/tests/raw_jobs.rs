@@ -1,5 +1,6 @@
 //! Jobs on chunks and zones by their addresses, and on targets: what they do to the drive, what is refused, and `flow`.
 
+use pellucid_lab::drive::Unwatched;
 use pellucid_lab::experiment::{execute, jobs, parse_job};
 use pellucid_report::{JobResult, Report};
 use pellucid_testing::swarm::TINY;
@@ -15,7 +16,7 @@ fn run(more: &str, descriptions: &[&str], sets: &[&str]) -> Result<Report, Strin
         pellucid_spec::from_str(&format!("{TINY}{more}"), "tiny", &sets).map_err(|e| e.to_string())?;
     spec.jobs = descriptions.iter().map(|job| parse_job(job, "test")).collect();
     let jobs = jobs(&spec).map_err(|e| e.to_string())?;
-    execute(&spec, &jobs, &|| 0.0, |_| ()).map(|(_, report)| report).map_err(|e| e.to_string())
+    execute(&spec, &jobs, &|| 0.0, &mut Unwatched).map(|(_, report)| report).map_err(|e| e.to_string())
 }
 
 fn done(more: &str, descriptions: &[&str], sets: &[&str]) -> Report {

@@ -1,6 +1,7 @@
 //! The run over time adds up to the run as a whole.
 
 use pellucid_flash::Stage;
+use pellucid_lab::drive::Unwatched;
 use pellucid_lab::experiment::{execute, jobs, parse_job};
 use pellucid_report::{Report, Series, render_text};
 
@@ -37,7 +38,7 @@ fn run_on(job: &str, sets: &[String]) -> Report {
     let mut spec = pellucid_spec::from_str(DRIVE, "series", sets).unwrap_or_else(|e| panic!("{e}"));
     spec.jobs = vec![parse_job(job, "test")];
     let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
-    execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}")).1
+    execute(&spec, &jobs, &|| 0.0, &mut Unwatched).unwrap_or_else(|e| panic!("{e}")).1
 }
 
 /// The mean of a column over the run.
@@ -125,7 +126,7 @@ fn busy_shares_are_shares_where_the_controller_polls_and_the_work_is_paced() {
         let mut spec = pellucid_spec::load(drive, &[]).unwrap_or_else(|e| panic!("{e}"));
         spec.jobs = vec![parse_job(job, "test")];
         let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
-        let report = execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}")).1;
+        let report = execute(&spec, &jobs, &|| 0.0, &mut Unwatched).unwrap_or_else(|e| panic!("{e}")).1;
         for column in [&report.series.die_busy_share, &report.series.channel_busy_share] {
             assert!(column.iter().all(|share| (0.0..=1.0).contains(share)), "{drive}, {job}: {column:?}");
             assert!(column.iter().any(|share| *share > 0.0), "{drive}, {job}");
@@ -173,6 +174,6 @@ fn a_run_that_ends_within_its_warm_up_is_refused() {
     let mut spec = pellucid_spec::from_str(DRIVE, "series", &[]).unwrap_or_else(|e| panic!("{e}"));
     spec.jobs = vec![parse_job("rw=randwrite,bs=4k,number_ios=100,iodepth=4,ramp_time=100s", "test")];
     let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
-    let Err(error) = execute(&spec, &jobs, &|| 0.0, |_| {}) else { panic!("nothing was measured") };
+    let Err(error) = execute(&spec, &jobs, &|| 0.0, &mut Unwatched) else { panic!("nothing was measured") };
     assert!(error.to_string().starts_with("nothing was measured: 100 requests were done"), "{error}");
 }

@@ -2,6 +2,7 @@
 
 use pellucid_device::{Device, Filler};
 use pellucid_flash::{Command, Lba, Lpn, Opcode, SimTime, Status};
+use pellucid_lab::drive::Unwatched;
 use pellucid_lab::experiment::{execute, jobs};
 use pellucid_media::{Bch, BitErrorModel, Cell, PageState, Pattern};
 use pellucid_report::Report;
@@ -20,7 +21,7 @@ fn run_on(preset: &str, sets: &[&str], job: &str) -> Report {
     let sets: Vec<String> = SMALL.iter().chain(sets).map(|set| set.to_string()).collect();
     let spec = pellucid_spec::from_str(&text, "swap", &sets).unwrap_or_else(|e| panic!("{e}"));
     let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
-    execute(&spec, &jobs, &|| 0.0, |_| ()).unwrap_or_else(|e| panic!("{e}")).1
+    execute(&spec, &jobs, &|| 0.0, &mut Unwatched).unwrap_or_else(|e| panic!("{e}")).1
 }
 
 fn job(words: &str) -> String {

@@ -83,10 +83,10 @@ fn three() -> String {
     format!("{DRIVE}{}", targets.concat())
 }
 
-fn watched(text: &str, onlooker: impl Onlooker) -> Result<Report, String> {
+fn watched(text: &str, mut onlooker: impl Onlooker) -> Result<Report, String> {
     let spec = pellucid_spec::from_str(text, "shared", &[]).map_err(|error| error.to_string())?;
     let jobs = jobs(&spec).map_err(|error| error.to_string())?;
-    execute(&spec, &jobs, &|| 0.0, onlooker).map(|(_, report)| report).map_err(|error| error.to_string())
+    execute(&spec, &jobs, &|| 0.0, &mut onlooker).map(|(_, report)| report).map_err(|error| error.to_string())
 }
 
 fn run(text: &str) -> Report {

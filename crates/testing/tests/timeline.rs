@@ -31,7 +31,7 @@ struct Record {
     timeline: Option<Timeline>,
 }
 
-impl Onlooker for &mut Record {
+impl Onlooker for Record {
     fn timeline(&mut self) -> Option<TimelinePart> {
         self.part
     }

@@ -2,6 +2,7 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{Command, DieId, Lba, Opcode, Status};
+use pellucid_lab::drive::Unwatched;
 use pellucid_lab::experiment::{execute, jobs, parse_job};
 use pellucid_media::Fault;
 use pellucid_testing::conformance::Bench;
@@ -142,7 +143,7 @@ fn nothing_comes_back_as_zeros_where_a_program_was_given_up() {
         let mut spec = pellucid_spec::from_str(FAILING, "failing", &sets).unwrap_or_else(|e| panic!("{e}"));
         spec.jobs = vec![parse_job("rw=randrw,iodepth=8,bs=256k,number_ios=3000", "test")];
         let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
-        if let Err(why) = execute(&spec, &jobs, &|| 0.0, |_| ()) {
+        if let Err(why) = execute(&spec, &jobs, &|| 0.0, &mut Unwatched) {
             panic!("seed {seed}: {why}");
         }
     }

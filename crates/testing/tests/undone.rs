@@ -3,7 +3,7 @@
 use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, Status};
 use pellucid_host::Tower;
-use pellucid_lab::drive::Target;
+use pellucid_lab::drive::TimedDrive;
 use pellucid_lab::experiment;
 
 const MEDIA: &str = r#"

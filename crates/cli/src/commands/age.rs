@@ -123,7 +123,7 @@ impl Age {
         bar.say("ageing the drive");
         let beside = in_file.as_deref().unwrap_or(&path);
         let mut film = AgeingFilm::begin(&bar, beside, Path::new(name), global)?;
-        let Aged { mut device, capacity_bytes, ageing } = experiment::age(&spec, &mut &mut film.filmed)?;
+        let Aged { mut device, capacity_bytes, ageing } = experiment::age(&spec, &mut film.filmed)?;
         let film = film.finish(&spec)?;
         bar.say("saving the drive");
         let bytes = image.map(|file| image::write(file, &spec, &device)).transpose()?;

@@ -136,9 +136,9 @@ fn drive() -> Result<Spec, Failure> {
 fn fill(walk: &mut Walk, spec: &Spec, global: &Global) -> Result<Device, Failure> {
     let command = format!("pellucid age {PRESET}{} --fill 100% --overwrite 0 -o full.pellucid", sets());
     walk.step("Make a drive, and fill it", &[command])?;
-    let bar = Bar::new(global, None);
+    let mut bar = Bar::new(global, None);
     bar.say("filling the drive");
-    let aged = experiment::age(spec, &mut &bar)?;
+    let aged = experiment::age(spec, &mut bar)?;
     bar.clear();
     let blocks = aged.device.free_blocks();
     walk.say(&format!(

@@ -8,7 +8,7 @@
 
 use super::Settings;
 use super::place::{Place, Wish};
-use crate::drive::{AppDone, AppDrive, RunError, SILENCE_MAX, Target};
+use crate::drive::{AppDone, Lent, RunError, SILENCE_MAX, Target};
 use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, SimTime, Status};
 use pellucid_report::{ApplicationReport, LatencyRecorder, OperationReport, PartFigure, PhaseReport};
 use pellucid_workload::desktop::{DesktopWork, DiskRequest, SECTOR_BYTES, SECTORS_MIN, script};
@@ -69,15 +69,15 @@ fn settings(work: &DesktopApp) -> BTreeMap<String, String> {
 }
 
 /// A host with one request outstanding.
-struct Host<D: AppDrive> {
-    drive: D,
+struct Host<'a> {
+    drive: Lent<'a>,
     namespace: u16,
     now: SimTime,
     buffer: Vec<u8>,
     completed: u64,
 }
 
-impl<D: AppDrive> Host<D> {
+impl Host<'_> {
     /// Works for a while, asks, and waits for the answer.
     fn ask(&mut self, think: Nanos, request: DiskRequest) -> Result<Nanos, RunError> {
         let DiskRequest { write, lba, sectors } = request;
@@ -181,12 +181,12 @@ pub(super) fn prepare(
 
 impl Prepared {
     /// Carries out the work.
-    pub fn carry_out<D: AppDrive>(self, place: Place, drive: D) -> Result<(AppDone, D), RunError> {
+    pub fn carry_out(self, place: Place, drive: Lent<'_>) -> Result<AppDone, RunError> {
         let Prepared { work, seed } = self;
         let Place { namespace, interface, .. } = place;
         let script = script(work.work, work.volume, interface.capacity_sectors(), work.part, seed);
         let think = Nanos(work.host().0 / script.requests.len().max(1) as u64);
-        let now = Target::now(&drive);
+        let now = drive.now();
         let mut host = Host { drive, namespace, now, buffer: Vec::new(), completed: 0 };
         let (warm_up, measured) = script.requests.split_at(script.warm_up);
         for &request in warm_up {
@@ -205,9 +205,8 @@ impl Prepared {
             asked += 1;
         }
         let ended = host.now;
-        let mut drive = host.drive;
-        drive.drain().map_err(RunError::Host)?;
-        let end = Target::now(&drive).max(ended);
+        host.drive.drain().map_err(RunError::Host)?;
+        let end = host.drive.now().max(ended);
         let seconds = ended.since(began).as_secs_f64();
         let operations = if asked == measured.len() { script.operations } else { asked as u64 };
         let phase = |name: &str, seconds: f64, busy_seconds: f64| PhaseReport {
@@ -223,6 +222,6 @@ impl Prepared {
             phases: vec![phase("work", seconds, busy), phase("drain", end.since(ended).as_secs_f64(), 0.0)],
             ..meter.reported(operations, seconds)
         };
-        Ok((AppDone { report, own_copies: None, end }, drive))
+        Ok(AppDone { report, own_copies: None, end })
     }
 }

@@ -7,7 +7,7 @@
 
 use super::place::{Place, Wish};
 use super::{SLICE, Settings, carried_out, refused};
-use crate::drive::{AppDone, AppDrive, RunError, Target};
+use crate::drive::{AppDone, AppDrive, Lent, RunError, Target};
 use crate::file_system::{FileServer, InPlaceServer, Placement};
 use pellucid_flash::{Interface, Pauses, SimTime};
 use pellucid_fs::{BLOCK_BYTES, CleanerPolicy, MountOptions};
@@ -267,7 +267,7 @@ impl Plan {
 }
 
 /// A file system under threads.
-trait Server<D: AppDrive> {
+trait Server {
     /// Name of the part that cleans.
     const CLEANER: &'static str;
     /// Operations so far, by which [`Server::run_until`] goes.
@@ -278,15 +278,14 @@ trait Server<D: AppDrive> {
     fn begin(&mut self);
     fn now(&self) -> SimTime;
     fn meter(&self) -> &Meter;
-    fn drive(&mut self) -> &mut D;
-    fn into_drive(self) -> D;
+    fn drive(&mut self) -> &mut dyn AppDrive;
     /// Bytes of a segment; `None`: it has none.
     fn segment_bytes(&self) -> Option<u64>;
     /// Bytes that its cleaner has copied since [`Server::begin`], its pauses, and further counters.
     fn cleaned(&self) -> (u64, Pauses, Vec<PartFigure>);
 }
 
-impl<D: AppDrive> Server<D> for FileServer<D> {
+impl Server for FileServer<Lent<'_>> {
     const CLEANER: &'static str = "file system";
 
     fn operations(&self) -> u64 {
@@ -309,12 +308,8 @@ impl<D: AppDrive> Server<D> for FileServer<D> {
         FileServer::meter(self)
     }
 
-    fn drive(&mut self) -> &mut D {
-        self.drive_mut()
-    }
-
-    fn into_drive(self) -> D {
-        FileServer::into_drive(self)
+    fn drive(&mut self) -> &mut dyn AppDrive {
+        &mut **self.drive_mut()
     }
 
     fn segment_bytes(&self) -> Option<u64> {
@@ -340,7 +335,7 @@ impl<D: AppDrive> Server<D> for FileServer<D> {
     }
 }
 
-impl<D: AppDrive> Server<D> for InPlaceServer<D> {
+impl Server for InPlaceServer<Lent<'_>> {
     const CLEANER: &'static str = "file system";
 
     fn operations(&self) -> u64 {
@@ -363,12 +358,8 @@ impl<D: AppDrive> Server<D> for InPlaceServer<D> {
         self.files().meter()
     }
 
-    fn drive(&mut self) -> &mut D {
-        self.drive_mut()
-    }
-
-    fn into_drive(self) -> D {
-        InPlaceServer::into_drive(self)
+    fn drive(&mut self) -> &mut dyn AppDrive {
+        &mut **self.drive_mut()
     }
 
     fn segment_bytes(&self) -> Option<u64> {
@@ -402,7 +393,7 @@ pub(super) fn prepare(
 
 impl Prepared {
     /// Carries out the file server.
-    pub fn carry_out<D: AppDrive>(self, place: Place, drive: D) -> Result<(AppDone, D), RunError> {
+    pub fn carry_out(self, place: Place, drive: Lent<'_>) -> Result<AppDone, RunError> {
         let Prepared { app, work, mut plan } = self;
         plan.placement.namespace = place.namespace;
         let report = ApplicationReport {
@@ -426,12 +417,12 @@ impl Prepared {
 }
 
 /// Has a server do its operations.
-fn serve<D: AppDrive, S: Server<D>>(
+fn serve<S: Server>(
     mut server: S,
     plan: &Plan,
     app: &AppJob,
     mut report: ApplicationReport,
-) -> Result<(AppDone, D), RunError> {
+) -> Result<AppDone, RunError> {
     let failed = |why| RunError::Application(plan.config.personality.name(), why);
     let go_on = |server: &mut S, until: u64| -> Result<(), RunError> {
         while server.operations() < until && !server.drive().is_stopped() {
@@ -453,7 +444,6 @@ fn serve<D: AppDrive, S: Server<D>>(
     let (copied, pauses, figures) = server.cleaned();
     let meter = server.meter().clone();
     let done = carried_out(operations, meter.refused).map_err(failed)?;
-    let drive = server.into_drive();
     let simulated = end.since(began);
     let rate = |count: u64| if simulated.0 == 0 { 0.0 } else { count as f64 / simulated.as_secs_f64() };
     let report = ApplicationReport {
@@ -470,5 +460,5 @@ fn serve<D: AppDrive, S: Server<D>>(
         figures,
         ..report
     };
-    Ok((AppDone { report, own_copies: Some((S::CLEANER, copied)), end }, drive))
+    Ok(AppDone { report, own_copies: Some((S::CLEANER, copied)), end })
 }

@@ -10,7 +10,7 @@
 
 use super::place::{Place, Wish};
 use super::{Settings, refused};
-use crate::drive::{AppDone, AppDrive, RunError, Target};
+use crate::drive::{AppDone, AppDrive, Lent, RunError, Target};
 use pellucid_flash::{Drive, FNV_BASIS, Figure, FigureKind, Interface, Nanos, SimTime, fnv1a};
 use pellucid_graph::drive::{Costs, DriveStore, DriveStoreConfig, Moved};
 use pellucid_graph::edges::Edges;
@@ -397,24 +397,19 @@ fn configured<D: Drive>(
 }
 
 /// Drive below a store, with that of the application at the bottom.
-trait Storage<D: AppDrive>: Drive {
+trait Storage: Drive {
     /// The part that copies, besides drive and layers.
     const COPIES: &'static str;
-    fn drive(&mut self) -> &mut D;
-    fn into_drive(self) -> D;
+    fn drive(&mut self) -> &mut dyn AppDrive;
     /// Counters of the library.
     fn library(&self) -> Vec<Figure>;
 }
 
-impl<D: AppDrive> Storage<D> for D {
+impl Storage for Lent<'_> {
     const COPIES: &'static str = "engine";
 
-    fn drive(&mut self) -> &mut D {
-        self
-    }
-
-    fn into_drive(self) -> D {
-        self
+    fn drive(&mut self) -> &mut dyn AppDrive {
+        &mut **self
     }
 
     fn library(&self) -> Vec<Figure> {
@@ -422,15 +417,11 @@ impl<D: AppDrive> Storage<D> for D {
     }
 }
 
-impl<D: AppDrive> Storage<D> for OnPolicy<D> {
+impl Storage for OnPolicy<Lent<'_>> {
     const COPIES: &'static str = "flash library";
 
-    fn drive(&mut self) -> &mut D {
-        &mut self.drive.drive
-    }
-
-    fn into_drive(self) -> D {
-        self.drive.drive
+    fn drive(&mut self) -> &mut dyn AppDrive {
+        &mut *self.drive.drive
     }
 
     fn library(&self) -> Vec<Figure> {
@@ -457,7 +448,7 @@ pub(super) fn prepare(
 
 impl Prepared {
     /// Carries out the program.
-    pub fn carry_out<D: AppDrive>(self, place: Place, drive: D) -> Result<(AppDone, D), RunError> {
+    pub fn carry_out(self, place: Place, drive: Lent<'_>) -> Result<AppDone, RunError> {
         let Prepared { job, work, layout } = self;
         let (name, engine, ops_percent) = (work.program.name(), work.engine, work.ops_percent);
         let failed = |why| RunError::Application(name, why);
@@ -468,7 +459,7 @@ impl Prepared {
         let block_edges = work.edge_block_bytes.unwrap_or(memory_bytes / 32) / 4;
         let block_edges = block_edges.clamp(1 << 10, 1 << 20) as usize;
         let plan = Plan { work, program, layout, graph, memory_bytes, block_edges };
-        let now = Target::now(&drive);
+        let now = drive.now();
         match engine {
             GraphEngine::Original => {
                 let store = DriveStore::new(drive, plan.store(place.namespace), now).map_err(failed)?;
@@ -511,7 +502,7 @@ struct Came {
 }
 
 /// Runs a program on its storage.
-fn run<D: AppDrive, S: Storage<D>>(mut store: DriveStore<S>, plan: &Plan) -> Result<(AppDone, D), RunError> {
+fn run<S: Storage>(mut store: DriveStore<S>, plan: &Plan) -> Result<AppDone, RunError> {
     let stopped = store.drive.drive().stopped();
     store.drive.drive().begin();
     let before = store.drive.library();
@@ -543,7 +534,7 @@ fn run<D: AppDrive, S: Storage<D>>(mut store: DriveStore<S>, plan: &Plan) -> Res
         ..reported(came, phases.all)
     };
     let own_copies = Some((S::COPIES, copied_bytes));
-    Ok((AppDone { report, own_copies, end }, store.drive.into_drive()))
+    Ok(AppDone { report, own_copies, end })
 }
 
 /// The part of a report that phases and rounds fill.

@@ -7,7 +7,7 @@
 
 use super::place::{Place, Wish};
 use super::{Settings, refused};
-use crate::drive::{AppDone, AppDrive, RunError, Target};
+use crate::drive::{AppDone, Lent, RunError, Target};
 use crate::kv::{CacheWork, Clients, ClientsConfig, KvRunError, KvSummary};
 use pellucid_kv::{EngineKind, KvConfig, build};
 use pellucid_report::{ApplicationReport, OperationReport, PartFigure};
@@ -203,7 +203,7 @@ pub(super) fn prepare(
 
 impl Prepared {
     /// Carries out the clients.
-    pub fn carry_out<D: AppDrive>(self, place: Place, drive: D) -> Result<(AppDone, D), RunError> {
+    pub fn carry_out(self, place: Place, drive: Lent<'_>) -> Result<AppDone, RunError> {
         let Prepared { job, app, work, config, sector_bytes } = &self;
         if let Some(path) = &work.trace {
             let requests = KvReader::open(path, None).map_err(RunError::Trace)?;
@@ -221,14 +221,14 @@ impl Prepared {
 }
 
 /// Has clients make their requests.
-fn work_on<D: AppDrive, R: Requests>(
-    drive: D,
+fn work_on<R: Requests>(
+    drive: Lent<'_>,
     (job, app, work): (&Job, &AppJob, &KvApp),
     config: &KvConfig,
     plan: Plan<R>,
-) -> Result<(AppDone, D), RunError> {
+) -> Result<AppDone, RunError> {
     let failed = |why| RunError::Application(app.name(), why);
-    let now = Target::now(&drive);
+    let now = drive.now();
     let stopped = drive.stopped();
     let mut requests = UntilStopped { requests: plan.requests, stopped: stopped.clone() };
     let mut cache = build(drive, config, now)
@@ -280,7 +280,7 @@ fn work_on<D: AppDrive, R: Requests>(
         warm_up: warmed_up,
         ..reported(summary, work_done)
     };
-    Ok((AppDone { report, own_copies, end }, cache.into_drive()))
+    Ok(AppDone { report, own_copies, end })
 }
 
 /// Counters of the clients and of the cache.

@@ -13,8 +13,7 @@ mod kv;
 mod place;
 
 use crate::drive::{
-    self, AppDone, AppDrive, FlashUse, JobName, Measured, Meter, Onlooker, Places, RunError, Seat, Target,
-    Tenant,
+    self, AppDone, FlashUse, JobName, Lent, Measured, Meter, Onlooker, Places, RunError, Seat, Target, Tenant,
 };
 use pellucid_device::Device;
 use pellucid_flash::Drive;
@@ -130,7 +129,7 @@ impl Prepared {
     }
 
     /// Carries it out on a drive at rest.
-    fn carry_out<D: AppDrive>(self, drive: D) -> Result<(AppDone, D), RunError> {
+    fn carry_out(self, drive: Lent<'_>) -> Result<AppDone, RunError> {
         let place = self.place;
         match self.work {
             Work::Files(work) => work.carry_out(place, drive),
@@ -151,7 +150,8 @@ pub(crate) fn measure<T: Target>(
 ) -> Result<Measured, RunError> {
     let prepared = prepare(target, (job, app), config).map_err(RunError::Job)?;
     let sector_bytes = u64::from(target.sector_bytes());
-    let (mut done, meter) = prepared.carry_out(Meter::new(target, logs, onlooker))?;
+    let mut meter = Meter::new(target, logs, onlooker);
+    let mut done = prepared.carry_out(&mut meter)?;
     done.report.job.clone_from(&job.name);
     let mut measured = meter.finish(done.end)?;
     let flash = FlashUse::of(&measured, sector_bytes);
@@ -163,8 +163,8 @@ pub(crate) fn measure<T: Target>(
 pub(crate) fn tenant(mut prepared: Prepared, job: &Job) -> Tenant {
     let name = JobName { name: job.name.clone(), group: 0, instances: 1, namespace: prepared.namespace() };
     prepared.move_to(0);
-    let work = move |seat| {
-        let (done, seat): (AppDone, Seat) = prepared.carry_out(seat)?;
+    let work = move |mut seat: Seat| {
+        let done = prepared.carry_out(&mut seat)?;
         Ok(AppDone { end: seat.to_drive(done.end), ..done })
     };
     Tenant { name, work: Box::new(work) }

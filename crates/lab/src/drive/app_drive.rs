@@ -6,14 +6,14 @@
 //! ```
 //! An application does not see which of the two it has.
 
-use super::{HostUse, Measured, Target};
+use super::{HostUse, Measured, TimedDrive};
 use pellucid_flash::{Cause, SimTime};
 use pellucid_report::{ApplicationReport, Copies};
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// A drive under an application.
-pub trait AppDrive: Target {
+pub trait AppDrive: TimedDrive {
     /// Begins the measurement: everything up to now was a warm-up.
     fn begin(&mut self);
 
@@ -24,6 +24,28 @@ pub trait AppDrive: Target {
 
     /// The answer of [`AppDrive::is_stopped`], for a caller that has no drive at hand.
     fn stopped(&self) -> Rc<Cell<bool>>;
+}
+
+/// The drive as an application is given it. It is of any kind, so that applications are compiled once; they submit rarely enough for calls
+/// through a table.
+pub type Lent<'a> = &'a mut dyn AppDrive;
+
+impl TimedDrive for Lent<'_> {
+    fn now(&self) -> SimTime {
+        (**self).now()
+    }
+
+    fn sector_bytes(&self) -> u32 {
+        (**self).sector_bytes()
+    }
+
+    fn drain(&mut self) -> Result<(), String> {
+        (**self).drain()
+    }
+
+    fn wait(&mut self, now: SimTime, until: Option<SimTime>) -> Option<SimTime> {
+        (**self).wait(now, until)
+    }
 }
 
 /// Work of an application that has ended.

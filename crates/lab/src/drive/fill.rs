@@ -5,7 +5,7 @@ use super::ageing::{Ageing, Overwrites, overwrite};
 use super::namespaces::BlockNamespace;
 use super::oracle::{Oracle, fill_images};
 use super::raw::fill_raw;
-use super::target::Target;
+use super::target::{Target, TimedDrive};
 use super::{Onlooker, Prepared, RunError};
 use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, SimTime, Status};

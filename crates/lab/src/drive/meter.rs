@@ -6,11 +6,10 @@
 //! ```
 //! The application sees the drive as it is: its commands and their times are the same with and without the meter.
 
-use super::{AppDrive, BlockNamespace, HostUse};
-use super::{LOOK_ROUNDS, Measured, NEVER, Onlooker, Run, RunError, Source, Target, TargetPlace};
-use pellucid_device::{Device, Disk};
+use super::{AppDrive, LOOK_ROUNDS, Measured, NEVER, Onlooker, Run, RunError, Source, Target, TimedDrive};
+use pellucid_device::Device;
 use pellucid_film::Clock;
-use pellucid_flash::{Command, Completion, Drive, Figure, Interface, Lba, Notice, SimTime, Tag};
+use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Notice, SimTime, Tag};
 use pellucid_report::RequestSink;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -116,7 +115,7 @@ impl<'a, T: Target> Meter<'a, T> {
 
 impl<T: Target> AppDrive for Meter<'_, T> {
     fn begin(&mut self) {
-        let now = Target::now(&*self.run.device);
+        let now = self.run.device.now();
         self.run.measure_from(now);
     }
 
@@ -190,60 +189,16 @@ impl<T: Target> Drive for Meter<'_, T> {
     }
 }
 
-impl<T: Target> Target for Meter<'_, T> {
-    fn flash(&self) -> Option<&Device> {
-        self.run.device.flash()
-    }
-
-    fn flash_mut(&mut self) -> Option<&mut Device> {
-        self.run.device.flash_mut()
-    }
-
-    fn disk(&self) -> Option<&Disk> {
-        self.run.device.disk()
-    }
-
+impl<T: Target> TimedDrive for Meter<'_, T> {
     fn now(&self) -> SimTime {
-        Target::now(&*self.run.device)
+        self.run.device.now()
     }
 
-    fn block_namespaces(&self) -> Vec<BlockNamespace> {
-        self.run.device.block_namespaces()
-    }
-
-    fn raw_namespaces(&self) -> Vec<(u16, Interface)> {
-        self.run.device.raw_namespaces()
-    }
-
-    fn targets(&self) -> Vec<TargetPlace> {
-        self.run.device.targets()
-    }
-
-    fn host_of(&self, namespace: u16) -> Option<HostUse> {
-        self.run.device.host_of(namespace)
-    }
-
-    fn prefetch(&self, namespace: u16, lba: Lba) {
-        self.run.device.prefetch(namespace, lba);
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.run.device.is_read_only()
-    }
-
-    fn host(&self) -> Option<HostUse> {
-        self.run.device.host()
-    }
-
-    fn reshapes_writes(&self) -> bool {
-        self.run.device.reshapes_writes()
+    fn sector_bytes(&self) -> u32 {
+        self.run.device.sector_bytes()
     }
 
     fn drain(&mut self) -> Result<(), String> {
         self.run.device.drain()
-    }
-
-    fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
-        self.run.device.figures()
     }
 }

@@ -28,7 +28,7 @@ mod tenants;
 mod timeline;
 
 pub use ageing::{Ageing, Pass, STEADY_SHARE, Stopped, passes_max};
-pub use app_drive::{AppDone, AppDrive, FlashUse};
+pub use app_drive::{AppDone, AppDrive, FlashUse, Lent};
 pub(crate) use beside::check as check_beside;
 pub use fill::{precondition_sectors_stack, precondition_stack, precondition_targets};
 pub use measure::{Measured, report};
@@ -42,7 +42,7 @@ pub use raw::{RawSpaces, fill_raw_alone};
 pub use seat::Seat;
 use source::Ended;
 pub use source::{Beside, FileWork, JobName, Jobs, Next, Request, Source, Trace};
-pub use target::{Bottom, HostUse, Target, put_on};
+pub use target::{Bottom, HostUse, Target, TimedDrive, put_on};
 pub use targets::{TargetPlace, put_targets_on};
 pub use tenants::{Tenant, Tenants, Work};
 pub use timeline::TimelinePart;
@@ -409,8 +409,8 @@ impl<'a, T: Target> Run<'a, T> {
 
     /// Runs until the last request has completed, or until `onlooker` ends it; what is measured ends there. Then the drive
     /// comes to rest.
-    pub fn run(mut self, mut onlooker: impl Onlooker) -> Result<Measured, RunError> {
-        self.begin(&mut onlooker);
+    pub fn run(mut self, onlooker: &mut dyn Onlooker) -> Result<Measured, RunError> {
+        self.begin(onlooker);
         let mut now = self.start;
         let (mut rounds, mut stopped) = (0u32, false);
         loop {
@@ -460,11 +460,11 @@ impl<'a, T: Target> Run<'a, T> {
                 }
             }
         }
-        self.end(now, stopped, &mut onlooker)
+        self.end(now, stopped, onlooker)
     }
 
     /// Lets the drive be watched and recorded as far as the onlooker wants it.
-    fn begin(&mut self, onlooker: &mut impl Onlooker) {
+    fn begin(&mut self, onlooker: &mut dyn Onlooker) {
         if onlooker.watches()
             && let Some(device) = self.device.flash_mut()
         {
@@ -482,12 +482,7 @@ impl<'a, T: Target> Run<'a, T> {
     }
 
     /// The work has ended at `now`, or was `stopped`: takes what was measured.
-    fn end(
-        mut self,
-        now: SimTime,
-        stopped: bool,
-        onlooker: &mut impl Onlooker,
-    ) -> Result<Measured, RunError> {
+    fn end(mut self, now: SimTime, stopped: bool, onlooker: &mut dyn Onlooker) -> Result<Measured, RunError> {
         if let Some((job, why)) = self.source.jobs().and_then(Jobs::idle_raw) {
             return Err(RunError::Idle(job, why));
         }

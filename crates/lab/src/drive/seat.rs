@@ -12,9 +12,8 @@
 //!
 //! Invariants: `commands` are all of the moment `now`; before `horizon` nothing of what the application can see happens by itself.
 
-use super::{AppDrive, BlockNamespace, RunError, Target};
-use pellucid_device::Device;
-use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Notice, SimTime};
+use super::{AppDrive, RunError, TimedDrive};
+use pellucid_flash::{Command, Completion, Drive, Interface, Notice, SimTime};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -284,30 +283,13 @@ impl Drive for Seat {
     }
 }
 
-impl Target for Seat {
-    fn flash(&self) -> Option<&Device> {
-        None
-    }
-
-    fn flash_mut(&mut self) -> Option<&mut Device> {
-        None
-    }
-
+impl TimedDrive for Seat {
     fn now(&self) -> SimTime {
         self.line.borrow().now
     }
 
     fn sector_bytes(&self) -> u32 {
         self.shape.sector_bytes
-    }
-
-    fn block_namespaces(&self) -> Vec<BlockNamespace> {
-        match self.shape.interface {
-            Interface::Block { sectors, .. } => {
-                vec![BlockNamespace { number: 0, sectors, handles: 1, base: 0 }]
-            }
-            _ => Vec::new(),
-        }
     }
 
     /// Stops at completions of its own alone: events of others are nothing to the application.
@@ -320,6 +302,4 @@ impl Target for Seat {
         }
         Some(self.advance_to_completion(now, until.map_or(NEVER, |until| until.max(now))))
     }
-
-    fn prefetch(&self, _namespace: u16, _lba: Lba) {}
 }

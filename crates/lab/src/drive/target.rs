@@ -76,8 +76,28 @@ impl<A: Bottom, B: Bottom> Bottom for Pair<A, B> {
     }
 }
 
+/// A drive, or layers on one, as a program of the host uses it: with a clock.
+pub trait TimedDrive: Drive {
+    /// Simulated time.
+    fn now(&self) -> SimTime;
+    /// Bytes of a sector.
+    fn sector_bytes(&self) -> u32;
+    /// Has layers of the host write what they hold, and stop; work goes on above no more. An error is a sentence.
+    fn drain(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+    /// Lets time pass from `now` on until something may have happened to its user, who does something by itself at `until`; `None`: nothing ever will.
+    /// Returns the time reached. A drive of one user stops at each of its events.
+    fn wait(&mut self, now: SimTime, until: Option<SimTime>) -> Option<SimTime> {
+        let next = [until, self.next_event()].into_iter().flatten().min()?;
+        let now = now.max(next);
+        self.advance(now);
+        Some(now)
+    }
+}
+
 /// Something that takes block commands, with a drive at the bottom.
-pub trait Target: Drive {
+pub trait Target: TimedDrive {
     /// The drive of flash, if there is one.
     fn flash(&self) -> Option<&Device>;
     /// Returns the flash for changes.
@@ -85,17 +105,6 @@ pub trait Target: Drive {
     /// The disk, if there is one.
     fn disk(&self) -> Option<&Disk> {
         None
-    }
-    /// Simulated time.
-    fn now(&self) -> SimTime;
-    /// Bytes of a sector.
-    #[inline]
-    fn sector_bytes(&self) -> u32 {
-        match (self.flash(), self.disk()) {
-            (Some(device), _) => device.layout().sector_bytes,
-            (None, Some(disk)) => disk.config().sector_bytes,
-            (None, None) => 512,
-        }
     }
     /// Submission queues.
     fn queues(&self) -> u16 {
@@ -140,18 +149,6 @@ pub trait Target: Drive {
     fn reshapes_writes(&self) -> bool {
         false
     }
-    /// Has layers of the host write what they hold, and stop; work goes on above no more. An error is a sentence.
-    fn drain(&mut self) -> Result<(), String> {
-        Ok(())
-    }
-    /// Lets time pass from `now` on until something may have happened to its user, who does something by itself at `until`; `None`: nothing ever will.
-    /// Returns the time reached. A drive of one user stops at each of its events.
-    fn wait(&mut self, now: SimTime, until: Option<SimTime>) -> Option<SimTime> {
-        let next = [until, self.next_event()].into_iter().flatten().min()?;
-        let now = now.max(next);
-        self.advance(now);
-        Some(now)
-    }
     /// Returns the counters of layers and disk, by name.
     fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
         below(self)
@@ -184,6 +181,18 @@ pub struct HostUse {
     pub units_per_block: u32,
 }
 
+impl TimedDrive for Device {
+    #[inline]
+    fn now(&self) -> SimTime {
+        Device::now(self)
+    }
+
+    #[inline]
+    fn sector_bytes(&self) -> u32 {
+        self.layout().sector_bytes
+    }
+}
+
 impl Target for Device {
     #[inline]
     fn flash(&self) -> Option<&Device> {
@@ -193,11 +202,6 @@ impl Target for Device {
     #[inline]
     fn flash_mut(&mut self) -> Option<&mut Device> {
         Some(self)
-    }
-
-    #[inline]
-    fn now(&self) -> SimTime {
-        Device::now(self)
     }
 
     fn block_namespaces(&self) -> Vec<BlockNamespace> {
@@ -216,6 +220,16 @@ impl Target for Device {
     }
 }
 
+impl TimedDrive for Disk {
+    fn now(&self) -> SimTime {
+        Disk::now(self)
+    }
+
+    fn sector_bytes(&self) -> u32 {
+        self.config().sector_bytes
+    }
+}
+
 /// A disk alone.
 impl Target for Disk {
     fn flash(&self) -> Option<&Device> {
@@ -230,10 +244,6 @@ impl Target for Disk {
         Some(self)
     }
 
-    fn now(&self) -> SimTime {
-        Disk::now(self)
-    }
-
     fn block_namespaces(&self) -> Vec<BlockNamespace> {
         vec![BlockNamespace { number: 0, sectors: self.config().sectors, handles: 1, base: 0 }]
     }
@@ -245,6 +255,29 @@ impl Target for Disk {
 pub fn put_on<D: Bottom>(layers: &[LayerConfig], drive: D) -> Result<Tower<D>, String> {
     let now = drive.now();
     Tower::build(drive, layers, now)
+}
+
+impl<D: Bottom> TimedDrive for Tower<D> {
+    #[inline]
+    fn now(&self) -> SimTime {
+        match self.shared() {
+            Some(shared) => shared.now(),
+            None => self.stack().map_or_else(|| self.bottom().now(), Stack::now),
+        }
+    }
+
+    #[inline]
+    fn sector_bytes(&self) -> u32 {
+        match (self.flash(), self.disk()) {
+            (Some(device), _) => device.layout().sector_bytes,
+            (None, Some(disk)) => disk.config().sector_bytes,
+            (None, None) => 512,
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), String> {
+        self.stop()
+    }
 }
 
 impl<D: Bottom> Target for Tower<D> {
@@ -269,14 +302,6 @@ impl<D: Bottom> Target for Tower<D> {
         layers.map(|layer| (layer.name(), Machine::figures(layer))).chain(below(self)).collect()
     }
 
-    #[inline]
-    fn now(&self) -> SimTime {
-        match self.shared() {
-            Some(shared) => shared.now(),
-            None => self.stack().map_or_else(|| self.bottom().now(), Stack::now),
-        }
-    }
-
     /// Returns the namespace of the uppermost layer, or those of the block targets.
     fn block_namespaces(&self) -> Vec<BlockNamespace> {
         if self.shared().is_some() {
@@ -298,10 +323,6 @@ impl<D: Bottom> Target for Tower<D> {
 
     fn host_of(&self, namespace: u16) -> Option<HostUse> {
         self.shared()?.layer(namespace).map(targets::host_ftl)
-    }
-
-    fn drain(&mut self) -> Result<(), String> {
-        self.stop()
     }
 
     #[inline]

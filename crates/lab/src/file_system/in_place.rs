@@ -1,14 +1,14 @@
 //! The file server on a file system that writes in place.
 
 use super::{FileSystemReport, counters, report};
-use crate::drive::Target;
+use crate::drive::{Target, TimedDrive};
 use pellucid_device::Device;
 use pellucid_flash::{Command, Interface, Lba, Opcode, SimTime, Status};
 use pellucid_workload::files::{BlockRequest, Files, FilesConfig, FilesNext, RequestKind};
 
 /// Threads on an in-place file system with a journal, on a block namespace; what a drive keeps of it are no data.
 #[derive(Debug)]
-pub struct InPlaceServer<D: Target = Device> {
+pub struct InPlaceServer<D: TimedDrive = Device> {
     files: Files,
     drive: D,
     namespace: u16,
@@ -19,7 +19,7 @@ pub struct InPlaceServer<D: Target = Device> {
     buffers: Vec<Vec<u8>>,
 }
 
-impl<D: Target> InPlaceServer<D> {
+impl<D: TimedDrive> InPlaceServer<D> {
     /// Makes a file system of this many bytes (0: all there is) on a block namespace, and its files. They are there from the first moment
     /// on.
     ///
@@ -49,7 +49,10 @@ impl<D: Target> InPlaceServer<D> {
     }
 
     /// Carries out this many operations, and says what was done.
-    pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String> {
+    pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String>
+    where
+        D: Target,
+    {
         let (start, drive) = (self.now, counters(&self.drive));
         let (done, refused) = (self.files.meter().operations(), self.files.meter().refused);
         self.run_until(done + refused + operations)?;
@@ -125,11 +128,6 @@ impl<D: Target> InPlaceServer<D> {
     /// The drive.
     pub fn drive_mut(&mut self) -> &mut D {
         &mut self.drive
-    }
-
-    /// The drive, without the file system.
-    pub fn into_drive(self) -> D {
-        self.drive
     }
 
     fn submit(&mut self, request: &BlockRequest) {

@@ -12,7 +12,7 @@ mod in_place;
 
 pub use in_place::InPlaceServer;
 
-use crate::drive::Target;
+use crate::drive::{Target, TimedDrive};
 use pellucid_device::{Counters, Device};
 use pellucid_flash::{Cause, Nanos, Pauses, Rng, SimTime};
 use pellucid_fs::{
@@ -84,7 +84,7 @@ struct Thread {
 }
 
 /// Threads on a file system on a drive.
-pub struct FileServer<D: Target = Device> {
+pub struct FileServer<D: TimedDrive = Device> {
     config: FilesConfig,
     fs: Fs,
     stack: Stack<Volume, D>,
@@ -122,7 +122,7 @@ fn time(now: SimTime) -> Time {
     Time(now.0 as i64)
 }
 
-impl<D: Target> FileServer<D> {
+impl<D: TimedDrive> FileServer<D> {
     /// Makes a file system on a drive, and its files.
     ///
     /// The error is a sentence.
@@ -324,7 +324,10 @@ impl<D: Target> FileServer<D> {
     }
 
     /// Carries out this many operations, and says what was done.
-    pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String> {
+    pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String>
+    where
+        D: Target,
+    {
         let (start, before) = (self.stack.now(), (self.operations, self.refused));
         let left_out = self.meter.refused;
         let (fs, drive) = (self.fs.counters(), counters(&self.stack.drive));
@@ -404,11 +407,6 @@ impl<D: Target> FileServer<D> {
     /// The drive.
     pub fn drive_mut(&mut self) -> &mut D {
         &mut self.stack.drive
-    }
-
-    /// The drive, without the file system.
-    pub fn into_drive(self) -> D {
-        self.stack.drive
     }
 
     /// A thread's operation; whether it was done.
