@@ -130,7 +130,7 @@ test-python: build-tests $(VENV)/tools
 
 $(VENV)/tools: Makefile | prerequisites
 	python3 -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PYTHON_TOOLS)
+	$(VENV)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(PYTHON_TOOLS)
 	touch $@
 
 # What docs/how-to/extend says, done to a copy of the tree, compiles.

@@ -187,11 +187,11 @@ impl Programs {
         self.active().map(|p| p.sequence).min()
     }
 
-    /// Returns whether a copy for which `lies_there` holds is being replaced by a program that has not ended: a power cut brings this copy
-    /// back, clean or not.
-    pub fn replace_any(&self, lies_there: impl Fn(Ppa) -> bool) -> bool {
-        self.active()
-            .any(|program| program.units.iter().any(|unit| unit.old.is_some() && lies_there(unit.old)))
+    /// Returns whether one of the `units` copies from `first` on is being replaced by a program that has not ended: a power cut brings this
+    /// copy back, clean or not. ([`Ppa::NONE`] lies behind all units.)
+    pub fn replace_any(&self, first: Ppa, units: u32) -> bool {
+        let lies_there = |unit: &ProgramUnit| unit.old.0.wrapping_sub(first.0) < units;
+        self.active().any(|program| program.units.iter().any(lies_there))
     }
 
     /// The newest copy on the media of the page whose copy at `ppa` may be in flight; [`Ppa::NONE`]: it has none there.

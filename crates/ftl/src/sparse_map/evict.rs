@@ -66,7 +66,8 @@ pub(super) fn held_blocks(core: &Core<CachePages>) -> Vec<BlockId> {
 
 /// Returns whether a copy in `block` is being replaced by a program that has not ended.
 fn is_being_replaced(core: &Core<CachePages>, block: BlockId) -> bool {
-    core.programs.replace_any(|old| core.shape.layout.block_of(old) == block)
+    let layout = &core.shape.layout;
+    core.programs.replace_any(layout.ppa(block, 0), layout.units_per_block)
 }
 
 /// Handles a failed program after which `lpn` lies at `old` again. A clean page whose newest data are not in the buffer needs no
