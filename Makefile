@@ -34,7 +34,7 @@ TRAINED_FLAGS = $(if $(COUNTS),RUSTFLAGS="$(strip $(RUSTFLAGS) -Cprofile-use=$(T
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build counts install install-lib deb static wheel sbom release release-check site test test-site test-python quick check test-recipes test-tools test-pages test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
+.PHONY: help run build counts install install-lib deb static wheel sbom release release-check site test test-site test-python python-tools quick check test-recipes test-tools test-pages test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
     bench bench-small bench-curves train prerequisites record-workloads clustering
 
 help:
@@ -117,9 +117,9 @@ release: check advisories release-check wheel sbom
 
 # Every step runs, whatever happened to those before it, and the failures are named at the end. Everything is compiled once, with the checks
 # of a debug build: the tests, the command that the real clients attach to, and the small benchmarks. Beside the clients, which wait a lot, run
-# the steps that use one core, and the tests of the crates, which take what is left.
+# the steps that use one core, and the tests of the crates, which take what is left. What is fetched comes while the compiler works.
 test:
-	@python3 tools/steps.py '!prerequisites' client-tools check test-recipes test-tools build-tests \
+	@python3 tools/steps.py '!prerequisites' 'client-tools test-tools // check test-recipes' 'build-tests // python-tools' \
 	    'test-site test-pages bench-small test-python // test-clients // test-docs test-crates'
 
 # The package in an environment of its own, compiled with the other tests.
@@ -127,6 +127,8 @@ test-python: build-tests $(VENV)/tools
 	cargo build --workspace --lib --locked $(TLS)
 	$(VENV)/bin/python tools/editable.py target/debug/lib_pellucid.so
 	$(VENV)/bin/python -m pytest -q -p no:cacheprovider crates/python/tests
+
+python-tools: $(VENV)/tools
 
 $(VENV)/tools: Makefile | prerequisites
 	python3 -m venv $(VENV)
