@@ -123,6 +123,32 @@ impl Disk {
         }
     }
 
+    /// A read that ends at `end` was answered by the buffer. If it is part of what the arm reads ahead, that goes on for a segment behind it; if it
+    /// has ended there, it begins again when the host has half of a segment left.
+    pub(super) fn read_on(&mut self, end: u64) {
+        let Some(Ahead { since, from, limit }) = self.arm.ahead else { return };
+        let segment = self.buffer.segment_sectors();
+        let further = self.config.sectors.min(end + segment);
+        if end + segment < from || end > limit || further <= limit {
+            return;
+        }
+        let done = from + self.shape.passed(from, limit - from, self.now.since(since));
+        let now_at = done.min(limit - 1);
+        (self.arm.track, self.arm.lba) = (self.shape.place(now_at).track, now_at + 1);
+        self.arm.ahead = if done < limit {
+            // From the track that it is on, so that a long stream costs no more to follow than a short one.
+            let is_later = self.shape.place(done).track > self.shape.place(from).track;
+            let (passed, from) =
+                if is_later { self.shape.until_track(from, done) } else { (Nanos::ZERO, from) };
+            Some(Ahead { since: since + passed, from, limit: further })
+        } else if 2 * (limit - end) <= segment {
+            let since = self.now + self.positioning(limit, false).total;
+            Some(Ahead { since, from: limit, limit: further })
+        } else {
+            return;
+        };
+    }
+
     /// Starts what is next, if the arm is free and there is something.
     pub(super) fn start_operation(&mut self) {
         if self.arm.operation.is_some() {

@@ -28,6 +28,7 @@ impl Disk {
                 let cached = self.cache.covers(lba, sectors) || self.buffer.hit(&range);
                 if cached && !self.is_unreadable(lba, sectors) {
                     self.counters.read_hits += 1;
+                    self.read_on(range.end);
                     self.fill_read(slot);
                     self.transfer(slot);
                 } else {

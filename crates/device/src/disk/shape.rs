@@ -108,6 +108,14 @@ impl Shape {
         }
     }
 
+    /// Time from the beginning of sector `from` until the track of `lba`, a later one, begins; and the first sector of this track.
+    pub fn until_track(&self, from: u64, lba: u64) -> (Nanos, u64) {
+        let place = self.place(lba);
+        let first = lba - place.sector;
+        assert!(from < first, "sector {lba} is on a later track than {from}");
+        (self.transfer(from, first - from) + Nanos(self.skew_behind(place.track - 1)), first)
+    }
+
     /// Sectors from `lba` on, at most `most`, that have passed after `time`.
     pub fn passed(&self, lba: u64, most: u64, time: Nanos) -> u64 {
         let (mut place, mut done, mut left) = (self.place(lba), 0, time.0);

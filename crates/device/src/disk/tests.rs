@@ -370,6 +370,23 @@ fn its_times_are_those_of_the_data_sheet() {
     }
 }
 
+/// Small reads in order, one at a time, take what command and link take: the arm reads on while they come from the buffer.
+#[test]
+fn reads_in_order_do_not_wait_for_the_arm() {
+    let config = DiskConfig::caviar_black();
+    let mut disk = Disk::new(&config).unwrap();
+    let reads: u32 = (64 << 20) / 4096;
+    let mut ended = SimTime::ZERO;
+    for read in 0..reads {
+        ended = one_until_done(&mut disk, Opcode::Read, u64::from(read) * 8, 8, Vec::new()).completed;
+    }
+    let each = config.command + Nanos(4096 * 1_000_000_000 / config.link_rate);
+    let least = f64::from(reads) * each.as_secs_f64();
+    let measured = ended.as_secs_f64();
+    assert!(measured >= least && measured < 1.05 * least, "{measured} s for {least} s of commands and link");
+    assert!(disk.counters().operations < 10, "{} operations of the arm", disk.counters().operations);
+}
+
 /// A queue lets the arm choose an order: 32 outstanding reads end more than twice as quickly as one by one.
 #[test]
 fn a_queue_shortens_the_way_of_the_arm() {
