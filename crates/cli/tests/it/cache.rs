@@ -403,8 +403,9 @@ fn a_cache_that_cannot_be_is_refused_with_a_sentence() {
     refused("other.img", "file:flash.img", &[], "belongs to another backing store");
     let disk = std::fs::OpenOptions::new().write(true).open(folder.path("disk.img")).unwrap();
     disk.set_len(2 * STORE_BYTES).unwrap();
-    refused("disk.img", "file:flash.img", &[], "the backing store has 8388608 bytes, and had 4194304");
+    refused("disk.img", "file:flash.img", &[], "has 2048 sectors of 4096 bytes, and had 1024");
     disk.set_len(STORE_BYTES).unwrap();
+    refused("disk.img", "file:flash.img,sector=512", &[], "has 8192 sectors of 512 bytes, and had 1024");
     let _serving = start(&folder, flash);
     assert_eq!(Client::new(&folder).read(0), 5, "refusals lose nothing");
 }

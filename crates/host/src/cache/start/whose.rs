@@ -153,7 +153,6 @@ impl CacheStart {
 /// Returns the reason that a cache does not belong to this store, if it does not.
 fn mismatch(own: &Head, head: &Head, sector_bytes: u32) -> Option<String> {
     const INSTEAD: &str = "or --format, which loses what is not written back";
-    let bytes = |sectors: u64| sectors * u64::from(sector_bytes);
     if head.format != own.format {
         return Some(format!(
             "the cache on the cache drive has format {}; this program knows format {}; allowed: to detach it with the version that made \
@@ -168,11 +167,11 @@ fn mismatch(own: &Head, head: &Head, sector_bytes: u32) -> Option<String> {
         ));
     }
     if head.store_sectors != own.store_sectors {
+        // The head does not say how long they were.
         return Some(format!(
-            "the backing store has {} bytes, and had {} when the cache was made; allowed: the same size (detach before it is changed), \
-             {INSTEAD}",
-            bytes(own.store_sectors),
-            bytes(head.store_sectors)
+            "the backing store has {} sectors of {sector_bytes} bytes, and had {} sectors when the cache was made; allowed: a cache drive with \
+             sectors of the size that it had then, a store of the same size (detach before it is changed), {INSTEAD}",
+            own.store_sectors, head.store_sectors
         ));
     }
     if head.block_bytes != own.block_bytes {
