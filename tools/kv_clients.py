@@ -22,7 +22,7 @@ import time
 import zlib
 from pathlib import Path
 
-from kv_commands import CASES, Client, answers, masked
+from kv_commands import CASES, Client, answers, counts, is_counted_apart, masked
 from served import HANG_SECONDS, ROOT, Skip, Unavailable, free_port, main, program
 
 DRIVE = ROOT / "bench/serve-kv.toml"
@@ -135,15 +135,19 @@ def memccapable(pellucid):
 
 
 def as_memcached(pellucid):
-    """Commands, good and bad, are answered as memcached answers them."""
+    """Commands, good and bad, are answered as memcached answers them, and counted as it counts them."""
     found = program("memcached")
     with tempfile.TemporaryDirectory() as directory, cache(pellucid) as ours:
         port = free_port()
         theirs = Server([found, "-u", "nobody", "-l", "127.0.0.1", "-p", port, "-U", 0, "-t", 1], port, f"{directory}/log")
         try:
             for case in CASES:
+                before = [counts(server.address) for server in (theirs, ours)]
                 wanted, given = (masked(answers(server.address, case)) for server in (theirs, ours))
                 assert wanted == given, f"{case[:100]}: memcached says {wanted[:300]}, pellucid {given[:300]}"
+                since = [{name: number - was[name] for name, number in counts(server.address).items() if number != was[name]}
+                         for server, was in zip((theirs, ours), before)]
+                assert since[0] == since[1] or is_counted_apart(case), f"{case[:100]}: memcached counts {since[0]}, pellucid {since[1]}"
         finally:
             theirs.process.kill()
             theirs.process.wait()

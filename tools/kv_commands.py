@@ -154,6 +154,26 @@ def masked(answer: bytes) -> bytes:
     return re.sub(rb"(?m)^VERSION .*\r", b"VERSION\r", answer)
 
 
+# Counts of `stats` that tell what became of requests. (cmd_meta counts the `mn` behind a case, which a server may be asked more often.)
+COUNTS = ("cmd_get", "cmd_set", "cmd_touch", "get_hits", "get_misses", "delete_hits", "delete_misses", "incr_hits", "incr_misses",
+          "decr_hits", "decr_misses", "cas_hits", "cas_misses", "cas_badval", "touch_hits", "touch_misses")
+
+
+def counts(address) -> dict[str, int]:
+    """What a server has counted so far."""
+    client = Client(address)
+    client.socket.sendall(b"stats\r\n")
+    lines = (line.split() for line in client.until(b"END\r\n").splitlines())
+    found = {words[1].decode(): words[2] for words in lines if words[:1] == [b"STAT"] and len(words) == 3}
+    return {name: int(found[name]) for name in COUNTS}
+
+
+def is_counted_apart(case: bytes) -> bool:
+    """Returns whether servers need not count a case alike: one that sets the counts back, and a get that is refused as a whole here, of which
+    memcached has looked up what stands before the mistake."""
+    return case == b"stats reset\r\n" or case.startswith((b"get a k", b"mg a O1"))
+
+
 class Client:
     """One connection."""
 

@@ -47,7 +47,7 @@ pub fn session(tls: Option<&TlsConfig>) -> Result<Box<dyn Session<dyn Items>>, S
     }
 }
 
-/// Requests of clients, as `stats` counts them.
+/// Requests of clients, as `stats` counts them: each as memcached 1.6 does (a `gat` touches and gets nothing, a number that is none is no hit).
 #[derive(Clone, Debug, Default)]
 struct Asked {
     gets: u64,
@@ -236,11 +236,15 @@ impl<C: Cache> Items for KvService<C> {
     fn count(&mut self, kind: Kind, outcome: &Outcome) {
         let asked = &mut self.asked;
         match (kind, outcome) {
-            (Kind::Get { .. } | Kind::MetaGet, Outcome::Item(_)) => {
+            (Kind::Get { touch: true, .. } | Kind::MetaGet { touch: true }, Outcome::Item(_)) => {
+                (asked.touches, asked.touch_hits) = (asked.touches + 1, asked.touch_hits + 1)
+            }
+            (Kind::Get { touch: true, .. }, _) => asked.touches += 1,
+            (Kind::Get { .. } | Kind::MetaGet { .. }, Outcome::Item(_)) => {
                 (asked.gets, asked.hits) = (asked.gets + 1, asked.hits + 1)
             }
-            (Kind::Get { .. } | Kind::MetaGet, _) => asked.gets += 1,
-            (Kind::Store { cas }, outcome) => {
+            (Kind::Get { .. } | Kind::MetaGet { .. }, _) => asked.gets += 1,
+            (Kind::Store { cas } | Kind::MetaStore { cas }, outcome) => {
                 asked.sets += 1;
                 match outcome {
                     Outcome::NotFound if cas => asked.cas[0] += 1,
@@ -249,8 +253,8 @@ impl<C: Cache> Items for KvService<C> {
                     _ => {}
                 }
             }
-            (Kind::MetaStore, _) => asked.sets += 1,
-            (Kind::Delete | Kind::MetaDelete, outcome) => {
+            (Kind::MetaDelete { invalidate: true }, Outcome::Deleted) => {}
+            (Kind::Delete | Kind::MetaDelete { .. }, outcome) => {
                 asked.deletes += 1;
                 asked.delete_hits += u64::from(*outcome == Outcome::Deleted);
             }
@@ -258,10 +262,11 @@ impl<C: Cache> Items for KvService<C> {
                 asked.touches += 1;
                 asked.touch_hits += u64::from(*outcome == Outcome::Touched);
             }
-            (Kind::Arithmetic { decrement }, outcome) => {
+            (Kind::Arithmetic { decrement } | Kind::MetaArithmetic { decrement }, outcome) => {
                 let counts = if decrement { &mut asked.decrs } else { &mut asked.incrs };
-                counts[0] += 1;
-                counts[1] += u64::from(!matches!(outcome, Outcome::NotFound));
+                let hit = matches!(outcome, Outcome::Number { created: false, .. });
+                counts[0] += u64::from(hit || *outcome == Outcome::NotFound);
+                counts[1] += u64::from(hit);
             }
             (Kind::FlushAll, _) => asked.flushes += 1,
             _ => {}

@@ -29,6 +29,8 @@ pub enum Kind {
         cas: bool,
         /// It is the last key of the command.
         last: bool,
+        /// The item gets a new expiry (`gat`).
+        touch: bool,
     },
     /// `set` and its variants.
     Store {
@@ -50,13 +52,25 @@ pub enum Kind {
     /// `flush_all`.
     FlushAll,
     /// `mg`. The text of a meta command is its key followed by its flags.
-    MetaGet,
+    MetaGet {
+        /// The item gets a new expiry (flag T).
+        touch: bool,
+    },
     /// `ms`.
-    MetaStore,
+    MetaStore {
+        /// Only if the item has a given version (flag C).
+        cas: bool,
+    },
     /// `md`.
-    MetaDelete,
+    MetaDelete {
+        /// The item stays, marked stale (flag I).
+        invalidate: bool,
+    },
     /// `ma`.
-    MetaArithmetic,
+    MetaArithmetic {
+        /// It counts down (flag M).
+        decrement: bool,
+    },
     /// `me`.
     MetaDebug,
 }
@@ -64,13 +78,16 @@ pub enum Kind {
 impl Kind {
     /// Returns true for a read.
     pub fn is_get(self) -> bool {
-        matches!(self, Kind::Get { .. } | Kind::MetaGet | Kind::MetaDebug)
+        matches!(self, Kind::Get { .. } | Kind::MetaGet { .. } | Kind::MetaDebug)
     }
 
     /// Returns true for a meta command.
     pub fn is_meta(self) -> bool {
         use Kind::{MetaArithmetic, MetaDebug, MetaDelete, MetaGet, MetaStore};
-        matches!(self, MetaGet | MetaStore | MetaDelete | MetaArithmetic | MetaDebug)
+        matches!(
+            self,
+            MetaGet { .. } | MetaStore { .. } | MetaDelete { .. } | MetaArithmetic { .. } | MetaDebug
+        )
     }
 }
 
@@ -188,16 +205,17 @@ impl Replies {
                 out.head(rest);
                 None
             }
-            Kind::Get { cas, last } => {
+            Kind::Get { cas, last, .. } => {
                 let buffer = get(key, cas, outcome, out);
                 if last {
                     out.head(b"END\r\n");
                 }
                 buffer
             }
-            Kind::MetaGet | Kind::MetaStore | Kind::MetaDelete | Kind::MetaArithmetic => {
-                meta(kind, key, Flags::of(rest), outcome, now_s, out)
-            }
+            Kind::MetaGet { .. }
+            | Kind::MetaStore { .. }
+            | Kind::MetaDelete { .. }
+            | Kind::MetaArithmetic { .. } => meta(kind, key, Flags::of(rest), outcome, now_s, out),
             Kind::MetaDebug => debug(key, Flags::of(rest).base64, outcome, now_s, out),
             Kind::Store { .. }
             | Kind::Arithmetic { .. }
@@ -350,7 +368,7 @@ fn meta(
         Outcome::Touched | Outcome::Deleted | Outcome::Done => (b"HD", true),
         Outcome::NotStored => (b"NS", false),
         Outcome::Exists => (b"EX", false),
-        Outcome::NotFound | Outcome::Failed(_) if kind == Kind::MetaGet => (b"EN", true),
+        Outcome::NotFound | Outcome::Failed(_) if matches!(kind, Kind::MetaGet { .. }) => (b"EN", true),
         Outcome::NotFound => (b"NF", false),
         Outcome::NotNumber => {
             out.head(ErrorLine::NotNumber.line());

@@ -217,8 +217,8 @@ impl Requests {
             Event::Key { kind, key, last } => {
                 let touch = kind.touch.map(|expiry| expires_s(expiry, now_s));
                 let Some(found) = Key::new(key) else { return Ok(After::Nothing) };
-                let number =
-                    self.replies.begin(Kind::Get { cas: kind.cas, last }, false, self.now_ns, key, &[]);
+                let kind = Kind::Get { cas: kind.cas, last, touch: touch.is_some() };
+                let number = self.replies.begin(kind, false, self.now_ns, key, &[]);
                 let what = What::Get(Get { touch, ..Get::default() });
                 self.look_up(number, found, what, port);
             }
@@ -285,7 +285,9 @@ impl Requests {
     fn store(&mut self, store: &Store<'_>, now_s: u32, port: &mut Port<'_, dyn Items>) -> After {
         let (kind, noreply, flags, base64) = match store.style {
             Style::Text { noreply } => (Kind::Store { cas: store.cas.is_some() }, noreply, &[][..], false),
-            Style::Meta(flags) => (Kind::MetaStore, false, flags.text(), flags.base64),
+            Style::Meta(flags) => {
+                (Kind::MetaStore { cas: store.cas.is_some() }, false, flags.text(), flags.base64)
+            }
         };
         let Some(key) = meta_key(store.key, base64) else {
             self.say(ErrorLine::BadBase64.line(), port);
@@ -310,7 +312,7 @@ impl Requests {
             vivify: store.vivify.map(|expiry| expires_s(expiry, now_s)),
             value: Vec::new(),
         };
-        let shown = if kind == Kind::MetaStore { store.key } else { &[] };
+        let shown = if kind.is_meta() { store.key } else { &[] };
         let number = self.replies.begin(kind, noreply, self.now_ns, shown, flags);
         let length = store.length as usize;
         let incoming =
@@ -393,6 +395,8 @@ impl Requests {
         port.release(reserved);
         if !good {
             port.service().give_back(value);
+            // memcached counts a set when its data have come, whatever they are.
+            port.service().count(self.replies.kind(number), &Outcome::NotStored);
             self.replies.amend_last(ErrorLine::BadDataChunk.line());
             return self.answer(port);
         }
@@ -401,13 +405,17 @@ impl Requests {
     }
 
     fn arithmetic(&mut self, arithmetic: &Arithmetic<'_>, now_s: u32, port: &mut Port<'_, dyn Items>) {
-        let kind = Kind::Arithmetic { decrement: arithmetic.decrement };
+        let decrement = arithmetic.decrement;
+        let kind = match arithmetic.style {
+            Style::Text { .. } => Kind::Arithmetic { decrement },
+            Style::Meta(_) => Kind::MetaArithmetic { decrement },
+        };
         let Some((number, key)) = self.begin(kind, arithmetic.key, arithmetic.style, port) else {
             return;
         };
         let what = What::Arithmetic {
             delta: arithmetic.delta,
-            decrement: arithmetic.decrement,
+            decrement,
             initial: arithmetic.initial.map(|(value, expiry)| (value, expires_s(expiry, now_s))),
             touch: arithmetic.touch.map(|expiry| expires_s(expiry, now_s)),
             cas: arithmetic.cas,
@@ -416,7 +424,11 @@ impl Requests {
     }
 
     fn delete(&mut self, delete: &Delete<'_>, now_s: u32, port: &mut Port<'_, dyn Items>) {
-        let Some((number, key)) = self.begin(Kind::Delete, delete.key, delete.style, port) else { return };
+        let kind = match delete.style {
+            Style::Text { .. } => Kind::Delete,
+            Style::Meta(_) => Kind::MetaDelete { invalidate: delete.invalidate.is_some() },
+        };
+        let Some((number, key)) = self.begin(kind, delete.key, delete.style, port) else { return };
         let invalidate = delete.invalidate.map(|expiry| expiry.map(|expiry| expires_s(expiry, now_s)));
         let emptied = delete.emptied.map(|expiry| expires_s(expiry, now_s));
         self.ask(number, key, What::Delete { cas: delete.cas, invalidate, emptied }, 0, port);
@@ -440,17 +452,17 @@ impl Requests {
                     self.say(ErrorLine::BadBase64.line(), port);
                     return None;
                 };
-                let kind = if kind == Kind::Delete { Kind::MetaDelete } else { Kind::MetaArithmetic };
                 Some((self.replies.begin(kind, false, self.now_ns, text, flags.text()), key))
             }
         }
     }
 
     fn meta_get(&mut self, get: &MetaGet<'_>, now_s: u32, port: &mut Port<'_, dyn Items>) {
+        let kind = Kind::MetaGet { touch: get.touch.is_some() };
         let Some(key) = meta_key(get.key, get.flags.base64) else {
             return self.say(ErrorLine::BadBase64.line(), port);
         };
-        let number = self.replies.begin(Kind::MetaGet, false, self.now_ns, get.key, get.flags.text());
+        let number = self.replies.begin(kind, false, self.now_ns, get.key, get.flags.text());
         let what = What::Get(Get {
             touch: get.touch.map(|expiry| expires_s(expiry, now_s)),
             without_value: !get.flags.value,
