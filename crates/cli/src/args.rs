@@ -11,7 +11,7 @@ use crate::{output, stderr, workload};
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args as _, CommandFactory, FromArgMatches, Parser};
-use pellucid_spec::keys_of_set;
+use pellucid_spec::{given_twice, keys_of_set};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::PathBuf;
@@ -142,15 +142,6 @@ const APP_RUNS: [(&str, &[&str]); 2] = [
 /// Commands that have commands of their own.
 const GROUPS: [&str; 6] = ["import", "target", "apps", "kv", "graph", "fs"];
 
-/// A key and its value, as a `--set` gives them.
-pub type Assigned = (String, String);
-
-/// The first key that stands twice among these, with both values.
-pub fn given_twice(keys: &[Assigned]) -> Option<(&Assigned, &Assigned)> {
-    let earlier = |at: usize, key: &str| keys[..at].iter().find(|earlier| earlier.0 == key);
-    keys.iter().enumerate().find_map(|(at, later)| Some((earlier(at, &later.0)?, later)))
-}
-
 impl Global {
     fn of(matches: &ArgMatches) -> Global {
         fn one<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Option<T> {
@@ -176,10 +167,10 @@ impl Global {
 
     /// Refuses two `--set` of one key, also as part of a table, whether they say the same or not.
     pub fn check_sets(&self) -> Result<(), Failure> {
-        let given: Vec<Assigned> = self.sets.iter().flat_map(|set| keys_of_set(set)).collect();
+        let given: Vec<_> = self.sets.iter().flat_map(|set| keys_of_set(set)).collect();
         match given_twice(&given) {
             None => Ok(()),
-            Some(((key, one), (_, other))) => Err(Failure::asked(anyhow!(
+            Some((key, [one, other])) => Err(Failure::asked(anyhow!(
                 "--set {key}: given twice, as {one} and as {other}; allowed: once"
             ))),
         }

@@ -1,6 +1,6 @@
 //! Drives to work on: a new one from its description, or one in use from an image.
 
-use crate::args::{Assigned, Global, given_twice};
+use crate::args::Global;
 use crate::failure::Failure;
 use crate::precondition::PreconditionOptions;
 use crate::progress::total;
@@ -19,8 +19,9 @@ use pellucid_media::{StoreKind, holds_drive};
 use pellucid_output::{OutputFile, is_replaced};
 use pellucid_parquet_log::{ParquetLog, write_table};
 use pellucid_report::Report;
-use pellucid_spec::keys_of_set;
-use pellucid_spec::{DescribedTarget, Fill, Medium, Place, RunSpec, Spec, SpecError, Use, presets};
+use pellucid_spec::{
+    DescribedTarget, Fill, Medium, Place, RunSpec, Spec, SpecError, Use, given_twice, keys_of_set, presets,
+};
 use pellucid_workload::Job;
 use pellucid_workload::trace::TraceReader;
 use std::fs::File;
@@ -621,8 +622,8 @@ fn check_past(spec: &Spec, image: &str) -> Result<(), Failure> {
 pub fn check_overridden(names: &[&str], sets: &[String]) -> Result<(), Failure> {
     let keys = |set: &String| keys_of_set(set).into_iter().map(|(key, _)| key);
     for name in names {
-        let own: Vec<Assigned> = split_sets(name, &[]).1.iter().flat_map(|set| keys_of_set(set)).collect();
-        if let Some(((key, one), (_, other))) = given_twice(&own) {
+        let own: Vec<_> = split_sets(name, &[]).1.iter().flat_map(|set| keys_of_set(set)).collect();
+        if let Some((key, [one, other])) = given_twice(&own) {
             return Err(Failure::asked(anyhow::anyhow!(
                 "{name}: {key}: given twice, as {one} and as {other}; allowed: once"
             )));

@@ -14,7 +14,7 @@ use pellucid_lab::image::{self, Image, is_image};
 use pellucid_media::StoreKind;
 use pellucid_output::OutputFile;
 use pellucid_report::Report;
-use pellucid_spec::{Medium, Spec, SpecError, SpecText, Use};
+use pellucid_spec::{Medium, Spec, SpecError, SpecText, Use, given_twice, keys_of_set};
 use pellucid_text::format::bytes;
 use pellucid_text::quoted;
 use pellucid_workload::{Dialect, Job, JobBuilder};
@@ -74,6 +74,7 @@ impl State {
         policies: Vec<(String, String, Py<PyAny>, bool)>,
     ) -> PyResult<State> {
         let policies = Policies::of(policies)?;
+        check_once(&sets)?;
         let (source, past, device) = match (source, text) {
             (Some(name), None) if is_image(&name) => open_image(&name, &sets, &policies)?,
             (Some(name), None) => (Source::Named(SpecText::open(&name).map_err(Refusal::from)?), None, None),
@@ -133,6 +134,7 @@ impl State {
     /// The drive after preconditioning as its description and `sets` say, and the passes of random overwriting for each namespace.
     fn age(&self, py: Python<'_>, sets: Vec<String>) -> PyResult<(State, Vec<(Passes, String)>)> {
         let sets = [self.sets.clone(), sets].concat();
+        check_once(&sets)?;
         let spec = self.policies.adopt(self.source.spec(&sets).map_err(Refusal::from)?)?;
         if self.device.is_some() || spec.medium == Medium::Disk || spec.has_host() {
             let message = "age: allowed: a drive of flash without a past, without layers of the host (pellucid age has those) or targets";
@@ -225,10 +227,12 @@ impl State {
             let (key, value) = set.split_once('=').unwrap_or((set, ""));
             return Err(Refusal::value(key, value, "keys of run; the drive has its past"));
         }
-        match sets {
-            [] => Ok(self.spec.clone()),
-            sets => self.policies.adopt(self.source.spec(&[self.sets.clone(), sets.to_vec()].concat())?),
+        if sets.is_empty() {
+            return Ok(self.spec.clone());
         }
+        let sets = [self.sets.clone(), sets.to_vec()].concat();
+        check_once(&sets)?;
+        self.policies.adopt(self.source.spec(&sets)?)
     }
 
     fn execute(
@@ -248,6 +252,17 @@ impl State {
         let mut report = execute_on(&mut *device, spec, jobs, oracle, &clock, watch)?;
         report.workload.precondition = self.past.clone().unwrap_or_default();
         Ok((report, Some(tables::blocks(&device)?)))
+    }
+}
+
+/// Refuses a key that has two values, also where both say the same: the command refuses them, too.
+fn check_once(sets: &[String]) -> Result<(), Refusal> {
+    let given: Vec<_> = sets.iter().flat_map(|set| keys_of_set(set)).collect();
+    match given_twice(&given) {
+        None => Ok(()),
+        Some((key, [one, other])) => {
+            Err(Refusal::new(format!("{key}: given twice, as {one} and as {other}; allowed: once")))
+        }
     }
 }
 

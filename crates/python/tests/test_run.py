@@ -394,3 +394,30 @@ def test_a_run_that_does_not_become_steady_warns(small):
     with pytest.warns(RuntimeWarning, match="snia: NOT reached in 2 rounds"):
         result = never.run(job, precondition="fill")
     assert not result.report.steady_state.reached
+
+
+def test_a_key_has_one_value(job):
+    """As on the command line, two values are refused wherever they come from, and none is dropped in silence."""
+    small = {"media.blocks": 128}
+    for given in (
+        lambda: pl.Drive("netbook-ssd", overrides={"ftl.victim": "fifo"}, ftl={"victim": "greedy"}),
+        lambda: pl.Drive("netbook-ssd", overrides={"ftl": {"victim": "fifo"}}, ftl={"victim": "greedy"}),
+        lambda: pl.Drive("netbook-ssd", overrides={"drive.ftl.victim": "fifo", "ftl.victim": "greedy"}),
+        lambda: pl.Drive("netbook-ssd", overrides={**small, "run.seed": 5}).run(job, seed=3),
+        lambda: pl.Drive("netbook-ssd", overrides={**small, "precondition.fill": 1.0}).run(job, precondition="none"),
+        lambda: pl.Drive("netbook-ssd", overrides={**small, "run.verify": True}).run(job, verify=False),
+        lambda: pl.Drive("netbook-ssd", overrides={**small, "precondition.fill": 0.5}).age(fill=1.0),
+    ):
+        with pytest.raises(pl.Error, match="given twice"):
+            given()
+    for wrong in ({"verify": "no"}, {"requests": 0}):
+        with pytest.raises(pl.Error, match="allowed: True or False"):
+            pl.Drive("netbook-ssd", overrides=small).run(job, **wrong)
+
+
+def test_ageing_goes_by_the_description():
+    """What `age()` is not told is as the drive says; one that says nothing is filled and overwritten until steady."""
+    said = {"media.blocks": 128, "precondition.fill": 0.5, "precondition.overwrite": 0.25}
+    aged = pl.Drive("netbook-ssd", overrides=said).age()
+    assert "50 %" in aged.past and [len(one["passes"]) for one in aged.ageing] == [1], (aged.past, aged.ageing)
+    assert pl.Drive("netbook-ssd", overrides={"media.blocks": 128}).age().ageing[0]["reason"]

@@ -332,6 +332,14 @@ pub fn keys_of_set(set: &str) -> Vec<(String, String)> {
     document.leaves.into_values().map(pair).collect()
 }
 
+/// The first key that stands twice among keys with their values, as [`keys_of_set`] has them; with both values.
+pub fn given_twice(keys: &[(String, String)]) -> Option<(&str, [&str; 2])> {
+    let earlier = |at: usize, key: &str| keys[..at].iter().find(|earlier| earlier.0 == key);
+    keys.iter()
+        .enumerate()
+        .find_map(|(at, (key, later))| Some((key.as_str(), [&*earlier(at, key)?.1, later])))
+}
+
 /// The name of [`NO_FLASH`] in places.
 const NO_FLASH_NAME: &str = "no flash";
 

@@ -37,8 +37,12 @@ class Drive:
         **tables: Any,
     ) -> None:
         self._source = None if preset is None else os.fspath(preset)
-        plain, foreign = policies.split({**(overrides or {}), **tables})
-        sets = words.sets(plain)
+        given = [policies.split(one) for one in (overrides or {}, tables)]
+        foreign = [policy for _, found in given for policy in found]
+        twice = [key for key, _ in foreign if [other for other, _ in foreign].count(key) > 1]
+        if twice:
+            raise words.refuse(twice[0], "two policies", "one")
+        sets = [one for plain, _ in given for one in words.sets(plain)]
         self._state = State(self._source, toml, sets + policies.words_for(foreign), policies.given(foreign))
         self._sets = sets + [f"{key.removeprefix('drive.')}={policy.name()}" for key, policy in foreign]
         # A drive with a past of its own making, or with policies in Python, cannot be repeated by a command.
@@ -75,12 +79,15 @@ class Drive:
         self,
         *work: Job | Trace,
         seed: int | None = None,
-        verify: bool = False,
+        verify: bool | None = None,
         precondition: str | None = None,
         requests: bool = True,
     ) -> Result:
-        """Does work: jobs, a trace, or what the description says. `requests=False` keeps no table of requests, which takes some
-        150 bytes for each."""
+        """Does work: jobs, a trace, or what the description says. `verify`: all that is read is checked (None: as the description has it).
+        `requests=False` keeps no table of requests, which takes some 150 bytes for each."""
+        for name, value in {"verify": verify, "requests": requests}.items():
+            if value is not None and not isinstance(value, bool):
+                raise words.refuse(name, value, "True or False")
         jobs = [item for item in work if isinstance(item, Job)]
         traces = [item for item in work if isinstance(item, Trace)]
         if len(jobs) + len(traces) < len(work) or len(traces) > 1 or (jobs and traces):
@@ -88,7 +95,7 @@ class Drive:
         if seed is not None and jobs and all("randseed" in job.keys for job in jobs):
             raise words.refuse("seed", seed, "with jobs without randseed; each has one of its own")
         sets = [] if seed is None else [f"run.seed={seed}"]
-        sets += ["run.verify=true"] if verify else []
+        sets += [] if verify is None else [f"run.verify={words.toml(verify)}"]
         sets += _precondition(precondition)
         trace = traces[0] if traces else None
         if trace:
@@ -107,11 +114,22 @@ class Drive:
             line += ["--job", job]
         return [*line, "--json"]
 
-    def age(self, *, fill: float = 1.0, overwrite: float | str = "steady", steady: str | None = None, seed: int | None = None) -> Drive:
+    def age(
+        self, *, fill: float | None = None, overwrite: float | str | None = None, steady: str | None = None, seed: int | None = None
+    ) -> Drive:
         """A drive after it was filled and overwritten at random, as `pellucid age` does it: `overwrite` times, or until steady by the rule
-        `steady`, which is "change" or "snia"."""
-        sets = [f"precondition.fill={float(fill)!r}"]
-        sets.append('precondition.overwrite="steady"' if overwrite == "steady" else f"precondition.overwrite={overwrite}")
+        `steady`, which is "change" or "snia". What is not given is as the description has it; one that fills nothing: all, until steady."""
+        described = self.description()["precondition.fill"]
+        if fill is None and "trace" in described:
+            raise words.refuse("precondition.fill", "trace", "0 to 1; there is no trace to age a drive by")
+        fills = "trace" in described or float(described) > 0
+        if fill is None and not fills:
+            fill = 1.0
+        if overwrite is None and not fills and fill != 0:
+            overwrite = "steady"
+        sets = [] if fill is None else [f"precondition.fill={float(fill)!r}"]
+        if overwrite is not None:
+            sets.append('precondition.overwrite="steady"' if overwrite == "steady" else f"precondition.overwrite={overwrite}")
         sets += [] if steady is None else [f"precondition.steady={steady}"]
         sets += [] if seed is None else [f"precondition.seed={seed}"]
         state, ageing = self._state.age(sets)

@@ -182,7 +182,7 @@ class serve:
         if not nbd and nvme_tcp is None:
             raise Error("serve: nothing to listen on; allowed: nbd=True, nvme_tcp=PORT")
         name = os.fspath(drive)
-        sets = words.sets({**(overrides or {}), **tables})
+        sets = words.sets(overrides or {}) + words.sets(tables)
         if not name.startswith("file:") and not any(one.startswith(("media.store=", "drive.media.store=")) for one in sets):
             sets.append("media.store=ram")
         self._line = [name, "--time", time]
