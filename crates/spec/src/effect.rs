@@ -10,12 +10,13 @@ use super::error::{Place, SpecError};
 use super::resolve_backing::{BackingKind, Medium};
 use super::resolve_run::Overwrite;
 use super::schema::schema;
-use super::{DescribedTarget, Entry, Spec};
+use super::{DescribedTarget, Entry, RawJob, Spec};
 use pellucid_device::{Namespace, StepCost};
 use pellucid_ftl::{Durability, Map};
 use pellucid_host::{LayerConfig, LayerName, TargetKind};
 use pellucid_kv::{Keep, Victim};
 use pellucid_media::StoreKind;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use strum::VariantNames;
 
@@ -373,6 +374,18 @@ const RULES: &[Rule] = &[
         ],
         "a trace",
         |spec| spec.run.trace.is_some(),
+    ),
+    of_work(
+        &["drive.host.queues", "drive.host.arbitration", "drive.host.weights"],
+        "jobs in several submission queues (job key queue)",
+        |spec| {
+            let queue = |job: &RawJob| {
+                job.pairs.iter().rfind(|pair| pair.key == "queue").map(|pair| pair.value.clone())
+            };
+            let queues: BTreeSet<String> =
+                spec.jobs.iter().map(|job| queue(job).unwrap_or("0".into())).collect();
+            queues.len() > 1
+        },
     ),
     of_work(&["run.time_scale"], "run.closed_loop = \"off\"", |spec| spec.run.closed_loop.is_none()),
     of_work(&["run.seed"], "jobs; a trace draws nothing at random", |spec| spec.run.trace.is_none()),

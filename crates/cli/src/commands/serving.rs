@@ -55,7 +55,8 @@ pub struct Serving {
     #[arg(long, requires = "nbd")]
     nbd_simple_replies: bool,
     /// Serve NVMe/TCP here: HOST:PORT or PORT (on 127.0.0.1); each drive is the subsystem nqn.2026-01.org.pellucid:NAME.
-    /// Drives of one name in two servers need others for a host that attaches both: --set drive.name=NAME
+    /// Drives of one name in two servers need others for a host that attaches both: --set drive.name=NAME of a modelled drive, another file
+    /// name of a file
     #[arg(long, value_name = "ADDR")]
     nvme_tcp: Vec<Address>,
     /// Accept only the NVMe host with this qualified name; may be given several times
