@@ -519,7 +519,8 @@ pub(super) static CLAIMS: &[Claim] = &[
          SSD-5 loses slightly by the one and gains modestly by the other",
         "each within 10 points",
         Partly,
-        "time of a page was looked for after browsing had missed; as F2; ranges over the host's time and the places of an uninstallation",
+        "time of a page was looked for after browsing had missed; that tables stand beside the buffer was asked after SSD-5 was known to be reversed; as \
+         F2; ranges over the host's time and the places of an uninstallation",
         flashfire::elapsed
     ),
     flashfire!(
