@@ -10,8 +10,6 @@ pub enum Verdict {
     Holds,
     /// Beyond the limit at the settings argued for, but within what the settings that the paper does not give can make of it.
     InRange,
-    /// The model has no such part.
-    NotModelled,
     /// Beyond the limit; no setting was varied.
     Misses,
     /// Beyond the limit at every plausible setting of what the paper does not give, and on one side of the published number.
@@ -24,7 +22,6 @@ impl Verdict {
         match self {
             Verdict::Holds => "holds",
             Verdict::InRange => "in range",
-            Verdict::NotModelled => "not modelled",
             Verdict::Misses => "misses",
             Verdict::Contradicts => "contradicts",
         }
@@ -44,8 +41,6 @@ pub enum Limit {
     AtMost(f64),
     /// From the first to the second.
     Between(f64, f64),
-    /// No measurement is possible: the model has no such part.
-    NotModelled,
     /// No limit: the number is shown, and other checks decide.
     Shown,
 }
@@ -131,11 +126,6 @@ impl Check {
         Check { published, ..Check::bound(what, unit, measured, Limit::Shown) }
     }
 
-    /// A part of the claim that nothing here models.
-    pub fn not_modelled(what: impl Into<String>) -> Check {
-        Check::bound(what, Unit::Plain, f64::NAN, Limit::NotModelled)
-    }
-
     /// Measured / published, where the paper gives a number other than 0.
     pub fn ratio(&self) -> Option<f64> {
         self.published.filter(|published| *published != 0.0).map(|published| self.measured / published)
@@ -144,7 +134,6 @@ impl Check {
     /// Compares the number with its limit. A number that is none keeps no limit.
     pub fn verdict(&self) -> Verdict {
         match self.limit {
-            Limit::NotModelled => Verdict::NotModelled,
             Limit::Shown => Verdict::Holds,
             _ if self.strain() <= 1.0 => Verdict::Holds,
             _ if self.ranges.is_empty() => Verdict::Misses,
@@ -155,7 +144,7 @@ impl Check {
 
     /// Returns whether the number at the settings argued for turns the paper's order round: it is beyond its limit, and on the other side of equal.
     pub fn is_reversed(&self) -> bool {
-        !matches!(self.verdict(), Verdict::Holds | Verdict::NotModelled) && !self.has_the_sign(self.measured)
+        self.verdict() != Verdict::Holds && !self.has_the_sign(self.measured)
     }
 
     /// Returns whether this number, measured at any settings, has the paper's order; one that compares nothing always has it.
@@ -194,7 +183,7 @@ impl Check {
             Limit::AtMost(most) if measured <= most => 0.0,
             Limit::AtMost(most) => 1.0 + (measured - most),
             Limit::Between(low, high) => (measured - f64::midpoint(low, high)).abs() / ((high - low) / 2.0),
-            Limit::NotModelled | Limit::Shown => 0.0,
+            Limit::Shown => 0.0,
         };
         if strain.is_nan() { f64::INFINITY } else { strain }
     }
@@ -212,7 +201,7 @@ pub(super) fn vary<S>(
     settings: &[(&str, S)],
     again: impl Fn(&S) -> Result<Vec<Check>, ReproduceError>,
 ) -> Result<(), ReproduceError> {
-    let is_open = |check: &Check| !matches!(check.verdict(), Verdict::Holds | Verdict::NotModelled);
+    let is_open = |check: &Check| check.verdict() != Verdict::Holds;
     if !bench.varies() || !checks.iter().any(is_open) {
         return Ok(());
     }

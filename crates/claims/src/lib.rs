@@ -163,9 +163,9 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The claim holds when every check does; one part that is not modelled leaves it open, unless another misses.
+    /// The claim holds when every check does; the worst decides. One without checks misses.
     pub fn verdict(&self) -> Verdict {
-        self.checks.iter().map(Check::verdict).max().unwrap_or(Verdict::NotModelled)
+        self.checks.iter().map(Check::verdict).max().unwrap_or(Verdict::Misses)
     }
 
     /// Returns whether a check turns the paper's order round at the settings argued for.

@@ -280,9 +280,9 @@ static MUTATIONS: &[Mutation] = &[
     .at(&["(OfficeInstall, 8)", "(OfficeInstall, 32)"]),
     mutation(
         "F3",
-        "Office uninstall: elapsed with / without, geometric mean",
-        "a buffer that writes runs of sectors instead of clusters",
-        &["host.cluster_buffer.padding=false"],
+        "Office install: elapsed with / without, geometric mean",
+        "drives that map pages, to which small writes cost little",
+        &["ftl.map=page"],
         FULL,
     ),
     mutation(

@@ -210,9 +210,7 @@ fn tolerance(check: &Check) -> String {
         Limit::Within(share) => format!("within {} %", significant(share * 100.0)),
         Limit::Points(points) => format!("within {} points", significant(points * 100.0)),
         // A bound stands in the column before already.
-        Limit::AtLeast(_) | Limit::AtMost(_) | Limit::Between(..) | Limit::NotModelled | Limit::Shown => {
-            String::new()
-        }
+        Limit::AtLeast(_) | Limit::AtMost(_) | Limit::Between(..) | Limit::Shown => String::new(),
     }
 }
 
@@ -251,7 +249,6 @@ fn check_json(check: &Check) -> Value {
         Limit::AtLeast(least) => ("at_least", vec![least]),
         Limit::AtMost(most) => ("at_most", vec![most]),
         Limit::Between(low, high) => ("between", vec![low, high]),
-        Limit::NotModelled => ("not_modelled", Vec::new()),
         Limit::Shown => ("none", Vec::new()),
     };
     let unit = match check.unit {

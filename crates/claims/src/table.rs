@@ -438,8 +438,9 @@ pub(super) static CLAIMS: &[Claim] = &[
         text: "fileserver on a solid-state cache over the same flash as a block drive under FlashCache: +52 % with write-back, +45 % with write-through",
         holds_when: "within 10 points each",
         basis: Basis::Seen,
-        set_or_seen: "mechanisms by source, sizes ours; a full block drive follows from S2's number; range over that, how its banks collect, FlashCache's \
-                      tunables, files and the cleaner of the other manager, written down before it was run",
+        set_or_seen: "mechanisms by source, sizes ours; a full block drive follows from S2's number; where files lie was asked after write-through was known \
+                      to be reversed, and the other manager's cleaner, asked before, was adopted after write-back was; range over the drive, how its \
+                      banks collect, FlashCache's tunables, files and that cleaner, written down before it was run",
         run: solid_state_cache::fileserver,
     },
     Claim {
@@ -519,7 +520,8 @@ pub(super) static CLAIMS: &[Claim] = &[
          SSD-5 loses slightly by the one and gains modestly by the other",
         "each within 10 points",
         Partly,
-        "time of a page was looked for after browsing had missed; as F2; ranges over the host's time and the places of an uninstallation",
+        "time of a page was looked for after browsing had missed; that tables stand beside the buffer was asked after SSD-5 was known to be reversed; as \
+         F2; ranges over the host's time and the places of an uninstallation",
         flashfire::elapsed
     ),
     flashfire!(

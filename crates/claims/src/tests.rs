@@ -81,7 +81,6 @@ fn a_check_holds_up_to_its_limit_and_not_beyond() {
             assert_eq!(check(measured, limit), Verdict::Misses, "{measured} {limit:?}");
         }
     }
-    assert_eq!(check(1.0, Limit::NotModelled), Verdict::NotModelled);
 }
 
 /// A number beyond its limit is in range where a value of an unknown keeps the limit or the published number lies between two, and
@@ -142,21 +141,23 @@ fn a_claim_is_as_good_as_its_worst_check() {
     let good = Check::within("a", Unit::Plain, 1.0, 1.0, 0.1);
     let near = Check::within("b", Unit::Plain, 1.0, 1.09, 0.1);
     let bad = Check::within("c", Unit::Plain, 1.0, 1.2, 0.1);
-    let open = Check::not_modelled("d");
+    // Beyond its limit, and a setting that is not known decides it.
+    let point = |measured: f64| (measured.to_string(), measured);
+    let unknown = Range { unknown: "u", points: vec![point(1.3), point(1.0)] };
+    let open = Check { ranges: vec![unknown], ..Check::within("d", Unit::Plain, 1.0, 1.3, 0.1) };
     let outcome = |checks: &[&Check]| Outcome {
         checks: checks.iter().map(|&check| check.clone()).collect(),
         figures: Vec::new(),
     };
-    // A number that is none equals nothing, so checks are told apart by what they are of.
     let headline = |outcome: &Outcome| outcome.headline().map(|check| check.what.clone());
     assert_eq!(outcome(&[&good, &near]).verdict(), Verdict::Holds);
     assert_eq!(headline(&outcome(&[&good, &near])), Some(near.what.clone()));
-    assert_eq!(outcome(&[&good, &open]).verdict(), Verdict::NotModelled);
+    assert_eq!(outcome(&[&good, &open]).verdict(), Verdict::InRange);
     assert_eq!(headline(&outcome(&[&open, &good])), Some(open.what.clone()));
     assert_eq!(outcome(&[&open, &bad, &near]).verdict(), Verdict::Misses);
     assert_eq!(headline(&outcome(&[&open, &bad, &near])), Some(bad.what.clone()));
     assert_eq!(headline(&outcome(&[&open])), Some(open.what.clone()));
-    assert_eq!(outcome(&[]).verdict(), Verdict::NotModelled);
+    assert_eq!(outcome(&[]).verdict(), Verdict::Misses);
 }
 
 #[test]

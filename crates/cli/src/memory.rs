@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use anyhow::anyhow;
-use pellucid_host::LayerConfig;
+use pellucid_host::{ClusterBufferConfig, LayerConfig};
 use pellucid_spec::{Medium, Spec};
 use pellucid_workload::Job;
 
@@ -70,7 +70,35 @@ pub fn check(spec: &Spec) -> Result<(), Failure> {
             return Err(refused(key, value, (machine_bytes as f64 / unit_bytes) as u64, machine_bytes));
         }
     }
-    Ok(())
+    let geometry = &spec.drive.media.geometry;
+    // A drive offers no more than its flash.
+    let sectors = match spec.medium {
+        Medium::Flash => {
+            geometry.layout().map_or(0, |layout| layout.media_bytes()) / u64::from(geometry.sector_bytes)
+        }
+        Medium::Disk => spec.backing.disk.sectors,
+    };
+    let buffered = spec.host.iter().filter_map(|layer| match layer {
+        LayerConfig::ClusterBuffer(config) => Some(config),
+        _ => None,
+    });
+    let keeps = spec.drive.media.store.keeps_data();
+    buffered
+        .into_iter()
+        .try_for_each(|config| check_tables(config, sectors, if keeps { config.size_bytes } else { 0 }))
+}
+
+/// Refuses tables beside a cluster buffer that do not fit into the memory of this machine: above a drive of so many sectors, with the bytes of the buffer
+/// itself.
+pub fn check_tables(config: &ClusterBufferConfig, sectors: u64, buffer_bytes: u64) -> Result<(), Failure> {
+    let (table_bytes, machine_bytes) = (config.tables_beside_bytes(sectors), machine_bytes());
+    if table_bytes == 0 || table_bytes.saturating_add(buffer_bytes) <= machine_bytes {
+        return Ok(());
+    }
+    Err(Failure::asked(anyhow!(
+        "host.cluster_buffer.tables = beside: they would take {table_bytes} bytes beside the buffer; allowed: within, larger clusters, or a smaller buffer, \
+         so that both fit into the memory of this machine, {machine_bytes} bytes"
+    )))
 }
 
 /// Bytes that a request takes while it is outstanding, in the run and in the drive: measured, 1.7 GB for 4 million of them.

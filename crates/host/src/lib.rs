@@ -45,7 +45,7 @@ pub use cache::{
 pub use chunk_layers::chunk_layers;
 pub use cluster_buffer::{
     ClusterBuffer, ClusterBufferConfig, ClusterBufferCounters, ClusterBufferError, FlushPolicy,
-    JournalConfig, JournalHead, JournalUse,
+    JournalConfig, JournalHead, JournalUse, TableMemory,
 };
 pub use cpu::{Cpu, CpuCosts, Steps};
 pub use ftl::{HostCounters, HostFtl, HostFtlConfig, HostFtlError, HostHoldings, MountCost};

@@ -318,19 +318,27 @@ pub(super) fn elapsed(bench: &Bench) -> Result<Outcome, ReproduceError> {
         .series("published", WORK.map(published_share).to_vec());
     let caption = "Figs. 15 to 19 together: geometric means of the five drives.".into();
     figures.insert(0, Figure { caption, svg: chart.to_svg() });
-    let extraction = |&host_s: &f64| {
-        again(bench, DesktopWork::LinuxExtract, |platform, buffer| Point {
-            host_s,
-            ..Point::new(platform, DesktopWork::LinuxExtract, buffer)
-        })
-    };
-    vary(bench, &mut checks, (UNKNOWN_HOST, "120 s"), &EXTRACTION_HOST_S, extraction)?;
+    vary_elapsed(bench, &mut checks)?;
+    checks.extend(shown);
+    Ok(Outcome { checks, figures })
+}
+
+/// Varies what the paper does not give: the host's own time, and where an uninstallation writes.
+fn vary_elapsed(bench: &Bench, checks: &mut [Check]) -> Result<(), ReproduceError> {
+    for (work, unknown, assumed, seconds) in HOST_S {
+        let of_work: Vec<usize> =
+            (0..checks.len()).filter(|&at| checks[at].what.starts_with(title(work))).collect();
+        let mut own: Vec<Check> = of_work.iter().map(|&at| checks[at].clone()).collect();
+        let host = |&host_s: &f64| {
+            again(bench, work, |platform, buffer| Point { host_s, ..Point::new(platform, work, buffer) })
+        };
+        vary(bench, &mut own, (unknown, assumed), seconds, host)?;
+        of_work.into_iter().zip(own).for_each(|(at, check)| checks[at] = check);
+    }
     let uninstallation = |&work: &DesktopWork| {
         again(bench, DesktopWork::OfficeUninstall, |platform, buffer| Point::new(platform, work, buffer))
     };
-    vary(bench, &mut checks, (UNKNOWN_PLACES, "all"), &UNINSTALLATIONS, uninstallation)?;
-    checks.extend(shown);
-    Ok(Outcome { checks, figures })
+    vary(bench, checks, (UNKNOWN_PLACES, "all"), &UNINSTALLATIONS, uninstallation)
 }
 
 /// The check of a workload's share of the elapsed time.
@@ -339,9 +347,31 @@ fn share_of(workload: DesktopWork, share: f64) -> Check {
     Check::points(what, published_share(workload), share, 0.10).even_at(1.0)
 }
 
-const UNKNOWN_HOST: &str = "seconds that a netbook works beside its disk while it unpacks 26,000 files; all of it takes 266 s with the buffer";
-/// From half of what is assumed to nearly all of the time that the paper measures with the buffer.
-const EXTRACTION_HOST_S: [(&str, f64); 3] = [("60 s", 60.0), ("180 s", 180.0), ("240 s", 240.0)];
+/// A work, what is not known of the seconds that a netbook works beside its disk, what is assumed, and other values. The extraction: from half of what is
+/// assumed to nearly all of the time that the paper measures with the buffer. The uninstallation: from what is assumed to what an installation is given.
+/// Browsing, 30 sites: 2.33 s each, the mean of Keynote's 40 businesses in February 2008, to twice the 3.53 s of the source, whose machine is then as fast
+/// as the laptop of the fifth drive, and all of whose time the processor's.
+type HostTime = (DesktopWork, &'static str, &'static str, &'static [(&'static str, f64)]);
+const HOST_S: [HostTime; 3] = [
+    (
+        DesktopWork::LinuxExtract,
+        "seconds that a netbook works beside its disk while it unpacks 26,000 files; all of it takes 266 s with the buffer",
+        "120 s",
+        &[("60 s", 60.0), ("180 s", 180.0), ("240 s", 240.0)],
+    ),
+    (
+        DesktopWork::OfficeUninstall,
+        "seconds that a netbook works beside its disk while it uninstalls, up to what an installation is given",
+        "15 s",
+        &[("60 s", 60.0), ("120 s", 120.0), ("180 s", 180.0), ("240 s", 240.0)],
+    ),
+    (
+        DesktopWork::Browse,
+        "seconds that a netbook takes for a site beside its disk, from another source's to twice those of a machine as fast as the fifth drive's laptop",
+        "3.53 s",
+        &[("2.33 s", 70.0), ("5.3 s", 159.0), ("7.06 s", 211.8)],
+    ),
+];
 
 const UNKNOWN_PLACES: &str = "writes of an uninstallation that go where those of an installation do, of which Table 3 has 7.5 % anywhere; the others only enter files";
 

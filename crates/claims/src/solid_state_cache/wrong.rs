@@ -4,8 +4,8 @@
 //!  settings at which the check holds ─┬─ as they are ───────────────► holds
 //!  (part of all sizes)                └─ one system made wrong ─────► misses
 //! ```
-//! S1 holds at no setting that is argued for, and these are shorter, so S1, S2 and S4 are tested on a block drive that is empty at the start, with
-//! cleaners that make them hold: the tests are of the criteria.
+//! S1, S2 and S4 do not hold at the settings argued for, and these are shorter, so S1 and S2 are tested on a block drive that is empty at the start, with
+//! cleaners that make them hold, and S4 with spare space that does: the tests are of the criteria.
 
 use super::{
     ASSUMED, Assumptions, EMPTY, FILESERVER, LATER, Run, System, VARMAIL, WEBSERVER, gain_of,
@@ -17,6 +17,8 @@ use pellucid_host::CacheMode;
 /// Sizes and times are so many times smaller, those of varmail half as many times; blocks, too, so the drives need more spare space.
 const SHORTER: u32 = 4;
 const SPARE: &str = "ftl.over_provisioning=0.17";
+/// Spare space for varmail (fitted: the check of S4 holds there at these sizes, as with up to 22 %).
+const SPARE_OF_VARMAIL: &str = "ftl.over_provisioning=0.18";
 /// Cleaners that keep up a little (fitted: the check of S1 holds there at these sizes), and always.
 const CLEANER: &str = "host.cache.clean_blocks=700";
 const QUICK_CLEANER: &str = "host.cache.clean_blocks=8192";
@@ -71,11 +73,11 @@ fn s3_misses_with_a_costly_table() {
     tell_apart(WEBSERVER, check, &right, &wrong);
 }
 
-/// S4: a solid-state cache without flushes gains what the records of the block drive's host cost; one whose flushes wait for its disk, too, loses.
+/// S4: a solid-state cache gains what the records of the block drive's host cost; one whose flushes wait for its disk, too, loses.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn s4_misses_with_commits_on_the_disk() {
-    let right = Assumptions { both: &[SPARE], ssd: &EMPTY, ssc: &["host.cache.flushes=none"], ..LATER };
+    let right = Assumptions { both: &[SPARE_OF_VARMAIL], ..LATER };
     let wrong = Assumptions { ssc: &["host.cache.flushes=both"], ..right };
     tell_apart(VARMAIL, |runs| gain_of_varmail(gain_of(runs)), &right, &wrong);
 }

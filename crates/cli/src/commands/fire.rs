@@ -54,7 +54,7 @@ pub struct Fire {
     /// suits it. What is written is what was read there before. A file, a block device, or a modelled drive
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["device", "nbd", "nvme_tcp", "ublk", "record", "control", "monitor", "fault"])]
     probe: Option<String>,
-    /// Memory for everything that the buffer needs; the same as --set host.cluster_buffer.size=SIZE [default: 32MiB]
+    /// Memory for everything that the buffer needs, unless host.cluster_buffer.tables has its tables come on top; the same as --set host.cluster_buffer.size=SIZE [default: 32MiB]
     #[arg(long, value_name = "SIZE", conflicts_with = "probe")]
     memory: Option<String>,
     /// Size of a cluster, which is written at once; best the erase unit that --probe finds; the same as --set host.cluster_buffer.cluster=SIZE.
@@ -149,6 +149,7 @@ impl Fire {
         self.serving.rehearse(&file.drive_name(), stand_in)?;
         let drive = FileDrive::open(file).map_err(Failure::asked)?;
         let whole = drive.interface(0).map_or(0, |interface| interface.capacity_sectors());
+        memory::check_tables(&layer, whole, layer.size_bytes)?;
         let drive = Served::on_file(drive, &[LayerConfig::ClusterBuffer(layer)]);
         let drive = drive.map_err(|why| Failure::asked(anyhow!("{device}: {why}")))?;
         if wants_journal && !global.quiet {

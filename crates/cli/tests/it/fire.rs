@@ -263,6 +263,12 @@ fn what_cannot_be_is_refused_in_one_sentence() {
     ] {
         refused(&folder, &[&["--device", "free.img"][..], words, &serve].concat(), says);
     }
+    // Its tables would have 4 bytes for each of its sectors: 120 GiB.
+    File::create(folder.path("huge.img")).unwrap().set_len(15 << 40).unwrap();
+    let huge = ["--device", "huge.img", "--memory", "256MiB", "--cluster", "64MiB"];
+    let beside = ["--set", "host.cluster_buffer.tables=beside"];
+    let says = "host.cluster_buffer.tables = beside: they would take 128";
+    refused(&folder, &[&huge[..], &beside, &serve].concat(), says);
 }
 
 /// Flushed data may be in the journal alone: the device is refused without it, and with sectors of another size.

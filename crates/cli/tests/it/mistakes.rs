@@ -161,12 +161,27 @@ fn buffers_larger_than_the_memory_of_the_machine_are_refused() {
         "media.store=ram",
         "drive.buffer.entries=16777215",
     ];
+    // Half a petabyte, whose tables would have 4 bytes for each of its sectors.
+    let tables = [
+        "media.channels=1",
+        "media.ways=1",
+        "media.page_size=1MiB",
+        "media.unit_size=256KiB",
+        "media.sector_size=4KiB",
+        "media.pages=512",
+        "media.blocks=1048576",
+        "host.layers=[\"cluster-buffer\"]",
+        "host.cluster_buffer.size=8GiB",
+        "host.cluster_buffer.cluster=1GiB",
+        "host.cluster_buffer.tables=beside",
+    ];
     for (sets, named) in [
         (
             &with_layer[..],
             "host.cluster_buffer.size = 1099511627776: allowed: at most the memory of this machine, ",
         ),
         (&wide[..], "drive.buffer.entries = 16777215: allowed: at most "),
+        (&tables[..], "host.cluster_buffer.tables = beside: they would take "),
     ] {
         for command in
             [&["run", "tiny.toml", "--rw", "write"][..], &["serve", "tiny.toml", "--nbd", "unix:nbd"][..]]

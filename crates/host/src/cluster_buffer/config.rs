@@ -19,6 +19,18 @@ pub enum FlushPolicy {
     Paper,
 }
 
+/// Memory of the tables that find a sector in the buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::VariantNames, strum::EnumString, Word)]
+#[strum(serialize_all = "kebab-case")]
+pub enum TableMemory {
+    /// Tables are part of the buffer's memory: those of clusters have a sixteenth of it, and a cluster leaves when it is used up.
+    #[default]
+    Within,
+    /// Tables have memory of their own, for as many clusters as there can be in the buffer: a cluster leaves only when no sector is free, as published
+    /// ("if there are no more buffers available in the buffer pool", section 3.5).
+    Beside,
+}
+
 /// Configuration of a cluster buffer.
 #[derive(Clone, Debug, PartialEq, Settings)]
 pub struct ClusterBufferConfig {
@@ -31,6 +43,9 @@ pub struct ClusterBufferConfig {
     /// Cluster buffer: host memory for data, tables and evictions (FlashFire: 32 MiB).
     #[setting(kind = size(1 << 10, 1 << 40), default = 32 << 20)]
     pub size_bytes: u64,
+    /// Cluster buffer: within: tables are part of size, and clusters leave when theirs are used up; beside: they come on top of size (FlashFire).
+    #[setting(default = "within")]
+    pub tables: TableMemory,
     /// Cluster buffer: a cluster, which is what an eviction writes (FlashFire: 1 MiB or 2 MiB).
     ///
     /// In sectors; a description says it in bytes.
@@ -74,6 +89,31 @@ pub struct ClusterBufferConfig {
 impl Default for ClusterBufferConfig {
     fn default() -> ClusterBufferConfig {
         ClusterBufferConfig::usual()
+    }
+}
+
+impl ClusterBufferConfig {
+    /// Returns the bytes of tables that come on top of the configured memory, above a namespace of so many sectors.
+    pub fn tables_beside_bytes(&self, sectors: u64) -> u64 {
+        if self.tables == TableMemory::Within || self.cluster_sectors == 0 || self.sector_bytes == 0 {
+            return 0;
+        }
+        let clusters = sectors.div_ceil(self.cluster_sectors.into());
+        let (buffers, slots) = (self.size_bytes / u64::from(self.sector_bytes), self.slots_beside(clusters));
+        (clusters + buffers)
+            .saturating_mul(TABLE_ENTRY_BYTES)
+            .saturating_add(slots.saturating_mul(self.slot_bytes()))
+    }
+
+    /// Returns the clusters of so many that can be in the buffer at once, if tables do not limit them.
+    fn slots_beside(&self, clusters: u64) -> u64 {
+        // Each has a sector there.
+        clusters.min(self.size_bytes / u64::from(self.sector_bytes))
+    }
+
+    /// Returns the bytes of a slot with its table.
+    fn slot_bytes(&self) -> u64 {
+        u64::from(self.cluster_sectors) * TABLE_ENTRY_BYTES + SLOT_BYTES
     }
 }
 
@@ -190,7 +230,7 @@ const TABLE_SHARE: u64 = 16;
 
 impl BufferShape {
     /// Divides the memory: first-level table, a buffer for each eviction, second-level tables, and the rest
-    /// for sectors.
+    /// for sectors; without the tables if they have memory of their own.
     pub(super) fn new(
         config: &ClusterBufferConfig,
         interface: Option<Interface>,
@@ -206,21 +246,28 @@ impl BufferShape {
                 sector_bytes: config.sector_bytes,
             });
         }
-        let table = u64::from(cluster_sectors) * TABLE_ENTRY_BYTES + SLOT_BYTES;
+        // Bytes of the memory that an entry of the first table, a slot, and a sector take.
+        let is_beside = config.tables == TableMemory::Beside;
+        let (entry, table, buffer) = match is_beside {
+            false => (TABLE_ENTRY_BYTES, config.slot_bytes(), sector + TABLE_ENTRY_BYTES),
+            true => (0, 0, sector),
+        };
         let (mut journal, mut record_bytes) = (None, 0);
         if let Some(asked) = &config.journal {
             if config.flush != FlushPolicy::Strict {
                 return Err(ClusterBufferError::JournalOfPaper);
             }
-            let slots = config.size_bytes / TABLE_SHARE / table + 2;
+            let slots = match is_beside {
+                false => config.size_bytes / TABLE_SHARE / table + 2,
+                true => config.slots_beside(sectors.div_ceil(cluster_sectors.into())),
+            };
             let region = Region::new(asked, sectors, config.sector_bytes, cluster_sectors, slots)?;
             record_bytes = u64::from(region.largest) * u64::from(asked.unit_bytes);
             sectors = region.ring;
             journal = Some(region);
         }
         let clusters = sectors.div_ceil(cluster_sectors.into());
-        let fixed = clusters * TABLE_ENTRY_BYTES + u64::from(config.evictions) * cluster_bytes + record_bytes;
-        let buffer = sector + TABLE_ENTRY_BYTES;
+        let fixed = clusters * entry + u64::from(config.evictions) * cluster_bytes + record_bytes;
         // At least two clusters fit into the buffer, one of them full.
         let least = fixed + 2 * table + (u64::from(cluster_sectors) + 1) * buffer;
         if config.size_bytes < least {
@@ -228,7 +275,11 @@ impl BufferShape {
             return Err(ClusterBufferError::Size { bytes, least, drive_bytes, cluster_bytes });
         }
         let rest = config.size_bytes - fixed;
-        let slots = (rest / TABLE_SHARE / table).max(2).min(clusters.max(2)).min(u64::from(u32::MAX >> 2));
+        let most = match is_beside {
+            false => (rest / TABLE_SHARE / table).max(2).min(clusters.max(2)),
+            true => config.slots_beside(clusters),
+        };
+        let slots = most.min(u64::from(u32::MAX >> 2));
         let buffers = ((rest - slots * table) / buffer).min(u64::from(u32::MAX >> 2));
         Ok(BufferShape {
             sectors,

@@ -21,7 +21,8 @@
 //!   alone, or into the [journal], if the device has one and it has been cheaper so far
 //!   (docs/explanation/clustering.md).
 //! - A read that the buffer covers completely does not go to the drive.
-//! - The tables count as memory too: the layer takes no more than the configured size.
+//! - The tables count as memory too: the layer takes no more than the configured size. With `tables = "beside"` they have memory of their own, as in the
+//!   paper's driver.
 //!
 //! Guarantees, beside the invariants of the table:
 //! - *No stale reads.* The drive may be reading sectors while they are evicted: they stay in the buffer until
@@ -65,7 +66,7 @@ mod routes;
 mod setup;
 mod table;
 
-pub use config::{ClusterBufferConfig, ClusterBufferError, FlushPolicy};
+pub use config::{ClusterBufferConfig, ClusterBufferError, FlushPolicy, TableMemory};
 pub use counters::ClusterBufferCounters;
 pub use journal::{JournalConfig, JournalHead, JournalUse};
 

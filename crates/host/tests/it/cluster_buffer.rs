@@ -8,7 +8,7 @@ use pellucid_flash::{
 };
 use pellucid_host::{
     ClusterBuffer, ClusterBufferConfig, ClusterBufferError, FlushPolicy, JournalConfig, JournalHead,
-    JournalUse, Layer, Machine, Stack,
+    JournalUse, Layer, Machine, Stack, TableMemory,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -42,6 +42,7 @@ fn random_config(seed: u64, sectors: u64) -> ClusterBufferConfig {
         padding: pick(&[0, 1, 1]) == 1,
         early_retirement: pick(&[0, 1]) == 1,
         evictions,
+        tables: if seed % 5 == 1 { TableMemory::Beside } else { TableMemory::Within },
         bypass: random_bypass(seed, sectors),
         ..base
     }
@@ -788,6 +789,30 @@ fn idle_time_and_age_empty_the_buffer() {
     }
 }
 
+/// Checks that writes to many clusters evict one when their tables are used up, or, with tables beside the memory, when no sector is free.
+#[test]
+fn tables_beside_the_memory_leave_all_of_it_to_sectors() {
+    let within = config(8, 30, 8_000);
+    let beside = ClusterBufferConfig { tables: TableMemory::Beside, ..within.clone() };
+    let sectors = (within.size_bytes - 8 * 512) / 512;
+    for (config, most) in [(within, sectors / 2), (beside, sectors)] {
+        let mut host = start(&config, BlockReference::new(8_000, 5), SimTime::ZERO);
+        let evicted = |host: &Buffered| host.layer.counters().evictions;
+        let mut written = 0;
+        while evicted(&host) == 0 {
+            call(&mut host, Opcode::Write, written * 8, 1, vec![9; SECTOR]);
+            written += 1;
+        }
+        let is_beside = config.tables == TableMemory::Beside;
+        assert!(written - 1 == most || !is_beside && written < most, "{written} clusters, {config:?}");
+        host.layer.check();
+        let beside_bytes = config.tables_beside_bytes(8_000);
+        let share = host.layer.memory_bytes() as f64 / (config.size_bytes + beside_bytes) as f64;
+        assert!((0.9..=1.05).contains(&share), "{share} of {} and {beside_bytes}", config.size_bytes);
+        assert_eq!(beside_bytes > 0, is_beside);
+    }
+}
+
 /// Checks that a device is never assumed to have a journal, or one of another shape, and that its content is
 /// left alone.
 #[test]
@@ -1030,6 +1055,11 @@ fn memory_is_what_was_configured() {
         let layer = ClusterBuffer::new(&config, block, sector as usize).unwrap_or_else(|e| panic!("{e}"));
         let share = layer.memory_bytes() as f64 / size_bytes as f64;
         assert!((0.98..=1.02).contains(&share), "{share} of {size} MiB for {drive} GiB");
+        let beside = ClusterBufferConfig { tables: TableMemory::Beside, ..config.clone() };
+        let all = size_bytes + beside.tables_beside_bytes(sectors);
+        let layer = ClusterBuffer::new(&beside, block, sector as usize).unwrap_or_else(|e| panic!("{e}"));
+        let share = layer.memory_bytes() as f64 / all as f64;
+        assert!((0.98..=1.02).contains(&share), "{share} of {all} bytes with tables beside {size} MiB");
         let journal = JournalConfig {
             ring_bytes: 512 << 20,
             unit_bytes: 16 << 10,

@@ -5,7 +5,7 @@ use pellucid_device::{Device, DeviceError};
 use pellucid_flash::{Drive, Interface, Lba, Nanos, Rng, SimTime};
 use pellucid_host::{
     ClusterBuffer, ClusterBufferConfig, ClusterBufferError, CpuCosts, FlushPolicy, JournalConfig, JournalUse,
-    Stack,
+    Stack, TableMemory,
 };
 use pellucid_media::Fault;
 
@@ -68,6 +68,7 @@ pub fn clustered_config(seed: u64, sectors: u64) -> ClusterBufferConfig {
         sector_bytes: 512,
         cluster_sectors,
         size_bytes: 0,
+        tables: random_tables(seed),
         flush: if pick(&[0, 1]) == 0 { FlushPolicy::Strict } else { FlushPolicy::Paper },
         journal: None,
         idle_ns: [None, Some(Nanos(1000)), Some(Nanos(3_000_000))][pick(&[0, 1, 2]) as usize],
@@ -88,6 +89,14 @@ pub fn clustered_config(seed: u64, sectors: u64) -> ClusterBufferConfig {
     let table = sectors.div_ceil(cluster_sectors.into()) * 4 + u64::from(cluster_sectors) * 4 * 40;
     let clusters = u64::from(evictions) + pick(&[2, 3, 6, 20]);
     ClusterBufferConfig { size_bytes: table + clusters * u64::from(cluster_sectors) * 600 + 8192, ..config }
+}
+
+/// Every third buffer has its tables beside its memory.
+fn random_tables(seed: u64) -> TableMemory {
+    match Rng::stream(seed, "tables").below(3) {
+        0 => TableMemory::Beside,
+        _ => TableMemory::Within,
+    }
 }
 
 /// Gives a buffer a journal, unless the drive is too small for one.

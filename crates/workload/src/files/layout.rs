@@ -4,12 +4,13 @@
 //!  group:  block bitmap | inode bitmap | inode table | data ...        (the group in the middle: the journal before its data)
 //! ```
 //! A directory lies in the group of its parent while that has fewer than [`DIRECTORIES_PER_GROUP`] (the Orlov allocator: all directories of a
-//! file set have one top directory), and inode and data of a file lie in the group of its directory while there is room, then in the next
-//! one that has some. Blocks are taken behind the last block of the file if they are free, else the first run from the group's beginning
-//! that is long enough. So a file set is dense, and what is freed is soon used again, once the transaction that freed it is durable.
+//! file set have one top directory), and the inode of a file lies in the group of its directory. Its data lie behind the last block of the file
+//! if blocks are free there, else in the first group, from that of the directory on, that [meets a criterion](Criterion), in the first run from
+//! the group's beginning that is long enough. So a file set is dense, an aged group is left alone while others can take a file in one piece, and what
+//! is freed is used again once the transaction that freed it is durable.
 //!
 //! Invariants: no block belongs to two files, to a file and to metadata, or to none while its bit is set and it was not freed since the
-//! last [`Layout::reuse`].
+//! last [`Layout::reuse`]; a group knows how many blocks of it are free, and in how many runs.
 
 use super::BLOCK_BYTES;
 use std::ops::Range;
@@ -43,8 +44,36 @@ pub struct LayoutError;
 struct Group {
     blocks: Range<u32>,
     free: u32,
+    /// Runs of free blocks that are not adjacent.
+    runs: u32,
     /// No block before it is free.
     low: u32,
+}
+
+/// Criterion for a group that may give a file blocks. An allocation looks for a group by the first criterion in all groups, then by the next.
+///
+/// As `ext4_mb_good_group` (`fs/ext4/mballoc.c`, Linux 2.6.33) with `cr` = 1, 2 and 3. Left out: `cr` = 0, which looks a power of two up in the buddy
+/// bitmaps, and that sizes are rounded up to powers of two before.
+#[derive(Clone, Copy, Debug)]
+enum Criterion {
+    /// The mean run of free blocks is as long as what is asked for.
+    MeanRun,
+    /// The group has as many free blocks as are asked for.
+    Free,
+    /// The group has a free block.
+    Any,
+}
+
+impl Criterion {
+    const ALL: [Criterion; 3] = [Criterion::MeanRun, Criterion::Free, Criterion::Any];
+
+    fn is_met(self, group: &Group, count: u32) -> bool {
+        match self {
+            Criterion::MeanRun => group.runs > 0 && group.free / group.runs >= count,
+            Criterion::Free => group.free >= count,
+            Criterion::Any => group.free > 0,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -89,7 +118,7 @@ impl Layout {
         let inode_blocks = per_group.div_ceil(INODES_PER_BLOCK).max(1);
         let group = |at: u32| {
             let blocks = at * GROUP_BLOCKS..blocks.min(at.saturating_add(1).saturating_mul(GROUP_BLOCKS));
-            Group { free: blocks.len() as u32, low: blocks.start, blocks }
+            Group { free: blocks.len() as u32, runs: 1, low: blocks.start, blocks }
         };
         let mut layout = Layout {
             used: vec![0; blocks.div_ceil(64) as usize],
@@ -169,8 +198,7 @@ impl Layout {
 
     /// The bitmap that has the bit of a block.
     pub fn block_bitmap(&self, block: u32) -> u32 {
-        let at = (block / GROUP_BLOCKS).min(self.groups.len() as u32 - 1);
-        self.groups[at as usize].blocks.start
+        self.groups[self.group_of(block)].blocks.start
     }
 
     /// Gives a file `count` blocks more; the new extents go to `new`. Nothing has changed where they do not fit.
@@ -216,12 +244,26 @@ impl Layout {
                 assert!(self.is_used(block), "block {block} is freed twice");
                 self.used[block as usize / 64] &= !(1 << (block % 64));
             }
-            let group = (extent.block / GROUP_BLOCKS).min(self.groups.len() as u32 - 1);
             // An extent does not cross a group: each search ends with its group.
-            let group = &mut self.groups[group as usize];
+            let (at, beside) = (self.group_of(extent.block), self.free_beside(extent));
+            let group = &mut self.groups[at];
             group.free += extent.count;
+            group.runs = group.runs + 1 - beside;
             group.low = group.low.min(extent.block);
         }
+    }
+
+    /// The number of the group of a block.
+    fn group_of(&self, block: u32) -> usize {
+        (block / GROUP_BLOCKS).min(self.groups.len() as u32 - 1) as usize
+    }
+
+    /// How many of the two blocks beside an extent are in its group and free.
+    fn free_beside(&self, Extent { block, count }: Extent) -> u32 {
+        let group = &self.groups[self.group_of(block)].blocks;
+        let before = block > group.start && !self.is_used(block - 1);
+        let behind = block + count < group.end && !self.is_used(block + count);
+        u32::from(before) + u32::from(behind)
     }
 
     fn is_used(&self, block: u32) -> bool {
@@ -229,16 +271,18 @@ impl Layout {
     }
 
     fn take(&mut self, extent: Extent) -> Result<(), LayoutError> {
-        let group = (extent.block / GROUP_BLOCKS).min(self.groups.len() as u32 - 1) as usize;
-        if extent.block + extent.count > self.groups[group].blocks.end {
+        let at = self.group_of(extent.block);
+        if extent.block + extent.count > self.groups[at].blocks.end {
             return Err(LayoutError);
         }
         for block in extent.block..extent.block + extent.count {
             assert!(!self.is_used(block), "block {block} is given twice");
             self.used[block as usize / 64] |= 1 << (block % 64);
         }
-        let group = &mut self.groups[group];
+        let beside = self.free_beside(extent);
+        let group = &mut self.groups[at];
         group.free -= extent.count;
+        group.runs = group.runs + beside - 1;
         if group.low == extent.block {
             group.low += extent.count;
         }
@@ -250,19 +294,22 @@ impl Layout {
         let File { directory, ref extents, .. } = self.files[file as usize];
         if let Some(last) = extents.last() {
             let behind = last.block + last.count;
-            let group = &self.groups[(last.block / GROUP_BLOCKS).min(self.groups.len() as u32 - 1) as usize];
+            let group = &self.groups[self.group_of(last.block)];
             if behind < group.blocks.end && !self.is_used(behind) {
                 return Some(self.run(behind, count, group.blocks.end));
             }
         }
         let first = self.directories[directory as usize].group;
         let groups = self.groups.len() as u32;
-        (0..groups).find_map(|step| self.search((first + step) % groups, count))
+        let from_own = || (0..groups).map(|step| (first + step) % groups);
+        let is_good = |by: Criterion, &group: &u32| by.is_met(&self.groups[group as usize], count);
+        let good = Criterion::ALL.into_iter().find_map(|by| from_own().find(|group| is_good(by, group)))?;
+        self.search(good, count)
     }
 
     /// Free blocks of a group: the first run of `count`, else the longest.
     fn search(&self, group: u32, count: u32) -> Option<Extent> {
-        let Group { blocks, free, low } = &self.groups[group as usize];
+        let Group { blocks, free, low, .. } = &self.groups[group as usize];
         if *free == 0 {
             return None;
         }
@@ -323,6 +370,14 @@ impl Layout {
         self.directories.iter().for_each(|directory| own(&directory.blocks));
         self.files.iter().flat_map(|file| &file.extents).chain(&self.freed).for_each(own);
         assert_eq!(owned, self.used, "blocks in use and their owners");
+        for Group { blocks, runs, .. } in &self.groups {
+            let begins = |&at: &u32| !self.is_used(at) && (at == blocks.start || self.is_used(at - 1));
+            assert_eq!(
+                *runs,
+                blocks.clone().filter(begins).count() as u32,
+                "runs of free blocks of {blocks:?}"
+            );
+        }
         let used: u64 = self.used.iter().map(|word| u64::from(word.count_ones())).sum();
         let all: u64 = self.groups.iter().map(|group| group.blocks.len() as u64).sum();
         assert_eq!(self.free_blocks(), all - used, "free blocks");

@@ -72,6 +72,30 @@ fn files_get_blocks_of_their_own_and_give_them_back() {
     assert!(refused < 20_000);
 }
 
+/// A group whose runs are shorter than a file gives it no blocks, near as it is, while another can take the file in one piece.
+#[test]
+fn an_aged_group_is_passed_over_for_files_longer_than_its_runs() {
+    const GROUP: u32 = 32_768;
+    let mut layout = Layout::new(3 * GROUP, 1_100, 20).unwrap();
+    let mut new = Vec::new();
+    let group_of = |new: &[Extent]| new.iter().map(|extent| extent.block / GROUP).collect::<Vec<u32>>();
+    (0..1_000).for_each(|file| layout.grow(file, 32, &mut new).unwrap());
+    assert_eq!(group_of(&new), [0], "the set fits into the group of its directories");
+    (0..1_000).step_by(2).for_each(|file| layout.free(file, &mut new));
+    layout.reuse(layout.freed());
+    layout.check();
+    layout.grow(1_001, 20, &mut new).unwrap();
+    assert_eq!(group_of(&new), [0], "short enough for the runs that are there");
+    layout.grow(1_002, 64, &mut new).unwrap();
+    assert_eq!(group_of(&new), [1], "in one piece, in the next group");
+    // The others come to have no long run: then the first group with enough blocks gives pieces, until the rest fits elsewhere in one.
+    (1_003..1_007).for_each(|file| layout.grow(file, 15_300, &mut new).unwrap());
+    layout.grow(1_007, 8_000, &mut new).unwrap();
+    let (last, pieces) = group_of(&new).split_last().map(|(&last, pieces)| (last, pieces.to_vec())).unwrap();
+    assert!(last == 2 && pieces.len() > 100 && pieces.iter().all(|&group| group == 0), "{pieces:?}, {last}");
+    layout.check();
+}
+
 fn small(personality: Personality) -> FilesConfig {
     FilesConfig {
         files: 400,
