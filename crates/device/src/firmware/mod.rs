@@ -296,7 +296,10 @@ impl Firmware {
             let waits = self.chores > 0 || (self.handed > 0 && (polls || self.is_instant(task)));
             waits && (self.is_split || self.is_instant(task))
         } else {
-            matches!(task, Task::Complete(_)) && self.is_instant(task) && self.chores > 0 && self.charged == now
+            matches!(task, Task::Complete(_))
+                && self.is_instant(task)
+                && self.chores > 0
+                && self.charged == now
         }
     }
 
@@ -570,7 +573,9 @@ mod tests {
     #[test]
     fn a_chore_frees_what_stands_between_it_and_the_next_one() {
         let (mut firmware, mut events) = firmware(1, false);
-        for (task, now) in [(lookups(), 0), (Task::Fetch(1), 1), (Task::Dma(1), 2), (lookups(), 3), (Task::Dma(2), 3)] {
+        for (task, now) in
+            [(lookups(), 0), (Task::Fetch(1), 1), (Task::Dma(1), 2), (lookups(), 3), (Task::Dma(2), 3)]
+        {
             assert!(!firmware.ask(SimTime(now), task, &mut events));
         }
         ends(&mut firmware, &mut events, (900, SCHEDULER), lookups());
