@@ -407,7 +407,7 @@ pub(super) static CLAIMS: &[Claim] = &[
                15,616, and with requests limited to 32 KB 20,736",
         holds_when: "within 10 % each",
         basis: Basis::Partly,
-        set_or_seen: "program time to 32 KB, filled share to 4 KB, page cache and largest request to sizes of requests; other rows follow",
+        set_or_seen: "program time to 32 KB and sequential 4 KB, filled share to 4 KB, page cache and largest request to sizes of requests; other rows follow",
         run: jasmine::table,
     },
     Claim {

@@ -67,7 +67,7 @@ impl Router {
             }
             Event::Processor(processor) => {
                 let task = shared.firmware.finished(at, processor as usize, &mut shared.events);
-                return self.take_turn(task) || self.shared.firmware.is_next_instant();
+                return self.take_turn(task) || self.shared.firmware.has_released();
             }
             Event::Visible(work) => return self.visible(work),
             Event::Idle(namespace) => self.namespaces[namespace as usize].idle_for_long(shared),
@@ -130,7 +130,7 @@ impl Router {
         let Shared { firmware, host, scheduler, inner_ended, .. } = &*shared;
         let quiet = !host.waiting()
             && firmware.polling.is_none()
-            && !firmware.is_next_instant()
+            && !firmware.has_released()
             && !scheduler.has_steps()
             && inner_ended.is_empty()
             && namespaces.iter().all(|namespace| namespace.is_calm(shared));
@@ -195,8 +195,8 @@ impl Router {
             while let Some(work) = self.shared.inner_ended.pop_front() {
                 self.inner_ended(work);
             }
-            // Tasks that cost nothing and waited behind one that has ended.
-            if let Some(task) = self.shared.finished_at_once() {
+            // Tasks that cost nothing and waited behind a chore that has ended.
+            if let Some(task) = self.shared.firmware.next_released() {
                 self.take_turn(task);
                 self.take_steps();
                 continue;

@@ -117,29 +117,19 @@ impl Shared {
     /// compile time, so a task that costs nothing becomes a direct call.
     #[inline(always)]
     pub fn grants(&mut self, task: Task) -> bool {
-        let at_once = self.firmware.does_at_once(task);
-        if !at_once {
-            self.ask_processor(task);
-        }
-        at_once
-    }
-
-    /// The firmware's next task, if it costs nothing.
-    #[inline]
-    pub fn finished_at_once(&mut self) -> Option<Task> {
-        self.firmware.finished_at_once(self.now, &mut self.events)
+        self.firmware.does_at_once(task) || self.ask_processor(task)
     }
 
     #[inline(never)]
-    fn ask_processor(&mut self, task: Task) {
-        self.firmware.ask(self.now, task, &mut self.events);
+    fn ask_processor(&mut self, task: Task) -> bool {
+        self.firmware.ask(self.now, task, &mut self.events)
     }
 
     /// A module of the firmware does a chore, so many times: what is asked of its processor from now on stands behind that.
     #[inline(always)]
     pub fn charge(&mut self, chore: Chore, times: u32) {
         if self.firmware.is_priced(chore) {
-            self.ask_processor(Task::Chore(Chores::new(chore, times)));
+            _ = self.ask_processor(Task::Chore(Chores::new(chore, times)));
         }
     }
 

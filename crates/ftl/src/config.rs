@@ -181,6 +181,9 @@ pub struct DurabilitySettings {
     #[setting(default = "journal")]
     pub durability: Survives,
     /// Programs between two complete checkpoints of the map; 0: a quarter of the superpages of the drive.
+    ///
+    /// Programs of every cause count: those of GC, and of the checkpoint itself. A checkpoint whose own programs are more than half of these
+    /// takes longer: it has one program for each of another cause.
     #[setting(default = 0)]
     pub checkpoint_every: u64,
 }

@@ -6,6 +6,7 @@
 mod block_manager;
 mod cached;
 mod cached_pages;
+mod checkpoint_pace;
 mod chunk_refresh;
 mod chunks;
 mod config;

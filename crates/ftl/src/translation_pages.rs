@@ -23,6 +23,7 @@
 //! ```
 
 use crate::Durability;
+use crate::checkpoint_pace::Pace;
 use crate::map_writes::MapWrites;
 use pellucid_flash::{Layout, MapReason};
 use std::collections::VecDeque;
@@ -40,10 +41,9 @@ const SAVED_AT_ONCE: usize = 128;
 #[derive(Clone, Debug)]
 pub(crate) struct TranslationPages {
     count: u32,
-    batch: u32,
-    every: u64,
+    /// Pace of the checkpoint, and the page that it takes next.
+    pace: Pace,
     next: u32,
-    due: u64,
     /// True for each translation page with pages that were trimmed or lost at some time.
     trimmed: Vec<bool>,
     /// Watermarks of each translation page's newest copy.
@@ -99,20 +99,17 @@ impl TranslationPages {
     /// Creates the state for `count` pages. `drops`: their entries are dropped without a trim.
     pub fn new(count: u32, durability: Durability, layout: &Layout, drops: bool) -> TranslationPages {
         let batch = layout.units_per_superpage.min(count);
-        let every = match durability {
-            Durability::Journal { checkpoint_every } => {
-                let superpages = u64::from(layout.units / layout.units_per_superpage);
-                let round = if checkpoint_every == 0 { superpages / 4 } else { checkpoint_every };
-                (round * u64::from(batch) / u64::from(count.max(1))).max(1)
+        let round = match durability {
+            Durability::Journal { checkpoint_every: 0 } => {
+                Some(u64::from(layout.units / layout.units_per_superpage) / 4)
             }
-            Durability::Volatile => u64::MAX,
+            Durability::Journal { checkpoint_every } => Some(checkpoint_every),
+            Durability::Volatile => None,
         };
         TranslationPages {
             count,
-            batch,
-            every,
+            pace: Pace::new(round.map(|round| round.max(1)), count, batch),
             next: 0,
-            due: every,
             trimmed: vec![drops; count as usize],
             watermarks: vec![Watermarks::default(); count as usize],
             dirtied_at: vec![0; count as usize],
@@ -140,16 +137,16 @@ impl TranslationPages {
     /// Returns whether the rolling checkpoint is due when the next program has this number.
     #[inline]
     pub fn is_due(&self, sequence: u64) -> bool {
-        sequence >= self.due
+        self.pace.is_due(sequence)
     }
 
     /// The pages that the checkpoint takes now: the next ones, less those that hold unsaved trims, which are left to the flush.
     pub fn take_due(&mut self, sequence: u64) -> Vec<u32> {
-        let batch = (self.next..self.next + self.batch).map(|page| page % self.count);
-        let batch = batch.filter(|&page| !self.has_unsaved(page)).collect();
-        self.next = (self.next + self.batch) % self.count;
-        self.due = sequence + self.every;
-        batch
+        let end = u64::from(self.next) + self.pace.take(sequence);
+        let pages = (self.next.into()..end).map(|page| (page % u64::from(self.count)) as u32);
+        let pages = pages.filter(|&page| !self.has_unsaved(page)).collect();
+        self.next = (end % u64::from(self.count)) as u32;
+        pages
     }
 
     /// Returns whether `page` has trims for which it was not asked yet.

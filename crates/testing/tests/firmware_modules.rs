@@ -1,8 +1,8 @@
 //! Costs of the firmware's modules, and the second processor: what each costs is counted where it arises, what follows a chore waits for
-//! it, and the scheduler's processor works beside that of host interface and FTL.
+//! it, steps that cost nothing wait for no processor, and the scheduler's processor works beside that of host interface and FTL.
 
 use pellucid_device::{Device, FirmwareModule};
-use pellucid_flash::{Cause, Command, Lba, Nanos, Opcode, Rng, SimTime};
+use pellucid_flash::{Cause, Command, Lba, Nanos, Opcode, Rng, SimTime, Stage};
 use pellucid_testing::swarm::{self, tiny};
 
 const MODELS: [&str; 2] = ["tasks", "loop"];
@@ -191,6 +191,68 @@ fn many_requests_are_done_sooner_with_two_processors() {
         assert_eq!(one_busy, two_busy, "{model}: the work is the same");
         assert!(two < one * 9 / 10, "{model}: {two} of {one}");
         assert!(two >= one_busy / 2, "{model}: no more than two work at once");
+    }
+}
+
+/// Time that each of `count` reads, which come at random so that the processor has this load, spends with the firmware, and the time that
+/// the single server of 10 us has for the same arrivals (Lindley's recursion).
+fn at_load(load: f64, step: &str, count: usize) -> (Vec<u64>, Vec<u64>) {
+    const STEP_NS: u64 = 10_000;
+    let mut sets = owned(&[
+        "media.timing.read=\"1us\"",
+        "media.timing.program=\"2us\"",
+        "media.timing.channel_rate=\"2GB/s\"",
+        "media.timing.op_spread=0.0",
+        "host.commands=1000",
+        "buffer.retain=false",
+    ]);
+    sets.push(format!("firmware.{step}.fixed={STEP_NS}ns"));
+    let mut device = drive(&sets);
+    let units = device.namespace(0).capacity_sectors() / u64::from(device.layout().sectors_per_unit);
+    for n in 0..units {
+        let command = unit(&device, n, Opcode::Write, n);
+        device.submit(device.now(), command);
+        rest(&mut device);
+    }
+    device.submit(device.now(), Command::new(units, Opcode::Flush, Lba(0), 0, Vec::new()));
+    rest(&mut device);
+    let mut rng = Rng::stream(1, "arrivals");
+    let (mut here, mut server) = (vec![0; count], Vec::new());
+    let mut note = |device: &mut Device| {
+        while let Some(done) = device.pop() {
+            here[done.tag as usize] = done.stages.get(Stage::Firmware).0;
+        }
+    };
+    let mut now = device.now();
+    let mut is_free = now;
+    for tag in 0..count as u64 {
+        now = now + Nanos((-(1.0 - rng.unit_f64()).ln() * STEP_NS as f64 / load) as u64);
+        while let Some(next) = device.next_event().filter(|&next| next <= now) {
+            device.advance(next);
+            note(&mut device);
+        }
+        let command = unit(&device, tag, Opcode::Read, rng.below(units));
+        device.submit(now, command);
+        is_free = is_free.max(now) + Nanos(STEP_NS);
+        server.push((is_free - now).0);
+    }
+    while let Some(next) = device.next_event() {
+        device.advance(next);
+        note(&mut device);
+    }
+    (here, server)
+}
+
+/// Only the step that costs something waits for the processor: its server is M/D/1, with a mean of `1 + load / (2 (1 - load))` steps.
+#[test]
+fn a_processor_with_one_step_that_costs_something_is_a_queue_with_one_server() {
+    for (load, theory) in [(0.5, 15_000.0), (0.8, 30_000.0), (0.9, 55_000.0)] {
+        let (here, server) = at_load(load, "fetch", 60_000);
+        let mean = here.iter().sum::<u64>() as f64 / here.len() as f64;
+        println!("load {load}: {mean:.0} ns, theory {theory}");
+        assert!((mean / theory - 1.0).abs() < 0.06, "load {load}: {mean:.0} ns, theory {theory}");
+        let other = here.iter().zip(&server).filter(|(here, server)| here != server).count();
+        assert_eq!(other, 0, "load {load}: reads that do not wait as long as at one server");
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod ageing;
 mod block_namespaces;
+mod checkpoints;
 mod clustered;
 mod counted;
 mod crash;

@@ -7,16 +7,24 @@
 //!  host DMA, issue, status               ┘        ─ scheduler
 //! ```
 //! A step costs cycles, which scale with the clock, and time that does not (Cosmos+ section 7.1). The tasks of a processor run one
-//! after the other in order of arrival. A task that costs nothing makes no event: it is done at once where its processor is free, else
-//! directly behind the tasks before it.
+//! after the other in order of arrival. A task that costs nothing is the hardware's: it needs no turn of the processor and makes no
+//! event, so it is done at once, whatever the processor works at.
 //!
-//! A step that calls modules with costs of their own ([`Chore`]) is followed by tasks of these, and what it asks for stands behind them:
-//! a host DMA or flash operation that FTL has still chores for is handed to the scheduler's processor in its turn. A chore that costs
-//! nothing is no task.
+//! A step that calls modules with costs of their own ([`Chore`]) is followed by tasks of these, and what it asks for stands behind them,
+//! even if it costs nothing. A chore that costs nothing is no task.
 //!
-//! Invariants: an event of a processor is due if and only if its running task costs something; `at_once` has the instant kinds of
-//! the processors that run nothing (`idle`), less what is handed over while `held` is not 0; `turns` has the processors whose running task costs
-//! nothing; host DMA and flash operations reach the scheduler's processor in the order in which they were asked for.
+//! ```text
+//!  asked for                    stands behind
+//!  ends, fetch, slice           no chore: hardware or the step before shows them
+//!  host DMA, flash operations   every chore that has not ended: FTL hands them over in order
+//!  completion                   the chores that were asked for at the same moment: those of its step
+//! ```
+//! When a chore ends, tasks that stand behind no other one leave the line: what costs nothing is `released` and done at once, and what
+//! costs something is handed to the scheduler's processor, if it is another one.
+//!
+//! Invariants: a running task costs something, and its event is due; each task of the line that costs nothing, or is the other
+//! processor's, stands behind a chore, and `followers` counts them; `at_once` has the instant kinds, less those that stand behind
+//! something; host DMA and flash operations reach the scheduler's processor in the order in which they were asked for.
 //! With [`FirmwareModel::Loop`] the processors poll instead; that is [`crate::firmware::polling`].
 
 mod module;
@@ -142,7 +150,7 @@ pub(crate) const HOST: usize = 1;
 struct Processor {
     /// Kinds of tasks that it does.
     kinds: Kinds,
-    /// The task that runs, or that costs nothing and has its turn.
+    /// The task that runs.
     running: Option<Task>,
     /// Tasks behind it; of a loop, all.
     waiting: VecDeque<Task>,
@@ -157,8 +165,6 @@ pub(crate) struct Firmware {
     processors: [Processor; 2],
     /// There are two processors.
     is_split: bool,
-    /// Kinds of tasks of processors that run nothing.
-    idle: Kinds,
     /// Busy time of each module, counting current steps up to their end.
     busy: [Nanos; FirmwareModule::COUNT],
     costs: [Nanos; KINDS],
@@ -166,12 +172,20 @@ pub(crate) struct Firmware {
     instant: Kinds,
     /// Kinds of tasks that are done at once now.
     at_once: Kinds,
-    /// Processors whose running task costs nothing, a bit each.
-    turns: u32,
     /// Chores that cost something.
     priced: Kinds,
-    /// With two processors: chores that have not ended, and tasks for the scheduler behind them.
-    held: u32,
+    /// What FTL asks for stands behind its chores; not so of a single loop, which does everything in order anyway.
+    holds: bool,
+    /// Chores that have not ended; counted if `holds`.
+    chores: u32,
+    /// Host DMA and flash operations that stand behind a chore, or are released and not done.
+    handed: u32,
+    /// Tasks in line that wait for nothing but the end of a chore; not counted for a loop.
+    followers: u32,
+    /// Tasks that cost nothing and whose chores have ended, in order.
+    released: VecDeque<Task>,
+    /// When a chore was asked for last.
+    charged: SimTime,
     /// The loops, if the firmware polls.
     pub polling: Option<Polling>,
 }
@@ -207,14 +221,17 @@ impl Firmware {
                 false => [processor(ALL), processor(0)],
             },
             is_split,
-            idle: ALL,
             busy: [Nanos::ZERO; FirmwareModule::COUNT],
             costs,
             instant,
             at_once: instant,
-            turns: 0,
             priced: (CHORES & !free) >> FIRST_CHORE,
-            held: 0,
+            holds: is_split || polling.is_none(),
+            chores: 0,
+            handed: 0,
+            followers: 0,
+            released: VecDeque::new(),
+            charged: SimTime::ZERO,
             polling,
         }
     }
@@ -233,7 +250,7 @@ impl Firmware {
         }
     }
 
-    /// Returns whether a task needs no turn now, and no other one is before it. The caller does it at once.
+    /// Returns whether a task surely needs no turn now, and no chore is before it. The caller does it at once.
     #[inline(always)]
     pub fn does_at_once(&self, task: Task) -> bool {
         self.at_once >> task.kind() & 1 != 0
@@ -252,23 +269,60 @@ impl Firmware {
         usize::from(self.is_split && self.processors[SCHEDULER].kinds & kind(task) == 0)
     }
 
-    /// Asks for a task, which will be [`Firmware::finished`] in its turn.
+    /// Asks for a task. `false`: it will be [`Firmware::finished`] in its turn, or come out of [`Firmware::next_released`]. `true`: it needs
+    /// no turn, and the caller does it at once.
     #[inline]
-    pub fn ask(&mut self, now: SimTime, task: Task, events: &mut Events) {
+    pub fn ask(&mut self, now: SimTime, task: Task, events: &mut Events) -> bool {
         debug_assert!(!self.does_at_once(task), "{task:?} needs no turn");
-        let at = if self.is_split { self.holder_of(task) } else { SCHEDULER };
-        self.enter(now, at, task, events);
-    }
-
-    /// Returns the processor at which a task waits, of two: one that goes to the scheduler waits behind the chores that FTL has still to do.
-    /// Counts it then, and chores.
-    fn holder_of(&mut self, task: Task) -> usize {
-        let is_behind = self.held > 0 && kind(task) & HANDED != 0;
-        if is_behind || kind(task) & CHORES != 0 {
-            self.held += 1;
+        if self.is_behind_chore(now, task) {
+            self.follow(task);
+            return false;
+        }
+        if self.polling.is_none() && self.is_instant(task) {
+            return true;
+        }
+        if kind(task) & CHORES != 0 {
+            (self.chores, self.charged) = (self.chores + u32::from(self.holds), now);
             self.refresh();
         }
-        if is_behind { HOST } else { self.processor_of(task) }
+        self.enter(now, self.processor_of(task), task, events);
+        false
+    }
+
+    /// Returns whether a task has to wait for a chore, or for another task that waits or has waited for one.
+    fn is_behind_chore(&self, now: SimTime, task: Task) -> bool {
+        let polls = self.polling.is_some();
+        if kind(task) & HANDED != 0 {
+            let waits = self.chores > 0 || (self.handed > 0 && (polls || self.is_instant(task)));
+            waits && (self.is_split || self.is_instant(task))
+        } else {
+            matches!(task, Task::Complete(_))
+                && self.is_instant(task)
+                && self.chores > 0
+                && self.charged == now
+        }
+    }
+
+    /// A task joins the line behind a chore, or those that are released.
+    fn follow(&mut self, task: Task) {
+        self.handed += u32::from(kind(task) & HANDED != 0);
+        self.refresh();
+        if self.chores == 0 && self.polling.is_none() {
+            self.released.push_back(task);
+        } else {
+            self.followers += u32::from(self.polling.is_none());
+            self.processors[self.ftl()].waiting.push_back(task);
+        }
+    }
+
+    /// The processor of the FTL, which does the chores.
+    fn ftl(&self) -> usize {
+        if self.is_split { HOST } else { SCHEDULER }
+    }
+
+    /// Returns whether a task needs no turn where no chore is before it.
+    fn is_instant(&self, task: Task) -> bool {
+        self.instant & kind(task) != 0
     }
 
     /// A task joins those of a processor.
@@ -278,8 +332,6 @@ impl Firmware {
         if processor.running.is_some() || self.polling.is_some() {
             processor.waiting.push_back(task);
         } else {
-            self.idle &= !processor.kinds;
-            self.at_once &= !processor.kinds;
             self.run(now, at, task, events);
         }
     }
@@ -288,13 +340,10 @@ impl Firmware {
     #[inline(always)]
     fn run(&mut self, now: SimTime, at: usize, task: Task, events: &mut Events) {
         let cost = self.cost(task);
+        debug_assert!(cost > Nanos::ZERO, "{task:?} has its turn and costs nothing");
         self.processors[at % 2].running = Some(task);
         self.book(now, at, task.module(), cost);
-        if cost > Nanos::ZERO {
-            events.at(now + cost, Event::Processor(at as u32));
-        } else {
-            self.turns |= 1 << at;
-        }
+        events.at(now + cost, Event::Processor(at as u32));
     }
 
     /// The running task of a processor is done: do what it stands for. The next one starts.
@@ -302,40 +351,44 @@ impl Firmware {
     pub fn finished(&mut self, now: SimTime, at: usize, events: &mut Events) -> Task {
         let processor = &mut self.processors[at % 2];
         let task = processor.running.take().expect("a processor event without a task");
-        self.turns &= !(1 << at);
-        if self.is_split {
+        if kind(task) & CHORES != 0 {
             self.ended(task);
-            self.hand_over(now, at, events);
+            self.release(now, events);
         }
-        let processor = &mut self.processors[at % 2];
-        match processor.waiting.pop_front() {
-            Some(next) => self.run(now, at, next, events),
-            None => {
-                self.idle |= processor.kinds;
-                self.refresh();
-            }
+        if let Some(next) = self.processors[at % 2].waiting.pop_front() {
+            self.run(now, at, next, events);
         }
         task
     }
 
-    /// Tasks at the head of the line that are the other processor's go there.
-    fn hand_over(&mut self, now: SimTime, at: usize, events: &mut Events) {
-        let kinds = self.processors[at].kinds;
-        while let Some(&next) = self.processors[at].waiting.front()
-            && kinds & kind(next) == 0
-        {
-            self.processors[at].waiting.pop_front();
-            self.held -= 1;
-            self.enter(now, self.processor_of(next), next, events);
-            self.refresh();
+    /// Tasks that stood behind a chore that has ended, and behind no other one, leave the line.
+    fn release(&mut self, now: SimTime, events: &mut Events) {
+        let (ftl, mut at) = (self.ftl(), 0);
+        while self.followers > 0 {
+            let Processor { kinds, waiting, .. } = &mut self.processors[ftl];
+            let Some(&task) = waiting.get(at).filter(|&&task| kind(task) & CHORES == 0) else { break };
+            let is_free = self.instant & kind(task) != 0;
+            if !is_free && *kinds & kind(task) != 0 {
+                at += 1;
+                continue;
+            }
+            waiting.remove(at);
+            self.followers -= 1;
+            if is_free {
+                self.released.push_back(task);
+            } else {
+                self.handed -= 1;
+                self.enter(now, SCHEDULER, task, events);
+            }
         }
+        self.refresh();
     }
 
     /// A task has ended; of a loop, too.
     #[inline]
     pub fn ended(&mut self, task: Task) {
-        if self.is_split && kind(task) & CHORES != 0 {
-            self.held -= 1;
+        if self.holds && kind(task) & CHORES != 0 {
+            self.chores -= 1;
             self.refresh();
         }
     }
@@ -343,20 +396,24 @@ impl Firmware {
     /// Finds out which tasks are done at once from now on.
     #[inline(always)]
     fn refresh(&mut self) {
-        let handed = if self.held > 0 { HANDED } else { 0 };
-        self.at_once = self.instant & self.idle & !handed;
+        let handed = if self.chores > 0 || self.handed > 0 { HANDED } else { 0 };
+        let complete = if self.chores > 0 { kind(Task::Complete(0)) } else { 0 };
+        self.at_once = self.instant & !(handed | complete);
     }
 
-    /// Returns whether a task whose turn it is costs nothing.
+    /// Returns whether a task is released.
     #[inline]
-    pub fn is_next_instant(&self) -> bool {
-        self.turns != 0
+    pub fn has_released(&self) -> bool {
+        !self.released.is_empty()
     }
 
-    /// A task whose turn it is and that costs nothing: as [`Firmware::finished`].
+    /// The next task that is released: do what it stands for.
     #[inline]
-    pub fn finished_at_once(&mut self, now: SimTime, events: &mut Events) -> Option<Task> {
-        self.is_next_instant().then(|| self.finished(now, self.turns.trailing_zeros() as usize, events))
+    pub fn next_released(&mut self) -> Option<Task> {
+        let task = self.released.pop_front()?;
+        self.handed -= u32::from(kind(task) & HANDED != 0);
+        self.refresh();
+        Some(task)
     }
 
     /// The next task of a processor that polls. What waits there for the scheduler comes as `Err`, and is handed over.
@@ -365,7 +422,7 @@ impl Firmware {
         if self.processors[at].kinds & kind(task) != 0 {
             return Some(Ok(task));
         }
-        self.held -= 1;
+        self.handed -= 1;
         self.refresh();
         Some(Err(task))
     }
@@ -419,7 +476,9 @@ impl Firmware {
             processor.running = None;
             processor.waiting.clear();
         }
-        (self.at_once, self.turns, self.held, self.idle) = (self.instant, 0, 0, ALL);
+        (self.chores, self.handed, self.followers) = (0, 0, 0);
+        self.released.clear();
+        self.refresh();
         if let Some(polling) = &mut self.polling {
             polling.reset();
         }
@@ -431,8 +490,13 @@ mod tests {
     use super::*;
     use crate::config::ModuleCosts;
 
-    /// Processors for which only fetching, 700 ns, and a look-up, 300 ns, cost something.
-    fn firmware(processors: u32) -> Firmware {
+    /// Three look-ups, 900 ns.
+    fn lookups() -> Task {
+        Task::Chore(Chores::new(Chore::Lookup, 3))
+    }
+
+    /// Processors for which only fetching, 700 ns, a look-up, 300 ns, and issuing, if it is to, 500 ns, cost something.
+    fn firmware(processors: u32, issue_costs: bool) -> (Firmware, Events) {
         let nothing = StepCost::default();
         let config = Config {
             model: FirmwareModel::Tasks,
@@ -442,7 +506,7 @@ mod tests {
             slice: nothing,
             modules: ModuleCosts { lookup: StepCost { cycles: 0, fixed_ns: 300 }, ..ModuleCosts::default() },
             dma: nothing,
-            issue: nothing,
+            issue: StepCost { cycles: 0, fixed_ns: if issue_costs { 500 } else { 0 } },
             status: nothing,
             arrival: nothing,
             complete: nothing,
@@ -453,78 +517,110 @@ mod tests {
             word: nothing,
             spread: 0.0,
         };
-        Firmware::new(&config, 1)
+        (Firmware::new(&config, 1), Events::default())
+    }
+
+    /// The next event, which has to be that of this processor at this time, ends this task.
+    fn ends(firmware: &mut Firmware, events: &mut Events, (at, processor): (u64, usize), task: Task) {
+        let at = SimTime(at);
+        assert_eq!(events.pop_due(at), Some((at, Event::Processor(processor as u32))));
+        assert_eq!(firmware.finished(at, processor, events), task);
     }
 
     #[test]
-    fn tasks_that_cost_nothing_make_no_event_and_keep_their_turn() {
-        let (mut firmware, mut events) = (firmware(1), Events::default());
-        assert!(firmware.does_at_once(Task::Slice(1)) && !firmware.does_at_once(Task::Fetch(1)));
-        firmware.ask(SimTime(0), Task::Fetch(1), &mut events);
-        assert!(!firmware.does_at_once(Task::Slice(2)), "the processor works");
-        for task in [Task::Slice(2), Task::Fetch(3), Task::Complete(4)] {
-            firmware.ask(SimTime(100), task, &mut events);
+    fn tasks_that_cost_nothing_need_no_turn_of_a_busy_processor() {
+        let (mut firmware, mut events) = firmware(1, false);
+        for work in [1, 3] {
+            assert!(!firmware.ask(SimTime(0), Task::Fetch(work), &mut events));
         }
-        let first = SimTime(700);
-        assert_eq!(events.pop_due(first), Some((first, Event::Processor(0))));
-        assert_eq!(firmware.finished(first, 0, &mut events), Task::Fetch(1));
-        assert_eq!(firmware.finished_at_once(first, &mut events), Some(Task::Slice(2)));
-        assert_eq!(firmware.finished_at_once(first, &mut events), None, "the next one costs something");
-        let second = SimTime(1_400);
-        assert_eq!(events.pop_due(second), Some((second, Event::Processor(0))));
-        assert_eq!(firmware.finished(second, 0, &mut events), Task::Fetch(3));
-        assert_eq!(firmware.finished_at_once(second, &mut events), Some(Task::Complete(4)));
-        assert_eq!(firmware.finished_at_once(second, &mut events), None);
-        assert!(events.is_empty() && firmware.does_at_once(Task::Slice(5)));
+        let free = [
+            Task::Slice(2),
+            Task::Dma(2),
+            Task::DmaStatus(2),
+            Task::Issue(2),
+            Task::Status(2),
+            Task::DataStatus(2),
+            Task::Complete(2),
+        ];
+        assert!(free.iter().all(|&task| firmware.does_at_once(task)));
+        ends(&mut firmware, &mut events, (700, SCHEDULER), Task::Fetch(1));
+        ends(&mut firmware, &mut events, (1_400, SCHEDULER), Task::Fetch(3));
+        assert!(events.is_empty() && !firmware.has_released());
     }
 
     #[test]
     fn what_follows_a_chore_stands_behind_it_as_often_as_it_is_done() {
-        let (mut firmware, mut events) = (firmware(1), Events::default());
+        let (mut firmware, mut events) = firmware(1, false);
         assert!(firmware.is_priced(Chore::Lookup) && !firmware.is_priced(Chore::Entry));
-        firmware.ask(SimTime(0), Task::Chore(Chores::new(Chore::Lookup, 3)), &mut events);
-        assert!(!firmware.does_at_once(Task::Dma(1)), "the processor works");
-        firmware.ask(SimTime(0), Task::Dma(1), &mut events);
-        let end = SimTime(900);
-        assert_eq!(events.pop_due(end), Some((end, Event::Processor(0))));
-        assert_eq!(firmware.finished(end, 0, &mut events), Task::Chore(Chores::new(Chore::Lookup, 3)));
-        assert_eq!(firmware.finished_at_once(end, &mut events), Some(Task::Dma(1)));
-        assert_eq!(firmware.busy(end)[FirmwareModule::Buffer as usize], Nanos(900));
+        assert!(!firmware.ask(SimTime(0), lookups(), &mut events));
+        for task in [Task::Dma(1), Task::Complete(1)] {
+            assert!(!firmware.does_at_once(task) && !firmware.ask(SimTime(0), task, &mut events), "{task:?}");
+        }
+        let shown = [Task::Slice(2), Task::DmaStatus(2), Task::Status(2), Task::DataStatus(2)];
+        assert!(shown.iter().all(|&task| firmware.does_at_once(task)));
+        assert!(firmware.ask(SimTime(1), Task::Complete(2), &mut events), "that chore is not of its step");
+        assert!(!firmware.ask(SimTime(1), Task::Issue(3), &mut events), "operations stay in order");
+        ends(&mut firmware, &mut events, (900, SCHEDULER), lookups());
+        assert!(!firmware.does_at_once(Task::Issue(4)), "others are before it");
+        assert!(!firmware.ask(SimTime(900), Task::Issue(4), &mut events));
+        for task in [Task::Dma(1), Task::Complete(1), Task::Issue(3), Task::Issue(4)] {
+            assert_eq!(firmware.next_released(), Some(task));
+        }
+        assert!(!firmware.has_released() && firmware.does_at_once(Task::Issue(5)) && events.is_empty());
+        assert_eq!(firmware.busy(SimTime(900))[FirmwareModule::Buffer as usize], Nanos(900));
+    }
+
+    #[test]
+    fn a_chore_frees_what_stands_between_it_and_the_next_one() {
+        let (mut firmware, mut events) = firmware(1, false);
+        for (task, now) in
+            [(lookups(), 0), (Task::Fetch(1), 1), (Task::Dma(1), 2), (lookups(), 3), (Task::Dma(2), 3)]
+        {
+            assert!(!firmware.ask(SimTime(now), task, &mut events));
+        }
+        ends(&mut firmware, &mut events, (900, SCHEDULER), lookups());
+        assert_eq!(firmware.next_released(), Some(Task::Dma(1)), "it needs no turn behind the fetch");
+        assert_eq!(firmware.next_released(), None);
+        ends(&mut firmware, &mut events, (1_600, SCHEDULER), Task::Fetch(1));
+        assert!(!firmware.has_released() && !firmware.does_at_once(Task::Dma(3)));
+        ends(&mut firmware, &mut events, (2_500, SCHEDULER), lookups());
+        assert_eq!(firmware.next_released(), Some(Task::Dma(2)));
+        assert!(firmware.does_at_once(Task::Dma(3)) && events.is_empty());
     }
 
     #[test]
     fn a_second_processor_does_the_schedulers_tasks_beside_the_first() {
-        let (mut firmware, mut events) = (firmware(2), Events::default());
-        firmware.ask(SimTime(0), Task::Fetch(1), &mut events);
-        for task in [Task::Dma(1), Task::DmaStatus(1), Task::Issue(1), Task::Status(1), Task::DataStatus(1)] {
-            assert!(firmware.does_at_once(task), "{task:?} is the scheduler's");
+        for (processors, end, of) in [(1, 1_200, SCHEDULER), (2, 500, SCHEDULER)] {
+            let (mut firmware, mut events) = firmware(processors, true);
+            assert!(!firmware.ask(SimTime(0), Task::Fetch(1), &mut events));
+            assert!(!firmware.ask(SimTime(0), Task::Issue(1), &mut events));
+            if processors == 1 {
+                ends(&mut firmware, &mut events, (700, SCHEDULER), Task::Fetch(1));
+            }
+            ends(&mut firmware, &mut events, (end, of), Task::Issue(1));
+            if processors == 2 {
+                ends(&mut firmware, &mut events, (700, HOST), Task::Fetch(1));
+            }
+            assert!(events.is_empty());
         }
-        for task in [Task::Slice(1), Task::Complete(1)] {
-            assert!(!firmware.does_at_once(task), "{task:?} waits for the fetch");
-        }
-        let end = SimTime(700);
-        assert_eq!(events.pop_due(end), Some((end, Event::Processor(HOST as u32))));
-        assert_eq!(firmware.finished(end, HOST, &mut events), Task::Fetch(1));
-        assert!(firmware.does_at_once(Task::Slice(1)) && events.is_empty());
     }
 
-    /// Operations that FTL has still a chore for wait for that; ends that the hardware tells the scheduler do not.
+    /// Operations that FTL has still a chore for wait for that, not for what FTL does next; ends that the hardware tells the scheduler do
+    /// not wait.
     #[test]
     fn operations_are_handed_over_behind_the_chores_of_ftl_and_in_order() {
-        let (mut firmware, mut events) = (firmware(2), Events::default());
-        firmware.ask(SimTime(0), Task::Chore(Chores::new(Chore::Lookup, 1)), &mut events);
-        assert!(firmware.does_at_once(Task::Status(7)) && !firmware.does_at_once(Task::Issue(1)));
-        firmware.ask(SimTime(0), Task::Issue(1), &mut events);
-        firmware.ask(SimTime(0), Task::Fetch(3), &mut events);
-        firmware.ask(SimTime(0), Task::Dma(2), &mut events);
-        let (chore, fetch) = (SimTime(300), SimTime(1_000));
-        assert_eq!(events.pop_due(chore), Some((chore, Event::Processor(HOST as u32))));
-        assert_eq!(firmware.finished(chore, HOST, &mut events), Task::Chore(Chores::new(Chore::Lookup, 1)));
-        assert_eq!(firmware.finished_at_once(chore, &mut events), Some(Task::Issue(1)));
-        assert!(!firmware.does_at_once(Task::Issue(4)), "another one is before it");
-        assert_eq!(events.pop_due(fetch), Some((fetch, Event::Processor(HOST as u32))));
-        assert_eq!(firmware.finished(fetch, HOST, &mut events), Task::Fetch(3));
-        assert_eq!(firmware.finished_at_once(fetch, &mut events), Some(Task::Dma(2)));
-        assert!(firmware.does_at_once(Task::Issue(4)) && events.is_empty());
+        let (mut firmware, mut events) = firmware(2, true);
+        assert!(!firmware.ask(SimTime(0), lookups(), &mut events));
+        assert!(firmware.does_at_once(Task::Status(7)) && !firmware.does_at_once(Task::Dma(1)));
+        for task in [Task::Issue(1), Task::Fetch(3), Task::Dma(2), Task::Issue(4)] {
+            assert!(!firmware.ask(SimTime(0), task, &mut events), "{task:?}");
+        }
+        ends(&mut firmware, &mut events, (900, HOST), lookups());
+        assert_eq!(firmware.next_released(), Some(Task::Dma(2)));
+        assert!(firmware.does_at_once(Task::Dma(5)) && !firmware.has_released());
+        ends(&mut firmware, &mut events, (1_400, SCHEDULER), Task::Issue(1));
+        ends(&mut firmware, &mut events, (1_600, HOST), Task::Fetch(3));
+        ends(&mut firmware, &mut events, (1_900, SCHEDULER), Task::Issue(4));
+        assert!(events.is_empty());
     }
 }
