@@ -7,7 +7,7 @@
 #[strum(serialize_all = "kebab-case")]
 #[repr(u8)]
 pub enum Cause {
-    /// Data that the host reads or wrote.
+    /// Data that the host reads or wrote, and the zeros of a trim of a part of a mapping unit.
     Host = 0,
     /// The part of a mapping unit that the host did not write: read, merged and programmed again.
     ReadModifyWrite = 1,

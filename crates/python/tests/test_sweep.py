@@ -155,6 +155,14 @@ def test_what_was_asked_wrongly_is_status_2(plan):
     assert command(plan.with_name("none.toml")).returncode == 2
 
 
+def test_a_key_of_a_plan_has_one_place(plan):
+    """One that is an axis and in the overrides would lose its value there in silence."""
+    for also, key in (('"media.blocks" = 128', "media.blocks"), ('"drive.media.blocks" = 128', "media.blocks"), ('"run.seed" = 3', "run.seed")):
+        plan.write_text(f'drive = "netbook-ssd"\n[overrides]\n{also}\n[axes]\n"media.blocks" = [128, 256]\n[job]\nrw = "randread"\n')
+        with pytest.raises(pl.Error, match=f"overrides = '{key}': not allowed"):
+            sweep.Plan.read(plan)
+
+
 def test_a_changed_input_is_another_point(plan, tmp_path):
     trace = tmp_path / "t.csv"
     trace.write_text("".join(f"{at * 1000},host,0,Write,{at * 8192},4096,10\n" for at in range(100)))

@@ -229,7 +229,7 @@ fn stages(direction: &Direction) -> Vec<String> {
 fn amplification(report: &Report) -> Vec<String> {
     let amplification = &report.write_amplification;
     let Some(total) = amplification.total else {
-        return Vec::new();
+        return programmed_without_writes(report);
     };
     let terms = amplification.ratio.iter().filter_map(|(cause, ratio)| {
         let ratio = ratio.filter(|ratio| *ratio > 0.0)?;
@@ -243,6 +243,21 @@ fn amplification(report: &Report) -> Vec<String> {
         item.insert_str(0, "+  ");
     }
     items.push(format!("=  {} programmed per host byte", significant(total)));
+    items
+}
+
+/// Data that were programmed although the host wrote nothing, as by trims of parts of mapping units.
+fn programmed_without_writes(report: &Report) -> Vec<String> {
+    let programmed = &report.write_amplification.programmed_bytes;
+    let terms = programmed.iter().filter(|(_, programmed)| **programmed > 0);
+    let mut items: Vec<String> =
+        terms.map(|(cause, programmed)| format!("{} {}  ", cause.name(), bytes(*programmed as f64))).collect();
+    for item in items.iter_mut().skip(1) {
+        item.insert_str(0, "+  ");
+    }
+    if !items.is_empty() {
+        items.push("programmed; the host wrote nothing".into());
+    }
     items
 }
 

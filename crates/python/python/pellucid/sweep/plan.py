@@ -128,6 +128,11 @@ class Plan:
             raise refuse("trace", self._plan.get("trace", "an axis"), "one of job and trace")
         if any(key.startswith("job.") for key in self.axes) and "job" not in self._plan:
             raise refuse("axes", next(key for key in self.axes if key.startswith("job.")), "with job in the plan")
+        own = {key.removeprefix("drive.") for key in self._table("overrides")}
+        varied = [*self.axes, *(["run.steady_state"] if "steady_state" in self._plan else []), *self._seed_keys("trace" in self._plan)]
+        twice = next((key for key in varied if key.removeprefix("drive.") in own), None)
+        if twice:
+            raise refuse("overrides", twice, "keys that neither axes, steady_state nor seeds set, too")
         jobs = self._jobs()
         if not all(isinstance(job, dict) and job for job in jobs):
             raise refuse("job", jobs, KEYS["job"])
