@@ -250,8 +250,9 @@ fn amplification(report: &Report) -> Vec<String> {
 fn programmed_without_writes(report: &Report) -> Vec<String> {
     let programmed = &report.write_amplification.programmed_bytes;
     let terms = programmed.iter().filter(|(_, programmed)| **programmed > 0);
-    let mut items: Vec<String> =
-        terms.map(|(cause, programmed)| format!("{} {}  ", cause.name(), bytes(*programmed as f64))).collect();
+    let mut items: Vec<String> = terms
+        .map(|(cause, programmed)| format!("{} {}  ", cause.name(), bytes(*programmed as f64)))
+        .collect();
     for item in items.iter_mut().skip(1) {
         item.insert_str(0, "+  ");
     }

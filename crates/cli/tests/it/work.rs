@@ -56,6 +56,18 @@ fn text_says_what_was_done_without_control_characters() {
     assert!(done.stdout.chars().all(|c| c == '\n' || !c.is_control()), "{}", done.stdout);
 }
 
+/// A trim of a part of a mapping unit programs the unit again, although the host writes nothing.
+#[test]
+fn what_trims_program_is_told() {
+    let folder = Folder::with_drive();
+    let trims = ["run", "tiny.toml", "--rw", "randtrim", "--bs", "512", "--number-ios", "500"];
+    let done = folder
+        .run(&[&trims[..], &["--precondition", "fill", "--set", "buffer.entries=16", "--quiet"]].concat());
+    assert_eq!((done.status, done.stderr.as_str()), (0, ""));
+    let told = done.stdout.split_once("where writes went   host ").map(|(_, rest)| rest);
+    assert!(told.is_some_and(|told| told.contains("programmed; the host wrote nothing")), "{}", done.stdout);
+}
+
 #[test]
 fn keys_apply_to_every_job_and_a_seed_changes_the_run() {
     let folder = Folder::with_drive();
