@@ -174,7 +174,7 @@ pub(crate) struct Firmware {
     at_once: Kinds,
     /// Chores that cost something.
     priced: Kinds,
-    /// What FTL asks for stands behind its chores; not so of a single loop, which does everything in order anyway.
+    /// True if operations stand behind the chores of FTL; not so of a single loop, which does everything in order anyway.
     holds: bool,
     /// Chores that have not ended; counted if `holds`.
     chores: u32,
