@@ -131,11 +131,12 @@ impl MapWrites {
         let running = |page| self.writes.iter().any(|w| w.page == page && w.planned);
         let ready = |write: &MapWrite| !write.planned && write.content == Content::Here;
         let may = |at: &usize| ready(&self.writes[*at]) && !running(self.writes[*at].page);
-        // Writes that nothing waits for come last: erases may wait for the others.
-        let idle = |at: &usize| self.writes[*at].cause == Cause::Map;
-        let awaited = (0..self.writes.len()).filter(|at| may(at) && !idle(at));
-        let rest = (0..self.writes.len()).filter(|at| may(at) && idle(at));
-        awaited.chain(rest).take(per_superpage as usize).collect()
+        // Writes that GC waits for come first: a superpage without one must leave the GC reserve, and only GC makes space beside it. Writes
+        // that nothing waits for come last.
+        let of = |urgent: u32| {
+            (0..self.writes.len()).filter(move |at| may(at) && urgency(self.writes[*at].cause) == urgent)
+        };
+        of(2).chain(of(1)).chain(of(0)).take(per_superpage as usize).collect()
     }
 
     /// Page and cause of a write.
@@ -184,6 +185,19 @@ impl MapWrites {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Behind a superpage that finds no space without the GC reserve, GC would wait for ever.
+    #[test]
+    fn pages_that_gc_waits_for_go_ahead_of_checkpoints_and_evictions() {
+        let mut writes = MapWrites::default();
+        writes.add_left(1, MapReason::Eviction, Content::Here);
+        (2..6).for_each(|page| writes.add(page, Cause::Journal));
+        (6..9).for_each(|page| writes.add(page, Cause::Gc));
+        let batch: Vec<u32> = writes.next_batch(4).into_iter().map(|at| writes.wanted(at).0).collect();
+        assert_eq!(batch, [6, 7, 8, 2]);
+        let all: Vec<u32> = writes.next_batch(16).into_iter().map(|at| writes.wanted(at).0).collect();
+        assert_eq!(all, [6, 7, 8, 2, 3, 4, 5, 1]);
+    }
 
     #[test]
     fn a_failed_page_that_was_asked_for_meanwhile_is_wanted_once() {
