@@ -187,15 +187,18 @@ fn an_application_is_disturbed_on_its_own_channel() {
 #[test]
 fn a_seat_is_as_good_as_the_whole_drive() {
     let mail = MAIL.replace("target = \"mail\"\n", "");
-    let filled = format!("{DRIVE}[precondition]\nfill = 1\n");
-    let layered = run(&[&filled.replace("layers = []", "layers = [\"host-ftl\"]"), &mail[..]].concat());
-    let seated = run(&[&filled, &target("mail", "application", "rest"), MAIL].concat());
-    let (layered, seated) = (app(&layered, "mail"), app(&seated, "mail"));
-    assert_eq!(seated.settings, layered.settings);
-    assert_eq!(seated.operations, layered.operations);
-    let ratio = seated.operations_per_second.unwrap() / layered.operations_per_second.unwrap();
-    // Its writes under way have ended when the measurement begins.
-    assert!((ratio - 1.0).abs() < 0.02, "{ratio}");
+    // Which writes a measurement of half a second begins and ends with, and which checkpoint of the map, are worth 3 % either way.
+    let ratios = (1..=8).map(|seed| {
+        let filled = format!("{DRIVE}[precondition]\nfill = 1\n[run]\nseed = {seed}\n");
+        let layered = run(&[&filled.replace("layers = []", "layers = [\"host-ftl\"]"), &mail[..]].concat());
+        let seated = run(&[&filled, &target("mail", "application", "rest"), MAIL].concat());
+        let (layered, seated) = (app(&layered, "mail"), app(&seated, "mail"));
+        assert_eq!(seated.settings, layered.settings);
+        assert_eq!(seated.operations, layered.operations);
+        seated.operations_per_second.unwrap() / layered.operations_per_second.unwrap()
+    });
+    let mean = ratios.sum::<f64>() / 8.0;
+    assert!((mean - 1.0).abs() < 0.02, "{mean}");
 }
 
 /// Ends a run after some looks.
