@@ -60,7 +60,8 @@ class Steps:
     def _run_lane(self, lane: list[str]):
         for name in lane:
             began = time.monotonic()
-            print(f"step {name}: begins; what it prints is shown when it has ended", file=sys.stderr, flush=True)
+            with self._show:
+                print(f"step {name}: begins; what it prints is shown when it has ended", file=sys.stderr, flush=True)
             ended = self._call_beside(name)
             with self._show:
                 sys.stdout.buffer.write(ended.output)
