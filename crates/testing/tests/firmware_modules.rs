@@ -226,7 +226,7 @@ fn at_load(load: f64, step: &str, count: usize) -> (Vec<u64>, Vec<u64>) {
     let mut now = device.now();
     let mut is_free = now;
     for tag in 0..count as u64 {
-        now = now + Nanos((-(1.0 - rng.unit_f64()).ln() * STEP_NS as f64 / load) as u64);
+        now += Nanos((-(1.0 - rng.unit_f64()).ln() * STEP_NS as f64 / load) as u64);
         while let Some(next) = device.next_event().filter(|&next| next <= now) {
             device.advance(next);
             note(&mut device);
@@ -249,7 +249,6 @@ fn a_processor_with_one_step_that_costs_something_is_a_queue_with_one_server() {
     for (load, theory) in [(0.5, 15_000.0), (0.8, 30_000.0), (0.9, 55_000.0)] {
         let (here, server) = at_load(load, "fetch", 60_000);
         let mean = here.iter().sum::<u64>() as f64 / here.len() as f64;
-        println!("load {load}: {mean:.0} ns, theory {theory}");
         assert!((mean / theory - 1.0).abs() < 0.06, "load {load}: {mean:.0} ns, theory {theory}");
         let other = here.iter().zip(&server).filter(|(here, server)| here != server).count();
         assert_eq!(other, 0, "load {load}: reads that do not wait as long as at one server");
