@@ -295,9 +295,9 @@ static MUTATIONS: &[Mutation] = &[
     mutation(
         "F6",
         "elapsed with / without, FAT32 over NTFS",
-        "a drive that maps pages, to which small writes cost little",
-        &["ftl.map=page"],
-        Size { shorter: 2, drive: &[] },
+        "a drive that maps pages, to which small writes cost little, and full clusters that stay in the buffer",
+        &["ftl.map=page", "host.cluster_buffer.early_retirement=false"],
+        FULL,
     ),
     mutation(
         "F7",

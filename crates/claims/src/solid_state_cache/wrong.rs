@@ -20,7 +20,7 @@ const SPARE: &str = "ftl.over_provisioning=0.17";
 /// Spare space for varmail (fitted: the check of S4 holds there at these sizes, as with up to 22 %).
 const SPARE_OF_VARMAIL: &str = "ftl.over_provisioning=0.18";
 /// Cleaners that keep up a little (fitted: the check of S1 holds there at these sizes), and always.
-const CLEANER: &str = "host.cache.clean_blocks=700";
+const CLEANER: &str = "host.cache.clean_blocks=550";
 const QUICK_CLEANER: &str = "host.cache.clean_blocks=8192";
 /// A block drive with as much spare space as data: GC costs it nothing.
 const FREE_GC: [&str; 2] = ["ftl.over_provisioning=1.0", "media.blocks=272"];
