@@ -239,11 +239,14 @@ fn amplification(report: &Report) -> Vec<String> {
     if items.is_empty() {
         return vec!["nowhere yet: nothing was programmed".into()];
     }
-    for item in items.iter_mut().skip(1) {
-        item.insert_str(0, "+  ");
-    }
+    add_up(&mut items);
     items.push(format!("=  {} programmed per host byte", significant(total)));
     items
+}
+
+/// Puts a plus before all terms but the first.
+fn add_up(terms: &mut [String]) {
+    terms.iter_mut().skip(1).for_each(|term| term.insert_str(0, "+  "));
 }
 
 /// Data that were programmed although the host wrote nothing, as by trims of parts of mapping units.
@@ -253,9 +256,7 @@ fn programmed_without_writes(report: &Report) -> Vec<String> {
     let mut items: Vec<String> = terms
         .map(|(cause, programmed)| format!("{} {}  ", cause.name(), bytes(*programmed as f64)))
         .collect();
-    for item in items.iter_mut().skip(1) {
-        item.insert_str(0, "+  ");
-    }
+    add_up(&mut items);
     if !items.is_empty() {
         items.push("programmed; the host wrote nothing".into());
     }
