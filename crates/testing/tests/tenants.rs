@@ -1,7 +1,7 @@
 //! Applications beside jobs and beside one another on one drive.
 
 use pellucid_flash::SimTime;
-use pellucid_lab::drive::{Onlooker, Progress};
+use pellucid_lab::drive::{Onlooker, Progress, Unwatched};
 use pellucid_lab::experiment::{execute, jobs};
 use pellucid_report::{ApplicationReport, JobResult, Report};
 use std::ops::ControlFlow;
@@ -90,11 +90,11 @@ fn watched(text: &str, mut onlooker: impl Onlooker) -> Result<Report, String> {
 }
 
 fn run(text: &str) -> Report {
-    watched(text, |_| ()).unwrap_or_else(|error| panic!("{error}"))
+    watched(text, Unwatched).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn refused(text: &str) -> String {
-    watched(text, |_| ()).expect_err("it cannot be")
+    watched(text, Unwatched).expect_err("it cannot be")
 }
 
 fn app<'a>(report: &'a Report, job: &str) -> &'a ApplicationReport {

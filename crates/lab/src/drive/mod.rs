@@ -227,7 +227,7 @@ pub struct Run<'a, T: Target = Device> {
     shares: beside::Shares,
 }
 
-/// Looks on while a run goes on. A closure that takes [`Progress`] is one.
+/// Looks on while a run goes on.
 pub trait Onlooker {
     /// Returns whether the drive's probes should be on; asked once, before the first request.
     fn watches(&self) -> bool {
@@ -261,13 +261,6 @@ pub trait Onlooker {
 
     /// Called now and then, with the drive of flash if there is one. A break ends the run: what has completed by then is the result.
     fn look(&mut self, device: Option<&Device>, progress: Progress) -> ControlFlow<()>;
-}
-
-impl<F: FnMut(Progress)> Onlooker for F {
-    fn look(&mut self, _device: Option<&Device>, progress: Progress) -> ControlFlow<()> {
-        self(progress);
-        ControlFlow::Continue(())
-    }
 }
 
 /// An observer that does nothing.
