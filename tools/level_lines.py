@@ -33,9 +33,9 @@ class Level:
 EVERYWHERE = "all four kinds of drive"
 LEVELS = (
     Level("raw", 1450, ("blocks.rs", "access.rs"), ("raw.rs",),
-          "block of each slab, when to erase, which blocks are bad, how much stays free, what is kept", EVERYWHERE),
+          "block of each slab, time of erases, bad blocks, free reserve, data kept", EVERYWHERE),
     Level("function", 860, ("function.rs",), ("function",),
-          "channel of each slab, how much stays free, what is kept", EVERYWHERE),
+          "channel of each slab, free reserve, data kept", EVERYWHERE),
     Level("policy", 210, ("policy.rs",), ("policy",),
           "mapping and garbage collection of a range, by name", EVERYWHERE),
 )
@@ -57,11 +57,11 @@ OTHERS = (
           (("crates/fs/src/library.rs", ()),
            ("crates/fs/src/volume.rs", ("pub struct FlashVolume", "impl FlashVolume")),
            ("crates/fs/src/backend.rs", ("pub struct FlashShape", "impl FlashShape", "pub struct FoundSegment", "pub enum Content", "impl Content"))),
-          "channel of each segment, what a segment holds, when it is given back"),
+          "channel and content of each segment, time of its release"),
     Other("graph engine", "policy", 490,
           (("crates/lab/src/application/graph.rs",
             ("type OnPolicy", "fn configured", "impl Storage for OnPolicy")),),
-          "two ranges and how each is mapped"),
+          "two ranges and the mapping of each"),
 )
 # The engine on a block drive: the policy engine is this and what is counted for it.
 PLAIN = ("original.rs",)
@@ -108,7 +108,7 @@ def numbers() -> str:
 
 def table() -> str:
     rows = [
-        "| level | code of the cache | published | code of the library | the cache decides | runs on |",
+        "| level | code of the cache | published | code of the library | decided by the cache | runs on |",
         "|---|---|---|---|---|---|",
     ]
     for level in LEVELS:
@@ -117,10 +117,10 @@ def table() -> str:
     plain, shared = lines_of(ENGINES, PLAIN), lines_of(ENGINES, SHARED)
     rows.append(f"| none: a block drive | {plain} | | | nothing | every block drive |")
     rows.append("")
-    rows.append(f"Lines of code. The cache on the policy level is the one for a block drive and {lines_of(ENGINES, ('policy.rs',))} lines more; "
+    rows.append(f"Lines of code. The cache on the policy level is the cache for a block drive plus {lines_of(ENGINES, ('policy.rs',))} lines; "
                 f"{shared} lines are shared by all engines.")
-    rows += ["", "The other two applications of Table IV, each at one level. Their items for it are counted, and not the branches around them:", "",
-             "| application | level | code | published | it decides |", "|---|---|---|---|---|"]
+    rows += ["", "Each of the other two applications of Table IV uses one level. Only its items for that level are counted, not the branches around them:", "",
+             "| application | level | code | published | decided by the application |", "|---|---|---|---|---|"]
     rows += [f"| {other.name} | {other.level} | {lines_of_other(other)} | {other.published} | {other.decides} |" for other in OTHERS]
     return "\n".join(rows)
 
