@@ -371,7 +371,7 @@ pub struct Scheduler {
     pub suspensions_max: Option<u32>,
     /// Data cross a channel page by page; transfers of higher priority go between two pages.
     ///
-    /// Else in one go. Not under a firmware loop.
+    /// A mapping unit larger than a page crosses whole. Without this, all data of an operation cross in one go. Not under a firmware loop.
     #[setting(default = false)]
     pub page_transfers: bool,
     /// How often a failed read is tried again.

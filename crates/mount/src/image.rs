@@ -148,7 +148,7 @@ impl Image {
                 let _turn = (!self.device).then(|| self.writing.lock());
                 self.write(&data, offset(block)).map(|()| Vec::new())
             }
-            Job::Flush { .. } => self.file.sync_data().map(|()| Vec::new()),
+            Job::Flush { .. } => self.sync().map(|()| Vec::new()),
             Job::Discard { block, blocks, .. } => {
                 self.discard(offset(block), offset(blocks.into()));
                 Ok(Vec::new())
@@ -164,6 +164,21 @@ impl Image {
                 _ => JobError::Failed,
             }
         })
+    }
+
+    /// Writes all data to the disk, and checks that the file still has a name and its length: another process may have deleted or truncated it.
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()?;
+        let found = self.file.metadata()?;
+        match self.device {
+            false if found.nlink() == 0 => Err(io::Error::other("the file was deleted or replaced")),
+            false if found.len() < self.bytes => Err(io::Error::other(format!(
+                "the file was cut off at {} of {} bytes",
+                found.len(),
+                self.bytes
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Writes blocks without first copying them into one buffer.

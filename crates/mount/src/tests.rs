@@ -136,6 +136,30 @@ fn a_mount_that_becomes_read_only_says_so_with_the_systems_reason() {
     assert!(told.len() == 1 && told[0].starts_with(&why), "{told:?}");
 }
 
+/// What an image without a name holds ends with the mount, so no sync may succeed.
+#[test]
+fn a_mount_of_a_deleted_or_truncated_image_is_told_at_its_sync() {
+    for truncated in [false, true] {
+        let folder = Folder::new("deleted");
+        let path = folder.path("image");
+        Target::format(&path, &FORMAT).unwrap().close().unwrap();
+        let image = Image::open(&path, Purpose::Change).unwrap();
+        let bytes = image.bytes();
+        let (volume, told) = volume(Arc::new(image), &path);
+        volume.named(|fs| fs.create(now(), &Caller::ROOT, Ino::ROOT, b"first", 0o644)).unwrap();
+        volume.sync().unwrap();
+        volume.named(|fs| fs.create(now(), &Caller::ROOT, Ino::ROOT, b"second", 0o644)).unwrap();
+        match truncated {
+            true => std::fs::File::options().write(true).open(&path).unwrap().set_len(bytes / 2).unwrap(),
+            false => std::fs::remove_file(&path).unwrap(),
+        }
+        assert_eq!(volume.sync(), Err(Errno::Io));
+        let told = told.lock().unwrap();
+        let why = if truncated { "the file was cut off" } else { "the file was deleted or replaced" };
+        assert!(told.len() == 1 && told[0].contains(why), "{told:?}");
+    }
+}
+
 /// An image that loses its power on command.
 struct Powered(Image, AtomicBool);
 

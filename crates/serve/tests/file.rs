@@ -228,6 +228,27 @@ fn a_file_that_is_made_shorter_answers_errors_and_one_sentence() {
     assert!(sentences[0].contains("shorter than the 1048576 bytes"), "{sentences:?}");
 }
 
+/// What a file without a name holds ends with the process, so no write and no flush may succeed; reads do, for a copy.
+#[test]
+fn a_file_that_is_deleted_or_replaced_takes_no_more_writes() {
+    for replaced in [false, true] {
+        let path = place("file-deleted");
+        let mut drive = open(&path);
+        assert_eq!(write(&mut drive, 1, 7), Status::Success);
+        let other = path.with_extension("other");
+        match replaced {
+            true => fs::copy(&path, &other).and_then(|_| fs::rename(&other, &path)).expect("another file"),
+            false => fs::remove_file(&path).expect("deleted"),
+        }
+        assert_eq!(ask(&mut drive, command(0, Opcode::Flush, 0, 0, Vec::new())).status, Status::WriteFault);
+        assert!(drive.is_read_only());
+        assert_eq!(write(&mut drive, 2, 8), Status::ReadOnly);
+        assert_eq!(read(&mut drive, 1), (Status::Success, vec![7; SECTOR]));
+        let sentences = drive.take_sentences();
+        assert!(sentences.len() == 1 && sentences[0].contains("deleted or replaced"), "{sentences:?}");
+    }
+}
+
 #[test]
 fn a_read_finds_that_a_file_is_shorter() {
     let path = place("file-short-read");

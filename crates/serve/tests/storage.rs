@@ -251,6 +251,37 @@ fn a_file_cut_off_is_unreadable_and_no_more() {
     assert_eq!(told(), 1);
 }
 
+/// A file is deleted, or another one put in its place, below a running server: no flush promises what ends with the server.
+#[test]
+fn a_deleted_file_keeps_no_promise() {
+    for replaced in [false, true] {
+        let path = scratch("deleted").join("image");
+        let _ = std::fs::remove_file(&path);
+        let device = Device::new(&in_file(&path, Space::Reserve)).expect("a drive");
+        let recording = Box::new(FioTrace::new(io::sink()));
+        let (served, log) = serve_watched("deleted", vec![("one".into(), device)], Time::Instant, recording);
+        let mut client = Client::tcp(&served, "one");
+        client.write(0, &pattern(3, MIB));
+        client.flush();
+        match replaced {
+            true => {
+                let other = path.with_extension("other");
+                std::fs::copy(&path, &other)
+                    .and_then(|_| std::fs::rename(&other, &path))
+                    .expect("another file");
+            }
+            false => std::fs::remove_file(&path).expect("deleted"),
+        }
+        for _ in 0..2 {
+            assert_ne!(client.ask(Command::Flush, 0, 0, 0, &[]).error, 0, "replaced: {replaced}");
+            assert_ne!(client.ask(Command::Write, 0, 0, 4096, &pattern(4, 4096)).error, 0);
+        }
+        assert_eq!(client.read(0, MIB32), pattern(3, MIB), "for a copy");
+        let told = || log.lock().expect("a log").matches("event=store-deleted").count();
+        common::eventually("the log says so", || told() == 1);
+    }
+}
+
 /// Memory use follows the live data, whatever was written before; at the limit writes fail, and trims free
 /// memory.
 #[test]

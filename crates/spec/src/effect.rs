@@ -8,11 +8,11 @@
 use super::document::Origin;
 use super::error::{Place, SpecError};
 use super::resolve_backing::{BackingKind, Medium};
-use super::resolve_run::Overwrite;
+use super::resolve_run::{Overwrite, RawPair};
 use super::schema::schema;
 use super::{DescribedTarget, Entry, RawJob, Spec};
 use pellucid_device::{Namespace, StepCost};
-use pellucid_ftl::{Durability, Map};
+use pellucid_ftl::{Durability, Map, Placement, Victim as Policy};
 use pellucid_host::{LayerConfig, LayerName, TargetKind};
 use pellucid_kv::{Keep, Victim};
 use pellucid_media::StoreKind;
@@ -241,14 +241,20 @@ const RULES: &[Rule] = &[
     }),
     rule(
         &["drive.host.dma_unit"],
-        "a rate or a time of the link or of DMA, or a cost of drive.firmware.dma",
+        "drive.host.dma_overhead above 0, or drive.firmware.model = \"loop\", which hands over unit by unit",
+        |spec| spec.drive.host.dma_overhead_ns.0 > 0 || spec.is("drive.firmware.model", "loop"),
+    ),
+    // Where transfers end as they begin, the firmware knows of each end at once, and completes.
+    rule(
+        &["drive.host.completes"],
+        "a rate of the link, a time of DMA, or drive.firmware.model = \"loop\"",
         |spec| {
             let host = &spec.drive.host;
+            let rates = [host.link_bytes_per_second, host.write_bytes_per_second];
             let times = [host.dma_overhead_ns, host.dma_latency_ns, host.dma_request_ns];
-            let of_firmware = &spec.drive.firmware;
-            let is_paid =
-                of_firmware.dma != StepCost::default() || of_firmware.modules.depend != StepCost::default();
-            host.link_bytes_per_second > 0 || times.iter().any(|time| time.0 > 0) || is_paid
+            rates.iter().any(|&rate| rate > 0)
+                || times.iter().any(|time| time.0 > 0)
+                || spec.is("drive.firmware.model", "loop")
         },
     ),
     rule(
@@ -264,13 +270,37 @@ const RULES: &[Rule] = &[
     }),
     rule(
         &["drive.scheduler.page_transfers"],
-        "operations of several pages: drive.media.planes with multi_plane, or drive.media.one_shot_pages above 1",
+        "operations of several mapping units and pages: drive.media.planes with multi_plane, or drive.media.one_shot_pages above 1, and \
+         drive.media.unit_size of half of what they program at most",
         |spec| {
             let geometry = &spec.drive.media.geometry;
-            let pages = geometry.one_shot_pages > 1 || (geometry.planes > 1 && geometry.multi_plane);
-            pages || !spec.is_on("drive.scheduler.page_transfers")
+            let planes = if geometry.multi_plane { geometry.planes } else { 1 };
+            let pages = geometry.one_shot_pages * planes;
+            let units = pages * geometry.page_bytes / geometry.unit_bytes.max(1);
+            (pages > 1 && units > 1) || !spec.is_on("drive.scheduler.page_transfers")
         },
     ),
+    rule(
+        &["drive.ftl.seed"],
+        "something to draw: drive.ftl.victim = \"random\" or \"d-choices\", drive.ftl.placement = \"random\", or host.layers",
+        |spec| {
+            let ftl = &spec.drive.ftl;
+            let draws = matches!(ftl.victim, Policy::Random | Policy::DChoices(_));
+            draws || ftl.placement == Placement::Random || !spec.host.is_empty()
+        },
+    ),
+    of_work(&["drive.ftl.handles", "drive.ftl.isolation"], "a job with fdp = 1, or an application", |spec| {
+        let names_handles = |pair: &RawPair| match pair.key.as_str() {
+            "fdp" => pair.value != "0",
+            "dataplacement" => pair.value != "none",
+            "app" | "plids" | "fdp_pli" => true,
+            _ => false,
+        };
+        let offers_handles = !spec.drive.namespaces.is_empty();
+        spec.drive.ftl.handles == 1
+            || offers_handles
+            || spec.jobs.iter().flat_map(|job| &job.pairs).any(names_handles)
+    }),
     of_work(
         &["drive.media.seed"],
         "something to draw: drive.media.timing.die_spread or op_spread, drive.media.faults, bit_errors or retry",

@@ -12,7 +12,8 @@
 //! and several reads the latter.
 //!
 //! Guarantees: a write is acknowledged when it is on the media (force unit access), whatever write buffer the
-//! drive has. A batch is valid if its trailer can be read, or the next trailer, which repeats it. The writes
+//! drive has. A write fault is a zone's failure or a refusal of a drive whose store is full: the zone is asked, and a refusal goes up as
+//! such, to be tried again. A batch is valid if its trailer can be read, or the next trailer, which repeats it. The writes
 //! of a zone are in order, because the layer above has one write at a time in each parallel unit. This layer
 //! knows only three things about zones: which are active ([`active`]), the out-of-band data that the next
 //! trailer repeats, and, if the drive keeps stamps instead of data, all out-of-band data, because the drive
@@ -31,7 +32,7 @@ use active::Active;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
     ChunkAddress, ChunkOp, Command, Completion, Figure, Interface, Lba, Nanos, Opcode, SimTime, Stage,
-    StageTimes, Status, Vector, ZoneAction, ZoneInfo, ZoneOp,
+    StageTimes, Status, Vector, ZoneAction, ZoneInfo, ZoneOp, ZoneState,
 };
 use read::Want;
 use shape::ZoneShape;
@@ -66,6 +67,8 @@ enum Purpose {
     Report,
     /// Padding of a torn batch of this zone.
     Pad(u32),
+    /// A report of the zone of a command that ended with a write fault.
+    Doubt,
 }
 
 /// Command to the drive.
@@ -114,7 +117,7 @@ pub struct ZoneChunks {
     under_way: u32,
     /// Out-of-band data of each zone, if the drive keeps stamps.
     stamps: Vec<Vec<u8>>,
-    /// Number and out-of-band data of the last batch written to a zone; the next trailer repeats them.
+    /// Number and out-of-band data of the last batch that is on the media of a zone; the next trailer repeats them.
     last: BTreeMap<u32, (u32, Vec<u8>)>,
     buffers: Vec<Vec<u8>>,
     down: VecDeque<Command>,
@@ -260,21 +263,17 @@ impl ZoneChunks {
         let (images, oob) =
             (self.shape.data as usize * self.image_bytes, self.shape.data as usize * Vector::METADATA_BYTES);
         let batches = place.batch..place.batch + command.sectors / self.shape.data;
-        let ends_zone = batches.end * self.shape.data == self.shape.chunks.chunk_sectors;
         let sectors = batches.len() as u32 * self.shape.batch;
         let parts = command.data.chunks_exact(images).zip(metadata.chunks_exact(oob));
+        let last = self.last.get(&place.zone).filter(|(number, _)| number + 1 == place.batch);
+        let mut before = last.map(|(_, oob)| &oob[..]);
         for (batch, (images, oob)) in batches.zip(parts) {
             data.extend_from_slice(images);
             self.counters.trailer_sectors += 1;
             match self.stamps.get_mut(place.zone as usize) {
                 None => {
-                    let last = self.last.entry(place.zone).or_default();
-                    let before =
-                        (batch > 0 && last.0 + 1 == batch && !last.1.is_empty()).then_some(&last.1[..]);
                     trailer::put(&mut data, self.image_bytes, (place.zone, batch), oob, before);
-                    last.0 = batch;
-                    last.1.clear();
-                    last.1.extend_from_slice(oob);
+                    before = Some(oob);
                 }
                 Some(stamps) => {
                     let at = batch as usize * oob.len();
@@ -286,11 +285,25 @@ impl ZoneChunks {
                 }
             }
         }
-        if ends_zone {
-            self.last.remove(&place.zone);
-        }
         let lba = Lba(self.shape.lba(place));
         self.send_whole(op, Command { fua: true, ..Command::new(0, Opcode::Write, lba, sectors, data) });
+    }
+
+    /// The batches of a write are on the media: keeps what the next trailer repeats.
+    fn written(&mut self, op: u32) {
+        let command = self.ops[op].command.as_ref().expect("a command under way");
+        let place = self.shape.place(command.lba).expect("checked at submission");
+        let end = place.batch + command.sectors / self.shape.data;
+        if end * self.shape.data == self.shape.chunks.chunk_sectors {
+            self.last.remove(&place.zone);
+        } else if self.stamps.is_empty() {
+            let metadata = command.vector.as_ref().map_or(&[][..], |vector| &vector.metadata);
+            let oob = &metadata[metadata.len() - self.shape.data as usize * Vector::METADATA_BYTES..];
+            let last = self.last.entry(place.zone).or_default();
+            last.0 = end - 1;
+            last.1.clear();
+            last.1.extend_from_slice(oob);
+        }
     }
 
     fn start_action(&mut self, op: u32) {
@@ -346,7 +359,7 @@ impl ZoneChunks {
         match ok {
             true => info.write_pointer.0 += u64::from(self.shape.torn(info)),
             // The zone takes no more writes, which is the only meaning of read-only here.
-            false => info.state = pellucid_flash::ZoneState::ReadOnly,
+            false => info.state = ZoneState::ReadOnly,
         }
     }
 
@@ -374,6 +387,9 @@ impl ZoneChunks {
         let Part { op, purpose, .. } = self.parts[part];
         let status = completion.status;
         self.under_way -= 1;
+        if purpose == Purpose::Whole && status == Status::WriteFault {
+            return self.ask_zone(part, op, completion.data);
+        }
         self.note_end(op, purpose, status);
         self.ops[op].stages = completion.stages;
         match purpose {
@@ -385,14 +401,60 @@ impl ZoneChunks {
                 self.ops[op].status = Some(status);
             }
             Purpose::Whole => {
-                if completion.data.capacity() > 0 {
-                    self.buffers.push(completion.data);
+                self.give_back(completion.data);
+                if completion.opcode == Opcode::Write && status == Status::Success {
+                    self.written(op);
                 }
                 self.ops[op].status = Some(translated(completion.opcode, status));
+            }
+            Purpose::Doubt => {
+                let refused = self.is_refusal(op, &completion);
+                let status = if refused { Status::WriteFault } else { self.failed(op) };
+                self.ops[op].status = Some(status);
             }
         }
         self.parts.release(part);
         self.part_ended(op);
+    }
+
+    fn give_back(&mut self, data: Vec<u8>) {
+        if data.capacity() > 0 {
+            self.buffers.push(data);
+        }
+    }
+
+    /// A command has ended with a write fault: the state of its zone tells why.
+    fn ask_zone(&mut self, part: u32, op: u32, data: Vec<u8>) {
+        self.give_back(data);
+        self.parts.release(part);
+        self.ops[op].left -= 1;
+        let start = Lba(self.shape.start(self.zone_of_op(op)));
+        let part = self.parts.take();
+        self.send(op, part, Purpose::Doubt, Command::new(0, Opcode::Report, start, 1, Vec::new()));
+    }
+
+    /// Returns whether the drive has refused a command as a whole, or does not promise its result; in neither case has the zone failed. A full
+    /// zone does not tell what it was filled with.
+    fn is_refusal(&self, op: u32, report: &Completion) -> bool {
+        let command = self.command(op);
+        let info = report.data.first_chunk().and_then(ZoneInfo::decode);
+        let Some(info) = info.filter(|_| report.status == Status::Success) else { return false };
+        match (info.state, command.opcode) {
+            (ZoneState::ReadOnly | ZoneState::Offline, _) => false,
+            (ZoneState::Full, Opcode::Write) => false,
+            (_, Opcode::Write) => {
+                let from = self.shape.lba(self.shape.place(command.lba).expect("checked at submission"));
+                let sectors = command.sectors / self.shape.data * self.shape.batch;
+                [from, from + u64::from(sectors)].contains(&info.write_pointer.0)
+            }
+            _ => true,
+        }
+    }
+
+    /// A zone has failed with a command; returns the status of that for its chunk.
+    fn failed(&mut self, op: u32) -> Status {
+        self.note_end(op, Purpose::Whole, Status::WriteFault);
+        translated(self.command(op).opcode, Status::WriteFault)
     }
 
     fn part_ended(&mut self, op: u32) {
@@ -423,6 +485,8 @@ impl ZoneChunks {
 fn translated(opcode: Opcode, status: Status) -> Status {
     match (opcode, status) {
         (_, Status::Success | Status::PowerLoss) => status,
+        // So a write that is tried again learns that it was carried out before.
+        (Opcode::Write, Status::ZoneInvalidWrite) => Status::ChunkOutOfOrder,
         (Opcode::Write, _) => Status::ChunkWriteFailed,
         _ => Status::ChunkOffline,
     }

@@ -91,6 +91,34 @@ fn failed_writes_and_resets_lose_nothing() {
     assert!(failures > 20 && finished > 0, "{failures} writes failed, {finished} zones finished");
 }
 
+/// A drive whose store is full for a while: no zone is given up for that, and all goes on when it takes writes again.
+#[test]
+fn a_drive_that_refuses_writes_for_a_while_costs_no_zone() {
+    let mut refused = 0;
+    for seed in 40..56 {
+        let mut world = run(seed, Faults::default(), 300);
+        for _ in 0..5 {
+            world.host.drive.drive.refuses = true;
+            for _ in 0..20 {
+                world.submit();
+                world.step();
+            }
+            world.host.drive.drive.refuses = false;
+            for _ in 0..100 {
+                world.submit();
+                world.step();
+            }
+        }
+        world.drain();
+        world.check();
+        world.compare();
+        refused += world.host.drive.drive.refused;
+        assert_eq!(world.host.layer.counters().write_failures, 0, "seed {seed}");
+        assert!(!world.host.layer.is_read_only(), "seed {seed}");
+    }
+    assert!(refused > 100, "{refused} commands were refused");
+}
+
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn what_was_promised_survives_a_power_cut_at_any_event() {

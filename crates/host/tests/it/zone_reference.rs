@@ -29,6 +29,9 @@ pub struct ZoneReference {
     serial: u64,
     rng: Rng,
     pub faults: Faults,
+    /// Writes and actions are refused, as by a drive whose store is full; or carried out, and not promised.
+    pub refuses: bool,
+    pub refused: u64,
     now: SimTime,
     done: VecDeque<Completion>,
     /// Maximum number of zones that were active at a time.
@@ -46,6 +49,8 @@ impl ZoneReference {
             serial: 0,
             rng: Rng::stream(seed, "zones"),
             faults: Faults::default(),
+            refuses: false,
+            refused: 0,
             now: SimTime::ZERO,
             done: VecDeque::new(),
             most_active: 0,
@@ -162,7 +167,13 @@ impl ZoneReference {
     fn carry_out(&mut self, (mut command, submitted): (Command, SimTime)) {
         let at = self.zone(command.lba);
         let mut status = Status::Success;
+        let refuses = self.refuses && !matches!(command.opcode, Opcode::Read | Opcode::Report);
+        self.refused += u64::from(refuses);
         match command.opcode {
+            _ if refuses && self.rng.chance(0.5) => {
+                self.zones[at].busy = false;
+                status = Status::WriteFault;
+            }
             Opcode::Write => {
                 self.zones[at].busy = false;
                 let whole = command.sectors as usize;
@@ -193,7 +204,7 @@ impl ZoneReference {
             }
             Opcode::Report => {
                 command.data.clear();
-                for (number, zone) in self.zones.iter().enumerate().take(command.sectors as usize) {
+                for (number, zone) in self.zones.iter().enumerate().skip(at).take(command.sectors as usize) {
                     let start = number as u64 * self.geometry.zone_sectors;
                     // If the write pointer is undefined, it has a wrong value.
                     let written = match zone.state {
@@ -227,6 +238,9 @@ impl ZoneReference {
                 }
             }
             other => panic!("the log has no use for {other:?}"),
+        }
+        if refuses {
+            status = Status::WriteFault;
         }
         let mut stages = StageTimes::default();
         stages.add(Stage::Media, self.now - submitted);

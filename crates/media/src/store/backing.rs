@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Most notices that wait to be taken; further ones are dropped.
@@ -172,13 +172,17 @@ impl Backing {
         self.fault.is_none()
     }
 
-    /// Checks that nobody has truncated the file, which must have `bytes` bytes. Lost data cannot come back, so nothing more can be
-    /// promised after that.
-    pub fn check_length(&mut self, bytes: u64) {
+    /// Checks that nobody has truncated the file, which must have `bytes` bytes, or deleted it. Lost data cannot come back, and a file without
+    /// a name is lost with this process, so nothing more can be promised after that.
+    pub fn check_whole(&mut self, bytes: u64) {
         if self.fault.is_some() {
             return;
         }
         match self.file.metadata() {
+            Ok(found) if found.nlink() == 0 => {
+                self.tell(StoreNotice::Deleted { path: self.path.clone() });
+                self.fault = Some((None, "the file was deleted".into()));
+            }
             Ok(found) if found.len() >= bytes => {}
             Ok(found) => {
                 let why = format!("the file was cut off at {} of {bytes} bytes", found.len());

@@ -365,7 +365,7 @@ impl FileStore {
         if self.sync == SyncTo::Process {
             self.backing.sync();
         }
-        self.backing.check_length(self.regions.file_bytes);
+        self.backing.check_whole(self.regions.file_bytes);
         self.settled("write the image to disk")
     }
 
@@ -374,7 +374,7 @@ impl FileStore {
         if self.sync == SyncTo::Machine {
             self.commit();
         }
-        self.backing.check_length(self.regions.file_bytes);
+        self.backing.check_whole(self.regions.file_bytes);
         self.settled("write the image to disk")
     }
 

@@ -140,6 +140,11 @@ pub enum StoreNotice {
         /// Expected length of the file, in bytes.
         bytes: u64,
     },
+    /// The file was deleted, or replaced by another one, by somebody else. Hosts are refused.
+    Deleted {
+        /// Where the image file was.
+        path: PathBuf,
+    },
     /// The file was begun and never completed: a new drive was made in it.
     Blank {
         /// The image file.
@@ -177,6 +182,12 @@ impl fmt::Display for StoreNotice {
                 f,
                 "{}: the file was cut off at {found} of {bytes} bytes; what was behind that is lost, hosts are refused everything \
                  but reads, and the next start refuses the image",
+                path.display()
+            ),
+            StoreNotice::Deleted { path } => write!(
+                f,
+                "{}: the file was deleted or replaced; what the drive holds is lost when this process ends: copy it through the drive; \
+                 hosts are refused everything but reads",
                 path.display()
             ),
             StoreNotice::Blank { path } => write!(

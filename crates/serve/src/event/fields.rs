@@ -29,6 +29,7 @@ impl Event {
             Event::StoreNotice { notice: StoreNotice::Damaged { .. }, .. } => "store-damaged",
             Event::StoreNotice { notice: StoreNotice::Refused { .. }, .. } => "store-refused",
             Event::StoreNotice { notice: StoreNotice::CutOff { .. }, .. } => "store-cut-off",
+            Event::StoreNotice { notice: StoreNotice::Deleted { .. }, .. } => "store-deleted",
             Event::StoreNotice { notice: StoreNotice::Recovered { .. }, .. } => "store-recovered",
             Event::StoreNotice { notice: StoreNotice::Blank { .. }, .. } => "store-blank",
             Event::StoreNotice { notice: StoreNotice::Exposed { .. }, .. } => "store-exposed",

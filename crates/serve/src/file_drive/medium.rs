@@ -15,6 +15,9 @@ use std::path::PathBuf;
 /// Error for a file that was truncated to zero; it is not taken for a new one.
 const EMPTY: &str = "it is there and empty: what it held is gone; allowed: a copy of it, or no file at all and ,size=BYTES, which makes a new one";
 
+/// Error for a file without a name, whose data end with this process.
+const DELETED: &str = "it was deleted or replaced; what it holds is lost when this process ends: copy it through the drive, which takes no writes any more";
+
 /// First bytes of our own files that are no plain disks, and the reason why each is refused.
 const OURS: [(&[u8], &str); 2] = [
     (
@@ -251,7 +254,7 @@ impl Medium {
                 Ok(end) => Held { until: end.div_ceil(sector), ..data },
                 Err(_) => Held { until: lba.0 + 1, ..data },
             },
-            Err(Errno::NXIO) if self.check_length(Status::UnrecoveredRead).is_ok() => hole(u64::MAX),
+            Err(Errno::NXIO) if self.check_whole(Status::UnrecoveredRead).is_ok() => hole(u64::MAX),
             Err(_) => data,
         }
     }
@@ -307,7 +310,7 @@ impl Medium {
         force: ReadWriteFlags,
         scratch: &mut Scratch,
     ) -> Result<(), Trouble> {
-        self.check_length(Status::WriteFault)?;
+        self.check_whole(Status::WriteFault)?;
         let outcome = match self.direct {
             false => self.write_at(data, at, force),
             true => pieces(data.len() as u64).try_for_each(|(from, to)| {
@@ -325,7 +328,7 @@ impl Medium {
 
     /// Writes all acknowledged data to the disk.
     fn sync(&self) -> Result<(), Trouble> {
-        self.check_length(Status::WriteFault)?;
+        self.check_whole(Status::WriteFault)?;
         again(|| rustix::fs::fdatasync(&self.file))
             .map_err(|error| self.trouble(Status::WriteFault, "flush", error).into_doubt())
     }
@@ -339,7 +342,7 @@ impl Medium {
         fua: bool,
         scratch: &mut Scratch,
     ) -> Result<(), Trouble> {
-        self.check_length(Status::WriteFault)?;
+        self.check_whole(Status::WriteFault)?;
         match again(|| fallocate(&self.file, how | FallocateFlags::KEEP_SIZE, at, length)) {
             Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL) => {
                 scratch.aligned().fill(0);
@@ -380,12 +383,13 @@ impl Medium {
         Ok(())
     }
 
-    /// Checks that a file is at least as long as it was.
-    fn check_length(&self, status: Status) -> Result<(), Trouble> {
+    /// Checks that a file is at least as long as it was, and still has a name.
+    fn check_whole(&self, status: Status) -> Result<(), Trouble> {
         if !self.is_regular {
             return Ok(());
         }
         match rustix::fs::fstat(&self.file) {
+            Ok(found) if found.st_nlink == 0 => Err(Trouble { status, what: What::Doubt(DELETED.into()) }),
             Ok(found) if found.st_size as u64 >= self.bytes => Ok(()),
             Ok(_) => Err(self.gone(status)),
             Err(error) => Err(self.trouble(status, "ask for the size", error)),

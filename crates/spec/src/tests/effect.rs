@@ -146,8 +146,14 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
         ),
         (
             "host.dma_unit=8KiB",
-            "allowed: with a rate or a time of the link or of DMA, or a cost of drive.firmware.dma",
+            "allowed: with drive.host.dma_overhead above 0, or drive.firmware.model = \"loop\", which hands over unit by unit",
         ),
+        (
+            "host.completes=controller",
+            "allowed: with a rate of the link, a time of DMA, or drive.firmware.model = \"loop\"",
+        ),
+        ("ftl.seed=3", "drive.ftl.placement = \"random\", or host.layers"),
+        ("ftl.handles=2", "allowed: with a job with fdp = 1, or an application"),
         ("scheduler.retry=1ms", "drive.media.bit_errors or drive.media.retry"),
         ("scheduler.read_retries=2", "drive.media.bit_errors or drive.media.retry"),
         ("scheduler.solver.channels=2", "allowed: with a time in drive.scheduler.solver.time"),
@@ -158,10 +164,23 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
         let message = refused(SMALL, &[set], Use::Work);
         assert!(message.ends_with(said), "{message}");
     }
+    // A mapping unit of both planes crosses whole.
+    let sets =
+        ["scheduler.page_transfers=true", "media.planes=2", "media.multi_plane=true", "media.unit_size=8KiB"];
+    assert!(refused(SMALL, &sets, Use::Work).contains("of half of what they program at most"));
     // What gives them an effect.
     for sets in [
         &["firmware.clock_mhz=500", "firmware.fetch.cycles=10"][..],
-        &["host.dma_unit=8KiB", "host.link_rate=1GB/s"],
+        &["host.dma_unit=8KiB", "host.dma_overhead=1us"],
+        &["host.completes=controller", "host.link_rate=1GB/s"],
+        &["ftl.seed=3", "ftl.victim=d-choices:2"],
+        &[
+            "scheduler.page_transfers=true",
+            "media.planes=2",
+            "media.multi_plane=true",
+            "media.unit_size=4KiB",
+        ],
+        &["ftl.handles=2", "job=[{ rw = \"randwrite\", fdp = 1 }]"],
         &["scheduler.retry=1ms", "scheduler.read_retries=2", "media.faults.read_fail=0.1"],
         &["scheduler.solver.channels=2", "scheduler.solver.time=1us"],
         &["media.seed=9", "media.timing.op_spread=0.1"],
