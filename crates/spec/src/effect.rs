@@ -11,7 +11,7 @@ use super::resolve_backing::{BackingKind, Medium};
 use super::resolve_run::{Overwrite, RawPair};
 use super::schema::schema;
 use super::{DescribedTarget, Entry, RawJob, Spec};
-use pellucid_device::{Namespace, StepCost};
+use pellucid_device::Namespace;
 use pellucid_ftl::{Durability, Map, Placement, Victim as Policy};
 use pellucid_host::{LayerConfig, LayerName, TargetKind};
 use pellucid_kv::{Keep, Victim};

@@ -63,10 +63,6 @@ impl ZoneChunks {
         self.start_write(op);
     }
 
-    fn zone_of_op(&self, op: u32) -> u32 {
-        self.shape.place(self.command(op).lba).expect("checked at submission").zone
-    }
-
     /// Updates the active zones after a write or a zone action has ended.
     pub(super) fn note_end(&mut self, op: u32, purpose: Purpose, status: Status) {
         if purpose != Purpose::Whole {

@@ -250,6 +250,10 @@ impl ZoneChunks {
         self.ops[op].command.as_ref().expect("a command under way")
     }
 
+    fn zone_of_op(&self, op: u32) -> u32 {
+        self.shape.place(self.command(op).lba).expect("checked at submission").zone
+    }
+
     fn start_write(&mut self, op: u32) {
         let mut data = self.buffers.pop().unwrap_or_default();
         data.clear();

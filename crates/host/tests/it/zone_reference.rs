@@ -18,6 +18,8 @@ struct Zone {
     /// A write or an action is under way.
     busy: bool,
     reading: u32,
+    /// Where a write began that was carried out and not promised: it may come again.
+    unpromised: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub struct ZoneReference {
     /// Writes and actions are refused, as by a drive whose store is full; or carried out, and not promised.
     pub refuses: bool,
     pub refused: u64,
+    /// Zones filled by a write that was not promised.
+    pub filled_unpromised: u64,
     now: SimTime,
     done: VecDeque<Completion>,
     /// Maximum number of zones that were active at a time.
@@ -51,6 +55,7 @@ impl ZoneReference {
             faults: Faults::default(),
             refuses: false,
             refused: 0,
+            filled_unpromised: 0,
             now: SimTime::ZERO,
             done: VecDeque::new(),
             most_active: 0,
@@ -134,6 +139,9 @@ impl ZoneReference {
                 let zone = &mut self.zones[at];
                 let writable = ZoneReference::is_active(zone) || zone.state == ZoneState::Empty;
                 assert!(writable, "write to zone {at}, which is {:?}", zone.state);
+                if zone.unpromised == Some(offset) {
+                    return;
+                }
                 assert_eq!(offset as usize, zone.data.len(), "write off the write pointer of zone {at}");
                 assert!(
                     offset + u64::from(command.sectors) <= self.geometry.capacity_sectors,
@@ -170,6 +178,12 @@ impl ZoneReference {
         let refuses = self.refuses && !matches!(command.opcode, Opcode::Read | Opcode::Report);
         self.refused += u64::from(refuses);
         match command.opcode {
+            Opcode::Write
+                if self.zones[at].unpromised == Some(command.lba.0 % self.geometry.zone_sectors) =>
+            {
+                self.zones[at].busy = false;
+                status = Status::ZoneInvalidWrite;
+            }
             _ if refuses && self.rng.chance(0.5) => {
                 self.zones[at].busy = false;
                 status = Status::WriteFault;
@@ -187,6 +201,10 @@ impl ZoneReference {
                     status = Status::WriteFault;
                 } else {
                     self.append(at, &command.data, whole);
+                    if refuses {
+                        self.filled_unpromised += u64::from(self.zones[at].state == ZoneState::Full);
+                        self.zones[at].unpromised = Some(command.lba.0 % self.geometry.zone_sectors);
+                    }
                 }
             }
             Opcode::Zone(ZoneOp::Change(action)) => {
