@@ -136,7 +136,7 @@ fn a_mount_that_becomes_read_only_says_so_with_the_systems_reason() {
     assert!(told.len() == 1 && told[0].starts_with(&why), "{told:?}");
 }
 
-/// What an image without a name holds ends with the mount, so no sync may succeed.
+/// An unlinked image loses its contents when the mount ends, so no sync may succeed.
 #[test]
 fn a_mount_of_a_deleted_or_truncated_image_is_told_at_its_sync() {
     for truncated in [false, true] {

@@ -228,7 +228,7 @@ fn a_file_that_is_made_shorter_answers_errors_and_one_sentence() {
     assert!(sentences[0].contains("shorter than the 1048576 bytes"), "{sentences:?}");
 }
 
-/// What a file without a name holds ends with the process, so no write and no flush may succeed; reads do, for a copy.
+/// An unlinked file loses its contents when the process ends, so writes and flushes must fail; reads still work, for a copy.
 #[test]
 fn a_file_that_is_deleted_or_replaced_takes_no_more_writes() {
     for replaced in [false, true] {

@@ -43,7 +43,7 @@ fn random_drives_with_cached_tables_never_return_a_wrong_sector() {
     assert!(ran > 40, "{ran} drives were not refused");
 }
 
-/// What GC copies is counted once as copied and once as programmed, translation pages among it.
+/// GC counts each copied unit once as copied and once as programmed, including translation pages.
 #[test]
 fn copied_units_are_those_programmed_for_moves() {
     for map in
