@@ -1,7 +1,7 @@
 //! Parts of a description that must not change while the media keep their data: they determine which sector a stored unit is.
 //!
-//! A store that outlives the process keeps these words, and a drive with another description is refused. With another capacity translation
-//! pages would be taken for host data, and not be found: trimmed data would come back.
+//! A store that outlives the process records these words, and a drive with a different description is refused. With a different capacity,
+//! translation pages would be taken for host data and not be found, so trimmed data would reappear.
 
 use crate::config::{DeviceConfig, Namespace};
 use crate::error::DeviceError;
@@ -74,7 +74,7 @@ pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u
     [(CAPACITY, units), (NAMESPACES, fnv1a(FNV_BASIS, shapes).max(1)), (MAP, kept)]
 }
 
-/// Kind, blocks, and what else says where something lies. Limits may change.
+/// Kind, blocks, and everything else that determines addresses. Limits may change.
 fn shape(namespace: &Namespace) -> [u32; 5] {
     let blocks = namespace.blocks();
     let (kind, a, b) = match namespace {

@@ -1,7 +1,7 @@
 //! One drive: submit / advance / next_event / pop.
 //!
-//! [`Device`] is sans-io: time is an argument, data go in with [`Device::submit`] and come out of [`Device::pop`]; between the two,
-//! [`Device::advance`] runs what is due, and [`Device::next_event`] says when that is. It reads no clock, starts no
+//! [`Device`] is sans-io: time is an argument, data enter with [`Device::submit`] and leave with [`Device::pop`]; in between,
+//! [`Device::advance`] runs due events, and [`Device::next_event`] returns the time of the next. It reads no clock, starts no
 //! thread, and can be cloned at any moment.
 
 mod back;

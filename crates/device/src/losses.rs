@@ -1,8 +1,8 @@
 //! Acknowledged data that were lost, and the flushes that have to say so.
 //!
-//! A flush promises the writes that were complete when it was *submitted*; when it begins, later ones may be in the buffer too. So a
-//! loss fails every flush until one that promises the lost data has failed, and those that were submitted before the host
-//! could know that:
+//! A flush covers the writes that were complete when it was *submitted*; when it begins, later writes may also be in the buffer. So
+//! after a loss every flush fails until one that covers the lost data has failed, as do flushes submitted before the host could know
+//! of that failure:
 //!
 //! ```text
 //!  write ─── complete                                    [fails: it waits for the data; it does not promise them]

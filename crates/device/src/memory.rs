@@ -1,4 +1,4 @@
-//! The controller's memory: what each structure takes of it, and how much there is.
+//! The controller's memory: its size, and the use of each structure.
 //!
 //! [`ControllerMemory`] ([`crate::Device::controller_memory`]) is the only sum: reports show it, and [`MemoryConfig::shortage`] holds it against the sizes of the memories.
 //! Sizes are those of the model's own structures when all of the drive has been written, but for a page map whose entries have a

@@ -105,8 +105,8 @@ impl<'a> NamespaceView<'a> {
         }
     }
 
-    /// Announces that a read from `lba` on will come at once; its map entry should have been [prefetched](NamespaceView::prefetch). Reads that
-    /// come together are all prefetched before the first is submitted, so that the processor waits for their memory at the same time.
+    /// Announces an imminent read at `lba`, whose map entry should have been [prefetched](NamespaceView::prefetch). Reads of one batch are
+    /// all prefetched before the first is submitted, so that their memory accesses overlap.
     #[inline]
     pub fn prefetch_read(self, lba: Lba) {
         let Some(block) = self.block() else { return };
@@ -124,7 +124,7 @@ impl<'a> NamespaceView<'a> {
         self.namespace().is_some_and(Namespace::takes_no_writes)
     }
 
-    /// Returns where the newest programmed copy of a logical page lies; `None` for a page that was never written, was trimmed, or lies
+    /// Returns the address of the newest programmed copy of a logical page; `None` if the page was never written, was trimmed, or is
     /// beyond the end.
     pub fn locate(self, lpn: Lpn) -> Option<Ppa> {
         self.block()?.locate(lpn)
@@ -136,7 +136,8 @@ impl<'a> NamespaceView<'a> {
         self.block().is_some_and(|block| block.is_mapped(lpn))
     }
 
-    /// Returns whether a logical page holds data, and up to which page the answer is known to be the same.
+    /// Returns whether a logical page holds data, and the page up to which the same answer is known to
+    /// hold.
     pub fn held(self, lpn: Lpn) -> Held {
         let nothing = Held { holds: false, until: u64::MAX, looks: 1 };
         self.block().map_or(nothing, |block| block.held(lpn))

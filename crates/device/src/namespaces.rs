@@ -1,4 +1,4 @@
-//! The namespaces of a drive: which blocks each owns, and what each is made of.
+//! The namespaces of a drive: the blocks and the implementation of each.
 //!
 //! Every namespace has the same blocks of every die, so all of them share all channels and dies. To the translation of a block
 //! namespace the blocks of others are bad ones; to the others they do not exist.
@@ -175,7 +175,8 @@ impl Namespace {
         }
     }
 
-    /// Nothing can happen any more: writes that waited for space go on, or others ahead of them; `false`: none could.
+    /// Handles a stuck drive: resumes writes that waited for space, or other writes ahead of them. `false`: no write
+    /// could resume.
     pub fn let_in(&mut self, shared: &mut Shared) -> bool {
         self.block_mut().is_some_and(|block| block.let_in(shared))
     }
@@ -192,7 +193,7 @@ impl Namespace {
         matches!(self, Namespace::Block(_) | Namespace::Cache(_) | Namespace::Nameless(_))
     }
 
-    /// Returns whether it has spare blocks of its own, which can be spent.
+    /// Returns whether the namespace has its own spare blocks, which can be used up.
     pub fn has_spare_blocks(&self) -> bool {
         self.block().is_some()
     }
@@ -302,7 +303,7 @@ impl Namespace {
         }
     }
 
-    /// Returns whether it takes no writes any more, for want of good blocks.
+    /// Returns whether the namespace is read-only because it lacks good blocks.
     pub fn takes_no_writes(&self) -> bool {
         match self {
             Namespace::Block(n) => n.is_read_only(),
@@ -394,8 +395,8 @@ impl Namespace {
     }
 }
 
-/// The description with what follows from it filled in: the one namespace of a drive that names none, and the user capacity of
-/// the only block namespace if it has not all blocks.
+/// Returns the description with derived values filled in: the single namespace of a drive that describes none, and the user
+/// capacity of the only block namespace if it does not have all blocks.
 pub(crate) fn complete(config: &DeviceConfig, layout: &Layout) -> Result<DeviceConfig, DeviceError> {
     let mut config = config.clone();
     if config.namespaces.is_empty() {

@@ -69,8 +69,8 @@ impl Device {
         sectors * u64::from(self.router.shared.layout.sector_bytes)
     }
 
-    /// Returns whether some namespace takes no writes any more: a block namespace that has run out of good blocks, or a zoned one that has
-    /// run out of the blocks that its protected buffer needs.
+    /// Returns whether any namespace is read-only: a block namespace without enough good blocks, or a zoned namespace without the blocks
+    /// that its protected buffer needs.
     pub fn is_read_only(&self) -> bool {
         self.router.namespaces.iter().any(Namespace::takes_no_writes)
     }
@@ -101,13 +101,13 @@ impl Device {
         Some((mount, Nanos(mount.busiest_die_reads.saturating_mul(read_ns.0))))
     }
 
-    /// Returns whether nothing is under way and the drive only waits until it may fold its SLC cache.
+    /// Returns whether the drive is idle and only waits for the time to fold its SLC cache.
     pub fn waits_to_fold(&self) -> bool {
         let idle = self.blocks().filter(|block| block.awaits_idleness()).count();
         idle > 0 && self.router.shared.events.count() == idle
     }
 
-    /// Sets what an open-channel namespace tells its host; says whether it is one.
+    /// Sets the notifications of an open-channel namespace; returns whether the namespace is one.
     pub fn set_feedback(&mut self, namespace: u16, feedback: Feedback) -> bool {
         match self.router.namespaces.get_mut(usize::from(namespace)) {
             Some(Namespace::Chunks(n)) => {
@@ -292,8 +292,8 @@ impl Device {
         self.router.shared.media.elapse(seconds);
     }
 
-    /// From now on the drive notes what [`crate::Probes`] says, from nothing. Costs one walk over the blocks now, and a few
-    /// nanoseconds per event from now on. Changes nothing that the drive does.
+    /// Starts recording the data of [`crate::Probes`], beginning at zero. Costs one walk over the blocks now, and a few
+    /// nanoseconds per event afterwards. Does not change the drive's behaviour.
     pub fn watch(&mut self) {
         probes::watch(&mut self.router.shared);
     }

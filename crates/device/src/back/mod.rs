@@ -1,4 +1,4 @@
-//! The flash side of a drive: which operation runs when, and what its beginning and end mean for the media.
+//! Flash side of a drive: schedules operations, and applies their start and end to the media.
 
 pub(crate) mod operations;
 pub(crate) mod scheduler;

@@ -1,4 +1,4 @@
-//! Channels and dies: which flash operation runs next, and where.
+//! Channels and dies: chooses the next flash operation of each.
 //!
 //! Every die has a queue (the reservation station of Cosmos+); the operation at its head goes through
 //!
@@ -11,12 +11,12 @@
 //! With `page_transfers` data cross a channel page by page, and between two pages a better class goes first; a program that
 //! was begun takes precedence over others of its class, and reads take turns.
 //!
-//! A free channel takes, among the heads that want it, the class with the best priority (Cosmos+ Table 2), round robin inside
-//! a class. A phase without cost is passed without an event. The scheduler knows nothing of media or translation: it hands
-//! out [`Step`]s and is told how long the array takes. An operation's time is booked to a stage at every transition.
+//! A free channel takes, among the heads that want it, the class with the best priority (Cosmos+ Table 2), round robin inside a class.
+//! Zero-cost phases pass without an event. The scheduler knows nothing about media or translation: it hands out [`Step`]s, and its caller
+//! gives it the array times. At every transition, an operation's time is credited to a stage.
 //!
-//! With independent plane reads each plane of a die reads by itself (`planes.rs`). Who issues, hardware queues or a firmware that polls, is a
-//! type (`issuer.rs`).
+//! With independent plane reads, each plane of a die reads independently (`planes.rs`). The issuer, either hardware queues or a polling
+//! firmware, is a type parameter (`issuer.rs`).
 //!
 //! | state | owner |
 //! |---|---|
@@ -74,8 +74,8 @@ pub(crate) enum Step {
     DataOut(u32),
 }
 
-/// Steps to carry out, first come, first served. Few at a time, and soon none: so they are taken from the front by counting.
-/// Invariant: `taken` is 0 if there are none.
+/// Steps to carry out, first come, first served. There are few at a time, and soon none, so `taken` counts those taken from
+/// the front. Invariant: `taken` is 0 if there are none.
 #[derive(Clone, Debug, Default)]
 struct Steps {
     steps: Vec<Step>,

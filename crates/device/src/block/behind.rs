@@ -219,7 +219,8 @@ mod tests {
         assert!(behind.is_empty() && !behind.begin_round());
     }
 
-    /// A write that has to wait on keeps those after it from being looked at, and its place before them.
+    /// A write that must keep waiting stays in front of later writes to its page, which are not
+    /// examined meanwhile.
     #[test]
     fn a_write_that_waits_on_holds_up_its_page() {
         let mut behind = of([7, 7, 7, 5]);

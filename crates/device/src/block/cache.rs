@@ -79,7 +79,7 @@ impl CacheNamespace {
         }
     }
 
-    /// It has been mounted anew after a power cut, and goes on counting where `before` had come to.
+    /// Continues the counts of `before` after the mount that follows a power cut.
     pub fn follow(&mut self, before: CacheNamespace, media: &Media) {
         self.blocks.follow(before.blocks, media);
     }

@@ -62,8 +62,8 @@ impl Core {
         self.config.tenancy
     }
 
-    /// Returns whether a command waits until data are on the media: a flush, a forced write, or a write behind an entry that takes no
-    /// more.
+    /// Returns whether a command waits until data are on the media: a flush, a forced write, or a write to an entry that accepts no
+    /// more data.
     #[inline]
     pub fn awaits_programs(&self) -> bool {
         self.queue.is_awaited() || self.flushes.waiting() || !self.behind.is_empty()

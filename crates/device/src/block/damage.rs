@@ -1,4 +1,4 @@
-//! Damage done to a running drive, and what the drive does about flash that cannot be trusted any more.
+//! Damage injected into a running drive, and the drive's handling of untrustworthy flash.
 //!
 //! ```text
 //!  corrected, but nearly not ─► its block is written anew elsewhere and erased (refresh)

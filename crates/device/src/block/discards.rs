@@ -1,7 +1,7 @@
 //! Copies that are no longer needed give their memory back, where data are in memory; their blocks are erased much later.
 //!
-//! A copy is dead when its successor is on the media, or its page was trimmed. A read that was sent to it before may still come for its
-//! data, so it waits until all of these have ended. Reads belong to the epoch in which they began:
+//! A copy is dead when its successor is on the media, or its page was trimmed. Earlier reads of it may still be in flight, so its data
+//! are discarded only after all of these have ended. Reads belong to the epoch in which they began:
 //!
 //! ```text
 //!  copies that die in epoch n wait ──► the reads of epochs before n have ended: epoch n + 1 begins

@@ -142,7 +142,8 @@ impl Gc {
         &mut self.die_mut(die).packer
     }
 
-    /// Returns whether every die has as many copies in flight as it may, and none that waits for a superpage.
+    /// Returns whether every die has the maximum number of copies in flight, and no copy waits for a
+    /// superpage.
     #[inline]
     fn has_all_in_flight(&self) -> bool {
         self.dies.iter().all(|die| die.moving >= self.moving_max && die.packer.waiting() == 0)
@@ -186,7 +187,7 @@ pub(super) fn pump(side: &mut MediaSide, shared: &mut Shared, die: DieId) {
     erases::erase_emptied(side, shared);
 }
 
-/// Returns whether `die` can neither start a copy nor program one that was read.
+/// Returns whether `die` can neither start a copy nor program a copy already read.
 #[inline]
 fn has_all_in_flight(side: &MediaSide, die: DieId) -> bool {
     !side.gc.may_move(die) && side.gc.die(die).packer.waiting() == 0 && !side.translation.may_reap(die)
@@ -290,7 +291,7 @@ fn read_copy(side: &mut MediaSide, shared: &mut Shared, die: DieId, moved: Move)
     read_copies(side, shared, die, head, 1);
 }
 
-/// Reads what one sense brings: `head` and those behind it.
+/// Reads the units covered by one sense: `head` and the following ones.
 pub(super) fn read_copies(side: &mut MediaSide, shared: &mut Shared, die: DieId, head: u32, count: u32) {
     let Move { from: first, cause, .. } = side.gc.copies[head].moved;
     let mut at = head;
@@ -473,8 +474,8 @@ fn gc_has_its_turns(side: &MediaSide, shared: &Shared, die: DieId) -> bool {
     programming > shared.layout.units_per_superpage
 }
 
-/// Returns whether no further unit will join those that wait for a superpage: none is being read, and none will be before a superpage
-/// leaves.
+/// Returns whether no further unit will join the units waiting for a superpage: none is being read, and none will be before a
+/// superpage leaves.
 fn nothing_joins(side: &MediaSide, die: DieId) -> bool {
     let copies = side.gc.die(die);
     copies.reading == 0

@@ -1,4 +1,4 @@
-//! Reads of translation pages, where the map lies in flash.
+//! Reads of translation pages, for maps stored in flash.
 //!
 //! ```text
 //!  entry needs its address ─► cached? ─── yes ─────────────────────────────────────────────► fill, or pack
@@ -110,7 +110,7 @@ pub(super) fn map_page_arrived(core: &mut Core, shared: &mut Shared, op: u32, pa
     flush::continue_flush(core, shared);
 }
 
-/// Tells who observes the drive what waited for a translation page.
+/// Reports the commands that waited for a translation page to observers of the drive.
 #[cold]
 fn tell_served(core: &Core, shared: &mut Shared, op: u32, page: MapPage) {
     for waiting in core.map_reads.waiting.iter().filter(|waiting| waiting.page == page) {

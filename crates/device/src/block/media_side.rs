@@ -105,13 +105,13 @@ impl MediaSide {
         Owner { namespace: self.number, token: purpose.token() }
     }
 
-    /// Where the data of a page wait to be programmed, for those who observe the drive.
+    /// Returns where the data of a page wait to be programmed, for observers of the drive.
     #[inline]
     pub fn stored_at(&self, lpn: Lpn) -> Stored {
         (self.number, lpn.0.into())
     }
 
-    /// Returns whether nothing can be written any more.
+    /// Returns whether the namespace is read-only.
     #[inline]
     pub fn is_read_only(&self) -> bool {
         self.read_only

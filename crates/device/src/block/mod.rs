@@ -26,9 +26,9 @@
 //! | [`Idle`] | how long the drive has been idle | at most one [`Event::Idle`](crate::events::Event::Idle) is to come |
 //! | [`Preconditioner`] | GC copies that wait while the drive is being filled | none is left when filling has ended |
 //!
-//! Each object alone writes its fields. The objects from the media side to the senses make the [`Core`], which the paths use. Paths are
-//! functions without state, a module for each; those of the media side (`gc`, `fixed_copies`, `erases`, `metadata`, `discards`, `damage`) are
-//! given that side only. The [`BlockNamespace`] routes: commands, slices and flash operations to paths.
+//! Only an object itself writes its fields. The objects from the media side to the senses form the [`Core`], which the paths use. Paths are
+//! functions without state, one module each; those of the media side (`gc`, `fixed_copies`, `erases`, `metadata`, `discards`, `damage`) get
+//! only that side. The [`BlockNamespace`] routes commands, slices and flash operations to paths.
 //!
 //! A write passes `write.rs` (`cut`, `place_write`, `dispatch`) and `programs.rs` (`program_packed`, `issue_entries`, and back up `program_done`); a
 //! read passes `write.rs` (`cut`) and `read.rs` (`place_read`, `fill_from`, and back up `fill_arrived`, `end_fill`). With the session, the
@@ -289,8 +289,8 @@ impl BlockNamespace {
             && side.translation.is_calm()
     }
 
-    /// The drive has done what was to be done at once: what waits in the namespace for that goes on. `true`: something did,
-    /// and all is to be asked again.
+    /// Resumes work in the namespace that waited until the drive had finished its immediate work. `true`: some work
+    /// resumed, so everything must be polled again.
     pub fn go_on(&mut self, shared: &mut Shared) -> bool {
         let core = &mut self.core;
         if core.flushes.take_settled() {
@@ -319,13 +319,13 @@ impl BlockNamespace {
         core.side.translation.has_map_work()
     }
 
-    /// Nothing can happen any more: writes that waited for GC go on, if it has released space, or else others ahead of them; `false`:
-    /// none could.
+    /// Handles a stuck drive: resumes writes that waited for GC, if it has released space, or otherwise other writes ahead of them.
+    /// `false`: no write could resume.
     pub fn let_in(&mut self, shared: &mut Shared) -> bool {
         write_waits::let_in(&mut self.core, shared) || starved::let_overtake(&mut self.core, shared)
     }
 
-    /// Nothing can happen any more: commands that wait for space are given up, and the namespace takes no writes.
+    /// Handles a stuck drive: fails commands that wait for space, and makes the namespace read-only.
     pub fn give_up_if_stuck(&mut self, shared: &mut Shared) {
         write_failures::give_up_if_stuck(&mut self.core, shared);
     }
@@ -432,7 +432,7 @@ impl BlockNamespace {
         !self.core.starved.is_line_empty()
     }
 
-    /// Returns whether nothing can be written any more, for want of good blocks.
+    /// Returns whether the namespace is read-only because it lacks good blocks.
     pub fn is_read_only(&self) -> bool {
         self.side().is_read_only()
     }
@@ -454,7 +454,8 @@ impl BlockNamespace {
         programmed || buffer.find(lpn).is_some_and(|entry| buffer[entry].sectors().dirty() != 0)
     }
 
-    /// Returns whether a logical page holds data, and up to which page the answer is known to be the same.
+    /// Returns whether a logical page holds data, and the page up to which the same answer is known to
+    /// hold.
     pub fn held(&self, lpn: Lpn) -> Held {
         let one = Held { holds: self.is_mapped(lpn), until: u64::from(lpn.0) + 1, looks: 1 };
         match self.translation().untouched_until(lpn) {

@@ -102,8 +102,8 @@ impl BlockNamespace {
         })
     }
 
-    /// Adds what a power cut takes to the report of the mount that follows: the logical pages that are forgotten, because the drive
-    /// promises to keep none, or those whose newest acknowledged data were in the buffer.
+    /// Adds the losses of a power cut to the report of the following mount: logical pages forgotten because the drive is volatile,
+    /// or pages whose newest acknowledged data were in the buffer.
     pub fn add_losses(&self, report: &mut MountReport) {
         match self.side().ftl().durability {
             Durability::Volatile => {
@@ -115,7 +115,7 @@ impl BlockNamespace {
         }
     }
 
-    /// It has been mounted anew after a power cut, and goes on counting where `before` had come to.
+    /// Continues the counts of `before` after the mount that follows a power cut.
     pub fn follow(&mut self, before: BlockNamespace, media: &Media) {
         self.set_counters(before.translation().view().counters);
         self.mounted = self.mounted.or(before.mounted);

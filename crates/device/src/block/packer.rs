@@ -9,8 +9,8 @@
 //! packer knows units by number only; its owner knows which units these numbers name, and when a partial superpage must leave. The write
 //! path has one packer, and GC one for each die.
 //!
-//! Log blocks have a stream for each logical block, of which most have nothing to write: these share queues, and give theirs back when it
-//! is empty.
+//! Log blocks have a stream for each logical block, most of which are idle, so streams share queues: a stream returns its queue when the
+//! queue is empty.
 //!
 //! Invariants: a unit is in one queue at most; a queue is left in the order in which it was entered; `waiting` is the sum of all
 //! queues; a stream of log blocks has a queue if and only if something waits in it.
@@ -254,7 +254,8 @@ impl SuperpagePacker {
         units
     }
 
-    /// All queues, or none if nothing waits, the fullest first: a few units of one stream must not keep those of another from gathering.
+    /// Returns all queues, fullest first, or none if no unit waits: a few units of one stream must not keep another stream from
+    /// gathering its own.
     #[inline]
     pub fn fullest_first(&self) -> impl Iterator<Item = usize> + use<> {
         let mut fullest = 0;
@@ -308,7 +309,8 @@ mod tests {
         assert_eq!((packer.take_all(queue).len(), packer.waiting()), (1, 1));
     }
 
-    /// A queue serves whichever log block has something to write; one that found no space is told when some came.
+    /// A queue serves any log block with data to write; a queue that found no space is notified when space
+    /// becomes available.
     #[test]
     fn log_blocks_share_queues() {
         let mut packer = SuperpagePacker::of_host(1, 2);

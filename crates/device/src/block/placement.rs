@@ -1,9 +1,9 @@
 //! Data placement: commands about handles, and what a host may learn of their reclaim units.
 //!
-//! Translation decides where written data go; a write's handle travels with its buffer entry (`Entry::handle`) and picks the packer that
-//! fills a superpage. This module does the rest: handle status ([`Opcode::Report`]), RUH update ([`Opcode::NextUnit`]), events and
-//! statistics. With one handle there is no placement, and both commands are refused. A write with an unknown handle goes to handle 0, as a
-//! host's data are not refused for a hint. Only events of kinds that a host has enabled before are kept; at first none is enabled.
+//! Translation decides where data are written; a write's handle travels with its buffer entry (`Entry::handle`) and selects the packer
+//! that fills a superpage. This module does the rest: handle status ([`Opcode::Report`]), RUH update ([`Opcode::NextUnit`]), events and
+//! statistics. With one handle there is no placement, and both commands are refused. A write with an unknown handle uses handle 0, because
+//! a wrong hint is no reason to refuse data. Only events of kinds that a host has enabled are recorded; initially none is enabled.
 
 use super::media_side::MediaSide;
 use crate::shared::Shared;

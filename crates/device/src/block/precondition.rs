@@ -1,4 +1,4 @@
-//! Filling a drive without simulating time: the same translation and the same media, one operation after the other.
+//! Fills a drive without simulating time: with the same translation and media, one operation after the other.
 //!
 //! A drive that has been written this way is in a state that it could have reached by commands; only the clock, the counters
 //! of work and the busy times stay untouched. The drive must be at rest.
@@ -288,8 +288,8 @@ impl Preconditioner {
         Ok(())
     }
 
-    /// GC behind a host superpage: the turns that dies have in its time, in one die after the other, and what can be erased. Had only the die
-    /// that took the data its turns, it would make its own space, and take all data to come.
+    /// Runs GC after a host superpage: gives each die, one after the other, its turns for that time, and erases finished blocks. If only
+    /// the die that took the data had its turns, it would free its own space and take all later data.
     fn take_turns(&mut self, side: &mut MediaSide, shared: &mut Shared) -> Result<(), NoRoom> {
         for _ in 0..self.gc_turns(shared) {
             self.step_gc(side, shared, DieId(self.turn));

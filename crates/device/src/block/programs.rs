@@ -143,7 +143,7 @@ fn make_program(side: &MediaSide, shared: &mut Shared, plan: &Plan, count: u32, 
     ops.insert_with(|| FlashOp::new(kind, cause, owner, plan.die.0, plan.first, count, now))
 }
 
-/// Tells who observes the drive which data an operation programs.
+/// Reports the data that an operation programs to observers of the drive.
 #[cold]
 fn tell_programmed(core: &Core, shared: &mut Shared, op: u32, id: ProgramId) {
     for &unit in core.side.superpages.units(id) {

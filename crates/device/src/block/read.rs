@@ -12,8 +12,8 @@
 //! One sense brings all units of a command that lie in the page, of all planes that work together: as long as it has not begun, the next
 //! units of the command join it. Their data cross the channel with it; from then on each goes its own way, and is read again alone.
 //!
-//! Slices that come while a fill is under way join it. A fill brings only the sectors that the entry does not have, so a
-//! write that arrives meanwhile is not undone.
+//! Slices that arrive during a fill join it. A fill brings only the sectors that the entry lacks, so it does not undo a write that
+//! arrives meanwhile.
 
 use super::buffer::Content;
 use super::core::Core;

@@ -7,8 +7,8 @@
 //! A line is served first come, first served. Where clean entries stay (`buffer.retain`) a slice evicts the
 //! least recently used entry and waits for that one, so it goes first when that entry has been programmed.
 //!
-//! Invariants of [`Starved`]: slices that evict an entry stand before those that evict none; the slices that evict one entry are
-//! chained in the order in which they stand in the line. So every step costs the same, however many wait.
+//! Invariants of [`Starved`]: slices that evict an entry precede those that evict none; the slices that evict the same entry are
+//! chained in queue order. So every step has constant cost, however many slices wait.
 
 use super::core::Core;
 use super::{read, write};
@@ -298,7 +298,8 @@ pub(super) fn dispatch_for_space(core: &mut Core, shared: &mut Shared) {
     dispatch_in_order(core, shared, overtakes);
 }
 
-/// Nothing can happen any more: dispatches entries of streams that may have space though others have none. Returns whether it has.
+/// Handles a stuck drive: dispatches entries of streams that may have space although others have none. Returns whether any was
+/// dispatched.
 #[cold]
 pub(super) fn let_overtake(core: &mut Core, shared: &mut Shared) -> bool {
     let dirty = core.buffer.dirty_idle();
@@ -339,9 +340,9 @@ fn overtakes(core: &Core, entry: u32, wanted: u32) -> bool {
     stream.is_some_and(|stream| !core.queue.only_waits(stream))
 }
 
-/// Returns whether a slice that waits for an entry evicts one and takes that one: in the public Cosmos+ firmware a request takes the
-/// least recently used entry at once and waits until it is written. False if one program takes the entries of several slices, or a
-/// clean entry goes to any of them.
+/// Returns whether a slice that waits for an entry evicts a specific entry and takes it: in the public Cosmos+ firmware a request
+/// takes the least recently used entry at once and waits until it is written. False if one program covers the entries of several
+/// slices, or if a clean entry may go to any of them.
 fn evicts_for_one(core: &Core, shared: &Shared) -> bool {
     core.config().buffer.retain && shared.layout.units_per_superpage == 1
 }

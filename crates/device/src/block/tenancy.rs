@@ -1,4 +1,4 @@
-//! Which pages a namespace holds, and what follows from that on the paths of reads and writes.
+//! The pages that a namespace holds, and the consequences for its read and write paths.
 //!
 //! ```text
 //!  every page:      never written ─► reads as zeros            a write that fails: a newer entry of the page takes over
@@ -89,8 +89,8 @@ pub(super) fn unpin(core: &mut Core, entry: u32) {
     }
 }
 
-/// Returns whether the newer entry of a page takes over what waits for `entry`, whose program failed. An admitted page may have left while
-/// the newer entry still waits for data of its own: that entry takes over nothing.
+/// Returns whether the newer entry of a page takes over the waiters of `entry`, whose program failed. An admitted page may have left while
+/// the newer entry still waits for its own data; that entry takes over nothing.
 pub(super) fn takes_over(core: &Core, shared: &Shared, newer: u32, entry: u32) -> bool {
     let held = &core.buffer[newer];
     core.tenancy() == Tenancy::Every || held.follows() == entry || held.sectors().valid() == shared.full

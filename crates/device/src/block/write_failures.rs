@@ -98,8 +98,8 @@ pub(super) fn give_up_if_stuck(core: &mut Core, shared: &mut Shared) {
     }
 }
 
-/// Makes the namespace read-only when commands wait and nothing can happen any more: no space is left, and none can be reclaimed. Data
-/// in the buffer stay there and can be read.
+/// Makes the namespace read-only when commands wait but no progress is possible: no space is left, and none can be reclaimed. Data in
+/// the buffer stay there and can be read.
 fn give_up_writing(core: &mut Core, shared: &mut Shared) {
     core.side.end_writing();
     core.queue.give_up_space();

@@ -98,7 +98,7 @@ impl WriteQueue {
         self.inbound += slices;
     }
 
-    /// Slices come no more, or wait: they add nothing to a superpage for now.
+    /// Subtracts slices that have ended, or that wait and for now add no data to a superpage.
     #[inline]
     pub fn expect_less(&mut self, slices: u32) {
         assert!(self.inbound >= slices, "fewer write slices come than end");

@@ -1,5 +1,5 @@
-//! Media below the chunks of class c are the drive's own to look after: what is about to become unreadable is written anew
-//! in the background, and what could not be read is not trusted again. (A host of class a is told, and does it itself.)
+//! With chunks of class c, the drive itself maintains the media below them: it rewrites data about to become unreadable in the
+//! background, and does not trust unreadable blocks again. (A host of class a is notified and does this itself.)
 //!
 //! ```text
 //!  a read corrected more than `refresh_above` bits ─► waiting

@@ -193,7 +193,8 @@ impl ChunkNamespace {
         }
     }
 
-    /// Where the first unit of a read lies now, if its chunk has been written anew meanwhile.
+    /// Returns the current address of the first unit of a read, if its chunk has been rewritten
+    /// meanwhile.
     fn moved_to(&self, shared: &Shared, slice: u32) -> Option<Ppa> {
         if self.chunks.management() == Management::Host {
             return None;

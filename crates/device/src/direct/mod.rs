@@ -10,9 +10,8 @@
 //! command's own buffer. Which addresses are right, and what an end means, is decided by whose namespace it is:
 //! [`crate::direct::chunks`], [`crate::direct::zones`]. [`crate::direct::nameless`] gives commands to chunks of its own.
 //!
-//! Invariants: the programs of an erase unit reach their die in the order of their addresses, because the host link and the
-//! firmware serve first come, first served, and so does a die but for reads; an erase is planned only when no program of its
-//! unit is under way.
+//! Invariants: the programs of an erase unit reach their die in address order, because the host link and the firmware serve first
+//! come, first served, and so does a die except for reads; an erase is planned only when no program of its unit is in flight.
 
 pub(crate) mod chunk_refresh;
 pub(crate) mod chunks;

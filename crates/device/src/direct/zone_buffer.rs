@@ -12,12 +12,12 @@
 //! the process, to the save area of the media as it is filled ([`crate::direct::zone_save`]). Either way a zone that comes back holds a
 //! prefix of the written data, and a reset has happened or has not.
 //!
-//! A zone for which no block is left is read-only from then on, and data without a place in it stay in the buffer and in the log, as does
-//! the *verdict*: a slot that says so. Both outlive power cuts; a verdict that the log has no space for ([`ZoneNamespace::pronounce`]) does
-//! not, and its zone comes back with everything that was promised, to fail again at its next program.
+//! A zone for which no block is left becomes read-only. Its unplaced data stay in the buffer and in the log, together with the *verdict*: a
+//! slot that records this state. Both survive power cuts. A verdict for which the log has no space ([`ZoneNamespace::pronounce`]) does not;
+//! its zone comes back with all promised data and fails again at its next program.
 //!
-//! Invariants: a zone has at most one superpage that is being filled, its last; a slot is vacant only when neither its program
-//! nor a log program of it is under way; blocks of the log are erased in the order in which they were written.
+//! Invariants: a zone fills at most one superpage at a time, its last; a slot is vacant only when neither its program nor its log program
+//! is in flight; blocks of the log are erased in the order in which they were written.
 
 mod mount;
 mod stage;
@@ -84,7 +84,7 @@ pub(crate) struct Run {
     pub doomed: u32,
     /// Superpages that only the log has.
     pub stranded: u32,
-    /// The first superpage that is lost: a power cut takes those behind it, too.
+    /// First lost superpage; a power cut also loses the following ones.
     pub hole: u32,
     /// The command whose action waits or is under way.
     pub action: u32,
@@ -186,8 +186,8 @@ impl ZoneNamespace {
         self.save.as_mut().expect("something was saved").clear(place, media);
     }
 
-    /// Sectors have arrived in a slot of a protected buffer, and are about to be acknowledged. `false`: the store that outlives the
-    /// process cannot take them, so that neither they nor what comes behind them in the zone is promised.
+    /// Saves sectors that have arrived in a slot of a protected buffer, before they are acknowledged. `false`: the persistent store
+    /// cannot take them, so neither they nor any later data of the zone are guaranteed.
     pub fn keep(&mut self, slot: u32, media: &mut Media) -> bool {
         let Some(area) = &mut self.save else { return true };
         let Slot { zone, superpage, arrived, epoch, saved_in, .. } = self.stage[slot];
@@ -257,8 +257,8 @@ impl ZoneNamespace {
         kept + 1 < self.zones.layout_superpages_per_block() as usize / 2
     }
 
-    /// Returns whether a slice must wait for a slot. A slot is added beyond the limit if none will become vacant by itself: after a power cut
-    /// more zones can be partly written than may be active.
+    /// Returns whether a slice must wait for a slot. If no slot will become vacant without it, one is added beyond the limit: after a power
+    /// cut, more zones can be partly written than may be active.
     pub fn is_full(&self) -> bool {
         let superpage = self.zones.superpage_sectors();
         let leaves =

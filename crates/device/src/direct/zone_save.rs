@@ -1,16 +1,15 @@
-//! Save area of a protected buffer of a zoned namespace, kept up to date as the buffer fills: the end of the process, however it comes, is
-//! then a power cut of the drive and no more.
+//! Save area of a zoned namespace's protected buffer, updated as the buffer fills, so that any end of the process has only the effect of a
+//! power cut.
 //!
 //! ```text
 //! | record 0                                               | record 1 ...      each record is of one superpage in the buffer
 //! | header A, twice | header B, twice | data of the superpage |
 //! ```
-//! A drive with capacitors writes its buffer to flash while its power fails. A process that is killed does nothing any more, so a store
-//! that outlives it is told of every sector before its write is acknowledged. Data come first, then a header, A and B in turn with
-//! rising numbers: one that was being written when the process ended is no header, and the one before it still holds. A header is
-//! checked by its own checksum, the data by one in the header. A damaged header must not pass for one that was never finished: what
-//! it says, and all superpages behind it in its zone, would be missing without a word. So each stands there twice, and damage in
-//! one place costs at most one superpage.
+//! A drive with capacitors writes its buffer to flash when its power fails. A killed process cannot, so the persistent store saves every
+//! sector before its write is acknowledged. Data are written first, then a header, alternating between A and B with rising numbers: a
+//! header that was being written when the process ended is invalid, and the previous one still holds. A header has its own checksum and
+//! contains one for the data. A damaged header must not pass for an unfinished one: its data, and all later superpages of its zone, would
+//! be missing silently. So each header is stored twice, and damage in one place costs at most one superpage.
 //!
 //! Invariants: a superpage has one record at most; a record that holds nothing (0 sectors) is free.
 
@@ -155,7 +154,8 @@ impl SaveArea {
         crc32c::crc32c(held) == record.checksum
     }
 
-    /// A record holds nothing any more. A header that the store cannot take stays: then it takes no writes any more either.
+    /// Clears a record. If the store cannot accept the header, the record stays; such a store accepts no further writes
+    /// either.
     pub fn clear(&mut self, place: u32, media: &mut Media) {
         let number = self.records[place as usize].number + 1;
         let nothing = Mark { zone: 0, superpage: 0, sectors: 0, finished: false, verdict: None, epoch: 0 };

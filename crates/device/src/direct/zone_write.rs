@@ -131,7 +131,7 @@ pub(super) fn staged(zoned: &mut ZoneNamespace, shared: &mut Shared, slice: u32)
     zone_actions::zone_quiet(zoned, shared, zone);
 }
 
-/// Where the data of a slot wait to be programmed, for those who observe the drive.
+/// Returns where the data of a slot wait to be programmed, for observers of the drive.
 fn stored_at(zoned: &ZoneNamespace, slot: u32) -> Stored {
     (zoned.number, slot.into())
 }

@@ -1,4 +1,4 @@
-//! The arm: what it does next, how long that takes, and what follows when an operation has ended.
+//! The arm: chooses its next operation, computes its time, and handles its end.
 
 use super::shape::{SeekCurve, Shape};
 use super::write_cache::Run;
@@ -123,8 +123,8 @@ impl Disk {
         }
     }
 
-    /// A read that ends at `end` was answered by the buffer. If it is part of what the arm reads ahead, that goes on for a segment behind it; if it
-    /// has ended there, it begins again when the host has half of a segment left.
+    /// Handles a read that was answered by the buffer and ends at `end`. If it is within the current read-ahead, the read-ahead continues
+    /// for a segment beyond it; if the read-ahead has ended, it restarts when the host has half a segment left.
     pub(super) fn read_on(&mut self, end: u64) {
         let Some(Ahead { since, from, limit }) = self.arm.ahead else { return };
         let segment = self.buffer.segment_sectors();

@@ -12,8 +12,8 @@
 //! It does not model thermal recalibration, vibration, and reads that begin in the middle of a track.
 //!
 //! Durability: a flush ends when every write acknowledged before it is on the platters, a forced write when its data are. A power cut
-//! loses the rest, and of what the arm was writing the sectors behind those that have passed under the head. A discard is refused: disks
-//! have none.
+//! loses the rest, including those sectors of the current write that have not yet passed under the head. Discards are refused, because
+//! disks have none.
 
 mod arm;
 mod commands;

@@ -35,7 +35,7 @@ impl ReadBuffer {
         true
     }
 
-    /// These sectors have been read, behind those of a segment or anew.
+    /// Adds sectors that have been read, at the end of a segment or as a new one.
     pub fn add(&mut self, range: Range<u64>) {
         if self.segment_sectors() == 0 || range.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Where sectors lie on the platters, and how long they take to pass under a head.
+//! Positions of sectors on the platters, and their times of passing under a head.
 //!
 //! Tracks are numbered in the order of addresses: all heads of a cylinder, then the next cylinder. The first sector of a track is turned
 //! against that of the track before it (skew) by the time that the change of heads or cylinders takes, so a transfer that runs over the

@@ -1,4 +1,4 @@
-//! The disk beside a plain model, its numbers beside published ones, and power cuts.
+//! Checks the disk against a plain model, its numbers against published ones, and its power cuts.
 
 use super::*;
 use pellucid_flash::{Lba, Nanos, Rng};
@@ -26,7 +26,7 @@ fn version(lba: u64, image: &[u8]) -> u32 {
     if stamp == 0 { 0 } else { stamp ^ (lba as u32).wrapping_mul(0x9e37_79b9) }
 }
 
-/// Runs the disk until nothing is under way, and returns what has ended.
+/// Runs the disk until it is idle, and returns the completions.
 fn settle(disk: &mut Disk) -> Vec<Completion> {
     let mut ended = Vec::new();
     loop {
@@ -226,7 +226,7 @@ fn flushed_writes_survive_every_power_cut() {
     assert!(lost > 100, "power cuts that lose nothing test nothing: {lost}");
 }
 
-/// Runs until the command has ended, and leaves what the disk does by itself under way.
+/// Runs until the command has ended; the disk's background work stays in progress.
 fn one_until_done(disk: &mut Disk, opcode: Opcode, lba: u64, sectors: u32, data: Vec<u8>) -> Completion {
     disk.submit(disk.now(), Command::new(9, opcode, Lba(lba), sectors, data));
     loop {

@@ -10,8 +10,8 @@
 //! after the other in order of arrival. A task that costs nothing is the hardware's: it needs no turn of the processor and makes no
 //! event, so it is done at once, whatever the processor works at.
 //!
-//! A step that calls modules with costs of their own ([`Chore`]) is followed by tasks of these, and what it asks for stands behind them,
-//! even if it costs nothing. A chore that costs nothing is no task.
+//! A step that calls modules with costs of their own ([`Chore`]) is followed by their tasks, and its requests wait behind these, even if
+//! they are free. A zero-cost chore is not a task.
 //!
 //! ```text
 //!  asked for                    stands behind
@@ -19,13 +19,13 @@
 //!  host DMA, flash operations   every chore that has not ended: FTL hands them over in order
 //!  completion                   the chores that were asked for at the same moment: those of its step
 //! ```
-//! When a chore ends, tasks that stand behind no other one leave the line: what costs nothing is `released` and done at once, and what
-//! costs something is handed to the scheduler's processor, if it is another one.
+//! When a chore ends, tasks that no longer wait behind another chore leave the line: zero-cost tasks are `released` and run at once; the
+//! others go to the scheduler's processor, if it is a separate one.
 //!
-//! Invariants: a running task costs something, and its event is due; each task of the line that costs nothing, or is the other
-//! processor's, stands behind a chore, and `followers` counts them; `at_once` has the instant kinds, less those that stand behind
-//! something; host DMA and flash operations reach the scheduler's processor in the order in which they were asked for.
-//! With [`FirmwareModel::Loop`] the processors poll instead; that is [`crate::firmware::polling`].
+//! Invariants: a running task has a cost and a scheduled event; each task in the line that is free or belongs to the other processor
+//! waits behind a chore, and `followers` counts these; `at_once` has the instant kinds except those that wait; host DMA and flash
+//! operations reach the scheduler's processor in the order of their requests. With [`FirmwareModel::Loop`] the processors poll instead;
+//! that is [`crate::firmware::polling`].
 
 mod module;
 pub(crate) mod polling;
@@ -168,13 +168,15 @@ pub(crate) struct Firmware {
     /// Busy time of each module, counting current steps up to their end.
     busy: [Nanos; FirmwareModule::COUNT],
     costs: [Nanos; KINDS],
-    /// Kinds of tasks that need no turn: those that cost nothing; of a loop, those that it pays for elsewhere.
+    /// Kinds of tasks that run immediately: zero-cost tasks and, with a loop, tasks whose cost is charged
+    /// elsewhere.
     instant: Kinds,
     /// Kinds of tasks that are done at once now.
     at_once: Kinds,
     /// Chores that cost something.
     priced: Kinds,
-    /// On if requests of FTL stand behind its chores; not so of a single loop, which does everything in order anyway.
+    /// Flag: requests of the FTL wait behind its chores. Off for a single loop, which does everything in order
+    /// anyway.
     holds: bool,
     /// Chores that have not ended; counted if `holds`.
     chores: u32,
@@ -427,7 +429,7 @@ impl Firmware {
         Some(Err(task))
     }
 
-    /// Puts a task behind those that wait for its processor, which polls.
+    /// Appends a task to the queue of its polling processor.
     pub fn put_last(&mut self, task: Task) {
         let at = self.processor_of(task);
         self.processors[at].waiting.push_back(task);

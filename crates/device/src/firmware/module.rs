@@ -66,8 +66,7 @@ impl FirmwareModule {
     }
 }
 
-/// Work of a module that takes time of the processor and changes nothing by itself: a step that calls the module does what follows
-/// behind it.
+/// Work of a module that only takes processor time: the step that calls the module performs the effects afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Chore {

@@ -15,13 +15,11 @@
 //! On two processors the host's loop has only the turn, and the scheduler's only the steps below it: it comes by whether or not the other
 //! one takes commands.
 //!
-//! Hardware sets state; nothing follows until the loop comes by. What a step calls (a host DMA to issue, a command to complete)
-//! runs before the loop goes on, as a function call would. The public firmware skips the scheduler in a turn that took a
-//! command, and so does this.
+//! Hardware only sets state; the loop acts on it in its next turn. Work called by a step (issuing a host DMA, completing a command) runs
+//! before the loop continues, like a function call. As in the public firmware, a turn that fetched a command skips the scheduler.
 //!
-//! A loop that would only find what it knows does not run as events: it is parked, with the time at which its turn began. Its
-//! turns are all alike until something changes, so when that happens the step at which the loop would be follows by
-//! division, and it goes on there.
+//! A loop that would find nothing new causes no events: it is parked, with the start time of its turn. Its turns are identical until
+//! something changes; then a division gives the step that the loop would have reached, and it resumes there.
 //!
 //! Invariant: of each processor at most one event is outstanding, and then `doing` of its loop says what ends with it.
 

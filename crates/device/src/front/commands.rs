@@ -65,8 +65,8 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Begins anew with another command. Field by field, where the record lies: copying all of it would cost more than what is done
-    /// with it.
+    /// Reinitialises the record for another command. It does so field by field and in place, because copying the whole record would
+    /// cost more than using it.
     #[inline]
     pub fn begin(&mut self, command: Command, submitted: SimTime, status: Status) {
         (self.slices_left, self.dmas_left) = (0, 0);
@@ -310,8 +310,8 @@ impl Slice {
         self.mark = now;
     }
 
-    /// Books the time since the last transition as spent on operations of which `pool` is left: in proportion, and taken
-    /// out of it. What the pool does not cover is `Buffer`.
+    /// Credits the time since the last transition to the operations whose time is left in `pool`, in proportion, and
+    /// subtracts it from the pool. Time that the pool does not cover goes to `Buffer`.
     pub fn book_from(&mut self, pool: &mut StageTimes, now: SimTime) {
         let (wait, total) = ((now - self.mark).0, pool.total().0);
         for stage in Stage::ALL {

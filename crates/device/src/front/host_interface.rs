@@ -1,9 +1,9 @@
 //! The host side: submission queues, their arbitration, and the DMA link.
 //!
-//! A command waits in its submission queue until the controller takes it: round robin over the queues, or weighted. NVMe's 64 Ki
-//! queues, less the one for administration, are the most there can be, so empty ones are passed 64 at a time. At most
-//! `commands_max` commands are worked on at once. The link carries one transfer at a time in each direction, first come, first
-//! served, in units of the DMA size; its latency does not occupy it.
+//! A command waits in its submission queue until the controller takes it: round robin over the queues, or weighted. NVMe allows
+//! up to 64 Ki queues minus the admin queue, so empty queues are skipped 64 at a time. At most `commands_max` commands are in
+//! progress at once. The link carries one transfer at a time in each direction, first come, first served, in units of the DMA
+//! size; its latency does not occupy it.
 
 use crate::config::{Arbitration, HostInterface as Config};
 use pellucid_flash::slab::{Linked, List, Slab};
@@ -150,8 +150,8 @@ impl HostInterface {
         self.link_is_free
     }
 
-    /// Books a transfer of `bytes` and says when it ends. The link is first come, first served, so nothing that comes later
-    /// can change that.
+    /// Schedules a transfer of `bytes` and returns its end. The link is first come, first served, so later transfers cannot
+    /// change it.
     #[inline]
     pub fn transfer(&mut self, now: SimTime, bytes: u64, direction: Direction) -> SimTime {
         let mut time = match self.config.dma_overhead_ns {

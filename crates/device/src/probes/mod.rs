@@ -11,7 +11,7 @@
 //!
 //! Time with an unchanged number of commands reaches its histogram when that number changes, and with a snapshot.
 //!
-//! Invariant: a side band. Nothing in the drive reads its probes, so a watched drive does the same as an unwatched one, to the
+//! Invariant: probes are write-only for the drive, so a watched drive behaves exactly like an unwatched one, to the
 //! nanosecond.
 
 mod snapshot;
@@ -302,8 +302,8 @@ impl Observers {
     }
 }
 
-/// From now on the drive notes what [`Probes`] says, from nothing. Costs one walk over the blocks now, and a few
-/// nanoseconds per event from now on. Changes nothing that the drive does.
+/// Starts recording the data of [`Probes`], beginning at zero. Costs one walk over the blocks now, and a few
+/// nanoseconds per event afterwards. Does not change the drive's behaviour.
 pub(crate) fn watch(shared: &mut Shared) {
     let probes = Probes::new(shared);
     shared.observers.get_or_insert_default().probes = Some(probes);

@@ -1,4 +1,4 @@
-//! The timeline of a drive: what each channel, way, host link and processor did, moment by moment, and for which commands.
+//! Timeline of a drive: the activity of each channel, way, host link and processor over time, and the commands that it served.
 //!
 //! ```text
 //!  before the clock moves ──► look at channels, ways and processor ─► a span for what has changed ─┐
@@ -164,7 +164,8 @@ impl Timeline {
         self.spans.len() + self.commands.len()
     }
 
-    /// Spans in which a part is busy, once each: all but those that lie within an operation of a way.
+    /// Busy spans of components, each counted once: all spans except those nested in an operation of
+    /// a way.
     pub fn busy_spans(&self) -> impl Iterator<Item = &TimelineSpan> {
         self.spans.iter().filter(|span| !span.activity.is_within())
     }

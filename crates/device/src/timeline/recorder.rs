@@ -1,8 +1,9 @@
 //! Records a [`Timeline`].
 //!
-//! The state of channels, ways and processor is compared with the last one seen whenever the clock is about to move, so the parts that are
-//! recorded need not know of it. A transfer, and a step of the processor, say themselves how long they take; what a way does lasts until it
-//! does something else. Only what leaves no trace in that state is told: host DMA, which command an operation serves, completions.
+//! Whenever the clock is about to advance, the recorder compares the state of channels, ways and processors with the previous state, so the
+//! recorded components need no code for it. A transfer or processor step has a known duration; the activity of a way lasts until its next
+//! one. Only events that leave no trace in that state are reported explicitly: host DMA, the command that an operation serves, and
+//! completions.
 //!
 //! A flash operation is known by its number and the moment at which it was made, as numbers are used again.
 

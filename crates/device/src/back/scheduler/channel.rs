@@ -1,4 +1,4 @@
-//! One channel: which dies want it and for what, and what it carries.
+//! One channel: the dies that request it, the purpose of each request, and the current transfer.
 //!
 //! ```text
 //!  want ─► class (a bit for each die) ─► choose: best class, round robin ─► carry ─► end
@@ -86,7 +86,7 @@ impl Channel {
         self.wants[..classes].iter().any(|&wants| wants != 0)
     }
 
-    /// If it is free and nobody else wants it, the die with this bit takes it: there is nothing to choose, and nothing to wait for.
+    /// Grants the channel to the die with this bit if it is free and no other die requests it.
     #[inline]
     pub fn take_at_once(&mut self, class: usize, bit: u32) -> bool {
         let is_free = self.die.is_none() && self.wanted_at_all() == 0;

@@ -1,4 +1,4 @@
-//! One die; with independent plane reads one plane of it, the first of which also stands for the die.
+//! One die, or with independent plane reads one of its planes; the first plane also represents the die.
 //!
 //! ```text
 //!           begins            want, occupy          starts_array        holds           vacate
@@ -196,7 +196,7 @@ impl Die {
         self.works
     }
 
-    /// Returns whether nothing is under way, suspended or waiting.
+    /// Returns whether no operation is in progress, suspended or waiting.
     #[inline]
     pub fn is_at_rest(&self) -> bool {
         self.is_idle() && !self.has_suspended() && self.reads.is_empty() && self.rest.is_empty()

@@ -75,7 +75,7 @@ impl Scheduler {
         }
     }
 
-    /// A die that has perhaps nothing to do takes its next operation.
+    /// Starts the next operation of a die, if the die is idle and has one.
     #[inline(always)]
     pub(super) fn kick_die<I: Issuer>(&mut self, now: SimTime, die: u32, events: &mut Events) {
         if self.planes > 1 {

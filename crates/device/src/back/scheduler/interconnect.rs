@@ -42,7 +42,7 @@ impl Interconnect {
         alone.max(*booked - now)
     }
 
-    /// Nothing is under way any more (power cut).
+    /// Discards all transfers in progress (power cut).
     pub fn reset(&mut self) {
         self.booked = [SimTime::ZERO; 2];
     }

@@ -7,8 +7,8 @@
 //!  array has ended       the drive is told                     a register says so, until a look reads it
 //!  data are out          the die goes on, the drive is told    a flag says so, until a look reads it
 //! ```
-//! The way of an operation through its die and channel is written once (`flow.rs`); an issuer says what follows where both differ. A drive has
-//! one of them for its life, so each is compiled into a way of its own that asks nothing.
+//! The path of an operation through its die and channel is written once (`flow.rs`); an issuer supplies the steps in which the two differ.
+//! A drive has one issuer for its whole life, so each is compiled into its own path without run-time checks.
 
 use super::die::Phase;
 use super::operation::OpKind;
@@ -16,7 +16,8 @@ use super::{Scheduler, Step};
 use crate::events::{Event, Events};
 use pellucid_flash::{Nanos, SimTime, Stage};
 
-/// Where issuers differ. Each call follows a change of the scheduler's state, which is complete but for what the issuer does.
+/// Steps in which issuers differ. Each call follows a change of the scheduler's state, which is complete except for the
+/// issuer's part.
 pub(super) trait Issuer {
     /// A control word of its own goes before read data.
     const WORD_BEFORE_DATA: bool;

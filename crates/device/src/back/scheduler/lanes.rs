@@ -1,4 +1,4 @@
-//! Channels and dies as they are at one moment, for those who record what they do (`timeline`).
+//! State of channels and dies at one moment, for the recorder of the timeline (`timeline`).
 
 use crate::timeline::Activity;
 use pellucid_flash::SimTime;

@@ -1,4 +1,4 @@
-//! One flash operation: what it does, for which owner, and where its time went.
+//! One flash operation: its kind, its owner, and its time by stage.
 
 use pellucid_flash::slab::{Linked, NIL};
 use pellucid_flash::{Cause, Ppa, SimTime, Stage, StageTimes};

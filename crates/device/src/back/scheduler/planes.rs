@@ -8,10 +8,10 @@
 //! Each plane is an entry of `Scheduler::dies`; the first one of a die also has the die's queue, and carries what takes the whole
 //! die. The planes share the die's channel, so data never leave faster than it carries them.
 //!
-//! Reads that go ahead would keep a program out for ever if it waited until all planes happen to be idle at once. Without
-//! independent planes it begins when the die has ended a read and no other one waits. So here: from the moment at which a plane
-//! has ended a read and has no other one, the die drains: no plane begins one that goes ahead until the program has begun, or
-//! was resumed. It may then be suspended for them.
+//! Reads with priority would starve a program that waited until all planes happen to be idle at once. Without independent planes,
+//! a program begins when the die has ended a read and no other read waits. Here, correspondingly, the die starts to drain when a
+//! plane has ended a read and has no other: until the program has begun or been resumed, no plane begins a read with priority. The
+//! program may then be suspended for such reads.
 //!
 //! Invariants: a program, erase or copyback works only while no plane reads; the order of the die's queue holds between these and
 //! the reads of that queue.
@@ -80,7 +80,8 @@ pub(super) fn kick<I: Issuer>(scheduler: &mut Scheduler, now: SimTime, plane: u3
     }
 }
 
-/// An idle plane takes its next read, if it has one; whether it is idle still. `draining`: none that goes ahead of others.
+/// Starts the next read of an idle plane, if any, and returns whether the plane is still idle. `draining`: starts no read
+/// with priority.
 #[inline]
 fn begin_read<I: Issuer>(
     scheduler: &mut Scheduler,

@@ -1,4 +1,4 @@
-//! The scheduler as a polling firmware sees it: registers and words in memory, looked at when the loop comes by.
+//! The scheduler as seen by a polling firmware: registers and words in memory, read in each turn of the loop.
 //!
 //! ```text
 //!  reservation station          controller of the channel           status checker
@@ -12,9 +12,9 @@
 //! that it has just moved to another list is the last one of its own. The controller carries out control words in the order
 //! in which it got them; its register says that it is busy only while its queue (section 3.2) is full.
 //!
-//! A way's own register says that it is ready as long as its array does not work: also while its command still waits in the
-//! controller. A status check may therefore come too early. Its word is read once the way is ready again, says that nothing has
-//! ended, and the way is asked once more (public firmware and controller).
+//! A way's register says ready whenever its array is idle, even while its command still waits in the controller. A status check
+//! may therefore come too early. Its word is read once the way is ready again and says that no operation has ended, so the
+//! status is requested once more (public firmware and controller).
 //!
 //! ```text
 //!  command issued ─► checking ──ready──► check issued ─► reporting ──word set──► sensed
@@ -293,7 +293,8 @@ impl<'a> Seen<'a> {
         self.scheduler.ops.in_use() > 0
     }
 
-    /// Returns whether a look at any channel would find nothing new and nothing to issue.
+    /// Returns whether polling any channel would find neither a new result nor an operation to
+    /// issue.
     pub fn nothing_new(self) -> bool {
         let is_unchecked = self.scheduler.transfers.status() == Nanos::ZERO;
         (0..self.channels()).all(|channel| {

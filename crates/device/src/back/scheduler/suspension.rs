@@ -1,4 +1,4 @@
-//! A program or erase that gives way to host reads, and goes on behind them.
+//! Suspension of a program or erase for host reads, after which it resumes.
 //!
 //! ```text
 //!            a host read waits                        no host read waits

@@ -1,4 +1,4 @@
-//! The work of channels and dies, for those who look: reports, probes and the timeline.
+//! The work of channels and dies, for observers: reports, probes and the timeline.
 
 use super::Scheduler;
 use super::die::{Die, Phase};

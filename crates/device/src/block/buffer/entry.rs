@@ -1,4 +1,4 @@
-//! An entry of the data buffer: what it tells, and every change of it.
+//! Entry of the data buffer: its queries and all its state changes.
 //!
 //! ```text
 //!            begin_fill ─► Filling ─► end_fill

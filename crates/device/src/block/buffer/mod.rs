@@ -11,8 +11,8 @@
 //! is idle; `dirty` is a subset of `valid`, or the entry is wanted and will be filled first; writes hold at most as many entries
 //! as are theirs.
 //!
-//! An entry is *held by a write* from the moment at which one takes it until it is clean and idle, or vacant. So the entries that
-//! are set aside for reads need no place of their own: they are those that writes leave.
+//! An entry is *held by a write* from the moment at which a write takes it until it is clean and idle, or vacant. So the entries
+//! reserved for reads need no fixed places: they are the entries not held by writes.
 
 mod entry;
 mod parts;

@@ -1,7 +1,7 @@
 //! Slots of the buffer of a zoned namespace: superpages that are being filled, or on their way to the media.
 //!
-//! Invariants: a live slot keeps its images until it is vacated; as many slots are live as were taken and not vacated, and those of
-//! verdicts count against no place.
+//! Invariants: a live slot keeps its images until it is vacated; the number of live slots equals the number taken and not yet
+//! vacated; slots of verdicts do not count against the limit.
 
 use pellucid_flash::slab::{List, Slab};
 use pellucid_flash::{BlockId, SimTime, ZoneState};

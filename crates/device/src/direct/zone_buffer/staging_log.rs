@@ -11,7 +11,8 @@ pub(crate) struct StagingLog {
     blocks: VecDeque<BlockId>,
     /// Number of the first of them.
     first: u64,
-    /// The erase of the block before the first is under way; until it has ended what the block held can come back.
+    /// Flag: the block before the first is being erased. Until the erase ends, the contents of the block
+    /// can reappear.
     erasing: bool,
 }
 
@@ -36,7 +37,8 @@ impl StagingLog {
         self.blocks.iter().position(|&own| own == block).map_or(0, |at| self.first + at as u64)
     }
 
-    /// Returns whether the content of the block with this number may come back after a power cut; 0 is none.
+    /// Returns whether the content of the block with this number may reappear after a power cut; 0 is no
+    /// block.
     pub fn may_hold(&self, number: u64) -> bool {
         number != 0 && number >= self.first - u64::from(self.erasing)
     }
