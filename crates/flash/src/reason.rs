@@ -46,11 +46,6 @@ impl Cause {
         Cause::Map,
     ];
 
-    /// Returns whether units are programmed for it that lay elsewhere before, unchanged or as a newer version of a translation page.
-    pub fn moves_data(self) -> bool {
-        matches!(self, Cause::Gc | Cause::WearLevel | Cause::Retirement | Cause::Refresh | Cause::Fold)
-    }
-
     /// Returns whether it belongs to one kind of translation; reports name it only where it occurs.
     pub fn is_particular(self) -> bool {
         self == Cause::Map

@@ -10,7 +10,7 @@ pub struct FtlCounters {
     pub victims: [u64; Cause::COUNT],
     /// Valid units in all victims when they were chosen.
     pub victim_valid_units: u64,
-    /// Units that GC copied elsewhere, translation pages among them; of a cache, dirty ones.
+    /// Units of data that GC copied elsewhere; of a cache, dirty ones.
     pub copied_units: u64,
     /// Clean units of a cache that were dropped to make space.
     pub evicted_units: u64,

@@ -195,7 +195,7 @@ fn by_cause(text: &mut Text, figures: &Figures) {
         }
     }
     let name = "pellucid_copied_units_total";
-    let help = "Valid mapping units copied by GC, wear levelling, retirement, refresh and folding.";
+    let help = "Valid mapping units of data copied by GC, wear levelling, retirement, refresh and folding.";
     text.each(figures, (name, "counter", help), |d| d.copied_units);
     let name = "pellucid_copybacks_total";
     text.each(figures, (name, "counter", "Units copied inside a die, without crossing the channel."), |d| {

@@ -396,7 +396,7 @@ pub struct GcSummary {
     pub emergency_victims: u64,
     /// Valid share (0 to 1) of the victims when they were chosen, mean; absent without garbage collection (GC).
     pub victim_valid_share: Option<f64>,
-    /// Valid mapping units copied by GC, wear levelling, retirement, refresh and folding.
+    /// Valid mapping units of data copied by GC, wear levelling, retirement, refresh and folding.
     pub copied_units: u64,
     /// Time from the choice of each victim to its end.
     pub pauses: GcPauses,

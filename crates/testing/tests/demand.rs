@@ -1,6 +1,6 @@
 //! A map in flash behind a cached table (`ftl.map = "demand"`): nothing is lost, and the table costs what its size says.
 
-use pellucid_flash::{Cause, MapReason};
+use pellucid_flash::MapReason;
 use pellucid_testing::swarm;
 use pellucid_testing::swarm::{Swarm, tiny};
 
@@ -41,31 +41,6 @@ fn random_drives_with_cached_tables_never_return_a_wrong_sector() {
     };
     let ran = (0..60).filter(run).count();
     assert!(ran > 40, "{ran} drives were not refused");
-}
-
-/// GC counts each copied unit once as copied and once as programmed, including translation pages.
-#[test]
-fn copied_units_are_those_programmed_for_moves() {
-    for map in
-        [&["ftl.map_cache=16"][..], &["ftl.map_cache=4000", "ftl.wear.static_gap=2"], &["ftl.map=page"]]
-    {
-        let sets: Vec<String> = DEMAND.iter().chain(map).map(ToString::to_string).collect();
-        let mut swarm = Swarm::new(&tiny(&sets), 5);
-        for _ in 0..4000 {
-            swarm.submit();
-            while swarm.in_flight() > 4 {
-                assert!(swarm.step(), "a command in flight and nothing happens");
-            }
-        }
-        while swarm.step() {}
-        let (ftl, counters) = (swarm.device.ftl_counters(), swarm.device.counters());
-        let moved =
-            counters.programmed_sectors.iter().zip(Cause::ALL).filter(|(_, cause)| cause.moves_data());
-        let sectors: u64 = moved.map(|(sectors, _)| sectors).sum();
-        let per_unit = u64::from(swarm.device.layout().sectors_per_unit);
-        assert!(ftl.copied_units > 1000, "{map:?}: {ftl:?}");
-        assert_eq!(ftl.copied_units, sectors / per_unit, "{map:?}");
-    }
 }
 
 /// Data for several streams, none of which has a superpage's worth: more are sent out to make room in the buffer, and the look-ups of those

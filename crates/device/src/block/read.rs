@@ -12,6 +12,9 @@
 //! One sense brings all units of a command that lie in the page, of all planes that work together: as long as it has not begun, the next
 //! units of the command join it. Their data cross the channel with it; from then on each goes its own way, and is read again alone.
 //!
+//! An entry that stays behind a read holds its data only once something needs them here: until then they lie on the media, where a later read
+//! finds them (`Content::OnMedia`).
+//!
 //! Slices that arrive during a fill join it. A fill brings only the sectors that the entry lacks, so it does not undo a write that
 //! arrives meanwhile.
 
@@ -27,7 +30,7 @@ use crate::front::commands::{Place, Slice};
 use crate::probes;
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{Cause, Opcode, Ppa, Stage, Status};
+use pellucid_flash::{Cause, Lpn, Opcode, Ppa, Stage, Status};
 use pellucid_ftl::Located;
 use pellucid_media::ReadResult;
 
@@ -99,11 +102,15 @@ fn place_read(core: &mut Core, shared: &mut Shared, slice: u32, in_turn: bool) {
     };
     book_placed(core, shared, slice, entry, in_turn);
     let record = &mut shared.slices[slice];
-    let held = &mut core.buffer[entry];
-    if held.sectors().has(record.mask()) {
+    let held = &core.buffer[entry];
+    if held.sectors().has(record.mask())
+        && (!held.lies_on_media() || deliver_from_media(core, shared, slice, entry))
+    {
         shared.counts(core.side.number()).buffer_read_hits += 1;
         return serve(core, shared, slice, entry);
     }
+    let record = &mut shared.slices[slice];
+    let held = &mut core.buffer[entry];
     record.primary = !held.is_filling();
     let (starts, work) = (record.primary, record.work);
     held.waiters_mut().await_fill(&mut shared.slices, slice);
@@ -227,7 +234,7 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
         // It moved while the data were being decoded, and its old place serves another page by now.
         return operations::retry(shared, op, now_at);
     }
-    let passes = passes_through(core, entry);
+    let passes = passes_by(core, entry);
     let result = match core.buffer[entry].sectors().valid() {
         0 if passes => read_through(core, shared, ppa, entry, attempts),
         0 => {
@@ -236,15 +243,12 @@ pub(super) fn fill_arrived(core: &mut Core, shared: &mut Shared, op: u32, entry:
         }
         valid => read_rest(core, shared, ppa, entry, (attempts, valid)),
     };
-    // A read that failed has delivered nothing.
-    let held = &mut core.buffer[entry];
-    if passes && matches!(result, ReadResult::Ok { .. }) {
-        held.fill_past();
-    }
     match result {
         ReadResult::Ok { corrected_bits, worst_chunk_bits } => {
-            if !passes {
-                held.fill(shared.full);
+            let stays = if core.config().buffer.retain { shared.full } else { 0 };
+            match passes {
+                true => core.buffer[entry].fill_past(stays),
+                false => core.buffer[entry].fill(shared.full),
             }
             operations::corrected(shared, core.side.number(), corrected_bits, attempts);
             end_fill(core, shared, entry, Status::Success, Some(op));
@@ -293,12 +297,48 @@ fn read_rest(
     result
 }
 
-/// Returns whether the content of a fill bypasses the buffer: the entry is given back after it, so the data go straight to the waiting
-/// hosts.
+/// Returns whether the content of a fill bypasses the memory of the buffer: only the waiting hosts need it now, so the data go straight to
+/// them. An entry that is kept says where its data lie.
 #[inline]
-fn passes_through(core: &Core, entry: u32) -> bool {
+fn passes_by(core: &Core, entry: u32) -> bool {
     let record = &core.buffer[entry];
-    !core.config().buffer.retain && record.sectors().valid() == 0 && !record.is_wanted()
+    record.sectors().valid() == 0 && !record.is_wanted()
+}
+
+/// Where the data of a page can be read, if they can be at all.
+fn whereabouts(core: &Core, shared: &Shared, lpn: Lpn) -> Option<Ppa> {
+    let Located::At(newest) = core.side.translation.peek(lpn) else { return None };
+    let at = Some(core.side.translation.readable(newest)).filter(|ppa| ppa.is_some()).unwrap_or(newest);
+    shared.media.array().is_programmed(at).then_some(at)
+}
+
+/// Gives the host of a slice the data of an entry that lie on the media alone. `false`: they cannot be read there any more, so they count
+/// as here no longer.
+fn deliver_from_media(core: &mut Core, shared: &mut Shared, slice: u32, entry: u32) -> bool {
+    let Slice { work, first, sectors, data_at, .. } = shared.slices[slice];
+    if !shared.works[work].command.data.is_empty() {
+        let at = whereabouts(core, shared, core.buffer[entry].lpn());
+        let start = data_at as usize * shared.image_bytes;
+        let out = &mut shared.works[work].command.data[start..start + sectors as usize * shared.image_bytes];
+        if !at.is_some_and(|at| shared.media.read_more(at, first, out)) {
+            core.buffer[entry].bring(false);
+            return false;
+        }
+    }
+    shared.slices[slice].delivered = true;
+    true
+}
+
+/// Brings the data of an entry that lie on the media alone, as something is to change them. Data that cannot be read there any more count
+/// as here no longer.
+pub(super) fn bring(core: &mut Core, shared: &mut Shared, entry: u32) {
+    if !core.buffer[entry].lies_on_media() {
+        return;
+    }
+    let at = whereabouts(core, shared, core.buffer[entry].lpn());
+    let images = core.buffer.images_mut(entry, 0, shared.layout.sectors_per_unit);
+    let is_good = at.is_some_and(|at| shared.media.read_more(at, 0, images));
+    core.buffer[entry].bring(is_good);
 }
 
 /// Reads a unit into the memory of the hosts that wait for it; without a copy in the buffer.

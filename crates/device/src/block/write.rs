@@ -177,6 +177,10 @@ fn refuse_accepted(core: &mut Core, shared: &mut Shared, slice: u32) {
 pub(super) fn store(core: &mut Core, shared: &mut Shared, slice: u32) {
     let s = &shared.slices[slice];
     let (entry, mask, work) = (s.place.entry(), s.mask(), s.work);
+    if mask != shared.full {
+        read::bring(core, shared, entry);
+    }
+    let s = &shared.slices[slice];
     let (command, submitted) = (&shared.works[s.work].command, shared.works[s.work].submitted);
     let images = core.buffer.images_mut(entry, s.first, s.sectors);
     if s.zero {

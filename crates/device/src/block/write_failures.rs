@@ -32,6 +32,7 @@ pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, st
             // It began as a copy of this one, so it carries these sectors, or newer ones; or after a trim of the
             // page, and a fill brings zeros for those that it lacks.
             core.buffer.busy(newer);
+            read::bring(core, shared, newer);
             core.buffer.hold_for_write(newer);
             if core.buffer[newer].follows() == entry {
                 let lacks = core.buffer[entry].sectors().valid() & !core.buffer[newer].sectors().valid();

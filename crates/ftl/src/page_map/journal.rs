@@ -121,8 +121,6 @@ fn plan<T: Table>(core: &mut Core<T>) -> Option<MapJob> {
         demand.note_space(plan.is_some());
     }
     let Some(plan) = plan else { return Some(MapJob::NeedsSpace) };
-    let moved = by_cause.iter().zip(Cause::ALL).filter(|(_, cause)| cause.moves_data());
-    core.gc.counters_mut().add_copied(moved.map(|(units, _)| units).sum());
     let settled = core.programs.settled();
     for (&at, &lpn) in batch.iter().zip(&lpns) {
         take_image(core, &settled, at, lpn.0 - core.shape.user_units);

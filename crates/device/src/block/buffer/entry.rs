@@ -193,6 +193,7 @@ impl Entry {
     /// It waits for a superpage; `arrived` writes of the drive have.
     #[inline]
     pub fn pack(&mut self, arrived: u64) {
+        assert!(!self.lies_on_media(), "data that are not here are packed");
         assert!(self.phase == Phase::Resting, "an entry is packed while {:?}", self.phase);
         (self.phase, self.packed_at) = (Phase::Packed, arrived);
     }
@@ -267,10 +268,26 @@ impl Entry {
         self.sectors.fill(full);
     }
 
-    /// The fill brought its data to hosts, and none to the entry.
+    /// The fill brought its data to hosts, and none to the entry. `full`: all sectors, which count as here; 0: none do.
     #[inline]
-    pub fn fill_past(&mut self) {
-        self.content = Content::Hollow;
+    pub fn fill_past(&mut self, full: u64) {
+        self.content = if full == 0 { Content::Hollow } else { Content::OnMedia };
+        self.sectors.fill(full);
+    }
+
+    /// Returns whether its data count as here, and lie on the media alone.
+    #[inline]
+    pub fn lies_on_media(&self) -> bool {
+        self.content == Content::OnMedia
+    }
+
+    /// The data that lay on the media alone are here now. `is_good`: if not, they count as here no longer, and a fill must bring them.
+    pub fn bring(&mut self, is_good: bool) {
+        assert!(self.lies_on_media() && self.sectors.dirty() == 0, "brought, but here: {self:?}");
+        self.content = Content::Data;
+        if !is_good {
+            self.sectors.lose();
+        }
     }
 
     /// Missing sectors are zeros. With sectors that were written, the page is on its way to a place.

@@ -43,6 +43,9 @@ pub(crate) enum Content {
     Data,
     /// The last fill left none, because no read could see them.
     Hollow,
+    /// All sectors of its page count as here, and lie on the media alone: the fill brought them to the hosts that waited. So data that
+    /// nobody asks for again are not copied.
+    OnMedia,
     /// Zeros that no command wrote: its page has no place on the media, and will get none from here.
     Unmapped,
 }
@@ -398,6 +401,7 @@ impl Buffer {
 
     /// Copies the content of one entry to another, which has the same sectors then.
     pub fn copy(&mut self, from: u32, to: u32) {
+        debug_assert!(!self.entries[from as usize].lies_on_media(), "a copy of what is not here");
         let sectors = self.entries[from as usize].sectors;
         self.entries[to as usize].sectors.copy(sectors);
         let from = from as usize * self.unit_images;
@@ -445,6 +449,8 @@ impl Buffer {
     /// Walks the table and the LRU list and panics where they disagree with the entries.
     pub fn check(&self) {
         for (at, entry) in self.entries.iter().enumerate() {
+            let newer = entry.sectors.dirty() != 0 || entry.phase != Phase::Resting;
+            assert!(!entry.lies_on_media() || !newer, "entry {at}: its data are not here: {entry:?}");
             let covered = entry.sectors.dirty() & !entry.sectors.valid() == 0 || entry.wanted;
             assert!(covered, "entry {at}: dirty sectors that are not valid");
             if entry.listed {
