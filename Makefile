@@ -24,8 +24,9 @@ TLS = $(shell pkg-config --exists openssl 2>/dev/null && echo --features pelluci
 export PYTHONPYCACHEPREFIX := $(CURDIR)/target/pycache
 
 # How often each branch is taken, by which the compiler lays the command out (tools/train.py). The counts are of one version of Rust, and of no
-# use to another, which builds without them. Cargo sees that they are other ones by the name of the file. Functions that changed since are
-# compiled without, in silence: a first build has nothing to warn of. Evaluated at each use.
+# use to another, which builds without them. Cargo sees that they are other ones by the name of the file; it would compile everything anew for
+# a file that is newer, so the file is written once. Functions that changed since are compiled without, in silence: a first build has nothing to
+# warn of. Evaluated at each use.
 RUST = $(word 2,$(shell rustc --version 2>/dev/null))
 COUNTS = $(wildcard bench/trained-$(RUST).profdata.gz)
 TRAINED = $(CURDIR)/target/trained-$(shell cksum <$(COUNTS) | cut -d' ' -f1).profdata
@@ -73,7 +74,7 @@ build: prerequisites counts
 	$(TRAINED_FLAGS) cargo build --release --locked --bin pellucid
 
 counts:
-	@$(if $(COUNTS),mkdir -p target && gzip -dc $(COUNTS) >$(TRAINED).new && mv $(TRAINED).new $(TRAINED), \
+	@$(if $(COUNTS),test -f $(TRAINED) || { mkdir -p target && gzip -dc $(COUNTS) >$(TRAINED).new && mv $(TRAINED).new $(TRAINED); }, \
 	    echo 'no counts of branches for Rust $(RUST): the command simulates slower (make train)')
 
 # Before a release, and after changes of the drive that matter to its speed. Needs `rustup component add llvm-tools`.

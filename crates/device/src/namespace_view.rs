@@ -12,7 +12,7 @@ use crate::namespaces::Namespace;
 use pellucid_flash::{
     ChunkInfo, Figure, HandleInfo, Held, Lba, Lpn, Nanos, PlacementEvent, PlacementGeometry, Ppa,
 };
-use pellucid_ftl::{Cached, FtlCounters, Located, MountReport, NamelessMachine, Soon};
+use pellucid_ftl::{Cached, FtlCounters, Located, MountReport, NamelessMachine};
 
 /// A namespace of a drive, by its number.
 #[derive(Clone, Copy, Debug)]
@@ -95,13 +95,7 @@ impl<'a> NamespaceView<'a> {
     #[inline]
     pub fn prefetch(self, lba: Lba) {
         if let Some(block) = self.block() {
-            block.translation().prefetch(Soon::Lookup(Lpn(self
-                .device
-                .router
-                .shared
-                .layout
-                .unit_of(lba.0)
-                .0)));
+            block.prefetch(Lpn(self.device.router.shared.layout.unit_of(lba.0).0));
         }
     }
 

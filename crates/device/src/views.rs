@@ -273,7 +273,7 @@ impl Device {
             dies_per_channel: layout.dies_per_channel,
             blocks_per_die: layout.blocks_per_die,
             units_per_block: layout.units_per_block,
-            victims: ftl.victims.iter().sum(),
+            victims: ftl.gc_victims(),
             copied_units: ftl.copied_units,
             host_written_bytes: counters.host_written_sectors * sector,
             programmed_bytes: counters.programmed_sectors.iter().sum::<u64>() * sector,

@@ -6,9 +6,9 @@ use pellucid_flash::{Cause, Pauses};
 /// Counters of translation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FtlCounters {
-    /// Victims chosen, by cause.
+    /// Victims chosen, by cause; blocks of the SLC cache that are folded are victims, too.
     pub victims: [u64; Cause::COUNT],
-    /// Valid units in all victims when they were chosen.
+    /// Valid units in all victims but folded blocks when they were chosen.
     pub victim_valid_units: u64,
     /// Units of data that GC copied elsewhere; of a cache, dirty ones.
     pub copied_units: u64,
@@ -33,6 +33,11 @@ pub struct FtlCounters {
 }
 
 impl FtlCounters {
+    /// Victims of GC: all but the blocks of the SLC cache that were folded, as in [`FtlCounters::victim_valid_units`].
+    pub fn gc_victims(&self) -> u64 {
+        self.victims.iter().sum::<u64>() - self.victims[Cause::Fold as usize]
+    }
+
     /// Counts since `before`.
     pub fn since(mut self, before: &FtlCounters) -> FtlCounters {
         self.each(before, |own, before| own - before);

@@ -239,6 +239,8 @@ const RULES: &[Rule] = &[
         let is_block = |n: &Namespace| matches!(n, Namespace::Block { .. });
         spec.drive.namespaces.is_empty() || spec.drive.namespaces.iter().any(is_block)
     }),
+    // An entry that is given back at once makes room by itself.
+    rule(&["drive.firmware.evict."], "drive.buffer.retain = true", |spec| spec.is_on("drive.buffer.retain")),
     rule(
         &["drive.host.dma_unit"],
         "drive.host.dma_overhead above 0, or drive.firmware.model = \"loop\", which hands over unit by unit",

@@ -1,5 +1,6 @@
 //! Jobs on chunks and zones by their addresses, and on targets: what they do to the drive, what is refused, and `flow`.
 
+use pellucid_flash::Stage;
 use pellucid_lab::drive::Unwatched;
 use pellucid_lab::experiment::{execute, jobs, parse_job};
 use pellucid_report::{JobResult, Report};
@@ -140,6 +141,16 @@ fn zones_are_appended_to_written_read_and_reset() {
     assert!(written > 0 && written.is_multiple_of(4096));
     let appended = job(&report, "a").requests.directions.write.bytes;
     assert_eq!(report.write_amplification.host_written_bytes, written + appended);
+}
+
+/// A zone on all dies is erased in two steps, its first superpage before the others; what a reset waits for busy dies is no erase.
+#[test]
+fn a_reset_takes_two_erases_and_its_wait_for_dies_is_told_apart() {
+    let report = done(ZONED, &["rw=zone-reset,iodepth=8"], &["precondition.fill=1"]);
+    let resets = &report.directions.trim;
+    assert!(resets.requests > 8, "{} resets", resets.requests);
+    assert_eq!(resets.stage_ns[Stage::Media], resets.requests * 2 * 3_000_000);
+    assert!(resets.stage_ns[Stage::WaitWay] > 0, "{:?}", resets.stage_ns);
 }
 
 const TWO: &str = "\n[[drive.namespace]]\ninterface = \"open-channel\"\n[[target]]\nname = \"log\"\nkind = \"raw\"\nunits = \"0-1\"\n\

@@ -72,7 +72,7 @@ use media_side::MediaSide;
 use pellucid_flash::{
     BlockId, Command, HandleInfo, Held, Layout, Lpn, Nanos, Opcode, PlacementGeometry, Ppa, Status,
 };
-use pellucid_ftl::{FtlCounters, Located, MapPage, MountReport, ProgramId, Translation};
+use pellucid_ftl::{FtlCounters, Located, MapPage, MountReport, ProgramId, Soon, Translation};
 use placement::{Placement, PlacementStatistics};
 use precondition::{Filler, NoRoom, Preconditioner};
 
@@ -380,6 +380,13 @@ impl BlockNamespace {
     #[inline]
     pub fn translation(&self) -> &Translation {
         &self.core.side.translation
+    }
+
+    /// Prefetches what a command for a page will look at first.
+    #[inline]
+    pub fn prefetch(&self, lpn: Lpn) {
+        self.core.side.translation.prefetch(Soon::Lookup(lpn));
+        self.core.buffer.prefetch(lpn);
     }
 
     /// Translation goes on counting from here.

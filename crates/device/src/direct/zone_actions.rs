@@ -173,6 +173,9 @@ pub(super) fn zone_block_erased(
     let block: BlockId = shared.layout.block_of(first);
     let erases = shared.media.array().erase_count(block);
     forget_doomed(zoned, shared, zone);
+    // The next erases begin with what the command has waited for so far.
+    let (work, stages) = (shared.slices[slice].work, shared.slices[slice].stages);
+    (shared.works[work].stages, shared.works[work].mark) = (stages, shared.now);
     zoned.zones.erased(block, ok, erases);
     zoned.runs[zone as usize].erases -= 1;
     while erase_next(zoned, shared, zone) {}

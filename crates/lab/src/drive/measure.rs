@@ -468,7 +468,7 @@ fn amplification(
 }
 
 fn gc_summary(ftl: &FtlCounters, counters: &Counters, block_units: u32) -> GcSummary {
-    let victims = ftl.victims.iter().sum::<u64>() - ftl.victims[Cause::Fold as usize];
+    let victims = ftl.gc_victims();
     GcSummary {
         victims,
         erased_blocks: ByCause(counters.erases),

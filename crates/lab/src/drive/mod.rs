@@ -576,7 +576,7 @@ impl<'a, T: Target> Run<'a, T> {
                 let sector = u64::from(device.layout().sector_bytes);
                 map.host_written_bytes = written * sector;
                 map.programmed_bytes = programmed.iter().sum::<u64>() * sector;
-                (map.victims, map.copied_units) = (host.ftl.victims.iter().sum(), host.ftl.copied_units);
+                (map.victims, map.copied_units) = (host.ftl.gc_victims(), host.ftl.copied_units);
             }
             if self.device.reshapes_writes() {
                 map.host_written_bytes = self.written_bytes;
@@ -920,7 +920,7 @@ fn sample(target: &impl Target, at: SimTime) -> Sample {
     let ftl = host_use.as_ref().map_or_else(|| device.ftl_counters(), |host| host.ftl);
     let units_per_block =
         host_use.as_ref().map_or(device.layout().units_per_block, |host| host.units_per_block);
-    let victims: u64 = ftl.victims.iter().sum();
+    let victims = ftl.gc_victims();
     let (blocks, used) = device.cache_use(device.block_namespaces());
     let cache = (blocks > 0).then_some(used);
     let host = sectors[Cause::Host as usize];

@@ -26,10 +26,12 @@ enum Column {
 }
 
 impl Column {
-    fn read(text: &str) -> Column {
-        match text.parse::<usize>() {
-            Ok(number @ 1..) => Column::Number(number - 1),
-            _ => Column::Name(text.to_owned()),
+    /// Reads a name or a number from 1; `None`: a number below.
+    fn read(text: &str) -> Option<Column> {
+        match text.parse::<i64>() {
+            Ok(number @ 1..) => Some(Column::Number(number as usize - 1)),
+            Ok(_) => None,
+            Err(_) => Some(Column::Name(text.to_owned())),
         }
     }
 }
@@ -91,7 +93,11 @@ impl FromStr for Columns {
             Some(given.swap_remove(at).1)
         };
         let mut needed = |key: &str| take(key).ok_or_else(|| refuse(format!("{key} is missing")));
-        let mut column = |key: &str| needed(key).map(Column::read);
+        let read = |key: &str, text: &str| {
+            Column::read(text)
+                .ok_or_else(|| refuse(format!("{key} is {text}, and columns are counted from 1")))
+        };
+        let mut column = |key: &str| read(key, needed(key)?);
         let [time, op, offset, size] = [column("time")?, column("op")?, column("offset")?, column("size")?];
         let unit = needed("unit")?;
         let known = UNITS.iter().find(|(name, _)| *name == unit);
@@ -106,7 +112,7 @@ impl FromStr for Columns {
             op,
             offset,
             size,
-            stream: take("stream").map(Column::read),
+            stream: take("stream").map(|text| read("stream", text)).transpose()?,
             unit_ns,
             offset_unit_bytes: bytes("offset_unit", take("offset_unit"))?,
             size_unit_bytes: bytes("size_unit", take("size_unit"))?,

@@ -95,6 +95,8 @@ fn columns_that_cannot_be_are_named() {
         ("csv:time=t,op=o,offset=a,size=s,unit=fortnights", "unit is \"fortnights\""),
         ("csv:time=t,op=o,offset=a,size=s,unit=us,colour=c", "colour is unknown"),
         ("csv:time=t,time=u", "time is given twice"),
+        ("csv:time=0,op=2,offset=3,size=4,unit=us", "time is 0, and columns are counted from 1"),
+        ("csv:time=1,op=2,offset=3,size=4,unit=us,stream=-1", "stream is -1, and columns are counted from 1"),
         ("csv:time=t,op=o,offset=a,size=s,unit=us,offset_unit=0", "offset_unit is \"0\""),
     ] {
         let message = ReadOptions::named(text).expect_err(text).to_string();

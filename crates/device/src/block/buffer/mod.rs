@@ -94,6 +94,15 @@ pub(crate) struct Entry {
     next: u32,
 }
 
+/// A listed entry in the table, with its page: a look-up that finds another one need not look at its entry.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    lpn: Lpn,
+    at: u32,
+}
+
+const UNLISTED: Listed = Listed { lpn: Lpn::NONE, at: NIL };
+
 /// Idle entries in order of use. Clean and dirty entries have separate lists, so the oldest of either is found at once.
 #[derive(Clone, Copy, Debug)]
 struct Lru {
@@ -137,7 +146,7 @@ pub(crate) struct Buffer {
     image_bytes: usize,
     unit_images: usize,
     vacant: Vec<u32>,
-    table: Vec<u32>,
+    table: Vec<Listed>,
     mask: u32,
     /// Clean, dirty.
     lru: [Lru; 2],
@@ -159,7 +168,7 @@ impl Buffer {
             image_bytes,
             unit_images: sectors as usize * image_bytes,
             vacant: (0..count).rev().collect(),
-            table: vec![NIL; slots as usize],
+            table: vec![UNLISTED; slots as usize],
             mask: slots - 1,
             lru: [Lru { newest: NIL, oldest: NIL }; 2],
             uses: 0,
@@ -174,17 +183,23 @@ impl Buffer {
         lpn.0.wrapping_mul(0x9e37_79b1) >> 8 & self.mask
     }
 
+    /// Prefetches the place in the table at which a look-up of `lpn` begins.
+    #[inline]
+    pub fn prefetch(&self, lpn: Lpn) {
+        prefetch_index::prefetch_index(&self.table, self.slot(lpn) as usize);
+    }
+
     /// The entry that requests for `lpn` must use.
     #[inline]
     pub fn find(&self, lpn: Lpn) -> Option<u32> {
         let mut slot = self.slot(lpn);
         loop {
-            let at = self.table[slot as usize];
-            if at == NIL {
+            let listed = self.table[slot as usize];
+            if listed.at == NIL {
                 return None;
             }
-            if self.entries[at as usize].lpn == lpn {
-                return Some(at);
+            if listed.lpn == lpn {
+                return Some(listed.at);
             }
             slot = (slot + 1) & self.mask;
         }
@@ -211,12 +226,14 @@ impl Buffer {
     /// Requests for the entry's page find it from now on. No other entry of the page may be listed.
     #[inline]
     pub fn list(&mut self, at: u32) {
-        self.entries[at as usize].listed = true;
-        let mut slot = self.slot(self.entries[at as usize].lpn);
-        while self.table[slot as usize] != NIL {
+        let entry = &mut self.entries[at as usize];
+        entry.listed = true;
+        let lpn = entry.lpn;
+        let mut slot = self.slot(lpn);
+        while self.table[slot as usize].at != NIL {
             slot = (slot + 1) & self.mask;
         }
-        self.table[slot as usize] = at;
+        self.table[slot as usize] = Listed { lpn, at };
     }
 
     /// Requests for the entry's page no longer find it.
@@ -227,20 +244,20 @@ impl Buffer {
         }
         self.entries[at as usize].listed = false;
         let mut hole = self.slot(self.entries[at as usize].lpn);
-        while self.table[hole as usize] != at {
+        while self.table[hole as usize].at != at {
             hole = (hole + 1) & self.mask;
         }
         // Close the gap, so that no probe sequence is cut.
         let mut slot = (hole + 1) & self.mask;
-        while self.table[slot as usize] != NIL {
-            let home = self.slot(self.entries[self.table[slot as usize] as usize].lpn);
+        while self.table[slot as usize].at != NIL {
+            let home = self.slot(self.table[slot as usize].lpn);
             if (slot.wrapping_sub(home) & self.mask) >= (slot.wrapping_sub(hole) & self.mask) {
                 self.table[hole as usize] = self.table[slot as usize];
                 hole = slot;
             }
             slot = (slot + 1) & self.mask;
         }
-        self.table[hole as usize] = NIL;
+        self.table[hole as usize] = UNLISTED;
     }
 
     /// Returns whether a write must wait before it takes another entry.
@@ -321,7 +338,11 @@ impl Buffer {
             p => self.entries[p as usize].next = next,
         }
         match next {
-            NIL => lru.oldest = previous,
+            NIL => {
+                lru.oldest = previous;
+                // The next one to be given away.
+                prefetch_index::prefetch_index(&self.entries, previous as usize);
+            }
             n => self.entries[n as usize].previous = previous,
         }
     }
@@ -433,7 +454,8 @@ impl Buffer {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        (self.entries.len() * size_of::<Entry>() + self.images.len() + self.table.len() * 4) as u64
+        (self.entries.len() * size_of::<Entry>() + self.images.len() + self.table.len() * size_of::<Listed>())
+            as u64
     }
 
     /// Returns the number of pages with acknowledged data that are not on the media.
@@ -466,7 +488,7 @@ impl Buffer {
             "held by writes"
         );
         let listed = self.entries.iter().filter(|e| e.listed).count();
-        assert_eq!(listed, self.table.iter().filter(|&&t| t != NIL).count(), "listed entries");
+        assert_eq!(listed, self.table.iter().filter(|listed| listed.at != NIL).count(), "listed entries");
         let mut count = 0;
         for (dirty, lru) in [false, true].into_iter().zip(&self.lru) {
             let (mut at, mut later) = (lru.newest, u64::MAX);
