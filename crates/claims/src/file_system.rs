@@ -11,9 +11,13 @@
 //! # Scale
 //!
 //! Lengths and times are a quarter: pages of 4 KiB that are programmed in 187 and sensed in 12.5 us, files, appends and requests, and
-//! the processor's time for an operation. Blocks of the file systems stay at 4 KiB. A flash block is 256 KiB, so that a small drive
-//! has many, and its erase is as much shorter. There are 64 blocks in each of 12 channels, the least of which 24 open segments take
-//! little, and over-provisioning beside them.
+//! the processor's time for an operation. Blocks of the file systems stay at 4 KiB.
+//!
+//! In U1 a flash block is 256 KiB, so that a small drive has many, and its erase is as much shorter. There are 64 blocks in each of 12
+//! channels, the least of which 24 open segments take little, and over-provisioning beside them.
+//!
+//! In U2 a flash block is 2 MiB, so that it holds as many files as the paper's: 64 of 128 KiB in 8 MiB. What lives in a segment of few
+//! files varies by chance, and the cleaner chooses by that. There are 32 blocks in each channel.
 //!
 //! # Published and assumed
 //!
@@ -26,6 +30,8 @@
 //! | cost of an operation, of a page copied | 10 us and 1 us, on two cores, for all three | assumed |
 //! | files that exist | 55 % of the file system, two thirds of what ULFS-Prism leaves to files | assumed |
 //! | memory | a twelfth of the file system | assumed |
+//! | addresses of U2's block drives | the file system has 70 %, the others were never written | **fitted** to MIT-XMP's row of Table II: its drive programs 1.46 times what it is given, as one does whose flash is 59 % full (B1) |
+//! | operations of U2 | 384,000 before 128,000 | assumed |
 //! | segments of ULFS-SSD | as long as flash blocks, 12 open | "equal-sized segments"; their size is assumed; as many open as ULFS-Prism has, as Table II has both copy the same |
 //! | a block drive at the start | all addresses mapped | as in P5 |
 //! | work of Table II | fileserver | the paper does not say |
@@ -46,30 +52,69 @@ const ULFS_PRISM: File = paper!("prism-fig8.toml");
 const MIT_XMP: File = paper!("prism-fig8-xmp.toml");
 
 const SCALE: u64 = 4;
-const SEGMENT_BYTES: u64 = 256 << 10;
-/// Blocks of each channel that the file systems have.
-const BLOCKS_EACH: u32 = 64;
-/// Operations before a measurement, and in it, as in the files. Before the log has come round there is nothing to clean; throughput is
-/// steady from 80,000 operations on.
-const WARM_UP: u64 = 96_000;
-const MEASURED: u64 = 32_000;
+const CHANNELS: u64 = 12;
+const PAGE_BYTES: u64 = 4 << 10;
+/// Over-provisioning of ULFS-Prism and of commercial drives, beside what the file systems have.
+const OVER_PROVISIONING: f64 = 0.25;
 
-/// Settings that the paper does not give: the length of ULFS-SSD's segments, how many are open, the share of the file system that files have at the
-/// start, and how threads pick files.
+/// The flash of a file system.
+#[derive(Clone, Copy, Debug)]
+struct Flash {
+    /// Pages of a block.
+    pages: u64,
+    /// Blocks of each channel that the file system has.
+    blocks_each: u32,
+    /// Share of a block drive's addresses that the file system has. The others were never written.
+    addresses: f64,
+}
+
+/// The flash of U1: that of the files.
+const SMALL: Flash = Flash { pages: 64, blocks_each: 64, addresses: 1.0 };
+/// The flash of U2: a block has 8 pages of each of 64 files, as the paper's.
+const LONG: Flash = Flash { pages: 512, blocks_each: 32, addresses: 0.7 };
+
+impl Flash {
+    const fn block_bytes(self) -> u64 {
+        self.pages * PAGE_BYTES
+    }
+
+    /// Bytes of the file system.
+    fn bytes(self) -> u64 {
+        CHANNELS * u64::from(self.blocks_each) * self.block_bytes()
+    }
+}
+
+/// Operations before a measurement, and in it. Before the log has come round there is nothing to clean. In U1, as in the files: throughput is steady
+/// from 80,000 on.
+const OPERATIONS: [u64; 2] = [96_000, 32_000];
+/// Operations of U2: the log has come round five times before, as a drive with empty addresses begins to copy late.
+const ROUNDS: [u64; 2] = [384_000, 128_000];
+const EARLIER: [u64; 2] = [192_000, 64_000];
+
+/// Settings that the paper does not give: the flash, the length of ULFS-SSD's segments, how many are open, the share of the file system that files have
+/// at the start, how threads pick files, and the operations before a measurement and in it.
 #[derive(Clone, Copy, Debug)]
 struct Assumed {
+    flash: Flash,
     segment_bytes: u64,
     /// As many again take what the cleaner moves.
     open_segments: u32,
     filled: f64,
     /// `picks` of the job.
     picks: &'static str,
+    operations: [u64; 2],
 }
 
 /// One of each channel, as ULFS-Prism has.
 const OPEN_SEGMENTS: u32 = 12;
-const ASSUMED: Assumed =
-    Assumed { segment_bytes: SEGMENT_BYTES, open_segments: OPEN_SEGMENTS, filled: 0.55, picks: "together" };
+const ASSUMED: Assumed = Assumed {
+    flash: SMALL,
+    segment_bytes: SMALL.block_bytes(),
+    open_segments: OPEN_SEGMENTS,
+    filled: 0.55,
+    picks: "together",
+    operations: OPERATIONS,
+};
 const UNKNOWN: (&str, &str) = (
     "length of ULFS-SSD's segments, from a flash block to one of each channel, how many are open, share of the file system in files, and whether threads \
      share a rotation over these",
@@ -78,7 +123,7 @@ const UNKNOWN: (&str, &str) = (
 
 /// A segment that is as long as one of each channel is open alone.
 const fn assumed(segment_kib: u64, filled: f64) -> Assumed {
-    let open_segments = (OPEN_SEGMENTS as u64 * SEGMENT_BYTES / (segment_kib << 10)) as u32;
+    let open_segments = (OPEN_SEGMENTS as u64 * SMALL.block_bytes() / (segment_kib << 10)) as u32;
     Assumed { segment_bytes: segment_kib << 10, open_segments, filled, ..ASSUMED }
 }
 
@@ -97,6 +142,26 @@ const VARIED: [(&str, Assumed); 10] = [
     ("3 MiB, 40 %", assumed(3072, 0.40)),
     ("3 MiB, 65 %", assumed(3072, 0.65)),
     ("3 MiB, 40 %, a rotation for each thread", Assumed { picks: "apart", ..assumed(3072, 0.40) }),
+];
+
+/// Settings of U2.
+const COLLECTED: Assumed =
+    Assumed { flash: LONG, segment_bytes: LONG.block_bytes(), operations: ROUNDS, ..ASSUMED };
+const UNKNOWN_OF_COLLECTION: (&str, &str) = (
+    "how many segments of ULFS-SSD are open, share of the file system in files, whether threads share a rotation over these, share of the drive's addresses \
+     that the file system has, and how often the log has come round before",
+    "12, 55 %, one rotation, 70 % of the addresses, after 384,000 operations",
+);
+const COLLECTED_EARLIER: Assumed = Assumed { operations: EARLIER, ..COLLECTED };
+const VARIED_IN_COLLECTION: [(&str, Assumed); 5] = [
+    ("after 192,000 operations", COLLECTED_EARLIER),
+    (
+        "all addresses, after 192,000",
+        Assumed { flash: Flash { addresses: 1.0, ..LONG }, ..COLLECTED_EARLIER },
+    ),
+    ("1 open, after 192,000", Assumed { open_segments: 1, ..COLLECTED_EARLIER }),
+    ("65 %, after 192,000", Assumed { filled: 0.65, ..COLLECTED_EARLIER }),
+    ("a rotation for each thread, after 192,000", Assumed { picks: "apart", ..COLLECTED_EARLIER }),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,14 +201,18 @@ enum Block {
     Replayed,
 }
 
-/// The simulated drive that the paper counts erases with, in place of the one of a system's file.
-fn drive(system: System, block: Block) -> Vec<String> {
-    let mut sets = Vec::new();
-    if block == Block::Replayed && system != System::Prism {
-        let spare = REPLAY_RESERVED / (1.0 - REPLAY_RESERVED);
-        let blocks = (f64::from(BLOCKS_EACH) * (1.0 + spare)).ceil();
-        sets.push(format!("media.blocks={blocks}"));
+/// The drive of a system, in place of that of its file.
+fn drive(system: System, block: Block, flash: Flash) -> Vec<String> {
+    let is_replayed = block == Block::Replayed && system != System::Prism;
+    let spare = if is_replayed { REPLAY_RESERVED / (1.0 - REPLAY_RESERVED) } else { OVER_PROVISIONING };
+    let addresses = if system == System::Prism { 1.0 } else { flash.addresses };
+    let blocks = (f64::from(flash.blocks_each) / addresses * (1.0 + spare)).ceil();
+    let mut sets = vec![format!("media.pages={}", flash.pages), format!("media.blocks={blocks}")];
+    if system != System::Prism {
         sets.push(format!("ftl.over_provisioning={spare}"));
+        sets.push(format!("precondition.fill={addresses}"));
+    }
+    if is_replayed {
         sets.push(format!("ftl.gc_low={}", (blocks * REPLAY_FREE).ceil()));
     }
     sets
@@ -151,11 +220,14 @@ fn drive(system: System, block: Block) -> Vec<String> {
 
 /// The keys of the job that differ from its file's.
 fn words(bench: &Bench, system: System, personality: Personality, assumed: Assumed) -> String {
-    let [warm_up, operations] = [WARM_UP, MEASURED].map(|count| count / u64::from(bench.shorter()));
+    let [warm_up, operations] = assumed.operations.map(|count| count / u64::from(bench.shorter()));
     let (name, file_bytes) = (personality.name(), personality.file_bytes() / SCALE);
     let append_bytes = personality.append_bytes() / SCALE;
+    let bytes = assumed.flash.bytes();
     let mut words = format!(
-        "app={name},filled={:.0}%,picks={},meanfilesize={file_bytes},meanappendsize={append_bytes},warm_up={warm_up},operations={operations}",
+        "app={name},size={bytes},page_cache={},filled={:.0}%,picks={},meanfilesize={file_bytes},meanappendsize={append_bytes},warm_up={warm_up},\
+         operations={operations}",
+        bytes / 12,
         assumed.filled * 100.0,
         assumed.picks
     );
@@ -174,7 +246,7 @@ fn serve(
     assumed: Assumed,
 ) -> Result<Served, ReproduceError> {
     let words = words(bench, system, personality, assumed);
-    let report = system.file().application(bench, &drive(system, block), &words)?;
+    let report = system.file().application(bench, &drive(system, block, assumed.flash), &words)?;
     Served::of(&report).ok_or_else(|| ReproduceError::Program(format!("{}: nothing was done", system.name())))
 }
 
@@ -260,8 +332,9 @@ fn figure(rates: &[[f64; 3]]) -> Figure {
 
 /// U2.
 pub(super) fn collection(bench: &Bench) -> Result<Outcome, ReproduceError> {
-    let mut checks = collected(bench, ASSUMED)?;
-    vary(bench, &mut checks, UNKNOWN, &VARIED, |&assumed| collected(bench, assumed))?;
+    let mut checks = collected(bench, COLLECTED)?;
+    let again = |&assumed: &_| collected(bench, assumed);
+    vary(bench, &mut checks, UNKNOWN_OF_COLLECTION, &VARIED_IN_COLLECTION, again)?;
     Ok(Outcome { checks, figures: Vec::new() })
 }
 
@@ -314,6 +387,29 @@ fn mib(bytes: u64) -> f64 {
 mod tests {
     use super::super::Verdict;
     use super::*;
+    use pellucid_lab::experiment::jobs;
+
+    /// The files are U1's points with varmail, to the last key.
+    #[test]
+    fn the_files_are_the_points_of_varmail() {
+        let bench = Bench::of_test(1, Vec::new());
+        for system in System::ALL {
+            let words = words(&bench, system, Personality::Varmail, ASSUMED);
+            let claim = system.file().with(&bench, &drive(system, Block::Commercial, SMALL), &words).unwrap();
+            let alone = system.file().alone();
+            assert_eq!(claim.drive, alone.drive, "{system:?}");
+            assert_eq!(claim.precondition, alone.precondition, "{system:?}");
+            let app = |spec| jobs(spec).unwrap()[0].app.clone();
+            assert_eq!(app(&claim), app(&alone), "{system:?}");
+        }
+    }
+
+    /// U2: a flash block has the pages of as many files as the paper's, 64 of 128 KiB in 8 MiB.
+    #[test]
+    fn a_block_of_u2_holds_as_many_files_as_the_papers() {
+        let file_bytes = Personality::Fileserver.file_bytes();
+        assert_eq!(LONG.block_bytes() / (file_bytes / SCALE), (8 << 20) / file_bytes);
+    }
 
     /// U2: the same file system above a block drive, which copies for it.
     #[test]
