@@ -1,4 +1,4 @@
-//! One block as an observer sees it: what it is used for, whose data it takes, how much it holds, how worn it is.
+//! One block as seen by an observer: its use, the origin of its data, its fill level and its wear.
 
 /// Use of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

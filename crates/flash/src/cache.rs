@@ -1,4 +1,4 @@
-//! A solid-state cache (SSC): what a cache namespace consists of, and what its commands promise.
+//! A solid-state cache (SSC): the parts of a cache namespace, and the guarantees of its commands.
 //!
 //! A cache namespace holds blocks of a larger backing store under their addresses there. A cached block is *clean* (the backing
 //! store has the same data) or *dirty* (only the cache has them).
@@ -15,11 +15,11 @@
 //!
 //! The promises:
 //!
-//! - A dirty block is there, with the newest data, until the host overwrites, cleans or evicts it.
+//! - A dirty block stays, with its newest data, until the host overwrites, cleans or evicts it.
 //! - A clean block may become absent at any time without notice (*silent eviction*). Until then reads return its newest data.
-//! - A version that was overwritten or evicted never comes back; after a power cut this holds as soon as the overwrite or the
-//!   eviction is durable.
-//! - What is acknowledged is durable at once, or with the next flush; the drive's durability mode says which.
+//! - An overwritten or evicted version never reappears; this holds across power cuts once the overwrite or the eviction is
+//!   durable.
+//! - Acknowledged commands are durable at once or with the next flush, depending on the drive's durability mode.
 
 use crate::Effect;
 

@@ -1,8 +1,8 @@
 //! Commands of a host, and completions of a drive.
 //!
-//! The commands of the block command set stand in [`Opcode`] itself, as every other set has some of them. What only one set has is an enum
-//! of its own beside the rest of that set's vocabulary, and one variant here. A namespace answers what its interface has and refuses the
-//! rest with [`Status::InvalidOpcode`]:
+//! The commands of the block command set are in [`Opcode`] itself, because every other set shares some of them. Commands of only one set
+//! form a separate enum beside that set's other types, with one variant here. A namespace executes the commands of its interface and
+//! refuses others with [`Status::InvalidOpcode`]:
 //!
 //! | opcode | block, fdp | zoned | open-channel | cache | nameless |
 //! |---|---|---|---|---|---|

@@ -1,7 +1,7 @@
 //! Figures: named counters with units, printed by code that does not know what they mean.
 //!
-//! A layer names what it counts; reports, the monitor and the server print names, units and values. So a new layer changes none of
-//! the three.
+//! A layer names its counters; reports, the monitor and the server print names, units and values. So a new layer requires no
+//! change in these three.
 
 use crate::Cause;
 

@@ -6,9 +6,9 @@
 //!                    works by itself ----+      |       |       +-- mapping unit: what the map points to
 //!                    erased together -----------+       +---------- programmed together
 //! ```
-//! A *superpage* is what one program operation writes: one page; with multi-plane operation the same page of every plane;
-//! with one-shot programming every page of a word line (TLC: three). Both at once multiply. So neither translation nor
-//! scheduling knows about planes: they are a property of the superpage. (With independent plane reads the scheduler alone does.)
+//! A *superpage* is the data of one program operation: one page; with multi-plane operation, the same page of every plane; with
+//! one-shot programming, every page of a word line (TLC: three). Both multiply. So neither translation nor scheduling knows
+//! about planes: they are a property of the superpage. (With independent plane reads, only the scheduler does.)
 
 use crate::{BlockId, DieId, Divisor, Ppa};
 use pellucid_setting::{Kind, Settings, size};

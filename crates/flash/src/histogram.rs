@@ -8,8 +8,8 @@
 //! A bucket is at most 2^-`FINE` times as wide as its smallest value, so a quantile is never below the exact one, and above it by less
 //! than an eighth (`FINE` = 3), a sixteenth (4) or a thousandth (10). Buckets of a finer histogram nest in those of a coarser one.
 //!
-//! `hdrhistogram` was weighed: it takes its precision in decimal digits at run time, keeps no sum, and its buckets of different precisions do not nest,
-//! which reports, bands and confidence intervals need.
+//! `hdrhistogram` was considered, but it takes its precision in decimal digits at run time, keeps no sum, and its buckets of different
+//! precisions do not nest, as reports, bands and confidence intervals require.
 //!
 //! The table reaches to the largest value so far: an empty histogram has none. It grows at most a few dozen times, never once per value.
 

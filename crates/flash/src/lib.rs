@@ -1,8 +1,8 @@
 //! The vocabulary that every room of Pellucid shares: simulated time, addresses, geometry, commands and completions,
 //! the typed reason of every flash operation, seeded random streams, and a hash.
 //!
-//! This crate depends on nothing and has no effects. Addresses and units are newtypes; a unit stands last in a name
-//! (`erase_ns`, `capacity_bytes`).
+//! This crate has no dependencies and no side effects. Addresses and units are newtypes; a unit is the last part of
+//! a name (`erase_ns`, `capacity_bytes`).
 
 mod address;
 mod block_map;

@@ -1,7 +1,8 @@
-//! Nameless writes: what a nameless namespace consists of, and what its commands promise.
+//! Nameless writes: the parts of a nameless namespace, and the guarantees of its commands.
 //!
-//! A host writes data without an address and is told where they are: their *name*, a sector number of the media. The host keeps the
-//! name (in an inode, say), so no table below has to. What must be found without a name has a *virtual* address, as on a block drive.
+//! A host writes data without an address, and the drive returns where they are: their *name*, a sector number on the media. The host
+//! stores the name (for example in an inode), so no table below has to. Data that must be found without a name have a *virtual*
+//! address, as on a block drive.
 //!
 //! | command | what it does |
 //! |---|---|
@@ -19,9 +20,9 @@
 //!
 //! - A name resolves, to the data written, from the end of its write until it is freed or its move is acknowledged. A moved sector has
 //!   two names until then. A freed or replaced name may name other data later.
-//! - What was acknowledged before a flush that ended is there after a power cut, under its name. What was not flushed may be there
-//!   or not: a write, a free, an acknowledgement. Of a write that is not there, nobody has a durable name.
-//! - After a power cut every move that is not durably acknowledged is told again, if the new copy is still needed.
+//! - Everything acknowledged before a completed flush survives a power cut, under its name. Unflushed writes, frees and
+//!   acknowledgements may or may not survive. No durable name exists for a write that did not survive.
+//! - After a power cut, every move that is not durably acknowledged is reported again, if the new copy is still needed.
 //! - A sector is moved again only after its last move was acknowledged.
 //!
 //! [`Migration::Prototype`] is the prototype of the paper: the block is erased before its sectors are written elsewhere, and the old
@@ -33,10 +34,10 @@ use pellucid_setting::Word;
 /// Command that only a nameless namespace has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NamelessOp {
-    /// Write the sectors of `data` to flash pages of their own. Where [`Vector::addresses`](crate::Vector::addresses) has an address for each
-    /// sector, one other than [`NamelessGeometry::NAMELESS`] is a virtual address; where it has none, every sector is nameless. `lba` is not
-    /// used. [`Completion::result`](crate::Completion::result) is the name of the first nameless sector; a vector comes back with the names
-    /// of all, and with the virtual addresses as they were.
+    /// Write the sectors of `data` to separate flash pages. If [`Vector::addresses`](crate::Vector::addresses) has an address for each
+    /// sector, an address other than [`NamelessGeometry::NAMELESS`] is a virtual one; without addresses, every sector is nameless. `lba` is
+    /// not used. [`Completion::result`](crate::Completion::result) is the name of the first nameless sector; a vector comes back with the
+    /// names of all, and with the virtual addresses as they were.
     Write,
     /// Read `sectors` sectors whose names are `lba` and the numbers behind it, or those of the vector.
     Read,

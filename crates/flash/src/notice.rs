@@ -1,4 +1,4 @@
-//! Notices: what a drive tells without being asked.
+//! Notices: unsolicited messages from a drive.
 
 use crate::{ChunkNotice, Lba};
 

@@ -3,9 +3,9 @@
 //! The histogram has a fixed size, so that it can be a counter among others: copied, subtracted, added. It has eight bins to each doubling, as
 //! [`Histogram<3>`](Histogram) has, so a quantile is at most an eighth too large; pauses from 2^35 ns (34 s) on share the last bin.
 //!
-//! The longest pause is exact, also of an interval: pauses that are longer than all after them are kept, each with the moment at which it ended.
-//! There are as many as new records of the longest would be if time ran backwards, 14 of a million pauses in any order. If they are more than fit, two
-//! neighbours become one, which may then count for a pause that ended a little later.
+//! The longest pause is exact, even for an interval: every pause longer than all later ones is kept with its end time. Their number is that
+//! of records when read backwards in time, 14 for a million pauses in random order. If they exceed the space, two neighbours are merged,
+//! which may then count as a pause that ended a little later.
 
 use crate::{Figure, Histogram, Nanos, SimTime};
 

@@ -1,8 +1,8 @@
-//! The port: the one way in which anything above the line talks to a drive.
+//! The port: the only interface through which software above the line uses a drive.
 //!
-//! A drive in process, a drive behind a socket, and a layer that stands in front of another drive (a host's translation) all
-//! look like this, so layers can be stacked. The order of calls is that of every sans-io machine here:
-//! `submit` and `advance` move time forward, `pop` hands out what has ended, `next_event` says when to come back.
+//! A drive in process, a drive behind a socket, and a layer above another drive (such as host translation) all have this
+//! interface, so layers can be stacked. The order of calls is that of every sans-io machine here: `submit` and `advance`
+//! move time forward, `pop` returns completions, `next_event` gives the time of the next call.
 
 use crate::{
     CacheGeometry, ChunkGeometry, Command, Completion, NamelessGeometry, Notice, SimTime, ZoneGeometry,
@@ -80,7 +80,7 @@ impl Interface {
 pub struct Held {
     /// Data are held.
     pub holds: bool,
-    /// End of the range that is known to have the same answer; sectors behind it may have it, too.
+    /// End of the range known to have the same answer; sectors beyond it may also have it.
     pub until: u64,
     /// Entries that were looked at for the answer.
     pub looks: u64,
@@ -103,9 +103,9 @@ pub trait Drive {
     /// Runs everything that is due by `now`.
     fn advance(&mut self, now: SimTime);
 
-    /// Like [`Drive::advance`], and then on from event to event while they lie before `limit` and no completion waits for
-    /// [`Drive::pop`]. Returns the time reached. For callers that have nothing to submit before the next completion; a drive that
-    /// always stops at `now` is right too.
+    /// Acts like [`Drive::advance`], then continues from event to event up to `limit` until a completion waits for
+    /// [`Drive::pop`]. Returns the time reached. For callers that have nothing to submit before the next completion; a drive may
+    /// also always stop at `now`.
     fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
         let _ = limit;
         self.advance(now);

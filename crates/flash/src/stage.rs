@@ -105,8 +105,8 @@ impl StageTimes {
         Nanos(self.0[stage as usize])
     }
 
-    /// These times for a command that took `total`: what is left counts as `rest`. The last part of a command may have been begun for another
-    /// one, before this one came; then nothing is known but the total.
+    /// Returns these times for a command that took `total`; the remainder counts as `rest`. The last part of a command may have been
+    /// started for an earlier command; then only the total is known.
     #[inline]
     pub fn summing_to(self, total: Nanos, rest: Stage) -> StageTimes {
         let mut stages = if self.total() > total { StageTimes::ZERO } else { self };

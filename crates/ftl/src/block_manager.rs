@@ -1,4 +1,4 @@
-//! Blocks: which are free, open, full, being emptied or bad, how many valid units each holds, and in which order the closed blocks of a
+//! Blocks: their states (free, open, full, being emptied, bad), their numbers of valid units, and the order in which the closed blocks of a
 //! die would become victims.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Figures of a cache's content, and the mark by which a spare area tells that a page is dirty: both translations of a cache have them.
+//! Figures about a cache's contents, and the mark for dirty pages in the spare area; used by both translations of a cache.
 
 use pellucid_flash::Lpn;
 

@@ -1,7 +1,7 @@
 //! The calls of a solid-state cache, with either translation.
 //!
-//! A cache with a sparse page map maps each page by itself ([`SparseMapCache`]); one with log blocks maps data blocks as a whole, as the original
-//! FlashTier ([`LogBlockCache`]). Their owner, a cache namespace, sees no difference but in what they hold and cost.
+//! A cache with a sparse page map maps each page separately ([`SparseMapCache`]); a cache with log blocks maps whole data blocks, like the
+//! original FlashTier ([`LogBlockCache`]). For their owner, a cache namespace, they differ only in contents and cost.
 
 use crate::log_block::LogBlockCache;
 use crate::sparse_map::SparseMapCache;

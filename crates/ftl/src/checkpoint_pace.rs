@@ -1,4 +1,5 @@
-//! Pace of the rolling checkpoint: how many translation pages it has to write now, so that a whole round takes as many programs as asked.
+//! Pace of the rolling checkpoint: the number of translation pages to write now, so that a whole round takes the requested number of
+//! programs.
 //!
 //! ```text
 //!  pages owed at program n  =  (n - origin) x pages / round  -  pages taken since the origin
@@ -6,11 +7,11 @@
 //!  less than a superpage      nothing yet
 //!  superpages                 all of them are taken, also those that came due while nobody looked
 //! ```
-//! Programs of every cause count: those of GC pass between two looks, and the checkpoint's own are among those that a mount reads. What
-//! came late is caught up, so the mean round keeps its length whatever passes between looks.
+//! Programs of every cause count: GC programs happen between two calls, and a mount also reads the checkpoint's own. Delays are caught up,
+//! so the mean round keeps its length whatever happens between calls.
 //!
-//! A round of which the checkpoint's own programs are more than half cannot be kept: it would owe more with each that it writes. It takes a
-//! superpage for each program of another cause then, and owes nothing.
+//! A round in which the checkpoint's own programs are more than half cannot be kept: each of its writes would increase the debt. The
+//! checkpoint then writes one superpage per program of another cause, and accumulates no debt.
 //!
 //! Invariant: `due` is the lowest number of a program at which a superpage is owed.
 

@@ -1,7 +1,7 @@
 //! The cached mapping table of a drive that keeps its map in flash (DFTL: Gupta, Kim, Urgaonkar, ASPLOS 2009).
 //!
-//! The map lies on the media in translation pages. Memory holds a few of its entries, each for itself (LPN and PPN), and the address of every
-//! translation page. This module decides which entries are in memory and which are newer there than on the media. It holds no addresses:
+//! The map is stored on the media in translation pages. Memory holds a few individual entries (LPN and PPN), and the address of every
+//! translation page. This module tracks which entries are in memory and which of these are newer than on the media. It stores no addresses:
 //! the mapping table does.
 //!
 //! ```text

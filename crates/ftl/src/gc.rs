@@ -1,12 +1,12 @@
-//! Garbage collection (GC): which copies leave a die's victims, and which blocks are erased.
+//! Garbage collection (GC): chooses the copies that leave a die's victims, and the blocks to erase.
 //!
 //! GC of a die is independent and stays in the die: a victim's valid units are moved one by one and programmed elsewhere in the die. When
 //! the last copy has ended, the block can be erased. A block with an unreadable unit stays where it is (its readable data leave; reads of
 //! the rest keep failing honestly) and is retired once the host has overwritten the lost data.
 //!
-//! [`Gc`] owns what is read of victims, and decides; each call gets the valid units, the block manager and other state that it needs.
-//! Victims under way are [`Victims`], blocks that are emptied though that frees no space are [`Upkeep`]; `victim.rs` chooses, `pace.rs` keeps
-//! the host from outrunning GC, and `page_map/collect.rs` applies the decisions to the rest of the map.
+//! [`Gc`] owns the data read from victims, and decides; each call gets the valid units, the block manager and other state that it needs.
+//! [`Victims`] are the victims in progress, [`Upkeep`] the blocks that are emptied although this frees no space; `victim.rs` chooses,
+//! `pace.rs` keeps the host from outrunning GC, and `page_map/collect.rs` applies the decisions to the rest of the map.
 //!
 //! ```text
 //!  wants_gc ─► victim (victim.rs) ─► Move, unit by unit ─► arrived ─┬─ Keep ─► is_current ─► place (of its stream)
@@ -235,14 +235,14 @@ impl Gc {
         }
     }
 
-    /// Returns whether upkeep may take the next victim of `die`. It always may while blocks are free beyond `gc_low`, which they never
-    /// are under a saturating load. Otherwise it takes every other victim, so that neither upkeep nor the host waits for the other to
-    /// end.
+    /// Returns whether upkeep may take the next victim of `die`. It always may while more than `gc_low` blocks are free, which is
+    /// never the case under a saturating load. Otherwise it takes every other victim, so that neither upkeep nor the host must wait
+    /// until the other has finished.
     pub fn is_upkeeps_turn(&self, blocks: &BlockManager, die: DieId) -> bool {
         !self.is_short(blocks, die) || !self.upkeep(die).was_last()
     }
 
-    /// Returns whether `die` has no free blocks beyond those at which GC starts.
+    /// Returns whether the free blocks of `die` do not exceed the threshold at which GC starts.
     pub fn is_short(&self, blocks: &BlockManager, die: DieId) -> bool {
         blocks.free_count(die) <= self.config.gc_low_blocks
     }
@@ -294,8 +294,8 @@ impl Gc {
         wants && !self.waits_for_victims(blocks, die)
     }
 
-    /// Returns whether existing victims, in `die` too, must be erased before GC starts on another. Each may take a free block, and before
-    /// it is erased a translation page may have to be written: without a block for that page, no erase could free one.
+    /// Returns whether existing victims, including those in `die`, must be erased before GC takes another. Each may take a free block,
+    /// and a translation page may have to be written before its erase: without a block for that page, no erase could free one.
     fn waits_for_victims(&self, blocks: &BlockManager, die: DieId) -> bool {
         let free = blocks.free_total();
         self.victims.coming_back(die) > 0

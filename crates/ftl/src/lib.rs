@@ -1,4 +1,5 @@
-//! Translation: where a logical page lies, where the next one goes, and which block is emptied next.
+//! Translation: maps logical pages to addresses, and chooses where the next page is written and which block is
+//! emptied next.
 //!
 //! Pure state and decisions: this crate holds no data, reads no clock and does no I/O. The drive runs it below the
 //! interface; a host FTL runs the same engine above an open-channel drive.

@@ -1,4 +1,4 @@
-//! Translation pages on their way to the media: which are wanted, and which are being programmed.
+//! Translation pages on their way to the media: requested, and being programmed.
 //!
 //! ```text
 //!  add ─► wanted ── planned with others, their content taken then ─► planned ─┬─ ended well ─► gone

@@ -1,7 +1,7 @@
 //! The mapping table (L2P): the location of each logical page.
 //!
-//! Look-ups are random. In a table of many megabytes most of their time is TLB misses, so the table has a mapping of its own and the
-//! system is asked for large pages. Without these, small pages work too, but slower.
+//! Lookups are random. In a table of many megabytes, TLB misses take most of their time, so the table has its own memory mapping,
+//! for which it requests huge pages. Small pages also work, but are slower.
 //!
 //! Invariant: an entry is the physical address + 1, or 0 for an unmapped page, so an untouched table costs no memory.
 

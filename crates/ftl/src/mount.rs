@@ -8,7 +8,7 @@ pub trait MountSource {
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)>;
     /// Superpages used (programmed, torn or failed) since the block's last erase; all of them if it must be erased first.
     fn used_superpages(&self, block: BlockId) -> u32;
-    /// The sequence number with which the block's first superpage was begun, also where nothing of it can be read; 0: unknown.
+    /// Sequence number of the block's first superpage, even if the block is unreadable; 0: unknown.
     fn begun(&self, _block: BlockId) -> u64 {
         0
     }

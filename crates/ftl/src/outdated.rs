@@ -3,7 +3,7 @@
 use crate::translation::Outdated;
 use pellucid_flash::Ppa;
 
-/// Copies that became invalid and were not taken. Invariant: none, unless the caller takes them.
+/// Invalidated copies not taken by the caller yet. Invariant: empty, unless the caller takes them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OutdatedCopies {
     copies: Vec<(Ppa, Outdated)>,

@@ -10,16 +10,16 @@
 //! Without it host data take a die's last blocks as fast as they come, and then none until GC has emptied whole victims. With
 //! it each unit that leaves a victim with `valid` units admits `(block - valid) / valid` units of host data.
 //!
-//! Three blocks of space are enough: one at most is left in the open block of GC (if it has one of its own; else two
-//! are enough), and less than one in the victim. So two are free when the open block of the host is full, of which it may take
-//! one. There is that much only if GC begins early enough, with `gc_low` of 2 or more; with 1 waits are shorter, not gone.
-//! Nor are they where translation pages, wear levelling or a second stream of the host take a block: its space is missing until
-//! GC has freed it again, while other dies go on.
+//! Three blocks of space are enough: at most one is left in GC's open block (if GC has its own; otherwise two blocks are enough), and
+//! less than one in the victim. So two are free when the host's open block is full, and the host may take one of them. This requires
+//! that GC begins early enough, with `gc_low` of 2 or more; with 1, waits are shorter but not gone. Waits also remain if translation
+//! pages, wear levelling or a second host stream take a block: its space is missing until GC has freed it again, while other dies
+//! continue.
 //!
 //! Space is a level and no account of credits, so nothing is owed after a failure, a trim or a power cut.
 //!
-//! Invariants: a die keeps host superpages waiting only while a victim of its own is being emptied or erased, for which no host data are
-//! needed, or for programs of its own; so the wait ends. What was turned away hears of it ([`crate::Translation::take_released`]).
+//! Invariants: a die keeps host superpages waiting only while one of its own victims is being emptied or erased, which needs no host
+//! data, or for its own programs; so the wait ends. Data that were turned away are notified ([`crate::Translation::take_released`]).
 
 use crate::Separation;
 use crate::block_manager::BlockManager;

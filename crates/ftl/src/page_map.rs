@@ -25,10 +25,10 @@
 //! | [`OutdatedCopies`](crate::outdated) | copies that became invalid and were not taken | none, unless the caller takes them |
 //! | [`Temperature`](crate::temperature) | how often pages are written | - |
 //!
-//! Each object alone writes its fields; those of the shape are constants, which all may read. The objects make the [`Core`]. Paths are
-//! functions without state, a module for each: programs (`write`), copies (`copies`), GC (`collect`), translation pages (`journal`), damage
-//! (`damage`), reclaim units (`reclaim_units`), mount (`mount`). [`PageMap`] only routes; its calls are those of [`crate::translation`].
-//! All are compiled for a table each: that of all pages, or one of its own kind (`sparse_map`).
+//! Only an object itself writes its fields; the fields of the shape are constants that all may read. The objects form the [`Core`]. Paths
+//! are functions without state, one module each: programs (`write`), copies (`copies`), GC (`collect`), translation pages (`journal`),
+//! damage (`damage`), reclaim units (`reclaim_units`), mount (`mount`). [`PageMap`] only routes; its calls are those of
+//! [`crate::translation`]. All are generic over the table: the table of all pages, or another kind (`sparse_map`).
 
 mod collect;
 pub(crate) mod copies;
@@ -192,9 +192,9 @@ impl<T: Table> PageMap<T> {
         collect::next_gc(&mut self.core, die, load)
     }
 
-    /// Returns whether the copy at `from`, whose spare area names this page, is still needed; if not, there is nothing to move. Without a
-    /// spare area, which is unreadable, or of a block that is being erased: whether it is some page's newest, or still stands in for one that is
-    /// being programmed.
+    /// Returns whether the copy at `from`, whose spare area names this page, is still needed and must be moved. If the spare area is
+    /// unreadable or its block is being erased: returns whether the copy is some page's newest, or still stands in for one being
+    /// programmed.
     #[inline]
     pub fn is_current(&self, from: Ppa, named: Option<Lpn>) -> bool {
         copies::is_current(&self.core, from, named)
@@ -280,8 +280,8 @@ impl<T: Table> PageMap<T> {
         FlushPoint(self.core.pages.last_trim())
     }
 
-    /// Wants the translation pages written that a flush waits for, as many as may be under way; returns whether everything up to `point`
-    /// is on the media.
+    /// Requests writes of the translation pages for which a flush waits, as many as may be in flight; returns whether everything up to
+    /// `point` is on the media.
     pub fn flush_to(&mut self, point: FlushPoint) -> bool {
         journal::flush_to(&mut self.core, point)
     }

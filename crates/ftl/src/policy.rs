@@ -1,5 +1,5 @@
-//! Policies from outside: choices that a program which uses the library makes, instead of those of [`crate::Victim`],
-//! [`crate::Placement`] and [`crate::Eviction`].
+//! External policies: a program that uses the library can make choices in place of [`crate::Victim`], [`crate::Placement`] and
+//! [`crate::Eviction`].
 //!
 //! ```text
 //!  FtlConfig::policies (prototypes) ── fork ─► the policies of one translation ── fork ─► those of its clone

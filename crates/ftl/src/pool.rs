@@ -1,4 +1,4 @@
-//! Pool of erase units: which are free, how worn each is, which are retired. Page maps, log blocks, chunks and zones all use it.
+//! Pool of erase units: tracks free and retired units and the wear of each. Page maps, log blocks, chunks and zones all use it.
 //!
 //! ```text
 //!   free ── take ──► used ── give (erased) ──► free          any ── retire ──► bad
@@ -214,7 +214,7 @@ impl Pool {
         self.uses[index] = Use::Bad;
     }
 
-    /// Marks a used block as failed: it takes no more data, and is retired when its data are not needed any more.
+    /// Marks a used block as failed: it accepts no more data, and is retired when its data are no longer needed.
     pub fn mark_failed(&mut self, block: BlockId) {
         let index = self.index(block);
         assert!(matches!(self.uses[index], Use::Used | Use::Failed), "block {} is not in use", block.0);
@@ -269,8 +269,8 @@ impl Pool {
         self.free_total
     }
 
-    /// Bytes of memory that a drive needs for its blocks: the number of each, which may be free, its erases and its use. A search tree takes
-    /// more on the host, which is no matter of the drive.
+    /// Bytes of memory that a drive needs for its blocks: for each, its number in the free list, its erases and its use. The search tree
+    /// used here takes more host memory, which does not count for the drive.
     pub fn memory_bytes(&self) -> u64 {
         (self.uses.len() * Pool::BLOCK_BYTES + self.free.len() * size_of::<Vec<u32>>()) as u64
     }

@@ -3,9 +3,9 @@
 //! ```text
 //!  good blocks = a free one of each die + open ones of each die + one for a translation page + those for the data
 //! ```
-//! When host data find no space, every block is free, open or closed, and GC has to find a closed one that frees more than it takes.
-//! Valid data move in whole superpages, so a closed block that frees nothing has more valid units than all its superpages but one hold.
-//! If there are too few data to fill all closed blocks to that level, GC can empty one of them.
+//! When host data find no space, every block is free, open or closed, and GC must find a closed block that frees more than it takes.
+//! Valid data move in whole superpages, so a closed block frees nothing only if it has more valid units than all of its superpages except
+//! one can hold. If there are too few data to fill all closed blocks to that level, GC can empty one of them.
 //!
 //! The kind of data that finds no space has no open block in any die, so each die can keep a second free block: it does so once power has
 //! been cut ([`PageMap::start`](crate::PageMap::start)).

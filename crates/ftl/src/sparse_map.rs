@@ -1,6 +1,6 @@
 //! A solid-state cache: a page map of the pages that it holds, of a larger address space.
 //!
-//! To blocks and GC only dirty units are valid: GC copies those, and a block that holds none is emptied. Before it is erased its clean
+//! For blocks and GC, only dirty units are valid: GC copies these, and a block without any counts as empty. Before it is erased, its clean
 //! units leave the table (silent eviction).
 //!
 //! ```text
@@ -11,8 +11,8 @@
 //! from spare areas, and ignores the page's entries for a block that was erased since. So a copy may be dropped with its block as soon as
 //! the watermark of its page has passed it; otherwise the page is written first, as for a trim.
 //!
-//! [`CachePages`] owns the pages that are held and all that a cache knows beside them. It is the table of an otherwise usual page map, whose
-//! paths reach it as [`Table`](crate::page_map::table::Table) and know of a cache nothing else. [`SparseMapCache`] has the calls of the
+//! [`CachePages`] owns the cached pages and all other state of a cache. It is the table of an otherwise ordinary page map, whose paths
+//! access it as [`Table`](crate::page_map::table::Table) and know nothing else about caches. [`SparseMapCache`] has the calls of the
 //! cache's owner; its paths are `evict` and `media`.
 
 mod evict;

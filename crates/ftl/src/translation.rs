@@ -477,7 +477,8 @@ impl Translation {
         }
     }
 
-    /// Returns whether no further [`Move`] of `die` comes by itself, so that partial superpages of GC copies should not wait.
+    /// Returns whether GC of `die` rests: no further [`Move`] will follow of its own accord, so that partial superpages
+    /// of GC copies should not wait.
     #[inline]
     pub fn gc_rests(&self, die: DieId) -> bool {
         match self {
@@ -727,8 +728,8 @@ impl Translation {
         each!(self, it => it.set_counters(counters));
     }
 
-    /// Walks every invariant and panics, naming it, where one is broken, or where the media do not hold what translation relies on.
-    /// Cost: the whole drive.
+    /// Walks all invariants and panics with the name of any that is broken, including those about the contents of the media. Costs
+    /// a walk over the whole drive.
     pub fn check(&self, source: &impl MountSource) {
         each!(self, it => {
             it.check();

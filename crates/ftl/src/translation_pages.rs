@@ -140,7 +140,8 @@ impl TranslationPages {
         self.pace.is_due(sequence)
     }
 
-    /// The pages that the checkpoint takes now: the next ones, less those that hold unsaved trims, which are left to the flush.
+    /// Returns the pages that the checkpoint takes now: the next ones, except pages with unsaved trims, which are left to the
+    /// flush.
     pub fn take_due(&mut self, sequence: u64) -> Vec<u32> {
         let end = u64::from(self.next) + self.pace.take(sequence);
         let pages = (self.next.into()..end).map(|page| (page % u64::from(self.count)) as u32);
@@ -159,8 +160,8 @@ impl TranslationPages {
         SAVED_AT_ONCE.saturating_sub(self.writes.count())
     }
 
-    /// The next page that has to be written for its trims, if more may be under way; it is on its way from now on. `settled`: every program
-    /// before the one of this number has ended, so that none of them can be found above the page's watermark.
+    /// Returns the next page that must be written for its trims, if more may be in flight, and marks it as in flight. `settled`: every
+    /// program before this number has ended, so that none of them can be found above the page's watermark.
     pub fn next_trimmed(&mut self, settled: impl Fn() -> u64) -> Option<u32> {
         if self.writes.count() >= TRIMMED_AT_ONCE {
             return None;

@@ -1,4 +1,5 @@
-//! Host data that dies have turned away, as GC paces them ([`crate::pace`]): who has to hear that GC has gone on.
+//! Host data turned away by dies while GC paces them ([`crate::pace`]): records whom to notify when GC has
+//! progressed.
 
 use pellucid_flash::DieId;
 

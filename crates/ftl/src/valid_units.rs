@@ -1,6 +1,6 @@
 //! The units of the media that hold a needed copy.
 //!
-//! Invariant, kept by the paths: a unit is valid if a page's entry names it and the page needs this copy, or if it stands in for one that is
+//! Invariant, maintained by the paths: a unit is valid if a page's entry names it and the page needs this copy, or if it stands in for one
 //! being programmed.
 
 use crate::SetupError;

@@ -9,13 +9,13 @@
 //! A victim takes at most one block of its GC stream and gives one back. So a die can carry out any choice, a full block too, if
 //! one free block is there when the victim is chosen and nothing else takes it:
 //!
-//! - host data and translation pages leave one free block in each die, and one for each victim under way ([`Gc::reserve`]);
-//! - a further victim is chosen only when it fits beside those under way;
-//! - a block with a failed program gives nothing back, so it is emptied when a second block is free, or when the die has no
-//!   other victim. While it waits, host data leave two.
+//! - host data and translation pages leave one free block in each die, and one for each victim in progress ([`Gc::reserve`]);
+//! - a further victim is chosen only if it fits beside those in progress;
+//! - a block with a failed program frees no block, so it is emptied only when a second block is free, or when the die has no other
+//!   victim. While it waits, host data leave two.
 //!
-//! Wear levelling and refresh (upkeep) free no space, and a die under saturating writes never has any to spare. So they take every other
-//! victim of it ([`Gc::is_upkeeps_turn`]), which takes one block and gives one back, as any full one.
+//! Wear levelling and refresh (upkeep) free no space, and a die under saturating writes never has any to spare. So upkeep takes every
+//! other victim of the die ([`Gc::is_upkeeps_turn`]), which takes one block and frees one, like any full block.
 //!
 //! The emergency is left for dies that have lost their reserve: a program of a GC stream failed, the power was cut in the
 //! middle of a victim, or translation pages that erases wait for had no other place.
@@ -27,7 +27,8 @@ use crate::victims::Outgoing;
 use crate::{Victim, VictimCandidate};
 use pellucid_flash::{BlockId, Cause, DieId};
 
-/// The block of `die` to be emptied next and why; `None`: nothing to do, or it has to wait for a victim under way.
+/// Returns the block of `die` to be emptied next and the reason; `None`: nothing to do, or a victim in progress
+/// must end first.
 pub(crate) fn choose(gc: &mut Gc, parts: &mut Parts<'_>, die: DieId, load: Load) -> Option<(BlockId, Cause)> {
     if let Some(block) = gc.empty_cached(parts.blocks, die) {
         return Some((block, Cause::Fold));
@@ -213,7 +214,7 @@ fn least_worn_closed(gc: &Gc, blocks: &BlockManager, die: DieId) -> Option<Block
     least.filter(|&b| most - blocks.erases(b) > gap)
 }
 
-/// Returns whether a victim of `die` will come back as a free block before another one is chosen.
+/// Returns whether a victim of `die` will become a free block before another is chosen.
 fn waits_for_erase(gc: &Gc, parts: &Parts<'_>, die: DieId) -> bool {
     let (blocks, saved) = (&parts.blocks, parts.pages.saved_before());
     let held = |block| {

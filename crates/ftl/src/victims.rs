@@ -1,6 +1,6 @@
 //! Victims under way: their data are being moved, or they wait for their erase.
 //!
-//! Invariants: a block is a victim of its die at most once; `coming` counts those that will come back as free blocks.
+//! Invariants: a block is a victim of its die at most once; `coming` counts the victims that will become free blocks.
 
 use crate::translation::Stream;
 use pellucid_flash::{BlockId, DieId, SimTime};

@@ -1,6 +1,6 @@
 //! Mount of zones from the media.
 //!
-//! 1. every superpage that can be read says which superpage of which zone it is, or that it belongs to the staging log ([`Mark`]);
+//! 1. every readable superpage identifies itself as a superpage of a zone, or as part of the staging log ([`Mark`]);
 //! 2. a zone's superpages count as far as none is missing, and none is older than the mount that wrote the one before it (an
 //!    older one was cut off by an earlier power cut, and its zone has been written anew since);
 //! 3. what the log holds of the superpages behind or between them is taken over, unless the zone was reset after it, or it is older
@@ -79,8 +79,7 @@ pub struct ZoneMount {
     pub staged: Vec<Staged>,
     /// Zones that are read-only or offline, which must be logged again.
     pub verdicts: Vec<Verdict>,
-    /// Blocks of the log in the order in which they were written: each is to be erased when it, and those before it, hold nothing that
-    /// exists only there.
+    /// Blocks of the log in write order: each may be erased when neither it nor any earlier block holds data that exist only there.
     pub log: Vec<BlockId>,
     /// Zones of which the log holds, or held, a superpage.
     pub logged: Vec<u32>,

@@ -1,7 +1,7 @@
 //! Zones: the translation of a zoned namespace (NVMe Zoned Namespaces 1.1).
 //!
-//! A zone is spread over a set of dies: its superpage `k` lies in column `k mod dies_per_zone`. A column takes erase units from the
-//! [`Pool`](crate::pool) as it is written, so wear is levelled and bad blocks are replaced below the zones.
+//! A zone is spread over a set of dies: its superpage `k` is in column `k mod dies_per_zone`. A column takes erase units from the
+//! [`Pool`](crate::pool) as it is written, so the drive levels wear and replaces bad blocks below the zones.
 //!
 //! ```text
 //!  column of a zone     rows 0 1 2 3 4 | 5 6 7 ...        an extent: rows that lie one behind the other in one block
@@ -9,8 +9,8 @@
 //! ```
 //! States are those of [`pellucid_flash::ZoneState`]; opening one zone too many closes the one that was opened implicitly first.
 //!
-//! Every superpage identifies itself in its spare area ([`Mark`]), so the pointers can be found again after a power cut: the superpages
-//! of a zone count as far as none is missing, and none is older than the mount that wrote the one before it.
+//! Every superpage identifies itself in its spare area ([`Mark`]), so a mount can recover the pointers after a power cut: the
+//! superpages of a zone are valid up to the first one that is missing or older than the mount that wrote its predecessor.
 //!
 //! Invariants: `open` and `active` count zones by state; a zone that is empty and idle has no extents; a superpage below the
 //! written ones has a place.

@@ -1,9 +1,9 @@
-//! Wrong bits of a unit in a read: the same whether its data are kept or not.
+//! Wrong bits of a unit in a read, independent of whether its data are stored.
 //!
-//! An error is a cell whose charge lies on the wrong side of a read threshold. The charge is the cell's own, so the same
-//! page, read again at the same time with the same thresholds, has the same wrong bits. Every cell therefore has a
-//! *weakness*, an exponential number that is drawn from its address and the erase count of its block, that is, anew with
-//! each program. It is wrong while the modelled rate is above its weakness:
+//! An error is a cell whose charge is on the wrong side of a read threshold. The charge is a property of the cell, so rereading the
+//! same page at the same time with the same thresholds gives the same wrong bits. Every cell therefore has a *weakness*, an
+//! exponentially distributed number drawn from its address and the erase count of its block, that is, redrawn with each program. The
+//! cell is wrong while the modelled rate exceeds its weakness:
 //!
 //! ```text
 //!  weakest cell ─┬─────┬──┬───────┬────────────┬──────────► strongest

@@ -1,7 +1,7 @@
 //! Operations that fail: by seed and by list.
 //!
-//! Every purpose has a random stream of its own, and a probability of 0 draws nothing, so switching one kind of fault on
-//! does not move the others.
+//! Every purpose has its own random stream, and a probability of 0 draws nothing, so turning one kind of fault on does
+//! not move the others.
 
 use crate::{Faults, ListedFault, MediaConfig, MediaError};
 use pellucid_flash::{Layout, Rng};

@@ -1,7 +1,7 @@
 //! NAND flash media: legal operations, their times, wear, faults, and the data.
 //!
-//! [`Media`] is a state machine without a clock: it says how long an operation takes and how it changes the media; its caller decides
-//! when. It is pure except for the file store, and all randomness comes from the seed.
+//! [`Media`] is a state machine without a clock: it computes the duration of an operation and its effect on the media; its caller
+//! decides when it runs. It is pure except for the file store, and all randomness comes from the seed.
 
 mod bit_errors;
 mod config;

@@ -20,8 +20,8 @@
 //! | [`GivenUp`], [`TranslationPages`] | units by address | none is of an erased block |
 //! | [`Damage`] | reads that found damaged data in the store | the last one is told |
 //!
-//! Each object alone writes its fields. [`Media`] is the interface of flash: this file has times, faults and age, `read.rs` and `write.rs` what
-//! flash does. What cells hold, what the store adds to flash, faults and damage are asked of their objects.
+//! Only an object itself writes its fields. [`Media`] is the interface of flash: this file has times, faults and age, `read.rs` and
+//! `write.rs` the operations. Separate objects provide the contents of cells, the store's effects, faults and damage.
 
 mod age;
 mod array;

@@ -18,8 +18,8 @@
 //!
 //! Not in the model: firmware that remembers the last good thresholds of a block, temperature, and page types.
 //!
-//! Invariants: the steps never shrink while a page ages, wears or is read; the same page has the same steps; nothing is drawn from a
-//! stream, so that a read leaves all other random numbers as they were.
+//! Invariants: the steps never decrease while a page ages, wears or is read; the same page has the same steps; nothing is drawn from a
+//! stream, so a read does not affect any other random numbers.
 
 use crate::MediaConfig;
 use crate::bit_errors::{RETENTION_ONSET_S, YEAR_S, rated_cycles};

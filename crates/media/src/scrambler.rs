@@ -6,9 +6,9 @@
 //! x^5 + x^4 + 1, whose period is the longest possible (255 states), and eight clocks per byte, so that
 //! neighbouring bytes share no bits.
 //!
-//! Invariants: the register is never zero (a zero register stays zero and would leave the data as they are);
-//! scrambling twice gives back the data. As 8 and 255 have no common divisor, every seed walks the same cycle
-//! of 255 bytes from another starting point, so one table serves all rows.
+//! Invariants: the register is never zero (a zero register stays zero and would leave the data unchanged);
+//! scrambling twice restores the data. As 8 and 255 are coprime, every seed walks the same cycle of 255 bytes
+//! from a different starting point, so one table serves all rows.
 
 /// Length of the cycle in bytes.
 const PERIOD: usize = 255;

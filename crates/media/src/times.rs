@@ -1,9 +1,9 @@
 //! Times of array operations: a table look-up by page type, scaled by the die and by the single operation, plus a deviation of each
 //! operation. Process variation also scales them by the word-line layer and by the block.
 //!
-//! Page `p` of a block has type `p % bits` (LSB first), the usual round-robin of shared word lines. A superpage's units lie
-//! page by page, and within a page plane by plane: `slot = page_of_word_line * planes + plane`. So a unit as large as a
-//! multi-plane page lies on one page type, and only a larger one spans several.
+//! Page `p` of a block has type `p % bits` (LSB first), the usual round-robin of shared word lines. A superpage's units are ordered
+//! by page, and within a page by plane: `slot = page_of_word_line * planes + plane`. So a unit as large as a multi-plane page has a
+//! single page type, and only a larger unit spans several.
 
 use crate::{MediaConfig, MediaError, SlcBlocks};
 use pellucid_flash::{Layout, Nanos, Rng};

@@ -1,6 +1,7 @@
 //! Blocks of the SLC cache: the first ones of each die, in a pool of their own.
 //!
-//! Invariant: the full blocks of a die are those in state `Cached`, and the empty ones of these hold nothing valid.
+//! Invariant: for each die, `Full::blocks` counts the blocks in state `Cached`, and `Full::empty` those of them
+//! without valid units.
 
 use crate::pool::{Pool, TakeOrder};
 use pellucid_flash::{BlockId, DieId, Divisor, Layout};

@@ -51,7 +51,8 @@ impl Worth {
         self.giving[die.0 as usize]
     }
 
-    /// Returns whether emptying a block of so many valid units, of translation pages (`meta`) or data, takes fewer superpages than it frees.
+    /// Returns whether emptying a block with this many valid units, of translation pages (`meta`) or data, takes fewer superpages than it
+    /// frees.
     #[inline]
     pub(super) fn frees_space(&self, valid: u32, meta: bool) -> bool {
         let (data, pages) = self.units;

@@ -4,9 +4,9 @@
 //! in use, the least recently written one is merged away first.
 //!
 //! Source of the algorithm: J. Kim, J. M. Kim, S. H. Noh, S. L. Min, Y. Cho, "A space-efficient flash translation layer for CompactFlash
-//! systems", IEEE Transactions on Consumer Electronics 48(2), 2002, section III. There a first write goes to the data block itself; here it goes
-//! to a log block, which becomes the data block (switch merge) when it was filled in order: the same programs, as superpages of
-//! a block can only be programmed in order.
+//! systems", IEEE Transactions on Consumer Electronics 48(2), 2002, section III. There, a first write goes to the data block itself; here
+//! it goes to a log block, which becomes the data block (switch merge) if it was filled in order. The programs are the same, because
+//! superpages of a block can only be programmed in order.
 
 use super::core::Core;
 use super::place::{append, open_log, takes_more, want_merge};

@@ -160,7 +160,7 @@ impl Blocks {
         self.record(block).last_trim = trim;
     }
 
-    /// Gives up `block`: nothing in it is needed any more, because of `cause`.
+    /// Releases `block`, whose contents are no longer needed because of `cause`.
     pub fn leave(&mut self, block: BlockId, cause: Cause, merge: Option<MergeKind>) {
         let (die, failed) = (self.die(block), self.failed(block));
         let record = self.record(block);
@@ -208,7 +208,8 @@ impl Blocks {
         self.returning[die.0 as usize]
     }
 
-    /// Marks a block as failed: it takes no more data, and is retired instead of erased. Returns whether that is new.
+    /// Marks a block as failed: it accepts no more data, and is retired instead of erased. Returns whether the block
+    /// was not marked before.
     pub fn fail(&mut self, block: BlockId) -> bool {
         let (die, role) = (self.die(block), self.role(block));
         if matches!(role, Role::Free | Role::Erasing | Role::Bad) || self.failed(block) {

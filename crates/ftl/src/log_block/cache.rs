@@ -13,9 +13,9 @@
 //! - [`Eviction::SeUtil`]: each die keeps all its log blocks; evicted blocks become data blocks.
 //! - [`Eviction::SeMerge`]: an evicted block takes data or becomes a log block, so the log grows as far as clean data yield to it.
 //!
-//! Invariant: as long as no block fails, the logical blocks needed in a die ([`Contents`](super::contents)), its log blocks, its metadata and two blocks for
-//! merges are no more than its good blocks. So where no block is free, there is one that can be evicted, and an admitted write finds its
-//! place. A mount may find pages dirty that were cleaned; then writes are refused until the host has cleaned enough.
+//! Invariant: as long as no block fails, the logical blocks needed in a die ([`Contents`](super::contents)), its log blocks, its metadata
+//! and two blocks for merges are no more than its good blocks. So if no block is free, one can be evicted, and an admitted write always
+//! finds space. A mount may find cleaned pages dirty again; writes are then refused until the host has cleaned enough.
 
 use super::contents::Contents;
 use super::core::Core;
@@ -175,15 +175,16 @@ pub(super) fn takes_log(core: &Core, die: DieId) -> bool {
     fits || logs <= core.shape.least_logs()
 }
 
-/// Evicts a data block of `die`, which has no free block for data, unless one comes back by itself.
+/// Evicts a data block of `die`, which has no free block for data, unless one is about to become
+/// free.
 pub(super) fn make_room_if_full(core: &mut Core, die: DieId) {
     if core.blocks.returning(die) == 0 {
         make_room(core, die, None);
     }
 }
 
-/// Evicts a data block with the fewest pages of those whose logical block is not needed, and is not `kept`. Nothing happens where there is
-/// none, or the drive is no cache.
+/// Evicts the data block with the fewest pages whose logical block is neither needed nor `kept`. Does nothing if there is none, or if the
+/// drive is not a cache.
 fn make_room(core: &mut Core, die: DieId, kept: Option<u32>) {
     let Some(contents) = &core.cache else { return };
     let merged = core.die(die).merges.current().map(|merge| merge.aim().lbn);

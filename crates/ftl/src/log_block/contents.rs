@@ -6,8 +6,8 @@
 //! A *pin* is an admitted write whose data are not on the media yet. A logical block is *needed* while a page of it is dirty or pinned: such
 //! a page has to stay, so sooner or later the logical block needs a data block. The others can be evicted, block by block.
 //!
-//! Invariants: a logical block is listed if and only if a page of it is cached or pinned; the number of those needed in each die, and of clean
-//! and dirty pages, are those of the list.
+//! Invariants: a logical block is listed if and only if one of its pages is cached or pinned; the counts of needed logical blocks in each
+//! die, and of clean and dirty pages, agree with the list.
 
 use pellucid_flash::{CacheState, DieId, Divisor, Layout, Lpn};
 use std::collections::{BTreeMap, BTreeSet};

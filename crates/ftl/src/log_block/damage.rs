@@ -58,8 +58,7 @@ pub(super) fn kill_die(core: &mut Core, die: DieId) -> bool {
     true
 }
 
-/// Returns whether the drive must refuse writes: a die is dead, or has too few good blocks for its data and the minimum needed beside
-/// them.
+/// Returns whether the drive must refuse writes: a die is dead, or has too few good blocks for its data plus the required minimum.
 pub(super) fn worn_out(core: &Core) -> bool {
     let worn = |die: DieId| {
         let state = core.die(die);

@@ -10,10 +10,10 @@
 //! Copies of a trimmed or lost page do not count if their sequence number is below the watermark. The spare area of trim page t names
 //! logical page `user_units + t`.
 //!
-//! Each die has a few blocks of its own for its trim pages, so that they never wait for a merge. When the last of these blocks is taken,
-//! the current content of the emptiest one is rewritten. A trim page with new trims is written when a flush or an erase waits for it: a
-//! block with a copy that only an unsaved trim made invalid is not erased, as a power cut would bring back an even older copy. The page
-//! is written once the programs that were planned before the trim have ended, so that none of them is found above the watermark.
+//! Each die reserves a few blocks for its trim pages, so that these never wait for a merge. When the last of these blocks is taken, the
+//! current contents of the emptiest one are rewritten. A trim page with new trims is written when a flush or an erase waits for it: a
+//! block with a copy that only an unsaved trim has invalidated must not be erased, because a power cut would restore an even older copy.
+//! The page is written once the programs planned before the trim have ended, so that a mount finds none of them above the watermark.
 
 use super::blocks::Role;
 use super::core::Core;
@@ -163,7 +163,7 @@ impl Journal {
         self.dirty.push_front(Dirty { sequence, ..again });
     }
 
-    /// Chooses at most `most` trim pages for the next program: those of a block that is given up, or those with trims up to `save_to`, for
+    /// Chooses at most `most` trim pages for the next program: pages of a block being released, or pages with trims up to `save_to`, for
     /// which a flush waits.
     fn choose_batch(&mut self, most: usize, save_to: u64, layout: &Layout) -> Option<Cause> {
         let waiting = self.batch.pages.iter().any(|(_, dirty)| dirty.is_some());
@@ -189,7 +189,8 @@ impl Journal {
         (!self.batch.pages.is_empty()).then_some(Cause::Journal)
     }
 
-    /// Takes the next superpage of the last block, which has so many; `None`: a block has to be [added](Journal::keep_block) first.
+    /// Takes the next superpage of the last block, which has `superpages` of them; `None`: a block must be
+    /// [added](Journal::keep_block) first.
     fn take_superpage(&mut self, superpages: u32) -> Option<(BlockId, u32)> {
         let (next, &block) = (self.next?, self.blocks.last()?);
         self.next = Some(next + 1).filter(|&next| next < superpages);
@@ -202,7 +203,7 @@ impl Journal {
         self.blocks.iter().filter(|&block| Some(block) != open).copied().collect()
     }
 
-    /// Gives up `block`, which holds nothing; returns why.
+    /// Releases `block`, which is empty; returns the reason.
     fn leave_block(&mut self, block: BlockId) -> Cause {
         let emptying = self.emptying.iter().position(|&(other, _)| other == block);
         let cause = emptying.map_or(Cause::Journal, |at| self.emptying.remove(at).1);
@@ -310,7 +311,7 @@ fn take_superpage(core: &mut Core, die: DieId) -> Option<(BlockId, u32)> {
     journal.take_superpage(superpages)
 }
 
-/// Gives up the emptiest block when all allowed blocks are in use; gives up blocks that hold nothing in any case.
+/// Releases the emptiest block when all allowed blocks are in use; always releases empty blocks.
 fn empty_a_block(core: &mut Core, die: DieId) {
     let Some(sizes) = core.shape.journal else { return };
     let full = core.die(die).journal.full_blocks();

@@ -110,7 +110,8 @@ pub(super) struct Logs {
 }
 
 impl Logs {
-    /// Creates the state of a die with so many logical blocks, none of which has a block.
+    /// Creates the state of a die with the given number of logical blocks, none of which has a
+    /// block.
     pub fn new(logical_blocks: u32) -> Logs {
         Logs {
             data: vec![NO_BLOCK; logical_blocks as usize],
@@ -178,8 +179,8 @@ impl Logs {
         self.logs.sort_by_key(|log| log.began);
     }
 
-    /// Returns whether the log block at `position` takes another superpage, which would have the number `sequence`. Closes one that was
-    /// begun too long ago.
+    /// Returns whether the log block at `position` accepts another superpage, which would have the number `sequence`. Closes a log
+    /// block that was begun too long ago.
     pub fn takes_more(&mut self, shape: &Shape, position: usize, sequence: u64) -> bool {
         let log = &mut self.logs[position];
         log.open &= sequence - log.began < BLOCK_SEQUENCES;

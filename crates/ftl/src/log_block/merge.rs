@@ -10,10 +10,10 @@
 //! The three kinds are those of Kim et al. (BAST, 2002, section III) and Lee et al. (FAST, 2007, section 3). Superpages of a block can only be
 //! programmed in order, so units without a copy, and those whose newest copy lies in a log block that stays, become padding.
 //!
-//! **The mapping table changes only when a merge commits**, that is when all its programs have ended. Until then every source stays where
-//! it is and hosts read it there; a merge that fails, or is cut off, is begun anew. A copy has a higher sequence number than its
-//! source, and a lower one than whatever a host writes later, so that at a mount the highest number wins. For that a superpage is
-//! programmed only while no page of it is being replaced: the replacement could fail.
+//! **The mapping table changes only when a merge commits**, that is, when all its programs have ended. Until then every source stays in
+//! place and hosts read it there; a failed or interrupted merge starts again. A copy has a higher sequence number than its source, and a
+//! lower one than any later host write, so that the highest number wins at a mount. To ensure this, a superpage is programmed only while
+//! none of its pages is being replaced, because the replacement could fail.
 //!
 //! A die has one merge at a time. While one superpage is programmed, the next is read.
 
@@ -146,7 +146,7 @@ fn lodger(core: &Core, die: DieId, block: BlockId) -> Option<u32> {
     current.map(|(_, &lpn)| shape.lbn(lpn).0)
 }
 
-/// Gives up `block`, a data or log block: nothing in it is needed any more.
+/// Releases `block`, a data or log block whose contents are no longer needed.
 pub(super) fn give_up(core: &mut Core, block: BlockId, cause: Cause, merge: Option<MergeKind>) {
     match core.blocks.role(block) {
         Role::Data(lbn) => core.set_data_block(lbn, None),
@@ -158,7 +158,7 @@ pub(super) fn give_up(core: &mut Core, block: BlockId, cause: Cause, merge: Opti
     core.tally.release();
 }
 
-/// Begins the merge of logical block `lbn`, after which none of its newest copies lies in the evacuated block.
+/// Begins the merge of logical block `lbn`, after which the evacuated block has none of its newest copies.
 fn begin_merge(core: &mut Core, die: DieId, lbn: u32, evacuation: Evacuation) -> Begun {
     let own = own_log(core, die, lbn);
     let data = core.data_block(lbn);

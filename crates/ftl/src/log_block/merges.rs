@@ -233,7 +233,7 @@ impl Merges {
         &self.sources
     }
 
-    /// Sets whether a merge has no block for its destination, and none will come back.
+    /// Sets whether a merge lacks a block for its destination and none will become free.
     pub fn set_starved(&mut self, starved: bool) {
         self.starved = starved;
     }

@@ -1,8 +1,8 @@
 //! Log-block hybrid translation: a block map, and a few log blocks that are mapped by units.
 //!
-//! A logical block has as many pages as a block has units. It has at most one *data block*, in which page i lies at unit i. Host writes
-//! go to *log blocks*, superpage by superpage in the order of arrival; the newest copy of a page is in a log block, or at its place in
-//! the data block. Log blocks are few, so eventually one has to be merged with the data blocks of its pages ([`merge`]):
+//! A logical block has as many pages as a block has units. It has at most one *data block*, in which page i is at unit i. Host writes go to
+//! *log blocks*, superpage by superpage in order of arrival; the newest copy of a page is in a log block, or at its place in the data
+//! block. Log blocks are few, so eventually one must be merged with the data blocks of its pages ([`merge`]):
 //!
 //! ```text
 //!  place ─► BAST: the log block of the logical block     ─► program ─► log full, or too many of them ─► evacuate ─► merges ─► erase
@@ -30,11 +30,11 @@
 //! policies `bast` and `fast`), programs (`write`), merges and erases (`merge`), trim pages (`journal`), damage and wear levelling (`damage`),
 //! a cache (`cache`), mount (`mount`). [`LogBlock`] only routes.
 //!
-//! Logical block n belongs to die `n % dies`. Each die has log blocks, metadata blocks and a merge of its own, so dies share nothing. A die
-//! whose flash is dead loses its logical blocks, and the drive is read-only from then on.
+//! Logical block n belongs to die `n % dies`. Each die has its own log blocks, metadata blocks and merge, so dies share nothing. A dead die
+//! loses its logical blocks, and the drive becomes read-only.
 //!
-//! Invariants: the newest copy on the media of every page has a reference, and a block is erased only when it has none; every copy of a
-//! page that is in use lies in a data block at its place, or in a log block that lists it.
+//! Invariants: the newest copy on the media of every page has a reference, and a block is erased only when it has none; every copy in use
+//! is at its place in a data block, or in a log block that lists it.
 
 mod bast;
 mod blocks;

@@ -36,7 +36,8 @@ pub(super) fn place(core: &mut Core, stream: Stream, lpns: &[Lpn]) -> Option<Pla
     }
 }
 
-/// Returns whether a log block takes another superpage. Closes one that was begun too long ago.
+/// Returns whether a log block accepts another superpage. Closes a log block that was begun too
+/// long ago.
 pub(super) fn takes_more(core: &mut Core, die: DieId, log: usize) -> bool {
     let sequence = core.programs.sequence();
     let state = &mut core.dies[die.0 as usize];

@@ -93,7 +93,8 @@ fn undo(core: &mut Core, lpn: Lpn, failed: Ppa, old: Ppa) {
     }
 }
 
-/// Fails `block`: it takes no more programs; its data move, and then it is retired. Returns whether that is new.
+/// Marks `block` as failed: it accepts no more programs, its data are moved, and then it is retired. Returns
+/// whether the block was not marked before.
 pub(super) fn fail_block(core: &mut Core, block: BlockId, cause: Cause) -> bool {
     let role = core.blocks.role(block);
     if !core.blocks.fail(block) {

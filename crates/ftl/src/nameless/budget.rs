@@ -1,7 +1,7 @@
 //! Space that is left: names that can be given, and pages that can be written.
 //!
-//! Invariants: names that live and names on their way are no more than the capacity; pages left are those of free blocks and the rest of
-//! the open ones.
+//! Invariants: live names and names being written do not exceed the capacity; the remaining pages are those of free blocks plus the rest
+//! of open blocks.
 
 use super::Taker;
 

@@ -1,4 +1,4 @@
-//! Garbage collection: which block is a victim, which of its units are copied, and which blocks may be erased.
+//! Garbage collection: chooses victims, the units to copy, and the blocks that may be erased.
 
 use super::moves::Moves;
 use super::units::note_if_empty;
@@ -75,9 +75,9 @@ pub(super) fn take_out(state: &mut Nameless) {
     note_if_empty(state, block);
 }
 
-/// Ends a victim: every copy has ended, or could not be read and stays where it is. Then the block is a closed one as before, and a
-/// victim again after the next occasion: a read may fail once and succeed later. If none of its units could be moved, more occasions pass,
-/// twice as many each time.
+/// Ends a victim: every copy has ended, or was unreadable and stays in place. In the latter case the block is closed again, and becomes a
+/// victim again after the next occasion, because a failed read may succeed later. If none of its units could be moved, it waits for more
+/// occasions, twice as many each time.
 pub(super) fn victim_done(state: &mut Nameless) {
     let victim = state.victim.take().expect("a victim");
     let block = victim.block();

@@ -1,7 +1,7 @@
 //! Live units of each block, and which of these are virtual.
 //!
-//! A block that was filled in order and lost nothing needs only a number; any other has a mask. So memory follows irregularity: at most
-//! one bit for each unit, two where data and virtual units share a block.
+//! A block that was filled in order and has lost no unit needs only a number; any other block has a mask. So memory use depends on
+//! irregularity: at most one bit per unit, or two if data and virtual units share a block.
 
 use pellucid_flash::{BlockId, Layout, Ppa};
 

@@ -1,4 +1,4 @@
-//! Nameless writes: which sectors live, where virtual ones lie, which units GC moves, and which block may be erased.
+//! Nameless writes: tracks live sectors and the addresses of virtual ones, and chooses the units that GC moves and the blocks to erase.
 //!
 //! This module only decides; the caller programs, reads, erases and saves checkpoints. There is no map of data: the host holds their
 //! names, which are their places. Blocks, wear and victims are managed as in every translation ([`BlockManager`]).

@@ -1,4 +1,4 @@
-//! Programs: where they go, and what they leave behind.
+//! Programs: their addresses and their effects.
 
 use super::units::{begin, kill, note_if_empty, replace};
 use super::victim::Taken;
@@ -16,7 +16,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// The first of `dies` dies in turn that is able; the turn goes on behind it.
+    /// Returns the first able die of `dies` in round-robin order; the next turn starts after it.
     fn next_able(&mut self, dies: u32, able: impl Fn(DieId) -> bool) -> Option<DieId> {
         let mut in_turn = (0..dies).map(|at| DieId((self.next_die + at) % dies));
         let die = in_turn.find(|&die| able(die))?;

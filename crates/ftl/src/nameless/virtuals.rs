@@ -1,4 +1,4 @@
-//! The map of virtual units: a table of leaves, which exist only where something was written.
+//! Map of virtual units: a table of leaves, which exist only for written ranges.
 //!
 //! Units written together lie together, so a leaf is a list of runs: units at consecutive places, or units without a place. If the runs
 //! take more memory than one number for each unit, the leaf is an array of numbers instead.

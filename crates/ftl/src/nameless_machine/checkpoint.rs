@@ -52,7 +52,7 @@ pub(super) fn is_saved(core: &Core) -> bool {
     !core.flushes.dirty && !core.saver.is_running() && core.link.is_idle()
 }
 
-/// Begins a checkpoint if there is an occasion, and goes on with the one under way.
+/// Begins a checkpoint if one is due, and continues the current one.
 pub(super) fn continue_checkpoint(core: &mut Core) {
     if !core.saver.is_running() {
         begin_checkpoint(core);

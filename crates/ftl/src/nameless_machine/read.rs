@@ -1,4 +1,5 @@
-//! Reads: by name or by virtual address, as vectors where sectors lie apart. Garbage collection reads victims the same way.
+//! Reads by name or by virtual address, as vectors if the sectors are scattered. Garbage collection reads victims the same
+//! way.
 
 use super::core::Core;
 use super::link::TAG_READ;

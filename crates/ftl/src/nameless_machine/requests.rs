@@ -1,7 +1,7 @@
 //! Commands of the application: their parts, names and ends; moves that are told.
 //!
-//! Invariant: a request ends when as many of its parts have ended as it waits for, and with the first error of them; names of a request that
-//! failed are freed, as it has written nothing.
+//! Invariant: a request ends when all parts that it waits for have ended, with the first error among them; the names of a failed request
+//! are freed, because it counts as unwritten.
 
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status};

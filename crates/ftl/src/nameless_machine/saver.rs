@@ -1,8 +1,8 @@
 //! Checkpoints on the drive: two places of a few chunks each, written in turn.
 //!
-//! A checkpoint is cut into pages, each with a header. The pages go to the chunks of a place as these are idle, in any order; when all
-//! are on the media, a last page without payload follows: the seal. The next checkpoint goes behind it if the place has space left,
-//! otherwise to the other place, which is erased first. So the newest complete checkpoint is never where something is erased.
+//! A checkpoint is divided into pages, each with a header. The pages are written to idle chunks of a place, in any order; when all are on
+//! the media, a final page without payload follows: the seal. The next checkpoint is appended if the place has space left, otherwise it
+//! goes to the other place, which is erased first. So the place of the newest complete checkpoint is never being erased.
 //!
 //! ```text
 //!   page:  0 magic  8 number  16 page u32  20 pages u32 (with the seal)  24 payload bytes u32  28 checksum u32 (of all else)   payload

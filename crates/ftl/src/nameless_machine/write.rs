@@ -1,4 +1,5 @@
-//! Writes: each command gets flash pages of its own, the parallel units in turn; one write at a time in each.
+//! Writes: each command gets its own flash pages, with parallel units in rotation and one write at a time in
+//! each.
 
 use super::core::Core;
 use super::link::TAG_WRITE;
@@ -226,9 +227,9 @@ fn name(core: &mut Core, owner: Owner, page: Ppa, contents: &[Content]) {
     core.requests.name(request, nameless.map(|((name, sector), _)| (sector, name)));
 }
 
-/// Gives up writes that wait while nothing is under way: there is no space, and none comes unless the host acknowledges moves or
-/// frees names. Nameless writes keep waiting for that; a write that a host may need before it can do so is ended. So are all when writes
-/// are refused, as acknowledgements are then.
+/// Ends writes that wait while nothing is in progress: no space is left, and none becomes free unless the host acknowledges moves or
+/// frees names. Nameless writes keep waiting for that, but a write that the host may need before it can do so is ended. All are ended
+/// when writes are refused, because acknowledgements are then refused, too.
 pub(super) fn give_up(core: &mut Core) {
     let waits = core.engine.unacknowledged() > 0 && !core.health.refuses_writes();
     let hopeless =

@@ -1,4 +1,4 @@
-//! Paths of copies: where a page lies, and what follows when a copy is no longer needed.
+//! Paths of copies: lookup of a page, and release of copies that are no longer needed.
 
 use super::core::Core;
 use super::programs::ProgramUnit;

@@ -113,7 +113,8 @@ impl Shape {
         self.has_lists() && superpages == self.layout.superpages_per_block
     }
 
-    /// Returns whether `good` blocks on `live` dies leave too little space for what the media have to hold.
+    /// Returns whether `good` blocks on `live` dies leave too little space for the required contents of the
+    /// media.
     pub fn is_too_large_for(&self, good: u32, live: u32) -> bool {
         let most = self.config.units_max(&self.layout, good, live, self.config.working_blocks());
         self.held_units() > most
@@ -142,8 +143,8 @@ pub struct Core<T> {
 }
 
 impl<T: Table> Core<T> {
-    /// Creates the state for empty media on which `bad` blocks are retired, or for a drive in use, which may have lost blocks since: its
-    /// data can be read, however few good blocks are left. With too few of them it is worn out.
+    /// Creates the state for empty media on which `bad` blocks are retired, or for a used drive, which may have lost more blocks: its
+    /// data stay readable however few good blocks are left, but with too few it is worn out.
     ///
     /// # Errors
     /// The user capacity does not fit on any number of good blocks, or the system has no memory for the table.

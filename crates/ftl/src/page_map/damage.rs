@@ -32,8 +32,8 @@ pub(super) fn retire_block<T: Table>(core: &mut Core<T>, block: BlockId) -> bool
     true
 }
 
-/// Refreshes `block`: its data are rewritten elsewhere before they become unreadable. They leave it as in GC, in turn with victims
-/// for space if its die has none to spare. `false`: nothing to do, or known.
+/// Refreshes `block`: rewrites its data elsewhere before they become unreadable. The data are copied as in GC, alternating with
+/// victims for space if the die has none to spare. `false`: nothing to do, or already planned.
 pub(super) fn refresh_block<T: Table>(core: &mut Core<T>, block: BlockId) -> bool {
     let closed = core.blocks.state(block) == BlockState::Closed;
     closed

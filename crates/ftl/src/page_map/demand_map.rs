@@ -1,7 +1,7 @@
 //! A map in flash behind a cached table (DFTL): [`CachedTable`] in the page map, and reads of translation pages.
 //!
-//! The simulator looks addresses up in memory as always. The cached table tells which pages a drive with little memory would have to read
-//! first and to write.
+//! The simulator itself still looks addresses up in memory. The cached table tells which translation pages a drive with little memory
+//! would have to read first, and which to write.
 //!
 //! ```text
 //!  lookup ─┬─ cached, or its update is known, or its page is in the controller, or was never written ─► Located
@@ -11,7 +11,7 @@
 //! The controller holds a page from the end of its read until look-ups have been repeated, and pages on their way to the media. When the
 //! latter fill two superpages, no page is read for a look-up until some of them are programmed.
 //!
-//! Invariant ([`DemandMap::check`]): an entry that is neither updated (dirty, pending) nor under way is the same on the media and
+//! Invariant ([`DemandMap::check`]): an entry that is neither updated (dirty, pending) nor being written is the same on the media and
 //! here.
 
 use super::core::Shape;

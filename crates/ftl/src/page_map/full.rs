@@ -1,9 +1,10 @@
 //! Dies that were found to have no space for host data: they are skipped until that may have changed.
 //!
-//! A drive under GC has space in few dies at a time: the open block of each is full until an erase frees another one, and every write
-//! would ask all of them again. Space comes back in a die when one of its blocks is taken, erased or retired, when one of its victims begins
-//! or ends, or when GC that paces host data has progressed ([`BlockManager::came`](crate::block_manager)): then that die is asked again. It
-//! may come back in all of them with blocks to spare ([`Spare`]): then the whole record is cleared.
+//! During GC, few dies have space at a time: the open block of each is full until an erase frees another, and every write would query all
+//! of them again. So this record remembers full dies. A die is queried again when space may have come back: when one of its blocks is
+//! taken, erased or retired, when one of its victims begins or ends, or when GC that paces host data has progressed
+//! ([`BlockManager::came`](crate::block_manager)). When blocks beyond the reserve become available ([`Spare`]), all dies may have space,
+//! and the whole record is cleared.
 
 /// Conditions of the whole drive under which its dies give host data a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +32,7 @@ impl FullDies {
         FullDies { words: vec![0; dies.div_ceil(64)], count: dies, as_of: Spare::default() }
     }
 
-    /// Returns whether what was found holds under these conditions, too.
+    /// Returns whether the recorded result also holds under these conditions.
     #[inline]
     pub fn holds(&self, spare: Spare) -> bool {
         let Spare { blocks, map, live_dies } = self.as_of;

@@ -1,4 +1,4 @@
-//! Paths of the journal: which translation pages are written when, and with what.
+//! Paths of the journal: choose when to write which translation pages, and their contents.
 //!
 //! ```text
 //!  checkpoint, flush_to, next_erase, arrived ─► wanted ── next_map_job ─► MapJob::Program ─► metadata ─► ended
@@ -38,7 +38,7 @@ pub(crate) fn want_saved<T: Table>(core: &mut Core<T>, page: u32) {
     pages.writes.want(page, Cause::Journal, MapReason::Flush, content);
 }
 
-/// Queues the translation page `lpn`, which has to leave its block: it is written anew, with those that come after it.
+/// Queues the translation page `lpn`, which must leave its block, to be rewritten together with the following ones.
 pub(crate) fn rewrite<T: Table>(core: &mut Core<T>, lpn: Lpn, cause: Cause) {
     core.pages.writes.add(lpn.0 - core.shape.user_units, cause);
 }
@@ -48,8 +48,8 @@ pub(crate) fn map_page_at<T: Table>(core: &Core<T>, ppa: Ppa) -> Option<Lpn> {
     (core.shape.user_units..core.shape.pages()).map(Lpn).find(|&lpn| core.copy_of(lpn) == ppa)
 }
 
-/// Wants the translation pages written that a flush waits for, as many as may be under way; returns whether everything up to `point`
-/// is on the media.
+/// Requests writes of the translation pages for which a flush waits, as many as may be in flight; returns whether everything up to
+/// `point` is on the media.
 pub(crate) fn flush_to<T: Table>(core: &mut Core<T>, point: FlushPoint) -> bool {
     want_trimmed(core);
     core.pages.saved_before() > point.0

@@ -8,8 +8,8 @@
 //! An entry of a translation page is trusted if its block was begun before the translation page's watermark; otherwise the block was
 //! erased since, and the page has a newer copy (found by the replay) or was trimmed.
 //!
-//! The spare area of a translation page says whether any of its pages were trimmed. If so, and it cannot be read, copies programmed after
-//! it count; older ones are lost ([`Ppa::LOST`]), and the translation page is written anew with that.
+//! The spare area of a translation page says whether any of its pages were trimmed. If so, and the page itself is unreadable, copies
+//! programmed after it are valid; older ones are lost ([`Ppa::LOST`]), and the translation page is rewritten accordingly.
 
 use super::copies::keep_until_saved;
 use super::core::Core;

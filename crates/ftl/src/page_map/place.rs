@@ -262,8 +262,8 @@ impl<'a> Space<'a> {
         self.blocks.open().at(die, stream.place())
     }
 
-    /// The stream whose open block in `die` takes data of `stream`, and whether it has one. GC copies without a block of their own go to the
-    /// host's when no block is free, as GC must come to an end.
+    /// Returns the stream whose open block in `die` takes data of `stream`, and whether it has an open block. If no block is free, GC
+    /// copies without their own block go to the host's, because GC must finish.
     #[inline]
     pub fn slot(self, die: DieId, stream: Stream) -> (Stream, bool) {
         let shared = self.shape.config.shared(stream);
@@ -323,9 +323,9 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// Returns whether host data may take one of the free blocks of the drive: one block per die is kept. A die that copies out of a
-    /// victim may be using its own block, which the victim gives back; without this reserve, dies with free blocks would wait until all
-    /// others have one too. The blocks are needed only where erases may wait for translation pages.
+    /// Returns whether host data may take one of the drive's free blocks: one block per die is reserved. A die that copies a victim may
+    /// be using its reserved block until the victim is erased; without this reserve, dies with free blocks would wait until all others
+    /// also have one. The reserve is needed only if erases may wait for translation pages.
     fn has_blocks_to_spare(self) -> bool {
         let waits = !self.shape.is_volatile();
         let coming = if waits { 0 } else { self.gc.victims().all_coming_back() };

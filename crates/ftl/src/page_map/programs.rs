@@ -164,7 +164,8 @@ impl Programs {
         self.idle.push(id.0);
     }
 
-    /// Lets the copy of `lpn` that was to replace the one at `failed` replace `old` instead; `false`: none is under way.
+    /// Redirects the copy of `lpn` that was to replace the one at `failed`, so that it replaces `old`; `false`: no such
+    /// copy is in flight.
     pub fn inherit(&mut self, lpn: Lpn, failed: Ppa, old: Ppa) -> bool {
         let replaces = |unit: &ProgramUnit| unit.lpn == lpn && unit.old == failed;
         let mut active = self.active();
@@ -187,8 +188,8 @@ impl Programs {
         self.active().map(|p| p.sequence).min()
     }
 
-    /// Returns whether one of the `units` copies from `first` on is being replaced by a program that has not ended: a power cut brings this
-    /// copy back, clean or not. ([`Ppa::NONE`] lies behind all units.)
+    /// Returns whether one of the `units` copies from `first` on is being replaced by a program that has not ended: a power cut would
+    /// restore this copy, clean or not. ([`Ppa::NONE`] is beyond all units.)
     pub fn replace_any(&self, first: Ppa, units: u32) -> bool {
         let lies_there = |unit: &ProgramUnit| unit.old.0.wrapping_sub(first.0) < units;
         self.active().any(|program| program.units.iter().any(lies_there))

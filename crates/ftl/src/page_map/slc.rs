@@ -9,9 +9,9 @@
 //! A block of the cache has as many superpages as others, divided by the bits of a cell: a superpage has as many units there, but its
 //! pages are programmed one after the other (`media`). So addresses, spare areas, map and mount need not know of it.
 //!
-//! The cache is a fixed part of each die and no part of the user capacity, so a full cache takes no capacity away: further data bypass
-//! it. Folded data share the blocks of GC. A die folds only while it has more free blocks than start its GC, so folding, which needs a
-//! block and gives none back, never takes the last one.
+//! The cache is a fixed part of each die and not part of the user capacity, so a full cache does not reduce capacity: further data
+//! bypass it. Folded data share the blocks of GC copies. A die folds only while its free blocks exceed its GC threshold, so folding,
+//! which takes a block and returns none, never takes the last one.
 //!
 //! Invariants: a block of the cache is open only for [`Stream::Cached`], and no other is; translation pages never go there.
 

@@ -1,7 +1,7 @@
 //! The interface of a mapping table, as the paths of a page map use it.
 //!
-//! The usual table has an entry for each page ([`MappingTable`]). Another kind may hold some pages only, drop copies that it can do without,
-//! and write metadata of its own; it then answers the calls that do nothing here.
+//! The usual table has an entry for each page ([`MappingTable`]). Another kind may hold only some pages, drop dispensable copies, and write
+//! its own metadata; it then implements the calls that do nothing here.
 
 use super::core::{Core, Shape};
 use super::programs::Settled;

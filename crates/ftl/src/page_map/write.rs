@@ -109,8 +109,8 @@ pub(super) fn started<T: Table>(core: &Core<T>, id: ProgramId) {
 }
 
 /// Ends a program. If it succeeded, the copies it replaced are invalid now. If it failed (`ok == false`), the map points back to the
-/// old copies, and the block takes no more data and is retired when empty. The caller still has the data and must plan them again, GC
-/// copies as well as host writes; translation pages are planned again by `next_map_job`.
+/// old copies, and the block accepts no more data and is retired when empty. The caller still has the data, of GC copies and host
+/// writes, and must plan them again; translation pages are planned again by `next_map_job`.
 pub(super) fn ended<T: Table>(core: &mut Core<T>, id: ProgramId, ok: bool) {
     let Ended { first, units, gc } = core.programs.end(id);
     for i in 0..units {

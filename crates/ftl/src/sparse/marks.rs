@@ -1,8 +1,8 @@
 //! Number of pages of each region that a mount may find dirty.
 //!
-//! A spare area records permanently that its copy was written dirty. So a page that was cleaned and dropped, or evicted, comes back dirty
-//! after a power cut, until its region's translation page has been written without it, or its block has been erased. A region must not
-//! have more such pages than slots, or a mount could not tell which of them have to be kept.
+//! A spare area records permanently that its copy was written dirty. So a page that was cleaned and dropped, or evicted, reappears as
+//! dirty after a power cut, until its region's translation page has been written without it, or its block has been erased. A region must
+//! not have more such pages than slots, or a mount could not tell which of them to keep.
 //!
 //! ```text
 //!  marked (has a slot) ─┬─► departed ─► the translation page, with a watermark behind the departure, is on the media ─► gone

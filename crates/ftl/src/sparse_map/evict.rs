@@ -7,8 +7,8 @@ use crate::page_map::journal;
 use crate::translation::Reclaim;
 use pellucid_flash::{BlockId, CacheState, Lpn, Ppa};
 
-/// Makes space for marks in the region of `lpn`, in which a mount could find as many dirty pages as it has slots. Some clean pages
-/// are evicted, and the region's translation page is wanted, which records them and earlier departures.
+/// Makes space for marks in the region of `lpn`, in which a mount could find as many dirty pages as there are slots. Evicts some
+/// clean pages, and requests a write of the region's translation page, which records these and earlier evictions.
 pub(super) fn make_room_for_marks(core: &mut Core<CachePages>, lpn: Lpn) {
     let region = core.page_of(lpn);
     for _ in 0..(core.shape.entries / 16).max(1) {

@@ -27,7 +27,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Creates the state for a table of so many regions, none of which has changed.
+    /// Creates the state for a table with this number of regions, none of which has changed.
     pub fn new(config: &FtlConfig, regions: u32, layout: &Layout) -> Lists {
         let regions = if config.checkpoints_on_flush() { regions } else { 0 };
         let image = if config.list_superpages() > 0 { layout.unit_bytes } else { 0 };

@@ -1,4 +1,4 @@
-//! The pages that a cache holds, and what it knows of them beside their places.
+//! Pages held by a cache, and their state apart from their addresses.
 //!
 //! Invariants: a page that is promised has a slot; a marked page that left with an emptied block counts in its region until the block is
 //! erased; a block is evicted once.

@@ -1,8 +1,8 @@
 //! Division of a data polynomial by the generator: the remainder is the parity.
 //!
-//! Bytes and bits are taken most significant first, so the first bit of the data is the highest coefficient.
-//! A remainder of `bits` bits lies left-justified in 64-bit words: the top bit of word 0 is the coefficient
-//! of x^(bits - 1).
+//! Bytes and bits are processed most significant first, so the first bit of the data is the highest
+//! coefficient. A remainder of `bits` bits is left-justified in 64-bit words: the top bit of word 0 is the
+//! coefficient of x^(bits - 1).
 //!
 //! Eight data bytes are divided at once: their contribution is the XOR of eight table rows, one per byte.
 //! Rows are as wide as the remainder, rounded up to one of [`WIDTHS`] words, so that the compiler unrolls

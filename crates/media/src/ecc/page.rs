@@ -1,5 +1,5 @@
 //! The layout of a protected page: data in chunks, the parity of chunk `i` at `i * parity_bytes` of the spare
-//! area. Spare bytes behind the last parity are free for other uses and are neither read nor written here.
+//! area. Spare bytes after the last parity are free for other uses, and are neither read nor written here.
 
 use super::{Bch, EccError};
 

@@ -1,7 +1,7 @@
-//! The array of cells: where a unit lies, what it holds, and the rules that programs and erases obey.
+//! The array of cells: the addresses and contents of units, and the rules of programs and erases.
 //!
-//! Invariants: the superpages of a block are begun in order, one at a time; what has begun is unreadable until its end; a refused operation
-//! changes nothing.
+//! Invariants: the superpages of a block are begun in order, one at a time; a superpage is unreadable until its program ends; a refused
+//! operation changes nothing.
 
 use super::age::Age;
 use super::{Health, Spare};
@@ -62,9 +62,9 @@ impl Array {
         self.shape.save_bytes
     }
 
-    /// The host's metadata of whole sectors of one unit, from `first_sector` on, into `out`. They lie in the spare area, so they
-    /// are good if [`Media::read`] of the unit was; `out` is filled with zeros where nothing is readable. `false`: the store has lost
-    /// them, as it can lose data.
+    /// The host's metadata of whole sectors of one unit, from `first_sector` on, into `out`. They are in the spare area, so they are
+    /// good if [`Media::read`] of the unit was; `out` is filled with zeros if nothing is readable. `false`: the store has lost them,
+    /// as it can lose data.
     ///
     /// # Panics
     /// When the sectors reach beyond the unit.

@@ -20,8 +20,8 @@
 //! All little-endian. Content that an erase made meaningless is not written, so the length of a snapshot follows the data that the media
 //! hold. One block is in memory beside the media at any time.
 //!
-//! As with an image file, the random streams of faults and of operation times are not part of it: they start anew from the
-//! description's seed, and operations under way are torn when the snapshot is read.
+//! As with an image file, a snapshot does not contain the random streams of faults and of operation times: they restart from the
+//! description's seed. Operations in progress are torn when the snapshot is read.
 
 use super::Media;
 use super::array::Array;

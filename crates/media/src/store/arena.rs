@@ -8,8 +8,8 @@
 //! system is asked for large pages. Freed pieces are reused first, the latest at once, as it is still in the processor's cache. When much
 //! more is free than in use, the memory of free pieces goes back to the system.
 //!
-//! Invariants: piece p lies in chunk `p >> shift`; every chunk but the last has `1 << shift` pieces; a piece is taken, free with
-//! memory (`free`), free without (`returned`), or has never been taken.
+//! Invariants: piece p is in chunk `p >> shift`; every chunk except the last has `1 << shift` pieces; a piece is in use, free with memory
+//! (`free`), free without memory (`returned`), or has never been used.
 
 use memmap2::{Advice, MmapMut};
 use std::ops::Range;

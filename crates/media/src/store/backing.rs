@@ -172,8 +172,8 @@ impl Backing {
         self.fault.is_none()
     }
 
-    /// Checks that nobody has truncated the file, which must have `bytes` bytes, or deleted it. Lost data cannot come back, and a file without
-    /// a name is lost with this process, so nothing more can be promised after that.
+    /// Checks that the file has not been truncated below `bytes` bytes or deleted. Lost data cannot be recovered, and an unlinked file
+    /// disappears with this process, so no further durability can be promised.
     pub fn check_whole(&mut self, bytes: u64) {
         if self.fault.is_some() {
             return;

@@ -1,9 +1,8 @@
 //! Everything in memory, as blocks are first programmed. It serves two kinds of store: with an image of `sector_bytes` per sector it
 //! keeps the data, with one of 4 bytes a stamp; of an image that is not stored it keeps nothing.
 //!
-//! Memory for a block (spare areas; stamps, where data are not kept) is allocated zeroed, kept across erases, and never cleared: the
-//! block state tells which entries are valid. Data are kept unit by unit, each in a slot of its own, so that memory use follows the live
-//! data:
+//! Memory for a block (spare areas, and stamps if data are not stored) is allocated zeroed, kept across erases, and never cleared: the
+//! block state tells which entries are valid. Data are stored unit by unit in separate slots, so that memory use follows the live data:
 //!
 //! ```text
 //!  slots[unit] = 0: none, n: slot n - 1 of the arena      put ─► take a slot      erased, or forgotten ─► give it back
@@ -147,7 +146,7 @@ impl MemoryStore {
         meta.set_history(self.meta_mut(block), history);
     }
 
-    /// Fills a unit with zeros, which take no memory of their own where data are kept.
+    /// Fills a unit with zeros, which take no memory if data are stored.
     pub(crate) fn clear_unit(&mut self, block: u32, index: u32) {
         let (_, data, metadata) = self.unit_mut(block, index);
         data.fill(0);

@@ -1,4 +1,4 @@
-//! The metadata of one block: what its spare areas hold, as bytes, the same in memory and in an image file.
+//! The metadata of one block: the bytes of its spare areas, identical in memory and in an image file.
 //!
 //! ```text
 //!  0      sequence of the block's first superpage                                  u64

@@ -466,8 +466,8 @@ impl Store {
         }
     }
 
-    /// Returns whether the store takes more data: its file accepts writes, or its memory has not reached its bound. Otherwise hosts
-    /// should be refused writes; those under way are still completed.
+    /// Returns whether the store accepts more data: its file accepts writes, or its memory has not reached its bound. Otherwise new
+    /// host writes should be refused; writes in flight still complete.
     #[inline]
     pub fn has_room(&self) -> bool {
         match &self.kind {

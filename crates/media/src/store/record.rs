@@ -1,4 +1,4 @@
-//! Record of a superpage, which the file keeps beside its data: the spare areas of its units, and their checksums.
+//! Record of a superpage, stored in the file in addition to its data: the spare areas of its units, and their checksums.
 //!
 //! ```text
 //!   0  sequence number of the superpage                                u64
