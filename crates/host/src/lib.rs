@@ -1,7 +1,7 @@
 //! Layers above the line, between an application and a drive.
 //!
-//! A layer is a state machine without I/O: upwards it looks like a drive; downwards it issues commands to the
-//! drive below and takes their completions ([`Layer`]). [`Stack`] pumps a layer over any
+//! A layer is a state machine without I/O: to its user it looks like a drive; below, it issues commands to
+//! another drive and receives their completions ([`Layer`]). [`Stack`] pumps a layer over any
 //! [`Drive`](pellucid_flash::Drive), and is a drive itself. So the same layer runs in virtual time, behind a
 //! server, and in front of a drive on another machine; and it can be cloned together with the drive below.
 //!

@@ -613,7 +613,7 @@ mod tests {
         assert!(why.starts_with("FAT: the root directory"), "{why}");
     }
 
-    /// A block that cannot be read is told as such where it is needed, and changes nothing where it is not.
+    /// Unreadable blocks are reported if they are needed, and have no effect otherwise.
     #[test]
     fn a_block_that_cannot_be_read_is_told() {
         let image = ext3();

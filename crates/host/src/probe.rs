@@ -1,10 +1,9 @@
 //! Probe of an unknown block drive: throughput over request sizes and alignments, and the boundary that
 //! follows from it.
 //!
-//! Every request writes data that were read from the same place before, so the probe changes nothing.
-//! Requests go to random places. Each size is measured aligned to its size and shifted by half of it. The two
-//! alternate several times, because GC of the drive, or other programs on the machine, may slow down some
-//! measurements.
+//! Every request writes back data read from the same address, so the probe changes nothing. Addresses are random. Each size is
+//! measured aligned and shifted by half of its size. The two alternate several times, because the drive's GC, or other programs
+//! on the machine, may slow some measurements.
 //!
 //! ```text
 //!   size of an erase unit or a multiple: aligned, whole units are replaced

@@ -11,7 +11,7 @@
 //!
 //! Invariants: a parallel unit has one owner, and only its owner's commands reach it. A command of the
 //! drive's own namespace to a target's unit is refused as a whole, and changes nothing. The number of a
-//! target's namespace is reused only when none of its commands is under way. Tags of commands from above are
+//! target's namespace is reused only when none of its commands is in flight. Tags of commands from above are
 //! below 2^40.
 
 mod ownership;
@@ -91,7 +91,7 @@ pub struct Shared<D> {
 }
 
 impl<D: Drive> Shared<D> {
-    /// Takes over a drive at time `now`, with `outstanding` commands of its own namespaces under way.
+    /// Takes over a drive at time `now`, with `outstanding` commands of its own namespaces in flight.
     ///
     /// # Errors
     /// The error is the drive, if it has no open-channel namespace.
@@ -151,7 +151,8 @@ impl<D: Drive> Shared<D> {
         }
     }
 
-    /// Reports whether a target starts or stops, which is work even if no command is under way.
+    /// Reports whether a target is starting or stopping, which is work even if no command is in
+    /// flight.
     pub fn is_changing(&self) -> bool {
         self.places.iter().flatten().any(|place| place.stage != Stage::Ready)
     }
@@ -162,7 +163,7 @@ impl<D: Drive> Shared<D> {
     }
 
     /// Begins to create a target; `settings` are those of a block target's host FTL. Returns the number of
-    /// its namespace, which takes commands once an event reports it ready.
+    /// its namespace, which accepts commands once an event reports it ready.
     ///
     /// # Errors
     /// The error is the reason; nothing has changed then.
@@ -220,8 +221,8 @@ impl<D: Drive> Shared<D> {
         Ok(())
     }
 
-    /// Begins to remove a target: it takes no further commands, those under way end, and a host FTL writes
-    /// all its data to the drive. Returns the number of its namespace.
+    /// Begins to remove a target: it accepts no further commands, commands in flight complete, and a host
+    /// FTL writes all its data to the drive. Returns the number of its namespace.
     ///
     /// # Errors
     /// The target does not exist, or it starts or stops.

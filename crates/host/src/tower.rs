@@ -94,8 +94,8 @@ impl LayerConfig {
         }
     }
 
-    /// Reports whether a drive that was filled in order is the same with the fill above the layer and below it, before the layer starts: it
-    /// keeps addresses, and nothing of its own on the drive.
+    /// Reports whether a sequential fill has the same result above the layer as below it, before the layer starts: the layer keeps
+    /// addresses, and stores nothing of its own on the drive.
     pub fn is_filled_below(&self) -> bool {
         match self {
             LayerConfig::ClusterBuffer(config) => config.journal.is_none(),

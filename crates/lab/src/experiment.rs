@@ -436,8 +436,9 @@ pub fn execute_with_backing(
     measure(&mut tower, spec, jobs, oracle, log, clock, onlooker)
 }
 
-/// The drive of flash and the disk of a description, under its layers. The drive is preconditioned by itself, before the layers start: what
-/// it holds then is of earlier work and nothing to the layers. A disk is not; its times do not depend on what was written.
+/// Builds the flash drive and the disk of a description, below its layers. The drive is preconditioned directly, before the layers start:
+/// its contents then come from earlier work and mean nothing to the layers. A disk is not preconditioned, because its times do not depend
+/// on its contents.
 fn with_backing(
     spec: &Spec,
     jobs: &[Job],
@@ -487,8 +488,8 @@ fn wanted(target: &impl Target, spec: &Spec) -> Result<Option<SectorSet>, Experi
     }
 }
 
-/// The drive of a description as a run needs it: without stamps if nothing looks at them. (Layers of the host note things of their
-/// own on the media.) An application that reads back what it wrote has data.
+/// Builds the drive of a description as a run needs it: without stamps if nothing reads them. (Host layers store their own records
+/// on the media.) With an application that reads back its writes, the drive stores data.
 fn config(spec: &Spec, jobs: &[Job]) -> DeviceConfig {
     let mut config = spec.drive.clone();
     if config.media.store == StoreKind::None && application::needs_data(jobs) {
@@ -806,7 +807,7 @@ pub fn read_options(spec: &Spec) -> Result<ReadOptions, ExperimentError> {
     Ok(named.map_err(|error| ExperimentError::Format(error.to_string()))?.unwrap_or_default())
 }
 
-/// Refuses jobs that do not suit the drive, with the place where the key was written; none are looked at where a trace is the work.
+/// Refuses jobs that do not suit the drive, naming the place where the key was written; checks none if the work is a trace.
 fn check_jobs(target: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(), ExperimentError> {
     if spec.run.trace.is_some() {
         return Ok(());
@@ -911,8 +912,8 @@ pub fn peak_memory_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Memory that preconditioning and the oracle of a description come to take, as far as the description tells: what a trace reads
-/// is not known before. Less than a mebibyte more or less.
+/// Memory that preconditioning and the oracle of a description will take, as far as the description tells; the reads of a trace
+/// are not known in advance. The error is less than a mebibyte.
 pub fn memory_bytes(spec: &Spec) -> Result<u64, RunError> {
     let share = spec.precondition.fill.share();
     if share == 0.0 {

@@ -12,8 +12,9 @@
 //! drive made from it is mounted from them, so its buffer is empty and its policies start from their seeds. The
 //! same file always gives the same drive.
 //!
-//! A description that differs from the saved one may be put on the media (another victim policy, other times, a faster
-//! link), as long as shape, store, capacity, namespaces, kind of map and durability are the same: they say what the stored bytes are.
+//! The media may be used with a description that differs from the saved one (another victim policy, other times, a faster link), as
+//! long as geometry, store, capacity, namespaces, kind of map and durability agree, because these determine the meaning of the stored
+//! bytes.
 
 use pellucid_device::{Device, DeviceError, keeps_data};
 use pellucid_flash::{FNV_BASIS, fnv1a};
@@ -224,7 +225,7 @@ impl Image {
     }
 }
 
-/// The error of an image. One that is damaged may be refused for what the damage says, such as a key that is none.
+/// The error of an image. The error for a damaged image may be about its damaged contents, such as an unknown key.
 fn explained(path: &Path, problem: ImageProblem) -> ImageError {
     let by_content =
         matches!(problem, ImageProblem::Spec(_) | ImageProblem::Media(_) | ImageProblem::Device(_));

@@ -1,4 +1,4 @@
-//! Judges whether the write amplification of a run is steady, and says so in a sentence where it is not.
+//! Judges whether the write amplification of a run is steady, and produces a warning if it is not.
 //!
 //! Two questions decide. Does the measurement depend on garbage collection (GC) at all? A replay during which GC copied
 //! nothing does not. Does write amplification still drift? The first overwrite of data reflects how they were written. So a
@@ -85,7 +85,7 @@ pub(crate) fn warning(spec: &Spec, jobs: &[Job], report: &Report) -> Option<Stri
     }
 }
 
-/// Write amplification in the first and in the second half of what was written; `None`: a half has too few intervals to tell.
+/// Write amplification in the first and the second half of the written data; `None`: a half has too few intervals.
 fn drift(series: &Series) -> Option<(f64, f64)> {
     const INTERVALS: usize = 4;
     let total: u64 = series.host_written_bytes.iter().sum();

@@ -1,5 +1,5 @@
-//! Several drives under the same work, side by side: one column per drive, and behind those of all but the first one
-//! with the change from the first drive's number.
+//! Several drives under the same work, side by side: one column per drive, each except the first followed by a
+//! column with the change from the first drive.
 
 use super::text::PARTIAL;
 use super::{ApplicationReport, Direction, JobResult, Latency, Report};
@@ -153,8 +153,7 @@ pub(super) fn notes(reports: &[Report]) -> Vec<String> {
     notes
 }
 
-/// Says whether all applications came to the same result, where they have one; `true`: they did. Applications of one place in their reports are
-/// compared.
+/// Returns whether all applications have the same result, if they have one; compares the applications at the same position of the reports.
 pub(super) fn results<'a>(reports: impl Iterator<Item = &'a Report>) -> Option<(bool, String)> {
     let reports: Vec<&Report> = reports.collect();
     let most = reports.iter().map(|report| report.applications.len()).max().unwrap_or(0);

@@ -62,7 +62,8 @@ pub fn differences(first: &Value, second: &Value) -> Vec<Difference> {
     found
 }
 
-/// A report without what a run cost on its machine, and without what names the run instead of what came of it.
+/// A report without the cost of the run on its machine, and without values that identify the run rather than
+/// its results.
 pub fn results(report: &Value) -> Value {
     let mut results = report.clone();
     if let Some(keys) = results.as_object_mut() {

@@ -1,8 +1,8 @@
 //! A report in the shape of fio's JSON, so that fio's own tools read it: `fio_jsonplus_clat2csv`, fio-plot.
 //!
-//! Times are simulated. `clat_ns` and `lat_ns` are the latency from submission to completion; `slat_ns`, which is the host's time to submit,
-//! is empty. Bins, `stddev` and the percentiles beside p50, p95, p99, p99.9 and p99.99 have the resolution of the report's distribution:
-//! a sixteenth. What fio measures and Pellucid does not (processor time, samples of bandwidth) is 0.
+//! Times are simulated. `clat_ns` and `lat_ns` are the latency from submission to completion; `slat_ns`, which is the host's time to
+//! submit, is empty. Bins, `stddev` and the percentiles beside p50, p95, p99, p99.9 and p99.99 have the resolution of the report's
+//! distribution: a sixteenth. Values that fio measures and Pellucid does not (CPU time, bandwidth samples) are 0.
 
 use super::latency::{Distribution, Latency};
 use super::recorder::{Direction, Requests};

@@ -1,6 +1,6 @@
-//! The report as one self-contained HTML page: style, drawings and script are inside; there is no address of another resource. Without the
-//! script the drawings stand as they are; with it they can be hovered, zoomed and taken away as SVG or CSV. The page is also well-formed
-//! XML, so that a test can check its structure.
+//! The report as one self-contained HTML page: style, figures and script are embedded, and there are no external resources. Without the
+//! script the figures are static; with it, readers can hover, zoom, and export them as SVG or CSV. The page is also well-formed XML, so
+//! that a test can check its structure.
 
 mod figures;
 mod film;
@@ -58,7 +58,7 @@ fn page(report: &Report) -> Page {
 enum Part {
     /// A drawing and what it shows; over half the width, as `Half`.
     Figure(Drawing, &'static str),
-    /// Text or a table over half the width, over all of it where nothing stands beside it.
+    /// Text or a table over half the width, or over the full width if nothing is beside it.
     Half(String),
     /// Text or a table over the whole width.
     Wide(String),

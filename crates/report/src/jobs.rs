@@ -15,7 +15,7 @@ pub struct Span {
     pub start_seconds: f64,
     /// The last completion.
     pub end_seconds: f64,
-    /// From start to end: what rates are taken over. 0 if nothing completed.
+    /// Time from start to end, the basis of rates. 0 if nothing completed.
     pub runtime_seconds: f64,
     #[serde(skip)]
     runtime: Nanos,

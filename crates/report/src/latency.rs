@@ -2,8 +2,8 @@
 //! resolution.
 //!
 //! Resolution: percentiles come from a histogram of 1024 buckets per power of two. A percentile is never below the exact nearest-rank
-//! value and at most 0.1 % above it; below 2048 ns it is exact. Memory is bounded: one counter for each bucket up to the largest latency,
-//! of which there are 56,320 at most (440 KiB), however many requests are recorded.
+//! value and at most 0.1 % above it; below 2048 ns it is exact. Memory is bounded: one counter per bucket up to the largest latency, at
+//! most 56,320 (440 KiB), however many requests are recorded.
 //!
 //! Invariants: `min <= every percentile <= max`, and percentiles never fall as the quantile rises.
 

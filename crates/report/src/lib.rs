@@ -4,10 +4,9 @@
 //! driver --> RequestRecorder, TimeSeries --> Report --> text, compare   (terminal)
 //!        \-> RequestLog (CSV)                      \-> to_json, Series::write_csv, to_html
 //! ```
-//! A report is plain data. Everything in it but [`HostCost`] follows from description, workload and seeds
-//! alone: two runs give the same bytes of JSON once that group is left out. Definitions of the terms stand in
-//! `docs/reference/definitions.md`, one line per JSON key in `docs/reference/report-schema.md`; a test keeps that file and these
-//! structs together.
+//! A report is plain data. Everything in it except [`HostCost`] follows from description, workload and seeds alone: without that
+//! group, two runs give the same bytes of JSON. `docs/reference/definitions.md` defines the terms,
+//! `docs/reference/report-schema.md` has one line per JSON key; a test keeps that file and these structs in agreement.
 
 pub mod plot;
 

@@ -1,7 +1,7 @@
 //! Sections of a report that only a drive of flash has.
 //!
-//! A disk has no blocks, no garbage collection and no write amplification: zeros there would say that it had all of them and did nothing.
-//! Such a section is `null` in JSON and reads as empty here, so that a page or a table leaves it out as it leaves out what is zero.
+//! A disk has no blocks, no garbage collection and no write amplification; zeros would suggest that it has them but did nothing. Such a
+//! section is `null` in JSON and reads as empty here, so that pages and tables omit it like zero values.
 
 use serde::{Serialize, Serializer};
 use std::ops::{Deref, DerefMut};

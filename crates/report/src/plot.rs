@@ -10,10 +10,10 @@
 //!     .to_svg();
 //! assert!(svg.starts_with("<svg"));
 //! ```
-//! A plot is plain data until `to_svg`, which returns an `<svg>` element without style. A page includes
-//! [`STYLE`] once: its colours are the custom properties `--c0` ... `--c9` and follow the reader's light or dark setting.
-//! [`standalone`] makes a file of its own with plain colours, because many programs know no custom properties. Every mark is named in a legend and every value can
-//! be read from a tooltip (`<title>`), so nothing depends on colour.
+//! A plot is plain data until `to_svg`, which returns an `<svg>` element without style. A page includes [`STYLE`] once: its colours are the
+//! custom properties `--c0` ... `--c9` and follow the reader's light or dark setting. [`standalone`] makes a separate file with plain
+//! colours, because many programs do not support custom properties. Every mark is named in a legend and every value has a tooltip
+//! (`<title>`), so nothing depends on colour.
 //!
 //! Values that are not finite, and values at or below zero on a logarithmic axis, are gaps.
 

@@ -1,8 +1,8 @@
 //! The requests of a run, by direction: what the driver records at each completion.
 //!
-//! Invariants: the stage times of a direction sum to exactly the sum of its latencies, because those of each
-//! request do. Requests and bytes of all jobs sum to those of the run, and mapped and unmapped reads to the reads, because the
-//! sums are made of these parts.
+//! Invariants: the stage times of a direction sum to exactly the sum of its latencies, because those of each request do.
+//! Requests and bytes of all jobs sum to those of the run, and mapped and unmapped reads to the reads, because the totals are
+//! computed from these parts.
 
 use super::latency::{Distribution, Latency, LatencyRecorder};
 use super::tables::ByStage;

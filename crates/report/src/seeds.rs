@@ -1,7 +1,8 @@
 //! Numbers over several seeds: means with confidence intervals, and whether drives differ by more than chance.
 //!
-//! A seed gives every drive the same requests, so drives are compared seed by seed (a paired t-test): what a seed adds to all of
-//! them cancels out. Each number is judged by itself: of twenty that do not differ, one is expected to seem so.
+//! A seed gives every drive the same requests, so drives are compared seed by seed (a paired t-test): effects of a seed on all
+//! of them cancel out. Each number is judged by itself: of twenty without a real difference, one is expected to appear
+//! different.
 
 use super::Report;
 use super::compare::{Better, Row, Unit, results, rows};
@@ -50,7 +51,7 @@ struct Values {
     difference: Option<Mean>,
 }
 
-/// Says whether the applications came to the same result on all drives, with each seed.
+/// Returns whether the applications have the same result on all drives, for each seed.
 fn results_by_seed(seeds: &[u64], reports: &[Vec<Report>]) -> Option<String> {
     let of_seed = |at: usize| results(reports.iter().map(|drive| &drive[at]));
     let said: Vec<(u64, (bool, String))> =

@@ -1,9 +1,8 @@
 //! The run over time, in a bounded number of intervals of equal length.
 //!
-//! A run starts with short intervals. When all of them are used, neighbours are merged and the length
-//! doubles, so a long run is shown in half the capacity to the full capacity of intervals, whatever its
-//! length, and memory stays below `capacity * 2 * 7.7 KiB` (2.5 KiB each where latencies stay below 10 ms). Merging adds counts, takes the larger maximum and
-//! adds histograms: nothing is lost but resolution.
+//! A run starts with short intervals. When all of them are used, neighbours are merged and the length doubles, so a long run is shown in
+//! half the capacity to the full capacity of intervals, whatever its length, and memory stays below `capacity * 2 * 7.7 KiB` (2.5 KiB each
+//! where latencies stay below 10 ms). Merging adds counts, takes the larger maximum and adds histograms, so only resolution is lost.
 //!
 //! Percentiles of an interval come from 16 bins per power of two: never below the exact value, at most 6.25 %
 //! above it.

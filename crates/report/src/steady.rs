@@ -1,4 +1,4 @@
-//! Steady state: what a report says of a run that was to go on until it is steady.
+//! Steady state: the section of a report about a run with a steady-state rule.
 
 use pellucid_text::format::{bytes, count, duration, percent, significant, span};
 use serde::Serialize;

@@ -242,7 +242,7 @@ fn drives_side_by_side_make_a_page_and_a_file_of_drawings() {
     assert!(!render_compare_svg(&[report(), report()]).contains("of one core"));
 }
 
-/// A page without its scripts, each of which must be fit for XML: behind a mark of character data, or without signs of its own.
+/// A page without its scripts, each of which must be valid in XML: inside a CDATA section, or without special characters.
 fn without_scripts(page: &str) -> String {
     let mut parts = page.split("<script");
     let mut left = parts.next().unwrap_or_default().to_string();

@@ -52,7 +52,8 @@ impl MapPages {
 pub struct Merges {
     /// A log block became the data block.
     pub switch: MergesOfKind,
-    /// The rest was copied behind what a log block held, which then became the data block.
+    /// Partial merges: the missing pages were appended to a log block, which then became the data
+    /// block.
     pub partial: MergesOfKind,
     /// Everything was copied to a free block.
     pub full: MergesOfKind,

@@ -63,7 +63,8 @@ const SITE_S: f64 = 3.53;
 
 /// Sectors of ATTO's file: 256 MiB (4.2.1).
 const ATTO_FILE: u64 = 512 << 10;
-/// Beside this many bytes of ATTO's file the file system writes 4 KiB of its own, where the model of a volume says: assumed.
+/// For every this many bytes of ATTO's file, the file system writes 4 KiB of metadata, at addresses given by the volume's
+/// model (assumed).
 const METADATA_EVERY: u64 = 1 << 20;
 
 /// Work of a user.
@@ -354,7 +355,7 @@ impl Volume {
         }
     }
 
-    /// The file system enters a new file in a directory, which lies beside the files that come after it.
+    /// Creates a new file in a directory, which is stored near the files that follow it.
     fn enter(&mut self, file: u32) {
         if file.is_multiple_of(FILES_OF_DIRECTORY) {
             self.data(FS_CLUSTER as u32);

@@ -535,7 +535,7 @@ impl Sizes {
         }
     }
 
-    /// Draws a size; one that does not fit into `room` sectors, which the smallest does, is drawn again from those that fit.
+    /// Draws a size; if it does not fit into `room` sectors, redraws among the sizes that fit (the smallest does).
     #[inline]
     fn draw_up_to(&self, room: u64, rng: &mut Rng) -> u32 {
         let sectors = self.draw(rng);

@@ -1,8 +1,8 @@
 //! Keys and values: one table for `[[job]]` in TOML, for the command line and for fio job files.
 //!
-//! [`JobBuilder::set`] takes a key and its value as fio writes it; [`JobBuilder::build`] looks at what
-//! several keys say together. Every key of the table is honoured: what cannot be is in no table of ours, and
-//! fio's other keys are sorted out by `fio.rs`.
+//! [`JobBuilder::set`] takes a key and its value in fio's syntax; [`JobBuilder::build`] checks combinations
+//! of keys. Every key of the table is honoured: unsupported keys are not in our tables, and `fio.rs` sorts
+//! out fio's other keys.
 
 use super::app::{AppKeys, FileKeys};
 use super::raw::{Action, RawKeys, USED_BY_RAW};

@@ -8,7 +8,7 @@
 //! puts it on a drive of a given capacity, refuses what does not fit, and then yields one [`Io`] after the
 //! other. A virtual-time driver keeps up to [`Job::iodepth`] of them in flight.
 //!
-//! # Where we follow fio, and where not
+//! # Differences from fio
 //!
 //! Names, defaults and meanings are fio's, and in job files the syntax of values; a job file that runs here asks the drive for the
 //! same kind of work. The stream of random numbers is our own, so single offsets differ. Beyond that:
@@ -19,14 +19,13 @@
 //!   otherwise each direction has its own. With several block sizes (`bsrange`, `bssplit`) every *start* is
 //!   visited once a pass; longer I/O overlaps the starts that follow. As in fio, `blockalign` and every
 //!   distribution but `random` switch the map off.
-//! - **Hot blocks.** fio scatters the ranks of `zipf`, `pareto` and `normal` over the region with a hash
-//!   modulo its size, where some blocks get several ranks and others none. Here a permutation scatters them,
-//!   so that each block has exactly one rank. `normal:d` is a true normal distribution around the middle rank
-//!   with a standard deviation of d % of the region, cut off at its ends; fio averages twelve uniform numbers
-//!   and adds a uniform deviation.
-//! - **The dialect.** Job files ([`Dialect::Fio`]) have fio's defaults. Our own jobs ([`Dialect::Native`])
-//!   differ in two: `norandommap=1` (uniform independent draws), and when `number_ios`, `io_size` or
-//!   `runtime` is given, that alone ends the job: `size` then says where it works, not for how long.
+//! - **Hot blocks.** fio scatters the ranks of `zipf`, `pareto` and `normal` over the region with a hash modulo its size, where some
+//!   blocks get several ranks and others none. Here a permutation scatters them, so each block has exactly one rank. `normal:d` is a
+//!   true normal distribution around the middle rank with a standard deviation of d % of the region, cut off at its ends; fio averages
+//!   twelve uniform numbers and adds a uniform deviation.
+//! - **The dialect.** Job files ([`Dialect::Fio`]) have fio's defaults. Our own jobs ([`Dialect::Native`]) differ in two ways:
+//!   `norandommap=1` (uniform independent draws), and if `number_ios`, `io_size` or `runtime` is given, only that ends the job: `size`
+//!   then gives its region, not its length.
 //! - **Units.** Our own jobs have the units of all descriptions: `16KiB` and `16k` are the same, and a time has its unit. In job files
 //!   `kib` is 1000 bytes with fio's `kb_base=1024`, and a plain time is in seconds or microseconds.
 //! - **Time** is simulated. `rate`, `rate_iops`, `thinktime` and `startdelay` become [release
@@ -65,9 +64,8 @@
 //! # Ok::<(), pellucid_workload::JobError>(())
 //! ```
 //!
-//! Flushes are items too: they take a place in the queue, count neither as I/O nor as bytes, and order
-//! nothing. `end_fsync` yields its flush after the last I/O; when the driver stops at the deadline, it sends
-//! that flush itself ([`Job::flush_at_end`]).
+//! Flushes are also items: they occupy a queue slot, count neither as I/O nor as bytes, and impose no order. `end_fsync` yields its
+//! flush after the last I/O; when the driver stops at the deadline, it sends that flush itself ([`Job::flush_at_end`]).
 //!
 //! Invariants: a generator is plain data (a clone continues identically); it is a function of job, capacity
 //! and sector size; it never yields a sector outside the job's region; it allocates nothing per I/O.
@@ -418,8 +416,8 @@ pub struct FileJob {
 }
 
 impl Job {
-    /// The block sizes of the directions that the job uses, as fio takes them: one for all, or `read,write,trim`, where
-    /// those of other directions are left out.
+    /// The block sizes of the directions that the job uses, in fio's syntax: one for all, or `read,write,trim`, in
+    /// which unused directions are omitted.
     pub fn block_words(&self) -> String {
         let used = self.pattern.directions();
         let words: Vec<String> = self.block.iter().map(BlockSize::to_string).collect();

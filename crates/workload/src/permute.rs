@@ -1,9 +1,9 @@
 //! A keyed permutation of `0..n` in constant memory: fio's random map without the map.
 //!
-//! Numbers of b bits, the fewest that hold `n` values, are mixed by steps that each can be undone (multiply
-//! by an odd number modulo 2^b, add, exclusive-or with the upper half); a result of `n` or more is mixed
-//! again until it falls below (cycle walking). `2^b < 2n`, so that this takes fewer than two rounds on
-//! average. Not a cipher: it has to look unordered, not to keep a secret.
+//! Numbers of b bits, the minimum for `n` values, are mixed by invertible steps (multiply by an odd number
+//! modulo 2^b, add, XOR with the upper half); a result of `n` or more is mixed again until it is below
+//! (cycle walking). `2^b < 2n`, so this takes fewer than two rounds on average. It is not a cipher: the
+//! order must look random, not be secret.
 
 use pellucid_flash::Rng;
 

@@ -1,6 +1,6 @@
 //! Placement handles of a job's writes: fio's `fdp`, `plids` (`fdp_pli`) and `plid_select` (`fdp_pli_select`).
 //!
-//! A write takes the next handle of the job's list, in turn or at random; without a list all handles of the drive are the list.
+//! A write takes the next handle of the job's list, round-robin or at random; the default list is all handles of the drive.
 
 use super::{Job, JobError};
 use pellucid_flash::Rng;

@@ -1,7 +1,7 @@
 //! Work on chunks and zones by their physical addresses: `rw=chunk-write`, `rw=zone-append` and so on.
 //!
-//! A job says what is done, in which size, at which depth and on which units. Which chunk or zone an I/O goes to is known only to the
-//! driver, which knows what is written.
+//! A job gives the operation, its size, the queue depth and the units. Only the driver, which tracks the written state, chooses the
+//! chunk or zone of an I/O.
 
 use super::values::{Parsed, allowed};
 use super::{Direction, Pattern};

@@ -162,7 +162,8 @@ pub fn parse_time(text: &str, default_unit: Nanos, grammar: Grammar) -> Result<N
     if nanos > TIME_MAX.0 { Err(UnitError::TimeTooLong) } else { Ok(Nanos(nanos)) }
 }
 
-/// As our own grammar has it; `default_unit`: what fio would take a plain number for, which is most likely what is meant.
+/// Parses a value in our own grammar; `default_unit`: the unit that fio would assume for a plain number, which is most
+/// likely the intended one.
 fn our_time(text: &str, default_unit: Nanos) -> Result<Nanos, UnitError> {
     if let Ok(number @ 1..) = text.trim().parse::<u64>() {
         return Err(UnitError::NoUnit(number, if default_unit == Nanos::from_us(1) { "us" } else { "s" }));

@@ -1,4 +1,5 @@
-//! Where the keys of a job were written, so that one which does not suit the drive is named with its place.
+//! Source positions of a job's keys, so that errors about keys that do not suit the drive can name the
+//! place.
 
 /// Places of a job and its keys. No part of what the job does: two jobs are equal wherever they were written.
 #[derive(Clone, Debug, Default)]

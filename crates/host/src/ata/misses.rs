@@ -1,8 +1,9 @@
 //! Contents that look like the pattern of a miss.
 //!
-//! A disk interface tells a miss by a pattern in place of the data, so a cached block with such content is taken for a miss. The cache
-//! manager knows which blocks are dirty, and believes no miss of these; of a clean one it reads the backing store for nothing. Which blocks
-//! are so is drawn from address and content, as a simulated drive may keep a stamp in place of the data: it stays so until it is written.
+//! A disk interface reports a miss by a pattern in place of the data, so a cached block with that content is mistaken for a miss. The cache
+//! manager knows which blocks are dirty and ignores misses of these; for a clean block it reads the backing store needlessly. Such blocks
+//! are drawn from address and content, because a simulated drive may store a stamp in place of the data; a block stays affected until it is
+//! rewritten.
 
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use std::collections::BTreeSet;

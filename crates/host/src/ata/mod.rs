@@ -12,10 +12,10 @@
 //!
 //! *Reads without data.* Commands that bring no data to the drive go as reads, so as much as they name crosses the link for nothing.
 //!
-//! *Answers.* An answer has no space for a miss or an address. A miss is a pattern in place of the data, which cross the link, and which a
-//! block may contain by chance ([`misses`]); or it is an error. An address comes from a command before the write, READ NATIVE MAX ADDRESS,
-//! which cannot be queued; or it is an error, too. After an error the host sends nothing for a while, and tries again ([`line`]). The other
-//! benign failures, of a cache without space and of a full nameless namespace, are errors in any case.
+//! *Answers.* An answer has no space for a miss or an address. A miss is either a pattern in place of the data, which crosses the link and
+//! which a block may contain by chance ([`misses`]), or an error. An address either comes from a command before the write, READ NATIVE MAX
+//! ADDRESS, which cannot be queued, or is also an error. After an error the host sends nothing for a while, and retries ([`line`]). The
+//! other benign failures, of a full cache and of a full nameless namespace, are always errors.
 //!
 //! *Upcalls.* The host learns of moved sectors when it polls, or by an error ([`upcalls`]).
 //!
@@ -327,7 +327,8 @@ impl Ata {
         self.crossing.push_back((self.link_free, answer));
     }
 
-    /// Takes note of what an answer means to a cache; returns the sectors that cross the link without use and beside the drive's transfers.
+    /// Records the meaning of an answer for a cache; returns the sectors that cross the link needlessly, in addition to the drive's
+    /// transfers.
     fn judge(&mut self, opcode: Opcode, lba: Lba, sectors: u32, answer: &mut Answer) -> u32 {
         let Answer { completion: answer, cleans } = answer;
         if opcode == Opcode::Nameless(NamelessOp::Free)

@@ -34,7 +34,7 @@ pub(super) struct Chunk {
     resetting: bool,
     /// Uncounted writes, in order.
     pending: VecDeque<Pending>,
-    /// Number of sectors that the table write under way will count; 0 if none is under way.
+    /// Number of sectors that the table write in flight will record; 0 if none is in flight.
     saving: u32,
     /// Last sector of the table, while it is not full.
     table: Vec<u8>,

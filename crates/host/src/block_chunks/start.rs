@@ -1,5 +1,5 @@
-//! Start: reads the head, which says whether the drive holds chunks, and the tables, which say how far each
-//! chunk is written.
+//! Start: reads the head, which tells whether the drive holds chunks, and the tables, which give the
+//! written length of each chunk.
 
 use super::chunk::Chunk;
 use super::commands;

@@ -27,8 +27,8 @@
 //! *Errors.* The failure of a merged request leaves the status of its parts open: each part is sent again
 //! alone, and answered with its own status.
 //!
-//! *Depth.* As many commands are with the drive as it takes at once. One more may be a free or an acknowledgement of a nameless
-//! namespace: a write may be waiting for the space that they give, so they must not wait for that write.
+//! *Depth.* The layer keeps as many commands in flight as the drive accepts. One more may be a free or an acknowledgement of a
+//! nameless namespace: a write may be waiting for the space that these release, so they must not wait for that write.
 //!
 //! Invariants: every command is answered once; no more than `depth` commands are with the drive, or one more, as above.
 

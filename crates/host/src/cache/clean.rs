@@ -7,10 +7,10 @@
 //! for long, a command waits for space, or the cache is detached (then all of them). A block that is written
 //! during its copy stays dirty.
 //!
-//! Runs start at a cursor, so the backing store sees ascending addresses. A dirty block takes its dirty neighbours with it, as far as its set
-//! goes, whatever is under way: as FlashCache (`flashcache_merge_writes`), which else would write little at a time to a disk. So a turn is
-//! several runs that lie one behind the other. Blocks that cannot be cleaned stay dirty, and are tried again after [`PAUSE`]; while nothing is cleaned, each pause is twice as long as the one
-//! before, up to [`PAUSE_MAX`].
+//! Runs start at a cursor, so the backing store sees ascending addresses. A dirty block takes its dirty neighbours within its set with it,
+//! whatever is in flight, as in FlashCache (`flashcache_merge_writes`), which would otherwise write little at a time to a disk. So a turn
+//! consists of several consecutive runs. Blocks that cannot be cleaned stay dirty and are retried after [`PAUSE`]; while no block is
+//! cleaned, each pause is twice as long as the previous one, up to [`PAUSE_MAX`].
 
 use super::core::{Core, Effect};
 use super::op::{Part, Purpose, Side, Step};

@@ -1,5 +1,5 @@
-//! Ends of a cache: a stop, after which the next start finds it warm; a detach, after which the backing store
-//! holds all data; and a flash that takes no more writes.
+//! Ends of a cache: a stop, after which the next start finds it warm; a detach, after which the backing store holds all
+//! data; and a flash that refuses writes.
 //!
 //! ```text
 //!  stop    commands and cleaning end, new commands wait ─► flushes and records ─► block backend: records of all slots ─► head: closed
@@ -126,7 +126,7 @@ impl Ends {
         matches!(self.phase, Phase::Stopped | Phase::Detached)
     }
 
-    /// Reports whether a stop is under way or complete; cleaning then begins nothing new.
+    /// Reports whether a stop is in progress or complete; cleaning then starts no new work.
     pub fn is_stopping(&self) -> bool {
         matches!(
             self.phase,
@@ -170,8 +170,8 @@ impl Ends {
         self.degraded |= status == Status::ReadOnly;
     }
 
-    /// Notes that a cache begins with a flash that takes no writes. Returns whether it goes on read only: it does if it is `known`; a
-    /// new cache cannot.
+    /// Notes that a cache starts with a flash that refuses writes. Returns whether it can continue read only: a `known` cache can, a
+    /// new one cannot.
     pub fn begin_read_only(&mut self, known: bool) -> bool {
         self.read_only |= known;
         known
@@ -246,7 +246,8 @@ impl Ends {
         is_stopped
     }
 
-    /// Begins another phase; what an earlier end has left is forgotten, what the flash takes is not.
+    /// Begins another phase; forgets the remains of an earlier end, but not whether the flash
+    /// accepts writes.
     fn restart_as(&mut self, phase: Phase) {
         assert_eq!(self.left, 0, "records are under way");
         *self = Ends { phase, degraded: self.degraded, read_only: self.read_only, ..Ends::default() };

@@ -5,11 +5,10 @@
 //!           40 block bytes u32   44 five words of the layout (the last: where slots begin)   64 length u32   68 name of the store
 //!  records  0 "PLCR"   4 crc32c of what follows   8 epoch u64   16 sector u32   20 0   32 records: key u32, state u8 (1 clean, 2 dirty)
 //! ```
-//! All numbers are little endian. Records are valid only with the epoch of the head; each new cache has a new
-//! epoch, and writes all its record sectors when it is made: a sector of zeros is damaged. The checksum of a
-//! head covers bytes 12 to 196, and from format 3 on the first eight bytes before them. Solid-state caches
-//! have format 1, block drives format 3. Block drives had formats 1 and 2, in which a record sector of zeros
-//! recorded nothing.
+//! All numbers are little endian. Records are valid only if their epoch is that of the head; each new cache has a new epoch and writes
+//! all its record sectors when it is made, so a sector of zeros is damaged. The checksum of a head covers bytes 12 to 196, and from
+//! format 3 on the first eight bytes before them. Solid-state caches have format 1, block drives format 3. Block drives had formats 1
+//! and 2, in which a record sector of zeros recorded nothing.
 
 use super::blocks::{RECORD_BYTES, RECORDS_HEADER};
 

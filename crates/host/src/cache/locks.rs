@@ -11,9 +11,9 @@
 //! Waiting requests are admitted in order: none overtakes an earlier request with an overlapping range,
 //! unless both may hold it together. Cleaning never waits; it takes other blocks.
 //!
-//! Requests may wait by the hundred thousand before a slow backing store, so nothing here looks at all of them: ranges are in the order of
-//! their first blocks, and long ones, which are few, are apart. A release can only admit requests that overlap what is released, as every
-//! other waiting one is kept out by somebody who is still there.
+//! Hundreds of thousands of requests may wait for a slow backing store, so no operation here scans all of them: ranges are ordered by
+//! their first blocks, and the few long ones are kept separately. A release can only admit requests that overlap the released range,
+//! because every other waiting request is blocked by another holder.
 //!
 //! Invariant: every waiting request is kept out by a holder, or by a request that came before it.
 

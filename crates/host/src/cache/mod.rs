@@ -22,10 +22,10 @@
 //! | [`Records`] | record sectors to write, and who waits for them | a sector is written for all that wait for it |
 //! | [`CacheStart`] | the head, what the flash holds, commands that wait | the cache runs once the start has ended its commands |
 //!
-//! Each object alone writes its fields; those of the shape are constants, which all may read. The first four objects make the
+//! Only an object itself writes its fields; the fields of the shape are constants that all may read. The first four objects form the
 //! [`Core`], which the paths of requests use (`read.rs`, `write.rs`, `fill.rs`, `trim.rs`). Paths are functions without state: they change
-//! the core through its methods, and return as [effects](core::Effect) what the cleaner and the commits must know. The [`CacheManager`] only
-//! routes: completions to paths, and effects to objects (`routes.rs`).
+//! the core through its methods, and return [effects](core::Effect) for the cleaner and the commits. The [`CacheManager`] only routes:
+//! completions to paths, and effects to objects (`routes.rs`).
 //!
 //! A read passes `mod.rs`, `routes.rs`, `requests.rs`, `read.rs` and `blocks`, and `fill.rs` if it missed; a write passes `write.rs` instead,
 //! and later `clean.rs`.

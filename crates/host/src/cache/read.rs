@@ -1,4 +1,4 @@
-//! Reads: cached blocks come from the flash, the others from the backing store; those are filled into the
+//! Reads: cached blocks come from the flash, others from the backing store; the latter are filled into the
 //! cache after the answer.
 //!
 //! The block backend knows its cached blocks. A solid-state cache is asked: a read that finds no block ends

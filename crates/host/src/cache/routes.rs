@@ -1,5 +1,5 @@
-//! Routes between the objects: a completion goes to the path of its purpose, an operation whose parts have ended goes on,
-//! and effects go to the cleaner and the commits. No route decides anything; the order of the calls is the order of what happens.
+//! Routes between the objects: a completion goes to the path of its purpose, an operation continues when its parts have ended,
+//! and effects go to the cleaner and the commits. Routes make no decisions; the order of calls is the order of events.
 
 use super::clean::Parked;
 use super::core::{Effect, Next};

@@ -1,5 +1,5 @@
-//! Shape of a cache: its configuration and the sizes of its drives, which never change while it runs, and what
-//! follows from them.
+//! Shape of a cache: its configuration, the sizes of its drives, and values derived from these. None changes
+//! while the cache runs.
 
 use super::blocks::Layout;
 use super::head::HEAD_BYTES;

@@ -96,7 +96,7 @@ impl Core {
 
     // ---- what a cluster or a request may do
 
-    /// Returns the number of the last write that has to leave the buffer now; `None` if none has to.
+    /// Returns the number of the last write that must leave the buffer now; `None` if none must.
     #[inline]
     pub fn barrier(&self) -> Option<u64> {
         match self.ends.is_draining() || self.ends.is_paused() {
@@ -118,8 +118,8 @@ impl Core {
             && self.is_small(cluster)
     }
 
-    /// Reports whether a cluster must stay in the buffer, because the group under way makes it durable:
-    /// neither an eviction nor a trim, which the drive may lose, may remove it.
+    /// Reports whether a cluster must stay in the buffer because the current group is making it
+    /// durable: neither an eviction nor a trim, which the drive may lose, may remove it.
     #[inline]
     pub fn is_pinned(&self, cluster: &Cluster) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.pins(cluster.oldest))

@@ -21,17 +21,16 @@
 //!   alone, or into the [journal], if the device has one and it has been cheaper so far
 //!   (docs/explanation/clustering.md).
 //! - A read that the buffer covers completely does not go to the drive.
-//! - The tables count as memory too: the layer takes no more than the configured size. With `tables = "beside"` they have memory of their own, as in the
-//!   paper's driver.
+//! - The tables count as memory too: the layer takes no more than the configured size. With `tables = "beside"` they have separate memory,
+//!   as in the paper's driver.
 //!
 //! Guarantees, beside the invariants of the table:
 //! - *No stale reads.* The drive may be reading sectors while they are evicted: they stay in the buffer until
 //!   every read that began before they reached the drive has ended.
 //! - *No older copy overwrites a newer one.* A forced write or trim waits until no cluster of its range is
 //!   being evicted. While it is under way, none of them is evicted or written from above.
-//! - *Errors lose no data.* A cluster that the drive refuses to write stays readable. The next flush tries
-//!   once more, and fails if that fails. If only such clusters could make space, a write also tries once
-//!   more, and fails if that fails.
+//! - *Errors lose no data.* A cluster whose write the drive refuses stays readable. The next flush retries once, and fails if that fails.
+//!   If space can only come from such clusters, a write also retries once, and fails if that fails.
 //!
 //! # Objects
 //!

@@ -97,14 +97,14 @@ impl Port {
         Nanos(self.costs.sector_ns.0 * sectors)
     }
 
-    /// Queues a request of which so many sectors are copied; returns the step if it costs nothing.
+    /// Queues a request with the given number of copied sectors; returns the step if it is free.
     #[inline]
     pub fn take_in(&mut self, op: u32, sectors: u32) -> Option<Step> {
         let cost = self.costs.submit_ns + self.sectors_cost(sectors.into());
         self.steps.give(self.now, cost, Step::Begin(op))
     }
 
-    /// Queues a completion of which so many sectors are copied; returns the step if it costs nothing.
+    /// Queues a completion with the given number of copied sectors; returns the step if it is free.
     #[inline]
     pub fn take_back(&mut self, completion: Completion, sectors: usize) -> Option<Step> {
         let cost = self.costs.completion_ns + self.sectors_cost(sectors as u64);

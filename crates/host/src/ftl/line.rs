@@ -151,7 +151,7 @@ impl Line {
         self.broken.replacements.extend(chunk.map(|chunk| (unit, chunk)));
     }
 
-    /// Reports whether the chunk of `unit` takes no more data.
+    /// Reports whether the chunk of `unit` accepts no more data.
     #[inline]
     pub fn is_dead(&self, unit: u32) -> bool {
         self.closed || self.broken.units.contains(&unit)
@@ -244,8 +244,8 @@ impl Line {
         is_free
     }
 
-    /// Reports whether the line, which has `data` superpages of data over `units` units, gets no end and is to be sealed: it has a
-    /// failed chunk, and takes no more data, or it is full and an earlier run began it.
+    /// Reports whether the line, which has `data` superpages of data over `units` units, gets no end and must be sealed: either it
+    /// has a failed chunk and accepts no more data, or it is full and was begun by an earlier run.
     #[inline]
     pub fn wants_seal(&self, data: u32, units: u32) -> bool {
         if self.rows.is_empty() || self.in_flight > 0 || self.ending > 0 || self.sealed {
@@ -284,8 +284,8 @@ impl Line {
         (self.erase_waits, self.retiring) = (true, retiring);
     }
 
-    /// Begins the reset of `units` chunks if it was asked for and nothing holds the line. Returns the failed chunks, which the line
-    /// gives up.
+    /// Begins the reset of `units` chunks if it was requested and nothing holds the line. Returns the failed chunks, which the line
+    /// releases.
     #[inline]
     pub fn begin_reset(&mut self, units: u32) -> Option<Broken> {
         if self.holds > 0 || !std::mem::take(&mut self.erase_waits) {

@@ -28,9 +28,9 @@
 //! | [`Work`](core::Work), [`Health`](core::Health), [`HostCounters`] | whether there is more to do; failure and wear; counters | |
 //! | [`FtlStart`] | phase, needs and facts of a start | each need is sent once |
 //!
-//! Each object alone writes its fields; those of the shape are constants, which all may read. All but the start make the [`Core`].
-//! *Paths* (`paths/`, and those of the start in `start/`) are functions over it without state. The [`HostFtl`] only routes: tasks of the processor and
-//! ends of commands to paths (`routes.rs`), and rounds of work until everything waits.
+//! Only an object itself writes its fields; the fields of the shape are constants that all may read. All objects except the start form the
+//! [`Core`]. *Paths* (`paths/`, and those of the start in `start/`) are functions over it without state. The [`HostFtl`] only routes CPU
+//! tasks and completions to paths (`routes.rs`), and runs rounds of work until everything waits.
 //!
 //! A write passes `routes.rs`, `paths/write.rs`, `ring.rs`, `paths/superpages.rs`, `paths/jobs.rs`, and back `paths/ends.rs` and `paths/write.rs`; a
 //! read passes `routes.rs`, `paths/read.rs`, and `paths/ends.rs`.

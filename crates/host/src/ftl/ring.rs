@@ -19,7 +19,7 @@
 //! So a chain needs no removals.
 //!
 //! Invariants: `map <= kept <= sync <= submit, safe <= mem <= map + size`; a page is in the index if and only
-//! if its newest version lies between `map` and `mem`. A GC copy is taken in only while no newer version
+//! if its newest version lies between `map` and `mem`. A GC copy is accepted only while no newer version
 //! waits.
 
 use pellucid_flash::{Lpn, Ppa, copy_images};

@@ -106,8 +106,8 @@ impl HostFtl {
         }
     }
 
-    /// Fails waiting commands when nothing is under way: no space is left and GC can free none, or the drive
-    /// takes no writes. Sectors in the ring stay there and can be read.
+    /// Fails waiting commands when nothing is in flight: no space is left and GC cannot free any, or the
+    /// drive refuses writes. Sectors in the ring stay there and can be read.
     fn give_up(&mut self) {
         let core = &mut self.core;
         if !core.requests.has_waiting() && !flush::is_awaited(core) {

@@ -11,13 +11,12 @@
 //! above this layer. Zones lack out-of-band data and vectors: a trailer in each batch replaces the former,
 //! and several reads the latter.
 //!
-//! Guarantees: a write is acknowledged when it is on the media (force unit access), whatever write buffer the
-//! drive has. A write fault is a zone's failure or a refusal of a drive whose store is full: the zone is asked, and a refusal goes up as
-//! such, to be tried again. A batch is valid if its trailer can be read, or the next trailer, which repeats it. The writes
-//! of a zone are in order, because the layer above has one write at a time in each parallel unit. This layer
-//! knows only three things about zones: which are active ([`active`]), the out-of-band data that the next
-//! trailer repeats, and, if the drive keeps stamps instead of data, all out-of-band data, because the drive
-//! could not return them.
+//! Guarantees: a write is acknowledged when it is on the media (force unit access), whatever write buffer the drive has. A write fault
+//! is either a zone's failure or a refusal by a drive whose store is full: the layer queries the zone, and passes a refusal up as such,
+//! to be retried. A batch is valid if its trailer can be read, or the next trailer, which repeats it. The writes of a zone are in order,
+//! because the layer above has one write at a time in each parallel unit. This layer knows only three things about zones: which are
+//! active ([`active`]), the out-of-band data that the next trailer repeats, and, if the drive keeps stamps instead of data, all
+//! out-of-band data, because the drive could not return them.
 
 mod active;
 mod read;
@@ -437,8 +436,8 @@ impl ZoneChunks {
         self.send(op, part, Purpose::Doubt, Command::new(0, Opcode::Report, start, 1, Vec::new()));
     }
 
-    /// Returns whether the drive has refused a command as a whole, or does not promise its result; in neither case has the zone failed. A full
-    /// zone does not tell what it was filled with.
+    /// Returns whether the drive has refused a command as a whole, or does not guarantee its result; in neither case has the zone failed.
+    /// The state of a full zone does not tell which data filled it.
     fn is_refusal(&self, op: u32, report: &Completion) -> bool {
         let command = self.command(op);
         let info = report.data.first_chunk().and_then(ZoneInfo::decode);

@@ -37,8 +37,8 @@ use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Edges of a random graph where none are given: at most so many, and one for so many bytes of the storage. A third of it holds shards of
-/// 4 bytes for each edge, the rest meanwhile 8 bytes for each.
+/// Default number of edges of a random graph: at most this many, and one per this many bytes of storage. A third of the storage holds
+/// shards with 4 bytes per edge; the rest meanwhile holds 8 bytes per edge.
 const EDGES_MAX: u64 = 4 << 20;
 const BYTES_EACH: u64 = 36;
 /// Edges of a vertex, as in Graph500.
@@ -127,8 +127,8 @@ impl Layout {
     }
 }
 
-/// Bytes of a segment where none are given: a block of each channel; where such would be too few, one block, or of a drive with a map of its own
-/// as few bytes as make enough.
+/// Default size of a segment: a block of each channel. If that gives too few segments, it is one block or, on a drive with its own map, as
+/// many bytes as give enough segments.
 fn segment_bytes(target: &impl Target, place: &Place, shard_bytes: u64) -> u64 {
     let (channels, block) = match (place.interface, target.flash()) {
         (Interface::OpenChannel(geometry), _) => {

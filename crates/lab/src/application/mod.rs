@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 /// Operations between two looks at whether the user has ended the run.
 const SLICE: u64 = 1 << 10;
 
-/// Reports whether the work of these jobs reads back what it wrote, so that the drive has to keep data.
+/// Reports whether these jobs read back their own writes, so that the drive must store data.
 pub fn needs_data(jobs: &[Job]) -> bool {
     jobs.iter().filter_map(|job| job.app.as_ref()).any(AppJob::needs_data)
 }
@@ -55,7 +55,8 @@ pub(crate) fn capacity_bytes(drive: &Device) -> u64 {
     sectors * u64::from(drive.layout().sector_bytes)
 }
 
-/// Bytes of data that an application comes to keep, at most, where it has `all`: as the log of its file system comes round, all of that holds data.
+/// Maximum bytes of data that an application stores if it has `all` of the space: once the log of its file system has wrapped, all of it
+/// holds data.
 pub(crate) fn data_bytes(all: u64, app: &AppJob) -> u64 {
     match &app.work {
         AppWork::Files(work) => work.size.map_or(all.min(files::SIZE_BYTES_MAX), |size| size.of(all)),

@@ -1,4 +1,4 @@
-//! A run of applications beside jobs, or beside one another: whose turn it is, and what each uses of the drive.
+//! A run of applications beside jobs or other applications: schedules them, and measures the use that each makes of the drive.
 //!
 //! ```text
 //!   applications prepare and warm up ─► all are ready: jobs start, everything counts ─► each ends by itself

@@ -434,7 +434,8 @@ fn warnings(measured: &Measured, fill: Fill) -> Vec<String> {
     warnings
 }
 
-/// The split FTL of nameless writes tells a drive no causes: what it programmed for itself is no longer among what its host wrote.
+/// Corrects for the split FTL of nameless writes, which tells the drive no causes: its own programs are subtracted from the
+/// host's.
 fn with_layers(
     mut programmed: [u64; Cause::COUNT],
     parts: &[PartFigures],

@@ -1,4 +1,4 @@
-//! A drive that an application uses by itself, measured as a run measures one that it supplies with requests.
+//! Drive used directly by an application, measured as a run measures a drive that it supplies with requests.
 //!
 //! ```text
 //!   application ─► Meter ─► drive, or layers on it

@@ -260,8 +260,8 @@ impl Oracle {
         }
     }
 
-    /// With nothing in flight, after a power cut: what is on the media stays there, and what was lost does not come back.
-    /// A first full read fixes the state. (The drive may hold versions that this oracle did not give.)
+    /// After a power cut, with nothing in flight: data on the media stay, and lost data do not reappear. A first full
+    /// read fixes the state. (The drive may hold versions that this oracle did not write.)
     pub fn observed(&mut self, lba: Lba, version: u32) {
         let sector = &mut self.sectors[lba.0 as usize];
         (sector.settled, sector.durable, sector.newest) = (version, version, version);

@@ -1,4 +1,4 @@
-//! The drive of an application that works beside others: its commands go to the run, which has the drive itself.
+//! The drive of an application that runs beside others: its commands go to the run, which owns the actual drive.
 //!
 //! ```text
 //!   application (a thread)                                     run
@@ -8,9 +8,10 @@
 //! The application sees one namespace, number 0. It runs only between a reply and its next turn, so that of all applications one runs at a
 //! time, and nothing depends on threads.
 //!
-//! Its clock stands still from [`AppDrive::begin`] until all are ready and the measurement begins: `Pause` says by how much it is behind.
+//! Its clock is stopped from [`AppDrive::begin`] until all applications are ready and the measurement begins: `Pause` holds the
+//! difference.
 //!
-//! Invariants: `commands` are all of the moment `now`; before `horizon` nothing of what the application can see happens by itself.
+//! Invariants: all of `commands` have the time `now`; before `horizon`, nothing visible to the application happens spontaneously.
 
 use super::{AppDrive, RunError, TimedDrive};
 use pellucid_flash::{Command, Completion, Drive, Interface, Notice, SimTime};
@@ -98,7 +99,8 @@ struct Line {
     /// Steps since its last turn.
     own_steps: u32,
     stopped: Rc<Cell<bool>>,
-    /// The host has to answer what the namespace tells without being asked. (What becomes of chunks and zones is told with the next reply.)
+    /// Flag: the namespace sends notices that the host must answer. (Changes of chunks and zones are reported with the
+    /// next reply.)
     notifies: bool,
 }
 

@@ -82,12 +82,13 @@ pub trait TimedDrive: Drive {
     fn now(&self) -> SimTime;
     /// Bytes of a sector.
     fn sector_bytes(&self) -> u32;
-    /// Has layers of the host write what they hold, and stop; work goes on above no more. An error is a sentence.
+    /// Makes the host layers write their buffered data and stop; no further work may be submitted above them. An
+    /// error is a sentence.
     fn drain(&mut self) -> Result<(), String> {
         Ok(())
     }
-    /// Lets time pass from `now` on until something may have happened to its user, who does something by itself at `until`; `None`: nothing ever will.
-    /// Returns the time reached. A drive of one user stops at each of its events.
+    /// Lets time pass from `now` until something may have happened for the user, whose own next event is at `until`; `None`: nothing ever
+    /// will. Returns the time reached. A drive with a single user stops at each of its events.
     fn wait(&mut self, now: SimTime, until: Option<SimTime>) -> Option<SimTime> {
         let next = [until, self.next_event()].into_iter().flatten().min()?;
         let now = now.max(next);
@@ -144,8 +145,8 @@ pub trait Target: TimedDrive {
     fn host(&self) -> Option<HostUse> {
         None
     }
-    /// Returns whether layers of the host make other writes of those that requests ask for, and do not count these: then what the drive was
-    /// given is not what was written. Below a cache it is the cache that writes, also what was only read.
+    /// Returns whether host layers transform the requested writes without counting the originals: the bytes given to the drive then differ
+    /// from the bytes written. Below a cache, the cache writes, including data that were only read.
     fn reshapes_writes(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Applications beside other work on one drive: each on a thread of its own, of which one runs at a time.
+//! Applications beside other work on one drive: each has its own thread, of which only one runs at a time.
 //!
 //! ```text
 //!   acts ─ commands handed out ─► sleeps ─ its time, or a completion ─► it is told, and acts again

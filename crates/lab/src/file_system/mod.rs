@@ -90,7 +90,8 @@ pub struct FileServer<D: TimedDrive = Device> {
     stack: Stack<Volume, D>,
     files: Vec<File>,
     threads: Vec<Thread>,
-    /// Where the rotations that threads share stand: of files that do not exist, and of those that do.
+    /// Positions of the rotations shared by the threads: over files that do not exist, and over files
+    /// that do.
     rotors: [usize; 2],
     cores: Vec<SimTime>,
     /// Jobs that the processor builds commands of, and when they are built. They go to the drive in this order.
@@ -109,7 +110,7 @@ pub struct FileServer<D: TimedDrive = Device> {
     turn: Option<Turn>,
 }
 
-/// A pass over all threads, which is repeated until none can go on.
+/// Runs one pass over all threads; repeated until none can make progress.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     /// The thread that is next.

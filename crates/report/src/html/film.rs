@@ -1,5 +1,5 @@
-//! The page of films: maps of blocks over time, played, with the latency of the moment beside them. Unlike other pages of a report it needs
-//! a script, which is inside.
+//! The page of films: plays maps of blocks over time, with the current latency beside them. Unlike other pages of a report it needs its
+//! script, which is embedded.
 
 use super::super::{FlowSeries, Report, plot::escape};
 use super::Shell;

@@ -1,5 +1,5 @@
-//! The script of pages with figures: it draws plots over two axes anew with uPlot, which can be hovered and zoomed, and lets a reader take
-//! every figure away as SVG and CSV. It reads the figures' model, which stands in the page.
+//! The script of pages with figures: it redraws two-axis plots with uPlot, so that readers can hover and zoom, and exports every figure as
+//! SVG and CSV. It reads the figures' model embedded in the page.
 
 use super::Figure;
 

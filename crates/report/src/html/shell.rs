@@ -14,7 +14,7 @@ const STYLE: &str = include_str!("../page.css");
 pub struct Shell(pub String);
 
 impl Shell {
-    /// Begins a page. `style`: rules of its own, behind those of all pages.
+    /// Begins a page. `style`: additional rules of this page, after the common ones.
     pub fn new(title: &str, style: &str) -> Shell {
         let mut page = String::with_capacity(1 << 16);
         let _ = write!(

@@ -1,5 +1,5 @@
-//! Several drives under the same work on one page: what `pellucid compare` prints, and drawings of what usually decides. The drawings
-//! are a file of their own too.
+//! Several drives under the same work on one page: the output of `pellucid compare`, and figures of the usually decisive numbers. The
+//! figures are also a separate file.
 
 use super::super::plot::{Axis, BarChart, Bars, Drawing, Plot, Unit, escape, standalone};
 use super::super::{Direction, Report, compare};

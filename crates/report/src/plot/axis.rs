@@ -2,7 +2,7 @@
 
 use pellucid_text::format;
 
-/// Unit of an axis, which decides where ticks stand and how they read.
+/// Unit of an axis, which determines the position and format of ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A plain number: `1.25`.
@@ -216,7 +216,7 @@ pub(super) struct Scale {
     pub(super) low: f64,
     pub(super) high: f64,
     log: bool,
-    /// Where ticks stand; only those with words are labelled.
+    /// Positions of ticks; only those with text are labelled.
     pub(super) ticks: Vec<(f64, Option<String>)>,
 }
 

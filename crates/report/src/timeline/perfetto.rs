@@ -268,7 +268,7 @@ impl Drive<'_> {
         });
     }
 
-    /// The spans of all parts, which stand in the order in which slices of a track nest.
+    /// The spans of all components, in the order in which slices of a track nest.
     fn spans(&mut self, flows: &Flows) {
         let spans = &self.timeline.spans;
         let mut at = 0;

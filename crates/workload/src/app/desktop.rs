@@ -15,7 +15,8 @@ pub struct DesktopApp {
     pub work: DesktopWork,
     /// `volume`.
     pub volume: VolumeFormat,
-    /// `host_time`: that the host works beside its disk, spread over the requests; `None`: what the work takes on a netbook.
+    /// `host_time`: time of the host's own work apart from its disk, spread over the requests; `None`: the time that the
+    /// work takes on a netbook.
     pub host: Option<Nanos>,
     /// `part`: a `part`th of the work.
     pub part: u32,
@@ -56,8 +57,8 @@ impl DesktopName {
 pub(super) const OF_DESKTOP: &[&str] =
     &["warm_up", "operations", "volume", "host_time", "part", "others", "bs", "namespace", "target"];
 
-/// Writes of an uninstallation that belong to no file, in percent, where none are given: as many of an installation's small writes as go
-/// anywhere are fewer, so this is assumed.
+/// Default share of an uninstallation's writes that belong to no file, in percent. Assumed: the share of an installation's small writes
+/// that go to random addresses is smaller.
 const OTHERS_PERCENT: u8 = 50;
 /// The largest transfer of the benchmark.
 const TRANSFER_BYTES_MAX: u64 = 8 << 20;

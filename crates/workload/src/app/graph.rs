@@ -144,7 +144,7 @@ impl GraphProgram {
     }
 }
 
-/// Commands of this many bytes, and so many under way, where none are given.
+/// Default size of commands in bytes, and default queue depth.
 const IO_BYTES: u64 = 128 << 10;
 const DEPTH: u32 = 32;
 /// Spare blocks of a range, for writes that begin before the erases of old ones have ended.

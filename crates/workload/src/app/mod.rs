@@ -68,7 +68,8 @@ impl AppJob {
         }
     }
 
-    /// Returns whether it reads back what it wrote, so that the drive has to keep data.
+    /// Returns whether the application reads back its own writes, so that the drive must store
+    /// data.
     pub fn needs_data(&self) -> bool {
         match &self.work {
             AppWork::Files(files) => files.file_system == FileSystem::LogStructured,
@@ -307,7 +308,7 @@ pub enum AppKind {
 }
 
 impl AppKind {
-    /// Returns whether its applications ask for `key`, which may be one that all of them ask for.
+    /// Returns whether its applications use `key`, which may be a key common to all of them.
     pub fn asks(self, key: &str) -> bool {
         let own = match self {
             AppKind::Files => OF_FILES,

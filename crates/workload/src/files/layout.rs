@@ -1,13 +1,13 @@
-//! Where files lie: a file system with block groups, in the manner of ext4.
+//! Placement of files: a file system with block groups, modelled on ext4.
 //!
 //! ```text
 //!  group:  block bitmap | inode bitmap | inode table | data ...        (the group in the middle: the journal before its data)
 //! ```
-//! A directory lies in the group of its parent while that has fewer than [`DIRECTORIES_PER_GROUP`] (the Orlov allocator: all directories of a
-//! file set have one top directory), and the inode of a file lies in the group of its directory. Its data lie behind the last block of the file
-//! if blocks are free there, else in the first group, from that of the directory on, that [meets a criterion](Criterion), in the first run from
-//! the group's beginning that is long enough. So a file set is dense, an aged group is left alone while others can take a file in one piece, and what
-//! is freed is used again once the transaction that freed it is durable.
+//! A directory is in the group of its parent while that group has fewer than [`DIRECTORIES_PER_GROUP`] (the Orlov allocator: all
+//! directories of a file set have one top directory), and the inode of a file is in the group of its directory. New data follow the last
+//! block of the file if blocks are free there. Otherwise they go to the first group, starting with the directory's, that [meets a
+//! criterion](Criterion), in its first run that is long enough. So a file set is dense, an aged group is avoided while others can take a
+//! file in one piece, and freed blocks are reused once the transaction that freed them is durable.
 //!
 //! Invariants: no block belongs to two files, to a file and to metadata, or to none while its bit is set and it was not freed since the
 //! last [`Layout::reuse`]; a group knows how many blocks of it are free, and in how many runs.
@@ -21,7 +21,7 @@ const GROUP_BLOCKS: u32 = (BLOCK_BYTES * 8) as u32;
 const INODES_PER_BLOCK: u32 = 16;
 /// Directory entries in a block: of about 64 bytes.
 const ENTRIES_PER_BLOCK: u32 = 64;
-/// Directories beyond which a group gets no more: a sixteenth of its inodes, of which there is one for 16 KiB.
+/// Maximum number of directories in a group: a sixteenth of its inodes, with one inode per 16 KiB.
 const DIRECTORIES_PER_GROUP: u32 = GROUP_BLOCKS / 4 / 16;
 /// Largest journal: 64 MiB, half of a group, so that directories find room beside it.
 const JOURNAL_BLOCKS: u32 = 16_384;

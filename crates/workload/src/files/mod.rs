@@ -117,8 +117,8 @@ pub struct HostModel {
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum Picks {
-    /// In one rotation that all threads share. As filebench 1.4.9: `flowoplib_openfile_common` tells `fileset_pick` a thread only where
-    /// `rotatefd` is set, which no personality does.
+    /// One rotation shared by all threads, as in filebench 1.4.9: `flowoplib_openfile_common` passes `fileset_pick` a thread only if
+    /// `rotatefd` is set, and no personality sets it.
     #[default]
     Together,
     /// Each thread in a rotation of its own, which begins anywhere.

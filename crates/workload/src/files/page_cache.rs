@@ -1,4 +1,4 @@
-//! The host's page cache: which blocks are in memory, and which of them are newer than the drive's.
+//! The host's page cache: the blocks in memory, and which of them are dirty.
 //!
 //! Least recently used clean pages make room. A page that is being read or written stays.
 //! Invariants: `dirty` names exactly the dirty pages; a page is in the list of all pages once; clean pages alone are dropped.
@@ -181,7 +181,7 @@ impl PageCache {
         slot
     }
 
-    /// Drops the least recently used page that the drive has too. Where there is none among the oldest, the cache grows.
+    /// Drops the least recently used clean page. If there is none among the oldest pages, the cache grows.
     fn drop_oldest(&mut self) {
         let mut at = self.oldest;
         for _ in 0..1024 {

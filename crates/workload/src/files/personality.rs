@@ -1,8 +1,8 @@
-//! Personalities: what a thread does, again and again, and with which files.
+//! Personalities: the loop of operations of a thread, and its files.
 //!
-//! Three are filebench's, from `workloads/fileserver.f`, `webserver.f` and `varmail.f` (versions 3.0 and 3.1 of the personalities). Two work on a tree of
-//! sources: `tar`, which is `tar c | tar x` over an older copy, and `build`, the compilers of a parallel make. Sizes are those of Linux's sources
-//! ([`SourceSizes`]); which operations follow one another, and how many compilers there are, is assumed.
+//! Three are filebench's, from `workloads/fileserver.f`, `webserver.f` and `varmail.f` (versions 3.0 and 3.1 of the personalities). Two
+//! work on a source tree: `tar`, which is `tar c | tar x` over an older copy, and `build`, the compilers of a parallel make. Sizes are
+//! those of Linux's sources ([`SourceSizes`]); the sequence of operations and the number of compilers are assumed.
 
 use super::laws::{Gamma, Sizes, SourceSizes};
 

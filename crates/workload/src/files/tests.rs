@@ -1,4 +1,5 @@
-//! File sizes beside their law, the file system beside its invariants, and a page cache that is never old.
+//! Checks file sizes against their distribution, the file system against its invariants, and the page
+//! cache for stale data.
 
 use super::source::RequestKind;
 use super::*;

@@ -9,9 +9,9 @@
 //! | [`Popularity::Normal`] | which key is written | Prism-SSD, VI-A, names it for Table I, without its deviation |
 //!
 //! \[1\] B. Atikoglu, Y. Xu, E. Frachtenberg, S. Jiang, M. Paleczny, "Workload analysis of a large-scale key-value store", SIGMETRICS
-//! 2012: the `ETC` pool. \[2\] J. Leverich, `mutilate`, a load generator that has \[1\]'s ETC pool built in; so have others,
-//! such as `fbworkload`, which leaves the 15 probabilities out. So does Prism-SSD, it seems: its 140 million items of 50 GB are 357 bytes
-//! each, and a key and a value of `EtcTail` have 365 on average, those of `Etc` 238.
+//! 2012: the `ETC` pool. \[2\] J. Leverich, `mutilate`, a load generator with \[1\]'s ETC pool built in. Others, such as `fbworkload`,
+//! omit the 15 probabilities. Prism-SSD apparently does so, too: its 140 million items of 50 GB have 357 bytes each, and a key and a
+//! value have 365 bytes on average with `EtcTail`, and 238 with `Etc`.
 //!
 //! Invariant: a law is a pure function of one uniform number (its quantile), so that the size of a key or value can follow from the key's
 //! number alone.

@@ -1,6 +1,6 @@
 //! Requests of a modelled key-value workload.
 //!
-//! Invariant: the sizes of a key and its value follow from its number and the seed, like those of a row in a database; so a key that is
+//! Invariant: the sizes of a key and its value are derived from its number and the seed, as for a row in a database, so a key that is
 //! stored again has a value of the same size.
 
 use super::Requests;

@@ -1,8 +1,8 @@
 //! The text of `blkparse` in its default format, `%D %2c %8s %5T.%9t %5p %2a %3d ` and then, by action,
 //! `sector + nsectors [process]`.
 //!
-//! Every event line is checked up to its action; of the others than the chosen one no more is looked at. The summary
-//! that follows the events (`CPU0 (sda):` or `Total (sda):`) ends the trace.
+//! Every event line is parsed up to its action; only lines with the chosen action are parsed further. The summary
+//! after the events (`CPU0 (sda):` or `Total (sda):`) ends the trace.
 
 use super::error::Problem;
 use super::field::{Blanks, Decoded, device, number, request, seconds_as_ns, sectors, wrong};
@@ -136,8 +136,8 @@ fn event(action: &[u8]) -> Option<BlockEvent> {
     }
 }
 
-/// Returns whether a flush comes first, and what is done with the data. The letters after the operation (F: force unit access,
-/// A, S, M) do not change it.
+/// Returns whether a flush comes first, and the operation. The letters after the operation (F: force unit access, A, S, M) do
+/// not affect it.
 fn meaning(rwbs: &[u8]) -> (bool, Option<Action>) {
     let (flush, operation) = match rwbs {
         [b'F', rest @ ..] => (true, rest.first()),

@@ -1,7 +1,7 @@
 //! Tables of text whose columns are told, by the caller (`csv:time=Timestamp,op=Type,...`) or by the names in the first line.
 //!
-//! Fields stand between commas, else semicolons, else tabs, else blanks, whichever the first line has. A field may stand in
-//! double quotes, without a separator inside. Times may have decimals, as any number that a table program exports.
+//! Fields are separated by commas, otherwise semicolons, tabs or blanks, whichever the first line has. A field may be in
+//! double quotes, without a separator inside. Times may have decimals, like any number exported by a spreadsheet.
 
 use super::field::{Bytes, Decoded, excerpt, is_blank, number, request, trim, wrong};
 use super::{Action, Format, Problem};

@@ -70,7 +70,7 @@ pub(super) fn spc(line: &[u8], lba_bytes: u64) -> Result<Raw, Problem> {
     request(ticks, action, Bytes { count: lba, unit_bytes: lba_bytes }, bytes(length), stream)
 }
 
-/// Ticks are nanoseconds. A line without an operation stands for a request that was never answered; nobody knows what it was.
+/// Ticks are nanoseconds. A line without an operation stands for an unanswered request of unknown kind.
 pub(super) fn systor(line: &[u8]) -> Result<Decoded, Problem> {
     let mut fields = Commas::new(line, SYSTOR);
     let ticks = seconds_as_ns("Timestamp", fields.field("Timestamp")?)?;

@@ -10,13 +10,14 @@
 //!
 //! # Rules
 //!
-//! * A key is made as long as the trace says that it was: `0`s are appended. It keeps at most 250 bytes, memcached's limit; of a longer
-//!   one the last 16 are a hash of the whole. An anonymized key may hold commas, so `twitter` counts its other fields from the end.
+//! * A key is padded with `0`s to the length given in the trace. It has at most 250 bytes, memcached's limit; the last 16 bytes of a
+//!   longer key are replaced by a hash of the whole. An anonymized key may contain commas, so `twitter` counts its other fields from
+//!   the end.
 //! * Blanks and control characters, which no protocol of memcached allows in a key, become `_`.
 //! * `op_count` requests follow one another: each is answered before the next. `GET_LEASE` and `SET_LEASE` are gets and sets.
 //! * `cas` is a set: the trace does not say which version it names. `incr` and `decr` are by 1.
-//! * A get has the size of the value that the traced cache returned, 0 where it had none or where it is unknown.
-//! * A time that is missing is 0; one before the previous is replaced by it.
+//! * A get has the size of the value that the traced cache returned, or 0 if there was none or it is unknown.
+//! * A missing time is 0; a time earlier than the previous one is replaced by it.
 
 use super::error::{Position, Problem, TraceError};
 use super::field::{Commas, excerpt, number, wrong};

@@ -32,11 +32,11 @@
 //!
 //! # Rules
 //!
-//! * Times count from the first record. Real traces hold small disorder (several processors log into one file): a time
-//!   before the previous record's is replaced by it, and counted in [`ReadStats::backwards`]. Order is kept.
-//! * The text formats but fio's and blkparse's may begin with lines behind `#`, and with a line of names. If the names are those
-//!   of the format, they also give the order of its columns, and others may stand between them (a table program's index);
-//!   names of no format are refused unless the format is named.
+//! * Times count from the first record. Real traces are slightly out of order (several CPUs log into one file): a time earlier
+//!   than the previous record's is replaced by it, and counted in [`ReadStats::backwards`]. Order is kept.
+//! * Text formats except fio's and blkparse's may begin with lines that start with `#`, and with a header line. If the names are
+//!   those of the format, they also define the order of its columns, with others in between (such as a spreadsheet's index); a
+//!   header of no known format is refused unless the format is named.
 //! * Blank lines are skipped, and so is the byte-order mark of UTF-8 before the first line. A line holds at most 64 KiB.
 //! * fio: `wait` advances the time, also by less than the 100 us that fio itself ignores. The stream is the number of
 //!   the file in order of appearance; a file named `stream.N`, as [`TraceWriter`] does, is stream N. `sync` and

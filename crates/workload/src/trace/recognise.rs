@@ -111,7 +111,7 @@ fn none_fits(lines: &[&[u8]], spc_lba_bytes: u64) -> Problem {
     if nearly.is_empty() { Problem::Unrecognised(excerpt(first)) } else { Problem::Nearly(nearly) }
 }
 
-/// Reports whether a line has as many fields as the lines of a format, between the same separators.
+/// Reports whether a line has the number of fields and the separators of a format.
 fn has_fields_of(format: Format, line: &[u8]) -> bool {
     let commas = line.iter().filter(|&&byte| byte == b',').count();
     let words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty()).count();

@@ -144,7 +144,7 @@ pub struct Shaped {
     /// Where each extent of the trace lies on the drive (`Compact`).
     extents: BTreeMap<u64, u64>,
     rest: Option<Rest>,
-    /// Streams taken, and the last of them; before the first record is taken, those that were passed over.
+    /// Accepted streams, and the last of them; before the first accepted record, the skipped streams.
     streams: BTreeSet<u32>,
     last_stream: Option<u32>,
     ended: bool,

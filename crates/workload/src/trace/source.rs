@@ -207,7 +207,7 @@ impl<R: Read> Read for GzipMembers<R> {
     }
 }
 
-/// Returns whether anything but zeros is left; what comes next is none.
+/// Skips zeros, and returns whether other bytes follow.
 fn skip_zeros(input: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let held = input.fill_buf()?;

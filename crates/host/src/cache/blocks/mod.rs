@@ -37,8 +37,8 @@ pub(super) struct Blocks {
     /// Number of blocks that can be cached.
     blocks: u64,
     dirty: BlockMap,
-    /// Dirty blocks of which the flash may hold a clean copy: a command that would have told failed, and may have taken effect. The
-    /// backing store has what was promised of them.
+    /// Dirty blocks of which the flash may hold a clean copy, because the command that would have settled this failed but may have
+    /// taken effect. The backing store has all their promised data.
     doubtful: BlockMap,
     /// Dirty blocks that the flash could not read when it was last asked for them alone.
     lost: BlockMap,

@@ -84,7 +84,7 @@ pub(super) struct CacheStart {
     space_came: bool,
     /// The copy replaced the head.
     by_copy: bool,
-    /// Nothing was found so far where a cache lies.
+    /// Flag: no trace of a cache has been found so far.
     blank: bool,
     /// Something about the start that its user should know.
     notice: Option<&'static str>,

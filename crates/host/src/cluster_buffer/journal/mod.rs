@@ -13,22 +13,24 @@
 //! record names, in order.
 //!
 //! Guarantees:
-//! - A flush is answered when the data that left the buffer are durable (the group is *flushing*), followed by a
-//!   forced record that names all the rest. So a cluster loses its name only when the drive has it durably.
-//! - Only one record is under way. A torn one is ignored, and the one before it is valid. A torn record after
-//!   the newest cannot be told from one that was durable and then damaged; the start reports that it exists.
+//! - A flush is answered when the data that left the buffer are durable (the group is *flushing*) and a forced
+//!   record that names all the rest has been written. So a cluster loses its name only when the drive has it
+//!   durably.
+//! - Only one record is in flight. A torn record is ignored, and the previous one is valid. A torn record
+//!   after the newest cannot be distinguished from a durable one that was damaged later; the start reports
+//!   that it exists.
 //! - Each record names the durable one before it. If one is missing between the first needed and the newest,
 //!   the start refuses.
 //! - A record is overwritten only when the newest durable record no longer needs it. Space for a record
 //!   without sectors is always left.
-//! - A trim or a write of zeros takes its clusters out of the journal. Their remaining sectors are journalled
-//!   again by the next flush, perhaps in several records; the clusters stay named until then. A forced write
-//!   is a write and a flush.
+//! - A trim or a write of zeros takes its clusters out of the journal. The next flush journals their remaining
+//!   sectors again, possibly in several records; the clusters stay named until then. A forced write is a write
+//!   and a flush.
 
 //!
-//! The [`Ring`] owns space and numbers of records, the [`Names`] say which clusters the journal has, the [`Group`] what the flushes under way are
-//! at, and the [`JournalStart`] what a start has found. The [`Journal`] wires them; the paths of the buffer (`paths/group.rs`, `paths/start.rs`) send the
-//! commands.
+//! The [`Ring`] owns the space and numbers of records, the [`Names`] the set of journalled clusters, the [`Group`] the progress of current
+//! flushes, and the [`JournalStart`] the findings of a start. The [`Journal`] wires them; the paths of the buffer (`paths/group.rs`,
+//! `paths/start.rs`) send the commands.
 
 mod cost;
 mod group;

@@ -103,7 +103,7 @@ impl Names {
         }
     }
 
-    /// Ends the sealed names after a flush, but for those of clusters of which sectors are journalled again, as `is_due` tells: they stay
+    /// Ends the sealed names after a flush, except those of clusters whose sectors are to be journalled again (`is_due`): these stay
     /// until the record with these sectors. `newest` is the newest durable record.
     pub fn end_sealed(&mut self, newest: u64, is_due: impl Fn(u64) -> bool) {
         let ends = |named: &Named| named.counts == Counts::Sealed && !is_due(named.cluster);
@@ -131,8 +131,8 @@ impl Names {
         self.stale = false;
     }
 
-    /// Takes back what the record `sequence`, which failed, has named. It may be on the media all the same: until another one is, it could
-    /// bring back data that left the buffer.
+    /// Withdraws the names of the failed record `sequence`. The record may still be on the media: until another one is, it could restore
+    /// data that left the buffer.
     pub fn undo(&mut self, sequence: u64) {
         self.stale = true;
         self.named.retain(|named| named.since != sequence);

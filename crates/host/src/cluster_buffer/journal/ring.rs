@@ -1,4 +1,4 @@
-//! Ring of a journal: where records lie, their numbers, and the space for the next one.
+//! Ring of a journal: positions and numbers of records, and the space for the next one.
 //!
 //! Invariants: records that the newest durable one needs are not overwritten; space for a record without sectors is always left.
 

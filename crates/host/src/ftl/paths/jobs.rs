@@ -1,8 +1,8 @@
 //! Jobs of parallel units: the next one that may be sent, and its command.
 //!
-//! A drive that takes no writes because its store is full has not failed a chunk. Until it takes writes
-//! again, flushes fail, and so do writes that find no space in the ring; every change that the host requests
-//! makes it try again.
+//! If a drive refuses writes because its store is full, no chunk has failed. Until it accepts writes again,
+//! flushes fail, as do writes that find no space in the ring; every change requested by the host makes the
+//! layer retry.
 
 use crate::ftl::core::Core;
 use crate::ftl::meta;

@@ -1,4 +1,4 @@
-//! Ends of lines: the chunks that take no more data, the padding and the ends that are written behind them, and resets.
+//! Ends of lines: chunks that accept no more data, the padding and end records written after them, and resets.
 //!
 //! ```text
 //!  all data on the media ─► end written ─┐
@@ -13,9 +13,9 @@ use crate::ftl::units::Job;
 use pellucid_flash::{BlockId, Command, Opcode, Status, ZoneAction, ZoneOp};
 use pellucid_ftl::Operation;
 
-/// Handles a failed write: its chunk takes no more data until the line is erased, and a spare then
-/// replaces it. After a power loss, or if the drive has too many open chunks, the chunk replaces itself;
-/// its reset shows whether it is still good.
+/// Handles a failed write: its chunk accepts no more data until the line is erased, and is then replaced
+/// by a spare. After a power loss, or if the drive has too many open chunks, the chunk is reused
+/// instead; its reset shows whether it is still good.
 pub(super) fn chunk_failed(core: &mut Core, line: BlockId, unit: u32, status: Status) {
     core.counters.write_failed();
     let all = core.lines.shape().rows;
@@ -34,9 +34,9 @@ pub(super) fn chunk_failed(core: &mut Core, line: BlockId, unit: u32, status: St
     }
 }
 
-/// Tells the drive that a chunk takes no more data, although it is not full. The chunk is not reset
-/// before the drive has answered. The command does not queue behind the jobs of its parallel unit, which
-/// may themselves wait for the drive to have space.
+/// Tells the drive that a chunk gets no more data, although it is not full. The chunk is not reset
+/// before the drive has answered. The command does not queue behind the jobs of its parallel unit,
+/// because these may themselves wait for space in the drive.
 pub(in crate::ftl) fn finish_chunk(core: &mut Core, line: BlockId, unit: u32) {
     if core.lines.shape().config.finish_chunks
         && let Some(lba) = core.lines.chunk_of(line, unit)

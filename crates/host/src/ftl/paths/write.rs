@@ -133,8 +133,8 @@ fn plan_data(core: &mut Core, kind: Kind) -> bool {
     planned
 }
 
-/// Gathers the sectors of a superpage: first those whose write has failed, of which it returns the number, then those of the ring, of which
-/// it returns what is left.
+/// Gathers the sectors of a superpage: first sectors whose write has failed, then sectors of the ring. Returns the number of the former and
+/// the rest of the latter.
 #[inline]
 fn gather(core: &mut Core, kind: Kind, gathered: &mut Gathered) -> (usize, Queue) {
     let superpage = core.lines.shape().superpage_sectors as usize;

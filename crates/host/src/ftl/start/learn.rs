@@ -96,8 +96,8 @@ fn differs(core: &Core, was: &meta::Header) -> Option<String> {
     ))
 }
 
-/// Refuses a chunk of a layer that has the same uuid at other parallel units: it belongs to no line here, and would be reset. A start lies in a
-/// first parallel unit, and nothing else lies there.
+/// Refuses a chunk of a layer with the same uuid at other parallel units: it belongs to no line here, and would be reset. Line headers are
+/// in the first parallel unit, which holds nothing else.
 fn check_stranger(shape: &FtlShape, chunk: Lba, completion: &Completion) -> Result<(), HostFtlError> {
     let uuid = shape.config.uuid;
     let is_first = shape.unit_of(chunk).is_some_and(|(unit, _)| unit == 0);

@@ -83,9 +83,9 @@ pub(super) fn find_lost(shape: &FtlShape, facts: &Facts) -> Result<Found, String
     Ok(found)
 }
 
-/// Returns the chunks of a line: the one with its start, and those signed by the line. A parallel unit
-/// without such a chunk contributes one without any signature, or an unwritten one, because a free chunk
-/// can stand in.
+/// Returns the chunks of a line: the chunk with its header, and those signed by the line. A parallel
+/// unit without such a chunk contributes an unsigned or unwritten one, because a free chunk can stand
+/// in.
 fn members(
     shape: &FtlShape,
     facts: &Facts,

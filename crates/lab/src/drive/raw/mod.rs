@@ -1,7 +1,7 @@
 //! Work on chunks and zones by their addresses.
 //!
-//! [`RawSpace`] knows the state of each chunk or zone of a namespace; a [`RawWorker`] gives the I/Os of a job their places there.
-//! [`RawSpaces`] holds the spaces of a run, and what each command under way does to them.
+//! [`RawSpace`] knows the state of each chunk or zone of a namespace; a [`RawWorker`] assigns addresses in it to the I/Os of a
+//! job. [`RawSpaces`] holds the spaces of a run, and the effect of each command in flight on them.
 
 mod fill;
 mod space;

@@ -1,8 +1,7 @@
 //! A job on chunks or zones: it gives each I/O of its generator a place.
 //!
-//! A job that writes has a cursor in each of its units, or as many zones as `open_zones`, and takes them in turn. Where a cursor finds
-//! nothing free, a job that goes on by time or number resets the oldest full chunk or zone that nobody uses; another job is at its end
-//! there.
+//! A writing job has a cursor in each of its units, or in `open_zones` zones, and uses them in rotation. When a cursor finds no free
+//! chunk or zone, a job limited by time or number resets the oldest unused full one; any other job ends there.
 
 use super::space::{Part, RawSpace};
 use pellucid_flash::{ChunkOp, Command, Interface, Lba, Opcode, Rng, Tag, Vector, ZoneAction, ZoneOp};

@@ -1,4 +1,4 @@
-//! Files of the set: which exist, how long they are, and which one is picked next.
+//! Files of the set: their existence and lengths, and the choice of the next one.
 //!
 //! Invariant: a file that a thread has open is busy, and not picked.
 
@@ -37,7 +37,7 @@ impl File {
 #[derive(Clone, Debug)]
 pub(super) struct FileSet {
     files: Vec<File>,
-    /// Where the rotation that threads share stands, of files that exist and of those that do not.
+    /// Positions of the shared rotations over existing files and over files that do not exist.
     rotor: u32,
     free_rotor: u32,
 }

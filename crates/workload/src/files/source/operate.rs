@@ -1,4 +1,4 @@
-//! The threads: what an operation needs, what it waits for, and what it does to files and pages.
+//! The threads: the requirements and waits of an operation, and its effects on files and pages.
 
 use super::Files;
 use super::RequestKind;
@@ -257,7 +257,8 @@ fn read_missing(files: &mut Files, blocks: &[u32]) {
     files.request(Purpose::Read, RequestKind::Read, run);
 }
 
-/// Returns whether what a thread waits for has come; else it is woken.
+/// Returns whether the event that a thread waits for has occurred; otherwise the thread will be
+/// woken.
 fn has_waited(files: &mut Files, thread: u32) -> bool {
     let record = &mut files.threads[thread as usize];
     while let Some(&block) = record.blocks.get(record.looked) {
@@ -346,7 +347,7 @@ fn change_inode(files: &mut Files, file: u32) {
     change(files, files.layout.inode_block(file));
 }
 
-/// A file comes to have `bytes` bytes: its last page and all new ones are written. Nothing has changed where they do not fit.
+/// Extends a file to `bytes` bytes: writes its last page and all new ones. Changes nothing if they do not fit.
 fn extend(files: &mut Files, file: u32, bytes: u64) -> Result<(), LayoutError> {
     let before = files.set.get(file).bytes();
     let have = files.layout.blocks_of(file);

@@ -1,4 +1,5 @@
-//! Write-back: dirty pages that are too many or too old go to the drive, file by file.
+//! Write-back: writes dirty pages to the drive, file by file, when there are too many or they are
+//! too old.
 
 use super::requests::Purpose;
 use super::{Files, RequestKind};
@@ -144,8 +145,8 @@ fn dirty_run(files: &Files, owner: u32) -> Option<Extent> {
     })
 }
 
-/// Passes over the first file in the order, of which nothing can be written now: it leaves, or waits behind the others for pages that
-/// are on their way.
+/// Skips the first file in the order, of which nothing can be written now: removes it, or moves it to the end while some of its pages
+/// are in flight.
 fn pass_on(files: &mut Files) {
     let Some(&owner) = files.write_back.order.front() else { return };
     let is_dirty = |extent: &Extent| {
