@@ -1,4 +1,4 @@
-//! The medium below a file system: where its segments come from.
+//! The medium below a file system, which provides its segments.
 //!
 //! | | block drive or file | Prism's function level |
 //! |---|---|---|

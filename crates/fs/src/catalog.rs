@@ -354,7 +354,7 @@ impl Catalog {
         self.tree.resident()
     }
 
-    /// Takes a node that came from the media; false: it is not the one that was looked for.
+    /// Accepts a node read from the media; false: it is not the requested one.
     pub fn arrived(&mut self, miss: Miss, block: Block) -> bool {
         self.tree.arrived(miss, block)
     }

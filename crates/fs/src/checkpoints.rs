@@ -1,4 +1,4 @@
-//! Checkpoints: how far the one that is being made is, and where the next goes.
+//! Checkpoints: the progress of the current one, and the place of the next.
 //!
 //! ```text
 //!   idle ─► nodes ─► (flush) place ─► confirm ─► (flush) discards ─► idle
@@ -68,7 +68,8 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Wants a checkpoint as soon as the one under way is durable. Returns whether that is new.
+    /// Requests a checkpoint as soon as the current one is durable. Returns whether none was
+    /// requested before.
     pub fn want(&mut self) -> bool {
         !std::mem::replace(&mut self.wanted, true)
     }
@@ -132,7 +133,7 @@ impl Checkpoints {
         self.old = segments;
     }
 
-    /// Returns whether a flash block has to be taken before a checkpoint can be made. One that is full is given up.
+    /// Returns whether a flash block must be taken before a checkpoint can be made. Releases a full one.
     pub fn needs_segment(&mut self, layout: &Layout) -> bool {
         let full = |head: &mut Head| head.next + layout.places_blocks() > layout.segment_blocks;
         self.old.extend(self.head.take_if(full).map(|full| full.segment));

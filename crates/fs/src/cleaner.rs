@@ -1,7 +1,8 @@
 //! The cleaner: the segment that it empties, and the blocks that are still to be moved.
 //!
-//! A victim's headers name the owners of its blocks; the tree says which of these live. A live block is read and made dirty: the next
-//! commit writes it elsewhere, the next checkpoint frees the segment. Blocks whose write failed are moved in the same way (*rescued*).
+//! A victim's headers name the owners of its blocks; the tree tells which of these are live. A live block is read and made dirty: the
+//! next commit writes it elsewhere, and the next checkpoint frees the segment. Blocks whose write failed are moved in the same way
+//! (*rescued*).
 //!
 //! Invariant: a victim is read on only while no block is to be moved.
 
@@ -63,7 +64,7 @@ impl Cleaner {
         self.moving.is_empty() && self.victim.is_none()
     }
 
-    /// Gives up a victim; blocks that lie nowhere are moved all the same.
+    /// Abandons a victim; blocks without an address are still moved.
     pub fn stop(&mut self) {
         self.victim = None;
         if !self.rescues {

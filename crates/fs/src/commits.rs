@@ -1,4 +1,4 @@
-//! Commits: which changes are durable, and what is wanted to be.
+//! Commits: durable changes, and changes requested to become durable.
 //!
 //! ```text
 //!   changes ─► built (a commit has them) ─► written ─► flushed ─► recorded ─► durable

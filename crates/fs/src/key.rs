@@ -203,7 +203,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Where a run of blocks of a file lies. Its checksums, if it has some, stand behind it.
+/// Address of a run of blocks of a file, followed by its checksums, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub first: u64,

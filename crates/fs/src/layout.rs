@@ -1,4 +1,4 @@
-//! Layout: where superblock, checkpoints, the sync record and segments lie on a drive.
+//! Layout: positions of superblock, checkpoints, sync record and segments on a drive.
 //!
 //! ```text
 //!   block 0      superblock
@@ -89,7 +89,7 @@ impl Layout {
         (!self.backend.is_flash()).then_some(0).into_iter().chain(copy)
     }
 
-    /// Returns whether an address is a name: these stand behind the virtual blocks.
+    /// Returns whether an address is a name: names follow the virtual blocks.
     pub fn is_name(&self, address: u64) -> bool {
         address >= self.blocks && self.backend.names().is_some()
     }
@@ -163,12 +163,12 @@ impl Layout {
         1 + (number % 2 + 2 * copy) * u64::from(self.place_blocks)
     }
 
-    /// Blocks of all copies of a checkpoint on flash, where they lie behind each other.
+    /// Blocks of all copies of a checkpoint on flash, where the copies are contiguous.
     pub fn places_blocks(&self) -> u32 {
         COPIES as u32 * self.place_blocks
     }
 
-    /// Where the sync record lies; flash has none.
+    /// Position of the sync record; flash has none.
     pub fn record(&self) -> Option<u64> {
         (!self.backend.is_flash()).then(|| 1 + PLACES * u64::from(self.place_blocks))
     }

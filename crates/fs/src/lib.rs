@@ -12,16 +12,16 @@
 //!
 //! - A mount finds the state after some operation, no earlier than the newest [`SyncPoint`] that was reported as synced.
 //! - A segment is rewritten only after a checkpoint that needs nothing in it.
-//! - Space is promised when an operation is accepted: `ENOSPC` comes then or never.
+//! - Space is reserved when an operation is accepted: `ENOSPC` is returned then or never.
 //!
-//! **Nothing waits.** An operation ends with [`Step::Done`], or with [`Step::Wait`] when blocks are missing in memory or space is missing.
-//! `Wait` has changed nothing: the caller takes jobs ([`Fs::next_job`]), carries them out, reports ([`Fs::answered`]) and calls the same operation
-//! again. An operation first touches all nodes that it will change and only then changes them, so there is nothing to undo. Time is an
+//! **Nothing blocks.** An operation returns [`Step::Done`], or [`Step::Wait`] if blocks are not in memory or space is missing. After `Wait`
+//! nothing has changed: the caller takes jobs ([`Fs::next_job`]), carries them out, reports ([`Fs::answered`]) and calls the same operation
+//! again. An operation first touches all nodes that it will change, and only then changes them, so there is nothing to undo. Time is an
 //! argument. `Fs` is plain data: a clone forks its future.
 //!
-//! **Failures.** A failed write leaves a hole in the numbers of batches, which no mount passes. Its blocks stay in memory and are moved like
-//! those of a victim; no sync is answered until a checkpoint holds them. A failed read is `EIO` for the file that owns the block. When the
-//! drive takes no writes any more, the file system is read-only.
+//! **Failures.** A failed write leaves a gap in the numbers of batches, at which a mount stops. Its blocks stay in memory and are moved
+//! like those of a victim; no sync is answered until a checkpoint contains them. A failed read is `EIO` for the file that owns the block.
+//! When the drive refuses writes, the file system becomes read-only.
 //!
 //! # Objects
 //!
@@ -43,16 +43,17 @@
 //! | `Library` | requests to the flash library, flash blocks that it had at the mount | one request of a kind at a time |
 //! | `Names` | data that the drive places: owners, pages being named, moves, names that end | a name has one owner or none |
 //!
-//! Each object alone writes its fields; the values that describe the drive (`Layout`, [`MountOptions`]) never change. A method changes its own
-//! object, and returns what has to happen elsewhere: the address of a batch, a checkpoint that is durable, a name that ended. The `Core` holds the
-//! objects. *Paths* (`paths/`) are functions over it: an operation, a commit, a step of the cleaner, the end of a job. They carry out what the methods
-//! return. [`Fs`] only wires: each operation and each job is one path. A mount and an audit keep how far they are (`Mounting`, [`Audit`]).
+//! Only an object itself writes its fields; the values that describe the drive (`Layout`, [`MountOptions`]) never change. A method changes
+//! its own object, and returns the effects on others: the address of a batch, a durable checkpoint, an ended name. The `Core` holds the
+//! objects. *Paths* (`paths/`) are functions over it: an operation, a commit, a step of the cleaner, the end of a job. They apply the
+//! effects that the methods return. [`Fs`] only wires: each operation and each job is one path. A mount and an audit keep their progress
+//! (`Mounting`, [`Audit`]).
 //!
 //! A write passes `operations.rs`, `paths/file.rs`, `paths/room.rs`, `catalog.rs` and `pages.rs`; later `paths/commit.rs`, `paths/append.rs`, `space.rs`,
 //! `writes.rs` and `paths/drive.rs`. A read that misses passes `paths/fetch.rs` and `reads.rs`.
 //!
-//! Each file uses those before it, and no two use each other: values (`types.rs`, `jobs.rs`, `key.rs`, `block.rs`, `layout.rs`), objects,
-//! `objects.rs`, paths, [`Fs`], and above it `operations.rs` and `volume.rs`, which give it its operations and its drive.
+//! Files use only earlier files of this order: values (`types.rs`, `jobs.rs`, `key.rs`, `block.rs`, `layout.rs`), objects, `objects.rs`,
+//! paths, [`Fs`], and above it `operations.rs` and `volume.rs`, which provide its operations and its drive.
 //!
 //! | file | job |
 //! |---|---|

@@ -37,12 +37,13 @@ impl Library {
         self.tells = true;
     }
 
-    /// Returns whether the library is being told what is kept: nothing else is asked of it then.
+    /// Returns whether the library is currently being told which blocks are kept; no other calls
+    /// are allowed meanwhile.
     pub fn is_being_told(&self) -> bool {
         self.keeps.is_some()
     }
 
-    /// Returns whether the library has to be told now, and takes that note.
+    /// Returns whether the library must be told now, and clears the flag.
     pub fn take_told(&mut self) -> bool {
         std::mem::take(&mut self.tells)
     }

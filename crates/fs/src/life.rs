@@ -91,7 +91,8 @@ impl Life {
         self.options.read_only = true;
     }
 
-    /// Ends the mount. `sound`: nothing that was durable is damaged. Returns whether changes are taken.
+    /// Completes the mount. `sound`: no durable data are damaged. Returns whether the file system is
+    /// writable.
     pub fn mounted(&mut self, sound: bool) -> bool {
         let ready = !self.options.read_only && (sound || self.options.repair);
         self.phase = if ready { Phase::Ready } else { Phase::ReadOnly };
@@ -112,7 +113,7 @@ impl Life {
         };
     }
 
-    /// Begins to unmount, or ends the use where nothing has to be written first.
+    /// Begins to unmount, or ends at once if nothing must be written first.
     pub fn unmount(&mut self) {
         match self.phase {
             Phase::Ready => self.phase = Phase::Unmounting,

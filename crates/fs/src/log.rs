@@ -1,7 +1,7 @@
 //! The log: its identity, the numbers of its batches, and blocks that could not be written to it.
 //!
-//! Batches have numbers without a gap. One is *written* when the drive has ended its write; a block of one whose write failed stays here until
-//! it lies elsewhere. Where batches go is the matter of `space.rs`.
+//! Batches are numbered without gaps. A batch is *written* when the drive has completed its write; a block of a failed batch stays here
+//! until it has been written elsewhere. `space.rs` decides where batches go.
 
 use crate::batch::Identity;
 use crate::block::SharedBlock;

@@ -261,7 +261,8 @@ impl Node {
         crc
     }
 
-    /// A node as it came from the media, if it is the one that was looked for and nothing in it leads out of it.
+    /// Returns a node read from the media, if it is the requested one and none of its references points outside
+    /// of it.
     pub fn open(block: Block, file_system: u64, crc: u32, level: u8) -> Option<Node> {
         let node = Node(block);
         let stored = u32::from_le_bytes([node.0[0], node.0[1], node.0[2], node.0[3]]);
@@ -274,7 +275,7 @@ impl Node {
         (right && node.is_sound()).then_some(node)
     }
 
-    /// Returns whether slots and cells lie where they may, in order.
+    /// Returns whether slots and cells are at valid positions, in order.
     pub fn is_sound(&self) -> bool {
         let count = self.count();
         let slots_end = HEADER + 2 * count;

@@ -145,8 +145,8 @@ impl Fs {
         })
     }
 
-    /// Lists up to `count` entries of a directory behind `cookie` (0: from the beginning) into `entries`, `.` and `..` first. None: the
-    /// listing is at its end. With `attributes` each has what `stat` answers.
+    /// Lists up to `count` entries of a directory after `cookie` (0: from the beginning) into `entries`, with `.` and `..` first. No
+    /// entries: the listing has ended. With `attributes`, each entry includes its `stat` result.
     pub fn readdir(
         &mut self,
         now: Time,
@@ -354,7 +354,8 @@ impl Fs {
         call::run(&mut self.core, now, |core| Ok(room::statfs(core)))
     }
 
-    /// Goes on with a walk; done when all is seen. Nothing may change while it is under way: mount read-only for it.
+    /// Continues a walk; done when everything has been visited. Nothing may change during a walk, so mount read-only
+    /// for it.
     pub fn audit(&mut self, now: Time, audit: &mut Audit) -> Result<Step<()>, Errno> {
         call::run(&mut self.core, now, |core| audit::audit_on(core, audit))
     }

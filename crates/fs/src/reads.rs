@@ -1,7 +1,7 @@
-//! Reads: what is missing in memory is asked for once, and given to who needs it when it has come.
+//! Reads: requests missing blocks once, and delivers them to everyone who needs them when they arrive.
 //!
-//! A read that failed is told to the next that asks. A run of blocks that could not be read is read block by block. Data that are no longer
-//! wanted when they come are dropped.
+//! A failed read is reported to the next caller. If a run of blocks could not be read, it is read block by block. Data that are no longer
+//! needed when they arrive are dropped.
 
 use crate::tree::Miss;
 use crate::types::Ino;
@@ -126,7 +126,8 @@ impl Reads {
         self.blocks = 0;
     }
 
-    /// Returns whether data at an address are known to be unreadable: by a failed read, which is told once, or by damage.
+    /// Returns whether data at an address are known to be unreadable, either from a failed read, which is reported once,
+    /// or from damage.
     pub fn is_unreadable(&mut self, address: u64) -> bool {
         self.bad.remove(&address) || self.damaged.contains(&address)
     }

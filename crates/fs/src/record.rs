@@ -1,9 +1,9 @@
 //! The sync record: one block that says what is durable. It is written after the flush of a sync, before the sync is answered, and after
 //! each checkpoint.
 //!
-//! The newest batches cannot say of themselves that they are durable. The record does, so that a mount after a kill tells damage in them
-//! from a write that a power cut tore. When a power cut takes the newest record, the one before it, or the headers of batches, say less.
-//! Flash has no block that can be written again and again; there a mount names what may be either.
+//! The newest batches cannot record their own durability. The sync record does, so that a mount after a kill can distinguish damage in
+//! them from a write torn by a power cut. If a power cut loses the newest record, the previous one, or the headers of batches, give an
+//! earlier point. Flash has no block that can be rewritten repeatedly; there, a mount names data that may be either damaged or torn.
 
 use crate::key::Fields;
 use crate::types::BLOCK_BYTES;

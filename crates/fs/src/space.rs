@@ -64,7 +64,7 @@ pub(crate) struct Space {
     reserve: VecDeque<u32>,
     /// Segments of the reserve that a durable checkpoint lists: the first ones.
     usable: usize,
-    /// Open segments: those of new data, then those of what the cleaner moves.
+    /// Open segments: first those for new data, then those for data moved by the cleaner.
     heads: Vec<Option<Head>>,
     /// The one that is written next, where queues are equally short.
     turn: usize,
@@ -108,7 +108,7 @@ impl Space {
         &self.segments
     }
 
-    /// Returns where the log may go on behind a checkpoint that is made now.
+    /// Returns where the log may continue after a checkpoint made now.
     pub fn reserve(&self) -> Vec<Head> {
         let unopened = self.reserve.iter().map(|&segment| Head { segment, next: 0 });
         self.heads.iter().flatten().copied().chain(unopened).collect()
@@ -316,7 +316,7 @@ impl Space {
         }
     }
 
-    /// A flash block takes no more from an address on. What was written before stays, and is cleaned like any other.
+    /// Closes a flash block for writes from an address on. Data written before stay, and are cleaned like any other.
     pub fn break_off(&mut self, address: u64) {
         let segment = self.layout.segment_of(address);
         let block = (address - self.layout.address(segment, 0)) as u32;

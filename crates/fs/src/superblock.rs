@@ -122,8 +122,8 @@ pub(crate) fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Re
     Ok(Super { layout, id, data_checksums: flags & CHECKSUMS != 0 })
 }
 
-/// The block that has the copy of a superblock, of which the first block of a drive of `blocks` has told so much; `None`: there is none, or it
-/// would change nothing.
+/// Returns the block with the copy of the superblock, given the contents of the first block of a drive with `blocks`; `None`: there is no
+/// copy, or it would make no difference.
 pub(crate) fn copy_of(first: &Result<Super, NotRead>, blocks: u64) -> Option<u64> {
     match first {
         Ok(found) => found.layout.superblocks().find(|&block| block > 0),
@@ -136,7 +136,7 @@ pub(crate) fn copy_of(first: &Result<Super, NotRead>, blocks: u64) -> Option<u64
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub found: Super,
-    /// The block that has to be written anew, and what is wrong with it.
+    /// The block that must be rewritten, and its fault.
     pub mend: Option<(u64, Finding)>,
 }
 

@@ -397,7 +397,7 @@ impl Tree {
         self.vacant.push(frame);
     }
 
-    /// Takes a node that came from the media; false: it is not the one that was looked for.
+    /// Accepts a node read from the media; false: it is not the requested one.
     pub fn arrived(&mut self, miss: Miss, block: Block) -> bool {
         if self.by_address.get(miss.child.at).is_some() {
             return true;

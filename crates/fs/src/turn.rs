@@ -1,4 +1,4 @@
-//! Turn: the call of a caller that is under way. Its time, whether something came of it, and the names of jobs.
+//! Turn: the current call of a caller: its time, whether it made progress, and the names of jobs.
 
 use crate::types::Time;
 

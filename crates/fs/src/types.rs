@@ -126,7 +126,8 @@ pub struct DirEntry {
     pub ino: Ino,
     /// Kind.
     pub kind: FileKind,
-    /// Where a listing goes on behind this entry. It stays true while other entries come and go.
+    /// Position at which a listing continues after this entry. It stays valid while other entries
+    /// are added and removed.
     pub cookie: u64,
     /// The name.
     pub name: Box<[u8]>,

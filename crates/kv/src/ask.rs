@@ -23,7 +23,7 @@ impl Key {
     /// The longest key: memcached's limit.
     pub const BYTES_MAX: usize = 250;
 
-    /// A key of these bytes; `None` where there are none or too many.
+    /// Creates a key of these bytes; `None` if there are none or too many.
     #[inline]
     pub fn new(bytes: &[u8]) -> Option<Key> {
         if bytes.is_empty() || bytes.len() > Key::BYTES_MAX {
@@ -159,7 +159,7 @@ pub struct Get {
     pub without_value: bool,
     /// On a miss, make an empty item with this expiry and tell the caller that it has to fill it (`won`).
     pub vivify: Option<u32>,
-    /// Tell the first caller to fill the item anew (`won`) where fewer than this many seconds are left of its life.
+    /// Tells the first caller to refill the item (`won`) if fewer than this many seconds of its life are left.
     pub recache_s: Option<u32>,
 }
 
@@ -273,7 +273,7 @@ pub struct Item {
     pub binary: bool,
     /// It is marked stale.
     pub stale: bool,
-    /// The caller is the one that has to fill it anew.
+    /// Flag: this caller must refill the item.
     pub won: bool,
     /// Another client was told to fill it anew.
     pub taken: bool,

@@ -58,7 +58,7 @@ impl Evictions {
         found.expect("a victim's reads end before it does")
     }
 
-    /// Slots before `next` were looked at, and so many reads are under way.
+    /// Slots before `next` have been examined, and this many reads are in flight.
     pub fn went_on(&mut self, at: usize, next: u32, reads: u32) {
         (self.list[at].next, self.list[at].reads) = (next, reads);
     }

@@ -87,7 +87,7 @@ impl Flash {
         Flash { io: Io::default(), reads: Slab::default(), shape: engine.shape(), engine, before }
     }
 
-    /// Goes on counting where `old` had come to.
+    /// Continues the counts of `old`.
     pub fn count_on(&mut self, old: &Flash) {
         (self.io.written_bytes, self.io.read_bytes) = (old.io.written_bytes, old.io.read_bytes);
         self.before = EngineCounters { resting: 0, ..old.counters() };

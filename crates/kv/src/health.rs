@@ -1,4 +1,4 @@
-//! Health: whether flash takes writes, and when flash that has failed is tried again.
+//! Health: whether the flash accepts writes, and when failed flash is retried.
 //!
 //! ```text
 //!   sound ── failures in a row ─► rests ── after a time, or some refused stores ─► tried ─┬─ good ─► sound

@@ -4,8 +4,8 @@
 //!  0 crc32c of 4..36 and the key    4 crc32c of the value    8 value bytes    12 flags    16 version (cas, u64)    24 expiry
 //!  28 stored at    32 key bytes (u8)    33 1: the key was named in base64    34 zeros    36 key, value
 //! ```
-//! All numbers are little endian. Two checksums, so that an item can be recognised without reading its value. They do not tell
-//! whether it is the wanted item: the reader compares key and version for that.
+//! All numbers are little endian. There are two checksums, so that an item can be recognised without reading its value. They
+//! do not tell whether it is the requested item: the reader compares key and version for that.
 
 use crc32c::{crc32c, crc32c_append};
 

@@ -30,16 +30,16 @@
 //! | `Counters` | counters that only grow | |
 //! | `Processor` | what work costs the host's processor, commands that wait for it | commands with the drive are counted |
 //!
-//! Each object alone writes its fields. A method changes its own object, and returns what has to happen elsewhere: a slab that has no item left, a
-//! slab to close, a read that has ended. The `Core` holds the objects but the last. *Paths* (`paths/`) are functions over it, and carry out what the
-//! methods return. [`Kv`] only wires: what comes goes through the processor to a path.
+//! Only an object itself writes its fields. A method changes its own object, and returns the effects on others: a slab that has no item
+//! left, a slab to close, a read that has ended. The `Core` holds all objects except the last. *Paths* (`paths/`) are functions over it,
+//! and apply the effects that the methods return. [`Kv`] only wires: events go through the processor to a path.
 //!
 //! A get passes `paths/events.rs`, `paths/request.rs`, `paths/get.rs`, `index.rs`, and `flash.rs` if its item is on flash; a store `paths/store.rs` and
 //! `paths/items.rs` instead, and its slab later `paths/write.rs` and `paths/evict.rs`.
 //!
-//! Each file uses those before it, and no two use each other: values (`ask.rs`, `config.rs`, `item.rs`, `classes.rs`, `snapshot.rs`), objects and
-//! `engine/`, `objects.rs`, paths, [`Kv`], [`System`]. The files of `engine/` share the types of `engine/mod.rs`, which chooses among them: that
-//! circle stays.
+//! Files use only earlier files of this order: values (`ask.rs`, `config.rs`, `item.rs`, `classes.rs`, `snapshot.rs`), objects and
+//! `engine/`, `objects.rs`, paths, [`Kv`], [`System`]. The files of `engine/` share the types of `engine/mod.rs`, which chooses among the
+//! engines: that import cycle stays.
 
 mod answers;
 mod ask;

@@ -114,7 +114,7 @@ impl Passage {
         self.early.iter()
     }
 
-    /// Returns whether nothing is under way for the start or the stop.
+    /// Returns whether no work of the start or stop is in progress.
     pub fn is_idle(&self) -> bool {
         self.left == 0
     }

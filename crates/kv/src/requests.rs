@@ -1,4 +1,4 @@
-//! Requests under way: those that wait, and the order of requests to one key.
+//! Requests in progress: the waiting ones, and the order of requests to one key.
 //!
 //! A request that takes several steps locks its key; later requests to that key queue behind it. Others wait for a write buffer, or for a core.
 
@@ -129,12 +129,12 @@ impl Requests {
         self.records.in_use()
     }
 
-    /// Takes what a request asks, to go on with it.
+    /// Takes out the content of a request in order to continue it.
     pub fn take_ask(&mut self, request: u32) -> Ask {
         std::mem::take(&mut self.records[request].ask)
     }
 
-    /// Gives back what a request asks that has to wait.
+    /// Puts back the content of a request that must wait.
     pub fn give_ask(&mut self, request: u32, ask: Ask) {
         self.records[request].ask = ask;
     }

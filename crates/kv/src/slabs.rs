@@ -245,9 +245,9 @@ impl Slabs {
         number
     }
 
-    /// All buffers are taken, of which so many are in use. Where none of them is on its way to flash, the item goes to the open slab of a larger
-    /// class, or the fullest open slab goes to flash, though it has slots left. Both waste flash: slots are lent as long as that wastes no
-    /// more than the other would, so that together they waste at most twice what is best, however few buffers there are.
+    /// Handles the case that all buffers are taken. If none of them is on its way to flash, either the item goes to the open slab of a
+    /// larger class, or the fullest open slab is written although it has slots left. Both waste flash: slots are lent as long as lending
+    /// wastes no more than writing would, so that together they waste at most twice the optimum, however few buffers there are.
     pub fn lend(&mut self, class: usize, buffers: usize) -> Lent {
         let open = self.classes.all().iter().filter(|class| class.open != NIL);
         if buffers > open.clone().count() {
@@ -311,7 +311,7 @@ impl Slabs {
         slab.tops.len() as u32 == self.classes.get(class).slots && slab.state == State::Open
     }
 
-    /// An entry names its slot no more. Returns whether its slab, which is stored, has no item left.
+    /// Drops an entry's reference to its slot. Returns whether its stored slab has no item left.
     #[inline]
     pub fn remove(&mut self, entry: &Entry) -> bool {
         let slab = &mut self.records[entry.place().slab as usize];
@@ -384,7 +384,7 @@ impl Slabs {
         self.full.pop_front();
     }
 
-    /// None waits any more. Returns those that did.
+    /// Clears the list of waiting requests and returns them.
     pub fn take_all_full(&mut self) -> VecDeque<u32> {
         std::mem::take(&mut self.full)
     }

@@ -6,8 +6,8 @@
 //! ```text
 //!   rho = rate * service / servers        L_q = rho^2 / (2 (1 - rho))        low = servers * (L_q + rho)        high = low + burst
 //! ```
-//! `service` is the time that one server needs to write a slab and to erase its place. `low` is the number of slabs that arrive
-//! while one is served, so as many have to be ready; the burst is one slab for each server.
+//! `service` is the time that one server needs to write a slab and to erase its blocks. `low` is the number of slabs that arrive while one
+//! is served, so that many must be ready; the burst is one slab per server.
 
 use crate::engine::Shape;
 use crate::{KvConfig, OverProvisioning};

@@ -88,7 +88,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.stack.act_on_drive(self.stack.now(), act)
     }
 
-    /// The drive, which nothing is open on any more.
+    /// Returns the drive, once nothing is open on it.
     pub fn into_drive(self) -> D {
         self.stack.drive
     }
@@ -117,8 +117,8 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.start(namespace, Level::Policy(policy)).map(PolicyId)
     }
 
-    /// Closes a level that nothing is under way on; `false`: something is. Erases in the background, and what makes its next start cheap,
-    /// are waited for.
+    /// Closes a level without calls in progress; `false`: a call is in progress. Waits for background erases, and for writes that make
+    /// its next start cheap.
     pub fn close(&mut self, level: u32) -> bool {
         self.rest();
         let now = self.stack.now();
@@ -135,7 +135,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.stack.layer.close(level)
     }
 
-    /// Lets time pass until nothing is under way: neither calls nor erases in the background.
+    /// Lets time pass until neither calls nor background erases are in progress.
     pub fn rest(&mut self) {
         while !self.stack.layer.is_at_rest() && self.pass() {
             self.take_answers();
@@ -177,7 +177,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.answers.pop_front()
     }
 
-    /// The next answer to what was submitted; waits for it. `None`: nothing is under way, or the drive does not answer.
+    /// Waits for the next answer to a submitted call. `None`: no call is in progress, or the drive does not answer.
     pub fn wait_for_any(&mut self) -> Option<LevelAnswer> {
         while self.answers.is_empty() && self.stack.asked() > 0 && self.pass() {
             self.take_answers();

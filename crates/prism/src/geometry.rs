@@ -1,4 +1,5 @@
-//! The shape of an application's flash, and the one place where its addresses become those of the port.
+//! Geometry of an application's flash, and the only place that converts its addresses to those of the
+//! port.
 
 use crate::{FlashAddress, LevelError};
 use pellucid_flash::{ChunkAddress, ChunkGeometry, Interface, Layout, Lba, Split};

@@ -196,7 +196,8 @@ impl Levels {
         Some(at as u32)
     }
 
-    /// Closes a level that has nothing under way; `false`: it has, or there is none.
+    /// Closes a level without calls in progress; `false`: calls are in progress, or there is no
+    /// such level.
     pub fn close(&mut self, level: u32) -> bool {
         let at = level as usize;
         let rests = |open: &Level| {

@@ -7,10 +7,10 @@
 //! | `Page_Write` | [`Raw::page_write`] |
 //! | `Block_Erase` | [`Raw::block_erase`] |
 //!
-//! A call makes the command for the drive, or refuses an address outside before it is sent. Its completion comes from the drive under the
-//! tag that was given, in whatever order the flash ends. The level has no state: mapping, garbage collection and wear levelling are the
-//! application's, and so are the rules of flash, which the drive checks: the pages of a block are written in order, each once between two
-//! erases, and `cached_sectors` before the end of what is written of an open block cannot be read yet.
+//! A call creates the command for the drive, or refuses an address out of range. Its completion comes from the drive with the given tag,
+//! in any order. The level has no state: mapping, garbage collection and wear levelling are left to the application, which must also
+//! follow the rules of flash. The drive checks these: the pages of a block are written in order, each once between two erases, and the
+//! last `cached_sectors` written sectors of an open block cannot be read yet.
 
 use crate::{FlashAddress, LevelError, Space, SsdGeometry};
 use pellucid_flash::{ChunkOp, Command, Interface, Opcode, Tag, Vector};

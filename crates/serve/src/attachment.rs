@@ -48,7 +48,8 @@ pub trait Attachment<S: Service + ?Sized = dyn Drives> {
     /// Begins to stop: outstanding requests are answered, and remaining writes of the other end are taken.
     fn stop(&mut self, port: &mut Port<'_, S>);
 
-    /// Returns true if the attachment has ended: no more requests come, and none are in the drives.
+    /// Returns true if the attachment has ended: no more requests will come, and none are in the
+    /// drives.
     fn has_ended(&self) -> bool;
 }
 

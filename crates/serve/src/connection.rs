@@ -8,8 +8,8 @@
 //! A connection that is gone is removed when its last operation has ended. So once it is removed it changes
 //! nothing, and peers that reconnect cannot have more in the drives than one that stays.
 //!
-//! Input that a congested session did not take is held here, and no more is read until it is taken. So a peer
-//! that sends faster than it is served finds its socket full.
+//! Input that a congested session has not accepted is held here, and no more is read until it is accepted. So
+//! a peer that sends faster than it is served finds its socket full.
 
 use crate::server::nanoseconds;
 use crate::service::{Done, Operated};

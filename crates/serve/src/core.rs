@@ -16,9 +16,10 @@
 //! | [`Waits`] | connections that wait for a layer | each outcome is told once |
 //! | [`Rest`] | the end: what could not be stopped | |
 //!
-//! Each object alone writes its fields. The [`Core`] wires them: this file holds the path of an operation, `service.rs` what sessions and the
-//! server ask. The rest are functions over it: which drives are accepted ([`offer`]), figures for monitors ([`figures`]), injected faults
-//! ([`damage`]), targets that are created and removed ([`targets`]), layers ([`layers`]) and the control socket ([`status`]).
+//! Only an object itself writes its fields. The [`Core`] wires them: this file has the path of an operation, `service.rs` the calls of
+//! sessions and of the server. The rest are functions over it: acceptance of drives ([`offer`]), figures for monitors ([`figures`]),
+//! injected faults ([`damage`]), targets that are created and removed ([`targets`]), layers ([`layers`]) and the control socket
+//! ([`status`]).
 //!
 //! Invariant: before anything but an operation changes a drive, all waiting operations are submitted to it
 //! (`Core::submit_waiting`). Planned faults are the exception: they strike between two operations.
@@ -176,7 +177,7 @@ impl Core {
         })
     }
 
-    /// Returns whether a drive is divided among applications, each of which is a subsystem of its own.
+    /// Returns whether a drive is divided among applications, each with its own subsystem.
     pub fn is_divided(&self, drive: usize) -> bool {
         self.desk.engine.backends().get(drive).is_some_and(|served| served.bottom().apps().is_some())
     }
@@ -256,7 +257,7 @@ impl Core {
         damage::plan(self, fault)
     }
 
-    /// Shows the figures of what works on a drive in this process, under this name, beside those of layers.
+    /// Publishes the figures of a user of a drive in this process, under this name, beside those of layers.
     pub fn show_user(&mut self, name: String, figures: UserFigures) {
         self.users.push((name, figures));
     }

@@ -296,7 +296,8 @@ fn remove_stale(path: &Path) {
     }
 }
 
-/// Returns whether nobody listens at the path of a socket. Does not wait for a server that accepts nothing at this moment.
+/// Returns whether no process listens at the path of a socket. Does not wait for a server that is not accepting at this
+/// moment.
 fn is_left(path: &Path) -> bool {
     let (socket, address) = (stream_socket(AddressFamily::UNIX), SocketAddrUnix::new(path));
     let (Ok(socket), Ok(address)) = (socket, address) else { return false };

@@ -1,4 +1,5 @@
-//! Pending output of a connection: small heads, which are copied, and whole data buffers, which are moved.
+//! Pending output of a connection: small headers, which are copied, and whole data buffers, which are
+//! moved.
 //!
 //! ```text
 //!  heads   |28 bytes|28 bytes|20|...            one growing buffer
@@ -150,7 +151,7 @@ impl Output {
         self.iovec.into_iter().map(entry).collect()
     }
 
-    /// Writes until nothing is left or the socket takes no more; returns true if nothing is left.
+    /// Writes until nothing is left or the socket is full; returns true if nothing is left.
     ///
     /// # Errors
     /// Returns errors of the socket, except `WouldBlock` and `Interrupted`.

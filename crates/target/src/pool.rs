@@ -1,7 +1,7 @@
 //! Reusable buffers, so that a request in steady state allocates nothing.
 //!
 //! Invariant: a buffer in bin b has a capacity of at least `2^b` bytes and keeps its maximum length, so
-//! taking it again with the same length writes nothing.
+//! reusing it with the same length writes nothing.
 
 /// Longer buffers are not kept: fresh ones cost no memory until they are written to.
 const KEPT_BYTES_MAX: usize = 256 << 10;

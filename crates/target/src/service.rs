@@ -125,8 +125,8 @@ pub trait Drives: Service<Answer = Completion> {
     /// Mutable access to the drive behind a namespace; `None` if it is remote or a file.
     fn device_mut(&mut self, namespace: usize) -> Option<&mut Device>;
 
-    /// The firmware of the drive behind a namespace handles an admin command, which takes its processor's time; nothing if the drive is
-    /// remote or a file.
+    /// Has the firmware of the drive behind a namespace handle an admin command, which takes processor time; does nothing if the drive
+    /// is remote or a file.
     fn handle_admin(&mut self, namespace: usize);
 
     /// Returns true if a namespace takes no writes.

@@ -188,9 +188,9 @@ impl<'a, S: Service + ?Sized> Port<'a, S> {
             || (self.load.wanted > 0 && !self.fits(self.load.wanted))
     }
 
-    /// Returns true if the connection may hold an answer of `bytes` beside those it already holds; if not, it
-    /// is congested until it may. A connection that holds nothing always may. The others are limited to a
-    /// [share](share_of) of the free budget, so a peer that takes no answers fills only its own share.
+    /// Returns true if the connection may hold an answer of `bytes` in addition to those it already holds;
+    /// otherwise it is congested until it may. A connection that holds nothing always may. Others are limited
+    /// to a [share](share_of) of the free budget, so a peer that reads no answers fills only its own share.
     #[inline]
     pub fn has_room(&mut self, bytes: usize) -> bool {
         let fits = self.fits(bytes);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Nameless writes under way at the same time.
 const WRITES_MAX: usize = 16;
-/// After so many nameless writes in a row that failed nothing is written any more.
+/// Number of consecutive failed nameless writes after which writing stops.
 const FAILURES_MAX: u32 = 16;
 
 /// Pages that are being named.
@@ -117,8 +117,8 @@ impl Naming {
         self.written.push_back((owners, names));
     }
 
-    /// A nameless write has failed: its pages are dirty still, and named anew. `space_comes`: it may have failed for want of space that comes.
-    /// Returns whether there were too many in a row.
+    /// Handles a failed nameless write: its pages stay dirty and will get new names. `space_comes`: it may have failed for lack of space
+    /// that will become free. Returns whether too many have failed in a row.
     pub fn failed(&mut self, space_comes: bool) -> bool {
         self.failures += u32::from(!space_comes);
         self.failures > FAILURES_MAX

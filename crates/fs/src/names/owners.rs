@@ -125,7 +125,7 @@ impl Owners {
     }
 }
 
-/// Joins blocks of a file that lie behind each other and have names that do so, too; an extent's worth at most.
+/// Joins consecutive blocks of a file whose names are also consecutive, up to the size of an extent.
 pub(crate) fn runs(blocks: impl Iterator<Item = (Owner, u64)>) -> Vec<(Owner, u64, u64)> {
     let mut runs: Vec<(Owner, u64, u64)> = Vec::new();
     for ((ino, block), name) in blocks {

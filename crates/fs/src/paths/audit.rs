@@ -1,7 +1,7 @@
 //! A walk over all metadata, and over data on request, that finds contradictions.
 //!
-//! It reads the nodes of the tree, counts everything anew and compares the counts. If a file system is mounted only for a look, it also reads the
-//! headers of segments, without which the cleaner cannot free dead blocks in them.
+//! It reads the nodes of the tree, recounts everything and compares the counts. In an inspection mount, it also reads the headers of
+//! segments, without which the cleaner could not free dead blocks in them.
 
 use super::fetch;
 use crate::finding::Finding;

@@ -1,4 +1,4 @@
-//! Background: one step after the other of what goes on without being asked.
+//! Background work, one step at a time.
 
 use super::{booking, checkpoint, clean, commit, drive, fetch, freeing, moves, naming};
 use crate::objects::Core;

@@ -1,11 +1,12 @@
-//! A call: what comes before and after each operation.
+//! A call: the work before and after each operation.
 
 use super::{booking, fetch};
 use crate::objects::Core;
 use crate::stop::Stop;
 use crate::types::{Errno, Step, Time};
 
-/// Runs an operation. One that needs what is missing in memory changes nothing, and asks for it.
+/// Runs an operation. If blocks that it needs are not in memory, it changes nothing and requests
+/// them.
 pub(crate) fn run<T>(
     core: &mut Core,
     now: Time,

@@ -33,7 +33,7 @@ pub(crate) fn want_node(core: &mut Core, miss: Miss) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Asks for blocks of a file, from one that lies at `address` to `last` of the same run.
+/// Requests blocks of a file, from the one at `address` to `last` of the same run.
 pub(crate) fn want_data(core: &mut Core, ino: Ino, block: u64, address: u64, last: u64) -> Result<(), Stop> {
     if core.reads.is_unreadable(address) {
         return Err(Errno::Io.into());

@@ -1,5 +1,5 @@
-//! Paths: what a file system does, as functions over its objects (`objects.rs`). None has a state of its own, but for a mount and an audit that
-//! are under way.
+//! Paths: the actions of a file system, as functions over its objects (`objects.rs`). None has its own state, except a mount or an audit in
+//! progress.
 //!
 //! ```text
 //!   background

@@ -1,4 +1,5 @@
-//! Mounting: superblock, the newest checkpoint, the log behind it (`replay.rs`), and what has to be known of files from the start.
+//! Mounting: reads the superblock, the newest checkpoint, the log after it (`replay.rs`), and the information about files that is needed
+//! from the start.
 //!
 //! ```text
 //!   superblock ─► (its copy) ─► places of checkpoints ─┬─► scan ─► apply ─► orphans ─► (owners of names) ─► mounted
@@ -229,7 +230,7 @@ fn read_places(core: &mut Core) -> Result<Option<Places>, String> {
     choose_picture(core, read.into_iter().map(Option::flatten).collect()).map(Some)
 }
 
-/// Chooses among the copies of pictures, behind which the sync record comes, as they were read.
+/// Chooses among the checkpoint copies as they were read; the sync record follows them.
 fn choose_picture(core: &mut Core, read: Vec<Option<Vec<u8>>>) -> Result<Places, String> {
     let layout = *core.space.layout();
     let mut read = read.into_iter();

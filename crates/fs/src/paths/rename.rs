@@ -1,4 +1,4 @@
-//! Renaming: an entry takes a free name, replaces another one, or changes places with it.
+//! Renaming: an entry takes a free name, replaces another entry, or is exchanged with it.
 
 use super::directory::{
     Named, allow_entries, allow_removal, check_name, directory, drop_link, is_dots, named,

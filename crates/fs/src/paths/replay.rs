@@ -9,9 +9,9 @@
 //! a second pass reads all segments of the reserve and looks at each block behind damage for a header, or the copy of one. On flash, where
 //! it is known how much was written, the first pass does so.
 //!
-//! Damage costs what it hits. A header has a copy, and so have entries: a block of these costs nothing. A block of data costs itself, as it
-//! does anywhere else. Where both copies are gone a commit is lost, and nobody knows what it changed: the mount shows the commits behind
-//! it, too, and takes no changes; a repair goes back to the state before it.
+//! Damage costs only the damaged data. Headers and entries have a copy, so one damaged block of these costs nothing. A damaged data block
+//! costs itself, as anywhere else. If both copies are damaged, a commit is lost, and its changes are unknown: the mount also shows later
+//! commits, but is read-only; a repair returns to the state before it.
 
 use super::{fetch, moves};
 use crate::batch::{Contents, Header, Identity, Owner, take_entry};
@@ -77,7 +77,8 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    /// A scan that has not begun. Without a sync record of this mount nothing says whether headers are missing: all is looked at.
+    /// Creates a scan that has not begun. Without a sync record of this mount, missing headers cannot be detected, so everything
+    /// is scanned.
     pub fn new(picture: &Picture, record: Option<SyncRecord>, is_flash: bool) -> Scan {
         let record = record.filter(|record| record.epoch == picture.epoch);
         let durable = record.map_or(0, |record| record.durable);
@@ -226,7 +227,7 @@ fn lost_header(core: &Core, picture: &Picture, read: &[Read], begin: usize, addr
     whole.is_none().then_some(address)
 }
 
-/// Applies the commits behind the checkpoint, and lets the log go on behind them.
+/// Applies the commits after the checkpoint, and continues the log after them.
 pub(crate) fn replay(core: &mut Core, picture: &Picture, scan: Scan) -> Entries {
     let entries = collect(core, picture, &scan);
     let newest = scan.found.last_key_value().map_or(0, |(seq, _)| seq.saturating_add(1));

@@ -1,7 +1,7 @@
 //! Room: how much an operation may take, and when it has to wait.
 //!
-//! Space is promised when data are accepted, so `ENOSPC` comes then or never. A sixteenth of the segments, ten at least, is reserved for the
-//! cleaner and for checkpoints; `statfs` does not count it. Operations that free space reserve none.
+//! Space is reserved when data are accepted, so `ENOSPC` is returned then or never. A sixteenth of the segments, but at least ten, is
+//! reserved for the cleaner and for checkpoints; `statfs` does not count it. Operations that free space reserve none.
 
 use crate::backend::NamesShape;
 use crate::objects::Core;
@@ -25,8 +25,8 @@ fn used(core: &Core) -> u64 {
     core.catalog.allocated() + core.pages.delayed() + core.catalog.node_count()
 }
 
-/// Blocks that files may have where these have names: a sixteenth is kept for what overwrites them, and as many as the metadata of
-/// single blocks fit into the log.
+/// Maximum number of file blocks if these have names: a sixteenth is reserved for overwrites, and the metadata of that many single
+/// blocks must fit into the log.
 fn names_most(core: &Core, shape: NamesShape) -> u64 {
     let kept = (shape.capacity / 16).max(NAMES_KEPT);
     let nodes = core.space.layout().usable().saturating_sub(slack(core)) / 4 * 3;
@@ -105,7 +105,7 @@ fn in_log(core: &mut Core, pages: u64) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Space for names of so many more blocks, beside those that are dirty.
+/// Ensures that names are left for the given number of further blocks, beyond the dirty ones.
 fn to_name(core: &mut Core, pages: u64) -> Result<(), Stop> {
     let Some(shape) = core.space.layout().backend.names().filter(|_| pages > 0) else { return Ok(()) };
     if core.names.naming.is_active() {

@@ -1,4 +1,5 @@
-//! Extended attributes. A value is cut into pieces; each stands under the hash of the name with its number, behind the name.
+//! Extended attributes. A value is divided into pieces; each is stored under the hash of the name and its number, after the
+//! name.
 
 use super::directory::hash_of;
 use super::permissions::allow;

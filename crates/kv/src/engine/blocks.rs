@@ -285,8 +285,8 @@ impl Blocks {
         }
     }
 
-    /// Like [`Blocks::release`], of a slab whose write ended in block `part`. Those behind it are as they were: nothing is sent to a block before
-    /// the one in front of it is written, and a drive refuses to erase what is erased.
+    /// Acts like [`Blocks::release`] for a slab whose write ended in block `part`. Later blocks are untouched: nothing is sent to a block
+    /// before the previous one has been written, and a drive refuses to erase erased blocks.
     fn release_failed(&mut self, slab: u32, part: u32) {
         for behind in part + 1..self.each {
             let block = std::mem::replace(&mut self.place_mut(slab)[behind as usize], NIL);

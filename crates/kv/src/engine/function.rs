@@ -1,7 +1,7 @@
 //! `function`: slabs are flash blocks that the library's function level hands out, tracks, and erases in the background.
 //!
-//! The cache decides which channel a slab goes to and which slab is given back. The library decides which block of the channel it gets and when
-//! that is erased, and replaces bad blocks. A mark beside the data says whether a block begins a slab of items or a part of a snapshot.
+//! The cache chooses the channel of a slab and the slabs to release. The library chooses the block within the channel and the time of its
+//! erase, and replaces bad blocks. A mark stored with the data tells whether a block begins a slab of items or part of a snapshot.
 
 use super::writer::Writer;
 use super::{EngineCounters, Event, Io, KIND, READ, Shape, WRITE, flash_of, too_long};

@@ -1,8 +1,8 @@
 //! Storage engines: they place slabs, write them, and reuse their space.
 //!
-//! A slab is written as a whole, read in runs of sectors, and released as a whole; an engine does nothing else. It hands out commands and
-//! reports their outcome by [`Event`]s. Engines differ in the layer that maps slabs to flash blocks, in the layer that erases, and therefore in
-//! the amount of flash that has to stay free.
+//! A slab is written as a whole, read in runs of sectors, and released as a whole; an engine does nothing else. It issues commands and
+//! reports their results as [`Event`]s. Engines differ in the layer that maps slabs to flash blocks, in the layer that erases, and
+//! therefore in the amount of flash that must stay free.
 
 mod access;
 mod blocks;
@@ -221,8 +221,8 @@ impl Engine {
         each!(self, engine => engine.write(slab, buffer, forced));
     }
 
-    /// Reads a run of sectors of a slab. Returns how many reads it takes; they end as events in any order, and say in their tags the
-    /// number of each (from bit 32 on) beside what `tag` says.
+    /// Reads a run of sectors of a slab. Returns the number of reads; they end as events in any order, whose tags contain the number
+    /// of the read (from bit 32 on) in addition to `tag`.
     #[inline]
     pub fn read(&mut self, io: &mut Io, tag: Tag, slab: u32, sector: u32, sectors: u32) -> u32 {
         each!(self, engine => engine.read(io, tag, slab, sector, sectors))

@@ -1,4 +1,4 @@
-//! `original`: slabs are ranges of a plain block drive, which maps, garbage-collects and erases below them by itself.
+//! `original`: slabs are ranges of an ordinary block drive, which does mapping, garbage collection and erases internally.
 //!
 //! A share of the drive is never written (static over-provisioning): the drive's garbage collection uses it as spare space. The next
 //! slab overwrites a place; nothing is trimmed.

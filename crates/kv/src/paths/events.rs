@@ -1,4 +1,4 @@
-//! Events: what has come from clients and from the drive, and what follows from it.
+//! Events from clients and from the drive, and their handling.
 
 use super::{evict, items, request, restart};
 use crate::Ask;

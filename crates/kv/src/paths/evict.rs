@@ -1,4 +1,4 @@
-//! Eviction, which for engines that own their blocks is garbage collection too.
+//! Eviction, which is also garbage collection for engines that own their blocks.
 //!
 //! ```text
 //!   free slabs   ── high ──  enough
@@ -60,7 +60,7 @@ fn evict_more(core: &mut Core) {
     }
 }
 
-/// Victims whose items are written again at a time. Without blocks of its own the cache writes all of them again, so it has to read as
+/// Number of victims whose items are rewritten at a time. Without its own blocks, the cache rewrites all of them, so it must read as
 /// many at a time as it writes.
 fn evictions_max(core: &Core) -> usize {
     match core.config.engine.owns_blocks() {
@@ -100,7 +100,7 @@ fn obsolete_bytes(core: &Core, slab: &SlabRecord) -> u64 {
     u64::from(class.slots - slab.valid) * u64::from(class.slot_bytes)
 }
 
-/// Returns whether what is written again is clearly less than what is freed.
+/// Returns whether clearly less is rewritten than freed.
 fn gains(core: &Core, slab: &SlabRecord) -> bool {
     obsolete_bytes(core, slab) * 4 >= u64::from(core.shape.slab_bytes)
 }

@@ -90,8 +90,8 @@ pub(crate) fn encode(core: &mut Core, place: Place, write: impl FnOnce(&mut [u8]
     write(&mut core.buffers.get_mut(buffer)[from..from + bytes]);
 }
 
-/// Stores an item in place of what is there. Where it cannot be stored, what was there is gone, so that it is not taken for the
-/// newest; not where the caller only has to wait.
+/// Stores an item, replacing the existing one. If the item cannot be stored, the existing one is removed, so that it does not
+/// pass for the newest; but not if the caller only has to wait.
 pub(crate) fn put(
     core: &mut Core,
     key: &Key,
@@ -175,7 +175,7 @@ pub(crate) fn damaged(core: &mut Core, hash: u64, place: Place, cas: u32) {
     }
 }
 
-/// Leaves a stored slab, of which nothing is wanted any more.
+/// Finishes reading a stored slab of which nothing more is needed.
 pub(crate) fn leave(core: &mut Core, number: u32) {
     core.slabs.leave(number);
     leave_if_unread(core, number);

@@ -1,4 +1,4 @@
-//! Paths: what a cache does, as functions over its objects (`objects.rs`), without a state of their own.
+//! Paths: the actions of a cache, as functions over its objects (`objects.rs`), without their own state.
 //!
 //! ```text
 //!   events

@@ -1,4 +1,4 @@
-//! Requests: which run at once, which wait, and the order of requests to one key.
+//! Requests: run at once or wait, in order for each key.
 
 use super::{evict, get, items, store, write};
 use crate::flash::Purpose;
@@ -106,7 +106,8 @@ fn resume(core: &mut Core, request: u32, found: Option<Found>, first: bool) -> b
     !waits
 }
 
-/// A request has ended that held a lock: those behind it go on, as far as the next one that takes several steps.
+/// Releases the lock of an ended request: later requests to the key continue, up to the next one that takes
+/// several steps.
 fn unlock(core: &mut Core, hash: u64) {
     while let Some(request) = core.requests.next_locked(hash) {
         let mut ask = core.requests.take_ask(request);

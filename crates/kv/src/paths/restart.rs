@@ -1,9 +1,9 @@
 //! Start and stop.
 //!
-//! A clean stop writes every slab and then a snapshot of index and slabs, in slabs of its own. A start takes the newest whole snapshot and
-//! makes all snapshots unreadable *before* it answers anything. So a snapshot either matches the cache exactly, or does not exist: after a
-//! crash the cache is empty, and no older version, deleted or expired item ever comes back. A start makes snapshots unreadable even with
-//! `warm_restart` off.
+//! A clean stop writes every slab and then, in separate slabs, a snapshot of index and slabs. A start loads the newest complete snapshot
+//! and makes all snapshots unreadable *before* it answers any request. So a snapshot either matches the cache exactly, or does not exist:
+//! after a crash the cache is empty, and no older version, deleted or expired item ever reappears. A start makes snapshots unreadable even
+//! with `warm_restart` off.
 
 use super::{evict, items, request, saving, write};
 use crate::Ask;

@@ -49,7 +49,7 @@ pub enum FunctionCall {
     Write {
         /// The first page.
         address: FlashAddress,
-        /// The application's own word. It stands beside every sector, moves with the data, and is what a start lists.
+        /// The application's own word. It is stored with every sector, moves with the data, and is listed at a start.
         mark: u32,
         /// Sector images of the pages; they come back.
         data: Vec<u8>,

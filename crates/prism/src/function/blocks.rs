@@ -84,7 +84,7 @@ impl Block {
         self.taken
     }
 
-    /// Returns whether a write has failed, so that it takes no more.
+    /// Returns whether a write to the block has failed, so that it accepts no more.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
@@ -114,7 +114,8 @@ impl Block {
         self.rested = true;
     }
 
-    /// Says what was found in it: sectors, and whether it takes no more.
+    /// Records the state found at a start: number of sectors, and whether the block accepts no
+    /// more.
     pub fn found(&mut self, sectors: u32, broken: bool) {
         (self.written, self.taken) = (sectors, sectors);
         (self.dirty, self.broken) = (true, broken);
@@ -169,7 +170,7 @@ impl Block {
         self.written += sectors;
     }
 
-    /// Takes no more writes: returns one of those that wait, until none is left.
+    /// Refuses further writes, and returns one waiting write per call, until none is left.
     pub fn break_off(&mut self, ops: &mut Slab<Op>) -> Option<u32> {
         (self.broken, self.taken) = (true, self.written);
         self.waiting.pop(ops)
@@ -357,8 +358,8 @@ impl Blocks {
         (first..first + luns).map(move |lun| channel * luns + lun % luns)
     }
 
-    /// Takes a block of a channel for the application: an erased one of the LUN that has most of them, else one whose erase is to come,
-    /// with which its writes wait.
+    /// Takes a block of a channel for the application: an erased block of the LUN that has most of them, otherwise one that is still to
+    /// be erased, whose writes wait for the erase.
     pub fn map(&mut self, channel: u32) -> Option<u32> {
         if self.available(channel) == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Erases in the background: of blocks that the application gives back, and of what a former life has left.
+//! Background erases of blocks that the application has returned, and of blocks left from before a restart.
 //!
 //! ```text
 //!   give_back ─► queue of the LUN (`erase_queue.rs`) ─► one erase at a time ─► free; bad, where the drive says so; else spoiled

@@ -116,7 +116,7 @@ pub(super) fn write_ended(function: &mut Function, op: &Op, completion: &mut Com
     wear::go_on(function);
 }
 
-/// The block takes no more: what waits for it fails.
+/// Closes a failed block: writes that wait for it fail.
 pub(super) fn break_off(function: &mut Function, block: u32, status: Status) {
     function.blocks.close(block);
     while let Some(op) = function.blocks[block].break_off(function.link.records()) {

@@ -19,11 +19,11 @@
 //! is open in the channel, LUN by LUN. Flash is written in order, so pages are written in the order in which they were handed out in each
 //! block; and it is erased by blocks, so a block is given back when no page of it is needed.
 //!
-//! **Restart.** Beside every sector stand the application's word ([mark](FunctionCall::Write)) and the library's own (`mark.rs`). A
-//! start reads one sector of every block that holds data, and lists them ([`Function::found`]): where the block is, the mark of its first
-//! sector, how much was written. The application recognises its data by the mark, or by what it reads, and says which blocks it goes on
-//! with ([`Function::recover`]); all others are erased in the background. A block that wear levelling was moving when the power failed is listed at
-//! exactly one place, complete. After a crash an application trusts the marks, not the addresses that it remembers.
+//! **Restart.** Every sector has the application's word ([mark](FunctionCall::Write)) and the library's own (`mark.rs`) as metadata. A
+//! start reads one sector of every block that holds data, and lists these blocks ([`Function::found`]): address, mark of the first sector,
+//! written length. The application recognises its data by the mark, or by reading them, and names the blocks that it keeps
+//! ([`Function::recover`]); all others are erased in the background. A block that wear levelling was moving when the power failed is listed
+//! exactly once, complete. After a crash, an application must trust the marks, not remembered addresses.
 //!
 //! Invariants: acknowledged data stay until the application gives their block back; a block is erased only when nothing reads from it.
 //!
@@ -175,12 +175,12 @@ impl Function {
         self.blocks.ops()
     }
 
-    /// Erases of a block, as far as the level knows: those of blocks that held nothing when it started are taken to be the mean.
+    /// Known erase count of a block; for blocks that were empty at the start, the mean is assumed.
     pub fn erase_count(&self, address: FlashAddress) -> Result<u32, LevelError> {
         Ok(self.blocks.erases(self.number(address)?))
     }
 
-    /// Returns whether nothing of a block can be read any more: it is erased, or out of use.
+    /// Returns whether a block is unreadable because it is erased or out of use.
     pub fn is_erased(&self, address: FlashAddress) -> Result<bool, LevelError> {
         Ok(matches!(self.blocks[self.number(address)?].state(), State::Free | State::Spoiled | State::Bad))
     }

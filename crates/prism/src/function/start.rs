@@ -81,7 +81,7 @@ impl Start {
         &self.found
     }
 
-    /// Takes the blocks that held data: the application has said with which it goes on.
+    /// Takes the blocks that held data, after the application has named those that it keeps.
     pub fn take_found(&mut self) -> Vec<Found> {
         std::mem::take(&mut self.found)
     }

@@ -9,8 +9,8 @@
 //!   Cold        copies spare to hot                              spare         cold
 //!   Done        waits until the application knows                hot           cold
 //! ```
-//! At every moment each of the two is complete at one place that is not being written; a start takes the oldest copy. Reads and trims of
-//! the two addresses concern the data until the answer is taken with [`Machine::pop`](pellucid_host::Machine::pop), and the places
+//! At every moment each of the two is complete at a place that is not being written; a start takes the oldest copy. Reads and trims of
+//! the two addresses follow the data until the answer is taken with [`Machine::pop`](pellucid_host::Machine::pop), and the places
 //! afterwards. If the flash fails, levelling stops: moved data stay at their new place, and the answer says so.
 //!
 //! A block that received cold data is passed over until it is rewritten: otherwise the next call would move them again.
@@ -27,9 +27,9 @@ use std::collections::VecDeque;
 /// Result of one call of the wear leveller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Levelled {
-    /// Pairs of blocks whose data have changed places; the application exchanges them in its map, one pair after the other. One pair
-    /// where all went well; none where nothing would be gained, or no block is free to copy by. Where the flash has failed in between, a
-    /// pair may name a block that the application did not have: it has it now, and has the other one no more.
+    /// Pairs of blocks whose data were swapped; the application swaps them in its map, one pair after the other. There is one pair on
+    /// success, and none if nothing would be gained or no spare block is free. If the flash failed in between, a pair may name a block
+    /// that the application did not have before: it now owns that block, and no longer the other.
     pub swapped: Vec<[FlashAddress; 2]>,
     /// Variance of the erase counts of the mapped blocks, after it.
     pub variance: f64,
@@ -332,7 +332,7 @@ pub(super) fn swap_known(function: &mut Function) {
     }
 }
 
-/// Gives back what the swap had borrowed, and what the application has given back meanwhile.
+/// Releases the blocks that the swap borrowed, and those that the application returned meanwhile.
 fn settle(function: &mut Function, swap: &Swap) {
     for block in [swap.cold, swap.hot, swap.spare] {
         if function.blocks[block].state() == State::Held {

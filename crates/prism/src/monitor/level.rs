@@ -7,11 +7,11 @@
 //!     record            [   ]  [  B  ]         [   ]  [  A  ]       from here on the owners have the new places; writes go on
 //!     clean             [spare][  B  ]         [spare][  A  ]       when reads of the old places have ended
 //! ```
-//! A swap begins when the mean erase count of a LUN exceeds that of another one by a limit, preferably one of its own channel. Only the LUN that
-//! has just been erased can begin a swap, so a worn LUN at rest does not. A free LUN takes data and gives none. One record moves a block, so at
-//! every moment each block has one place; the next start erases data that a power cut left in a spare. A block that cannot be moved now waits
-//! until the next erase: a block that a failed write has closed, because its copy would look different; a block whose last sectors the drive
-//! holds back or cannot read; and every block while no spare is left.
+//! A swap begins when the mean erase count of a LUN exceeds that of another by a limit, preferably in the same channel. Only a LUN with a
+//! recent erase can begin a swap, so a worn idle LUN does not. A free LUN receives data but gives none. One record moves a block, so at
+//! every moment each block has one place; the next start erases data that a power cut left in a spare. A block that cannot be moved now
+//! waits until the next erase: a block that a failed write has closed, because its copy would look different; a block whose last sectors
+//! the drive holds back or cannot read; and every block while no spare is left.
 
 //!
 //! Invariants: a block is frozen from its drain until its move is on the media or given up; a chunk that is taken is a spare of its LUN, or is
@@ -159,7 +159,7 @@ impl Leveller {
     }
 }
 
-/// Goes on with what is under way, or begins it.
+/// Continues the swap in progress, or begins one.
 pub(super) fn level<D: Drive>(monitor: &mut Monitor<D>) {
     if monitor.leveller.paused || monitor.records.is_dead() {
         return;
@@ -382,7 +382,7 @@ pub(super) fn moved<D: Drive>(monitor: &mut Monitor<D>) {
     clean_up(monitor, Step::DrainReads);
 }
 
-/// Goes on to erase what is taken; what is not written needs no erase, and what is bad is none.
+/// Continues by erasing the taken blocks; unwritten blocks need no erase, and bad ones get none.
 fn clean_up<D: Drive>(monitor: &mut Monitor<D>, step: Step) {
     monitor.leveller.step = step;
     monitor.namespaces.drain();

@@ -21,11 +21,11 @@
 //! **Wear.** Erases are counted for each LUN. When a LUN exceeds the least worn one by a limit, the two change places, block by block, while they are
 //! used (`level.rs`).
 //!
-//! **State.** See `state.rs` and `ring.rs`. A change counts when its record is on the media, and applications learn of it after
-//! that. A record is the whole state, so there is no log to replay. Erase counts are as old as the last record, which is rewritten after as many
-//! erases as a LUN shows blocks.
+//! **State.** See `state.rs` and `ring.rs`. A change takes effect when its record is on the media, and applications learn of it only then.
+//! A record is the whole state, so there is no log to replay. Erase counts are as old as the last record, which is rewritten each time the
+//! number of erases reaches the number of blocks that a LUN shows.
 //!
-//! Commands take one table look-up and allocate nothing; tags of all 64 bits come back.
+//! Commands take one table lookup and no allocation; tags may use all 64 bits.
 //!
 //! # Objects
 //!
@@ -133,8 +133,8 @@ impl<D: Drive> Monitor<D> {
         Ok(monitor)
     }
 
-    /// The drive has lost its power and has come back at `now`: the state is read again, and applications that were open are open. What they
-    /// had under way and the drive has not answered ends with [`Status::PowerLoss`](pellucid_flash::Status::PowerLoss).
+    /// Handles a power loss of the drive, which came back at `now`: reads the state again; open applications stay open. Their unanswered
+    /// commands end with [`Status::PowerLoss`](pellucid_flash::Status::PowerLoss).
     pub fn restart(&mut self, now: SimTime) -> Result<(), MonitorError> {
         self.now = self.now.max(now);
         route::forget(self);

@@ -1,4 +1,4 @@
-//! Records of the monitor's state: which is on its way, which is safe, and what waits for one.
+//! Records of the monitor's state: the one in flight, the durable one, and the changes that wait for one.
 //!
 //! ```text
 //!   changed ─► begin: both rings write it ─► ring_done, ring_done ─► safe, or dead ─► due: commits that waited for it
@@ -105,7 +105,7 @@ impl Records {
         bytes.div_ceil(self.page_bytes) as u32
     }
 
-    /// Pages of a record of so many bytes, with those behind it that make it readable.
+    /// Pages of a record of the given size, including the following pages that make it readable.
     pub fn record_pages(&self, bytes: usize) -> u32 {
         self.pages_of(bytes) + self.pages_behind
     }

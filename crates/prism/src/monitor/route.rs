@@ -276,7 +276,7 @@ fn replace<D: Drive>(monitor: &mut Monitor<D>, op: u32, at: u32, chunk: u32) {
     save::changed_then(monitor, Commit::Place { app, block, chunk: spare });
 }
 
-/// The power was cut: what was under way is answered, and nothing else is done.
+/// Handles a power cut: answers all commands in flight, and does nothing else.
 pub(super) fn forget<D: Drive>(monitor: &mut Monitor<D>) {
     while let Some(completion) = monitor.drive.pop() {
         let op = completion.tag as u32;

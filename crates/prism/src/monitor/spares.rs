@@ -11,7 +11,8 @@ pub(super) fn spares<D: Drive>(monitor: &Monitor<D>, lun: u32) -> impl Iterator<
     monitor.state.hidden(lun, chunks).filter(move |&chunk| !monitor.records.keeps(lun * chunks + chunk))
 }
 
-/// A chunk of a LUN is bad: a spare takes its place, if it was shown. Returns whether the LUN shows as many good ones as before.
+/// Handles a bad chunk of a LUN: replaces it with a spare, if it was shown. Returns whether the LUN still shows as many good
+/// chunks as before.
 pub(super) fn put_aside<D: Drive>(monitor: &mut Monitor<D>, lun: u32, chunk: u32) -> bool {
     let number = lun * monitor.geometry.chunks;
     let is_usable = |&spare: &u32| spare != chunk && !monitor.leveller.uses(number + spare);
@@ -38,7 +39,7 @@ fn erase<D: Drive>(
     Ok(bad)
 }
 
-/// Erases what is written of these LUNs, and puts spares in the place of what is bad. A LUN with too few good blocks is out of use.
+/// Erases the written blocks of these LUNs, and replaces bad blocks with spares. A LUN with too few good blocks goes out of use.
 pub(super) fn clean<D: Drive>(
     monitor: &mut Monitor<D>,
     luns: &[u32],

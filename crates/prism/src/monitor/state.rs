@@ -1,8 +1,8 @@
-//! The monitor's durable state: which application has which LUN, which block of a LUN is which, bad blocks, and a swap that is under way.
+//! The monitor's durable state: owners of LUNs, the block maps of LUNs, bad blocks, and a swap in progress.
 //!
-//! A LUN shows a fixed number of its first good blocks; the others are spares. While two LUNs change places, `moved` says of each block of theirs
-//! whether it has: it then lies in the other LUN, in the block that this one shows at the same place. Invariants ([`State::check`]): the
-//! blocks that a LUN shows are distinct, not bad, and not those of the records; a LUN has one owner.
+//! A LUN shows a fixed number of its first good blocks; the others are spares. While two LUNs are being swapped, `moved` tells for each of
+//! their blocks whether it has moved: it is then in the other LUN, in the block that this LUN shows at the same position. Invariants
+//! ([`State::check`]): the blocks that a LUN shows are distinct, not bad, and not those of the records; a LUN has one owner.
 
 use super::config::Request;
 use pellucid_flash::ChunkGeometry;

@@ -40,7 +40,8 @@ impl Gc {
 pub struct PolicyConfig {
     /// True if a start erases everything, whatever wrote it.
     pub format: bool,
-    /// The host FTL of page-mapped ranges: write buffer, spare chunks, costs. What a range says itself, and where it lies, does not count.
+    /// Settings of the host FTL of page-mapped ranges: write buffer, spare chunks, costs. Settings that a range has itself, and its
+    /// position, are ignored here.
     pub host_ftl: HostFtlConfig,
 }
 

@@ -25,9 +25,9 @@
 //! | `record.rs` | what is remembered |
 //! | `block_map/` | a block-mapped range |
 //!
-//! **Restart.** The ranges stand in a record on the flash (`record.rs`). An application configures them at each start, as in Algorithm IV.3:
-//! the same range finds its data again, in whatever order they come; one that overlaps another that is remembered is refused. A range that
-//! is remembered and not configured stays as it is. With [`PolicyConfig::format`] a start forgets everything.
+//! **Restart.** The ranges are recorded on the flash (`record.rs`). An application configures them at each start, as in Algorithm IV.3: the
+//! same range finds its data again, in any order of configuration; a range that overlaps another recorded range is refused. A recorded
+//! range that is not configured stays as it is. With [`PolicyConfig::format`] a start discards everything.
 
 /// Calls the layer of each kind.
 macro_rules! each {
@@ -304,7 +304,7 @@ impl Machine for Policy {
         own.or_else(|| self.ranges.iter().find_map(|range| each!(&range.work, layer => layer.failure())))
     }
 
-    /// Returns whether the record says what the flash holds, every range that is configured has found its data, and those that are removed are gone.
+    /// Returns whether the record agrees with the flash, every configured range has found its data, and removed ranges are gone.
     fn is_ready(&self) -> bool {
         self.again.is_empty()
             && self.record.rests()

@@ -1,4 +1,4 @@
-//! Ranges: which there are, where a new one finds its rows, and how one is removed.
+//! Ranges: the existing ones, allocation of rows for a new one, and removal.
 //!
 //! ```text
 //!   configure   record with the range is written ─► the range starts on its rows
@@ -85,7 +85,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Ranges that are being removed and have nothing under way any more go.
+    /// Removes ranges that are being removed and have no more work in progress.
     pub(super) fn let_go(&mut self) {
         let rests = |served: &Served| {
             served.leaves

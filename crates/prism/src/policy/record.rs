@@ -1,4 +1,4 @@
-//! The record of a policy level: which ranges there are, and which rows of chunks each has.
+//! The record of a policy level: its ranges, and the rows of chunks of each.
 //!
 //! ```text
 //!   homes    the first chunk of the first LUN, and of the last one       a record is one write, with a number and a checksum
@@ -60,7 +60,7 @@ pub(super) struct Record {
     space: Space,
     format: bool,
     homes: [ChunkAddress; 2],
-    /// Where the next record goes; `None`: the home is full, or takes no more.
+    /// Place of the next record; `None`: the home is full, or accepts no more.
     pointers: [Option<u32>; 2],
     current: usize,
     phase: Phase,
@@ -175,7 +175,7 @@ impl Record {
         self.space.chunks.lba(ChunkAddress { sector, ..self.homes[home] })
     }
 
-    /// Sectors of one write: the record, and what has to lie behind it before it can be read.
+    /// Sectors of one write: the record, and the padding that must follow before it can be read.
     fn write_sectors(&self) -> u32 {
         let unit = self.space.page_sectors();
         unit + self.space.chunks.cached_sectors.next_multiple_of(unit)
@@ -276,7 +276,7 @@ impl Record {
         self.read_next();
     }
 
-    /// Begins erases; says whether none is left or under way.
+    /// Begins erases; returns whether none is left or in progress.
     fn erase_more(down: &mut VecDeque<Command>, left: &mut Vec<Lba>, under_way: &mut usize) -> bool {
         while *under_way < ERASES_MAX
             && let Some(lba) = left.pop()

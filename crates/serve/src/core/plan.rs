@@ -1,4 +1,4 @@
-//! The planned faults of drives in service: which comes next, by operations and by time.
+//! Planned faults of served drives: determines the next one, by operations and by time.
 //!
 //! Invariant: a plan by operations, including random ones, is repeatable: equal requests of a host meet equal
 //! faults.

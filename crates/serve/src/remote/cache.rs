@@ -1,7 +1,7 @@
 //! A remote cache namespace: its commands in NVMe.
 //!
 //! After a lost connection, the host cannot tell which acknowledged data a cache has lost. So the cache is
-//! lost for good, and its cache manager starts anew, as after a power cut.
+//! lost permanently, and its cache manager restarts, as after a power cut.
 
 use super::command::Work;
 use super::connect::Link;

@@ -424,8 +424,8 @@ fn enable(admin: &mut Queue, value: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Host identifier: equal for all queues and connections of one process under one name, and different for other processes of the same
-/// name, also on other machines and in containers, where the same process id is likely: it is drawn once for each process.
+/// Host identifier, drawn once per process: equal for all queues and connections of one process under one name, and different for
+/// other processes with the same name, even on other machines and in containers, where equal process ids are likely.
 fn host_id(name: &str) -> [u8; 16] {
     static OF_PROCESS: OnceLock<[u8; 16]> = OnceLock::new();
     let mut id = *OF_PROCESS.get_or_init(|| {

@@ -83,8 +83,8 @@ impl Features {
         Features { keep_alive_ms, ..self }
     }
 
-    /// Values after a power cut of a drive: those of the start, but for what belongs to the connection, which lives on.
-    /// The timestamp begins at 0 again.
+    /// Values after a power cut of a drive: the defaults, except values that belong to the surviving connection. The
+    /// timestamp restarts at 0.
     pub fn after_power_cut(&self, now_ns: u64) -> Features {
         let Features { keep_alive_ms, io_queues, .. } = *self;
         Features { keep_alive_ms, io_queues, timestamp: (0, now_ns / 1_000_000), ..Features::default() }
@@ -320,7 +320,8 @@ pub(super) fn set(
     Ok(0)
 }
 
-/// Changes what a namespace of chunks tells its host; `false`: the command names none.
+/// Changes the notifications of a namespace of chunks; `false`: the command names no such
+/// namespace.
 fn set_feedback(
     controller: &Controller,
     subsystem: Option<&mut Subsystem>,

@@ -187,7 +187,8 @@ impl HostFault {
 }
 
 impl HostFault {
-    /// A fault of a range hits no flush, which has none; one that was meant for flushes has no range.
+    /// A fault with a range hits no flush, which has no address; a fault meant for flushes has no
+    /// range.
     fn spare_flushes(&mut self, text: &str, options: &str) -> Result<(), PlanError> {
         let is_asked = options.split(',').any(|option| option.starts_with("on="));
         let meant = is_asked || self.kind == HostFaultKind::LostFlush;

@@ -40,7 +40,7 @@ pub(super) struct Logical {
 }
 
 impl Logical {
-    /// Where a sector lies, and how many from it on lie there too; `most` at most.
+    /// Address of a sector, and the number of contiguous sectors from it on, at most `most`.
     pub fn locate(&self, sector: u32, most: u32, image: usize) -> (Place, u32) {
         let (from, held) = (self.buffer.from(), self.buffer.held(image));
         let mut limit = sector + most;

@@ -1,7 +1,7 @@
-//! Buffer of a logical block: the end of what was written, too short for a write.
+//! Buffer of a logical block: the tail of the written data, too short for a flash write.
 //!
-//! Invariants: its sectors lie one behind the other, from `from` on; a change that was taken in and not acknowledged is at its end, so the
-//! buffer is not empty then.
+//! Invariants: its sectors are contiguous, starting at `from`; an accepted but unacknowledged change is at its end, so the buffer is not
+//! empty then.
 
 use super::requests::Part;
 

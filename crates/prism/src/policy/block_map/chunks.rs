@@ -114,8 +114,8 @@ impl Chunks {
         self.pool.free_total()
     }
 
-    /// Takes a free chunk: of a LUN that is written to least now, and of those of the one with most free. Of equals, LUNs have their turn
-    /// channel by channel: blocks that are written one behind the other are read on different channels.
+    /// Takes a free chunk from the LUN with the fewest current writes and, among these, with the most free chunks. Ties rotate over LUNs
+    /// channel by channel, so that consecutively written blocks are read on different channels.
     pub fn take(&mut self, for_application: bool) -> Option<u32> {
         if for_application && self.free() <= RESERVE {
             return None;

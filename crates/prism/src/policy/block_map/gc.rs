@@ -115,7 +115,8 @@ pub(super) fn try_again(core: &mut Core, now: SimTime) {
     feed(core);
 }
 
-/// Gives up if nothing is under way and a block waits for a chunk: there will be none. What is in a buffer stays there and can be read.
+/// Fails waiting work if nothing is in progress and a block waits for a chunk, because none will become free. Data in buffers stay
+/// there and can be read.
 pub(super) fn give_up_if_stuck(core: &mut Core) {
     if !core.blocks.any_starved() || !core.link.is_idle() {
         return;

@@ -1,4 +1,4 @@
-//! Failures of the flash: whether writes are still taken.
+//! Failures of the flash: whether writes are still accepted.
 //!
 //! Invariant: writes are refused after `FAILURES_MAX` (32) failures in a row, or when nothing frees a chunk, until it is tried again.
 

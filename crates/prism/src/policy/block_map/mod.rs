@@ -1,4 +1,4 @@
-//! A block-mapped range: a logical block is as long as a chunk, and lies in one chunk where it was written in order.
+//! A block-mapped range: a logical block is as long as a chunk, and is in a single chunk if it was written in order.
 //!
 //! ```text
 //!   logical block   0 ............ s ............ e            pieces, the newest first; a sector is in the newest that reaches it
@@ -32,8 +32,8 @@
 //! writes these, padded with the data below. Writes that end in mid-page and flushes between them cost a copy of the block each.
 //! A trim of a whole block is kept by a flush, which waits for the erases; a trim of less writes zeros.
 //!
-//! Beside each sector stand the logical block, the range, and a number that grows with each piece; a start builds the map from these. It takes
-//! the readable beginning of a piece: a crash tears only the end, of writes that were not acknowledged.
+//! The metadata of each sector are the logical block, the range, and a number that grows with each piece; a start builds the map from
+//! these. It uses the readable beginning of a piece: a crash tears only the end, which consists of unacknowledged writes.
 //!
 //! Invariant between objects: the buffer of a block begins where its top piece ends, or a copy is on its way there.
 

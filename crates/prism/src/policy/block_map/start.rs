@@ -1,4 +1,4 @@
-//! The start of a block-mapped range: which chunks hold what.
+//! Start of a block-mapped range: determines the contents of its chunks.
 //!
 //! ```text
 //!   report ─► of every chunk in use the out-of-band data of its first page and of its last ones ─► whose, and how far it can be read

@@ -1,7 +1,7 @@
 //! Authentication Send and Receive (Base 6.1, 6.2) on a queue whose host must authenticate.
 //!
-//! Invariants: a queue that has to authenticate executes nothing else before; an I/O queue gets its
-//! controller's gate when it succeeds, so its I/O path need not check.
+//! Invariants: a queue that must authenticate executes nothing else first; an I/O queue gets its
+//! controller's gate when authentication succeeds, so its I/O path need not check.
 
 use super::core::{Core, room_for};
 use super::member::Role;

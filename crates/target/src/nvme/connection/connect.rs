@@ -130,9 +130,9 @@ fn kind_of(target: &Target, host_nqn: &str, data: &ConnectData) -> Result<Kind, 
     }
 }
 
-/// Namespaces whose host keeps the map, the names or the cache have one host at a time, and zones, which a host FTL may be above. Each of two
-/// would take the chunks of the other for free, and overwrite them. A host that comes back while its old connection is not known to be dead is the same host; one that comes back
-/// after another was there is not admitted.
+/// Namespaces whose host stores the map, the names or the cache have one host at a time, as do zones, which may be below a host FTL. Two
+/// hosts would each take the other's chunks for free and overwrite them. A host that reconnects while its old connection is not known to be
+/// dead is the same host; a host that comes back after another has connected is not admitted.
 fn check_alone(
     target: &mut Target,
     kind: Kind,

@@ -63,9 +63,9 @@ impl Link {
         port.output().head(&out[..length]);
     }
 
-    /// Sends a response capsule. Capsules follow the data sent in the same turn: a host then reads many
-    /// capsules at once, completes as many commands, and can send as many new ones together. All capsules do
-    /// so, so their head pointers never run backwards.
+    /// Sends a response capsule. Capsules are sent after the data of the same turn: a host then reads many
+    /// capsules at once, completes as many commands, and can send as many new ones together. This applies to
+    /// all capsules, so their head pointers never run backwards.
     #[inline]
     pub fn respond(&self, cid: u16, status: Status, result: u64, port: &mut Port<'_>) {
         let sq_head = if self.flow_control { self.sq_head } else { 0 };

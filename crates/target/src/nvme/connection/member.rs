@@ -1,4 +1,4 @@
-//! Member: which queue of which controller a connection is, and who its host has proved to be.
+//! Member: the queue and controller of a connection, and the authenticated identity of its host.
 //!
 //! ```text
 //!   Unconnected ─Connect─► Admin | Io
