@@ -4,7 +4,7 @@ use crate::firmware::FirmwareModule;
 use crate::shared::Shared;
 use pellucid_flash::{Nanos, SimTime};
 
-/// Busy times of a drive's parts until a moment, up to which nothing more happens.
+/// Busy times of a drive's components up to a moment before which no further event occurs.
 #[derive(Clone, Copy, Debug)]
 pub struct Busy<'a> {
     shared: &'a Shared,

@@ -13,8 +13,7 @@ const CAPACITY: &str = "the number of mapping units for the host (ftl.over_provi
 const NAMESPACES: &str = "the fingerprint of the namespaces (drive.namespace)";
 const MAP: &str = "ftl.map and ftl.durability";
 
-/// Refuses a description under which the data of a drive that `made` describes would be taken for something else, or not be found. Both are of
-/// one shape.
+/// Refuses a description with which the data of a drive made as `made` would be misread or not be found. Both have the same geometry.
 pub fn keeps_data(made: &DeviceConfig, described: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
     let [made, described] = [made, described].map(|config| crate::namespaces::complete(config, layout));
     for ((key, made), (_, described)) in words(&made?, layout).into_iter().zip(words(&described?, layout)) {

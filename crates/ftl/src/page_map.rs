@@ -74,7 +74,7 @@ pub struct PageMap<T = MappingTable> {
     core: Core<T>,
 }
 
-/// Returns what [`PageMap::stream`] would, and counts nothing.
+/// Returns the result of [`PageMap::stream`] without counting.
 pub(crate) fn next_stream<T: Table>(map: &PageMap<T>, lpn: Lpn, handle: u16) -> Stream {
     if handle > 0 {
         return Stream::Placed(handle);
@@ -102,8 +102,8 @@ impl<T: Table> PageMap<T> {
         self.core.table.untouched_until(lpn)
     }
 
-    /// Place where the data of the page at `ppa` can be read now: there, or, until its program has ended, in the copy that this one
-    /// replaces. [`Ppa::NONE`]: it has none on the media yet.
+    /// Address at which the data of the page at `ppa` can be read now: `ppa` itself or, until its program has ended, the copy that
+    /// it replaces. [`Ppa::NONE`]: the page has no copy on the media yet.
     #[inline]
     pub fn readable(&self, ppa: Ppa) -> Ppa {
         copies::readable(&self.core, ppa)
@@ -180,7 +180,7 @@ impl<T: Table> PageMap<T> {
         collect::wants_gc(&self.core, die, load)
     }
 
-    /// Tells the time, which translation needs for the pauses of GC alone.
+    /// Sets the time, which translation needs only for the pauses of GC.
     #[inline]
     pub fn set_now(&mut self, now: SimTime) {
         self.core.gc.set_now(now);
@@ -257,8 +257,8 @@ impl<T: Table> PageMap<T> {
 
 /// Metadata, flushes and placement handles.
 impl<T: Table> PageMap<T> {
-    /// The next read of a translation page, or program of a superpage of wanted ones; a partial superpage only if a caller waits, or no
-    /// more come.
+    /// Returns the next read of a translation page, or program of a superpage of requested ones; a partial superpage only if a caller
+    /// waits or no more will follow.
     #[inline]
     pub fn next_map_job(&mut self) -> Option<MapJob> {
         journal::next_map_job(&mut self.core)
@@ -286,7 +286,8 @@ impl<T: Table> PageMap<T> {
         journal::flush_to(&mut self.core, point)
     }
 
-    /// Wants the translation pages from `first` on written, as many as may be under way at one time; returns the next one.
+    /// Requests writes of the translation pages from `first` on, as many as may be in flight at once; returns the next
+    /// one.
     pub fn save_map(&mut self, first: u32) -> u32 {
         journal::save_map(&mut self.core, first)
     }
@@ -302,7 +303,7 @@ impl<T: Table> PageMap<T> {
         &mut self.core.handles
     }
 
-    /// The placement handle in whose blocks `lpn` lies; 0 if in none.
+    /// Placement handle of the block that holds `lpn`; 0 if none.
     pub fn owner(&self, lpn: Lpn) -> u16 {
         reclaim_units::owner(&self.core, lpn)
     }

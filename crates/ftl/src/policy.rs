@@ -29,7 +29,8 @@ pub struct VictimCandidate {
     pub erases: u32,
     /// Time at which it was closed, in programs of translation.
     pub closed_at: u64,
-    /// Time at which one of its units became invalid last, in programs of translation; `closed_at`: none has.
+    /// Time at which one of its units last became invalid, counted in programs of the translation; equal to
+    /// `closed_at` if none has.
     pub touched_at: u64,
     /// The block holds translation pages.
     pub holds_map: bool,
@@ -81,7 +82,7 @@ pub struct Policies {
     pub victim: Option<Arc<dyn VictimPolicy>>,
     /// Chooses the die of new data.
     pub placement: Option<Arc<dyn PlacementPolicy>>,
-    /// Chooses what a cache gives up.
+    /// Chooses the block that a cache evicts.
     pub eviction: Option<Arc<dyn VictimPolicy>>,
 }
 

@@ -31,7 +31,7 @@ pub(crate) enum TakeOrder {
     LeastWornLowest,
 }
 
-/// A free block, in the order in which a pool takes them.
+/// Free block, ordered as the pool takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Free {
     /// Complete erases, if they matter.
@@ -173,7 +173,7 @@ impl Pool {
         Some(BlockId(block))
     }
 
-    /// Takes this block, which is free.
+    /// Takes the given free block.
     pub fn take_this(&mut self, block: BlockId) {
         let index = self.index(block);
         assert_eq!(self.uses[index], Use::Free, "block {} is not free", block.0);

@@ -38,7 +38,8 @@ impl FtlConfig {
             + u32::from(self.durability != Durability::Volatile)
     }
 
-    /// Blocks that each die needs beside those for data: open ones, and a free one for GC copies.
+    /// Blocks that each die needs in addition to those for data: open ones, and a free one for GC
+    /// copies.
     pub fn working_blocks(&self) -> u32 {
         self.open_blocks() + 1
     }

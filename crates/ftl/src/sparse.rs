@@ -113,7 +113,8 @@ impl SparseTable {
         self.slots.iter().copied().filter(|slot| !slot.is_vacant())
     }
 
-    /// The slot of `lpn`, or the vacant one that ends its probe; `None`: it has none, and its region is full.
+    /// Returns the slot of `lpn`, or the vacant slot that ends its probe; `None`: it has no slot, and its
+    /// region is full.
     #[inline]
     fn probe(&self, lpn: Lpn) -> Option<usize> {
         let first = self.region(lpn) as usize * self.slots_per_region as usize;
@@ -156,7 +157,7 @@ impl SparseTable {
         self.probe(lpn).is_some()
     }
 
-    /// Pins `lpn`, which gets a slot if it has none; `false`: its region is full.
+    /// Pins `lpn`, giving it a slot if it has none; `false`: its region is full.
     pub fn pin(&mut self, lpn: Lpn) -> bool {
         let Some(at) = self.probe(lpn) else { return false };
         if self.slots[at].is_vacant() {
@@ -169,7 +170,7 @@ impl SparseTable {
         true
     }
 
-    /// Returns whether a write of `lpn` is under way.
+    /// Returns whether a write of `lpn` is in flight.
     pub fn is_pinned(&self, lpn: Lpn) -> bool {
         self.find(lpn).is_some_and(|at| self.slots[at].is_pinned())
     }

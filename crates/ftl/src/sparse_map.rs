@@ -119,7 +119,7 @@ impl<'a> SparseMapCache<'a> {
         was_dirty
     }
 
-    /// Evicts a page at the host's request. A silently dropped page could come back after a power cut, so this eviction is recorded on
+    /// Evicts a page at the host's request. A silently dropped page could reappear after a power cut, so this eviction is recorded on
     /// the media. Returns whether the page was cached.
     pub fn evict(&mut self, lpn: Lpn) -> bool {
         let was = self.state_of(lpn) != CacheState::Absent;
@@ -135,7 +135,7 @@ impl<'a> SparseMapCache<'a> {
         was
     }
 
-    /// Drops a clean page that cannot be read, unless a write of it is under way. Returns whether it did.
+    /// Drops an unreadable clean page, unless a write of it is in flight. Returns whether it did.
     pub fn drop_if_unpinned(&mut self, lpn: Lpn) -> bool {
         let leaves = !self.core.table.sparse().is_pinned(lpn);
         if leaves {
@@ -151,7 +151,7 @@ impl<'a> SparseMapCache<'a> {
             || self.core.pages.is_dirty(self.core.page_of(lpn))
     }
 
-    /// Drops those of `pages`, the pages of an emptied block's units in order, that still lie there.
+    /// Drops those of `pages`, the pages of an emptied block's units in order, that are still there.
     pub fn evicted(&mut self, block: BlockId, pages: impl Iterator<Item = Option<Lpn>>) {
         let first = self.core.shape.layout.ppa(block, 0).0;
         let closed = self.core.blocks.record(block).closed_at();

@@ -40,7 +40,7 @@ impl Temperature {
         slots.iter().all(|&slot| self.counters[slot] >= HOT)
     }
 
-    /// Returns what [`Temperature::write`] would, and counts nothing.
+    /// Returns the result of [`Temperature::write`] without counting.
     pub fn would_be_hot(&self, lpn: Lpn) -> bool {
         let slots = self.slots(lpn);
         let raise = if slots[0] == slots[1] { 2 } else { 1 };

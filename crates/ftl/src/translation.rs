@@ -109,7 +109,7 @@ pub enum GcJob<'a> {
         id: CopyId,
         /// Cause.
         cause: Cause,
-        /// Location of the sources, by position; [`Ppa::NONE`]: the position takes nothing.
+        /// Addresses of the sources, by position; [`Ppa::NONE`]: the position is unused.
         sources: &'a [Ppa],
     },
 }
@@ -147,7 +147,7 @@ pub enum Arrival {
 pub enum Arrived {
     /// The unit goes to the stream of its [`Move`], as this page.
     Keep(Lpn),
-    /// The unit was metadata, which translation itself writes anew: see `next_map_job`.
+    /// The unit was metadata, which translation itself rewrites: see `next_map_job`.
     Metadata,
     /// The unit is no longer needed.
     Drop,
@@ -162,7 +162,8 @@ pub enum Reclaim {
     Erase(BlockId, Cause),
     /// The block has failed and was retired; mark it on the media.
     Retire(BlockId),
-    /// Empty blocks wait until trims are on the media: go on with `next_map_job`. Nothing more to erase now.
+    /// Empty blocks wait until trims are on the media: continue with `next_map_job`. Nothing more to erase
+    /// now.
     AwaitsTrims,
     /// The block holds clean units of a cache. Report their pages ([`Translation::evicted`]); it is erased after that.
     Evict(BlockId),
@@ -231,7 +232,7 @@ pub enum Operation {
 /// Flash that fails early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// The die is dead: nothing is planned there any more. Programs that are planned there end as failed ones do.
+    /// Marks the die as dead: nothing more is planned there. Programs already planned there end as failed.
     Dead(DieId),
     /// Data of the block could not be read: readable data are moved out, and the block is retired when nothing valid is left.
     Unreadable(BlockId),
@@ -342,14 +343,14 @@ impl Translation {
         each!(self, it => it.peek(lpn))
     }
 
-    /// End of a range of pages, starting with `lpn`, of which none was ever written, as far as that is known without a look at each of
-    /// them; `None`: nothing is known of `lpn`.
+    /// End of a range of never-written pages that starts with `lpn`, as far as is known without examining each page; `None`: nothing
+    /// is known about `lpn`.
     pub fn untouched_until(&self, lpn: Lpn) -> Option<Lpn> {
         each!(self, it => it.untouched_until(lpn))
     }
 
-    /// Place where the data of the copy at `ppa` can be read now: there, or, until its program has ended, in the copy that it replaces.
-    /// [`Ppa::NONE`]: the page has none on the media yet.
+    /// Address at which the data of the copy at `ppa` can be read now: `ppa` itself or, until its program has ended, the copy that it
+    /// replaces. [`Ppa::NONE`]: the page has no copy on the media yet.
     #[inline]
     pub fn readable(&self, ppa: Ppa) -> Ppa {
         each!(self, it => it.readable(ppa))
@@ -366,7 +367,8 @@ impl Translation {
         }
     }
 
-    /// Returns what [`Translation::stream`] would, and counts nothing; `None`: the stream is one of log blocks.
+    /// Returns the result of [`Translation::stream`] without counting; `None`: the stream belongs to log
+    /// blocks.
     pub fn next_stream(&self, lpn: Lpn, handle: u16) -> Option<Stream> {
         match self {
             Translation::PageMap(it) => Some(next_stream(it, lpn, handle)),
@@ -413,13 +415,14 @@ impl Translation {
         each!(self, it => it.ended(operation, ok));
     }
 
-    /// Takes the copies that became unneeded since the last call; none, unless [`Caller::takes_outdated`].
+    /// Takes the copies invalidated since the last call; none, unless [`Caller::takes_outdated`].
     #[inline]
     pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
         each!(self, it => it.take_outdated())
     }
 
-    /// Returns whether space came, since the last call, for host data that were turned away, though no block was erased.
+    /// Returns whether, since the last call, space became available for host data that were turned away, although no
+    /// block was erased.
     #[inline]
     pub fn take_released(&mut self) -> bool {
         each!(self, it => it.take_released())
@@ -445,7 +448,8 @@ impl Translation {
         }
     }
 
-    /// Tells the time, which translation needs for the pauses of GC alone: before calls that begin or end the GC of a victim.
+    /// Sets the time, which translation needs only for the pauses of GC: call it before calls that begin or end the GC of a
+    /// victim.
     #[inline]
     pub fn set_now(&mut self, now: SimTime) {
         each!(self, it => it.set_now(now));
@@ -579,7 +583,7 @@ impl Translation {
         self.cache().is_some_and(|mut cache| cache.begin_checkpoint())
     }
 
-    /// Drops those of `pages`, the pages of an emptied block's units in order, that still lie there ([`Reclaim::Evict`]).
+    /// Drops those of `pages`, the pages of an emptied block's units in order, that are still there ([`Reclaim::Evict`]).
     pub fn evicted(&mut self, block: BlockId, pages: impl Iterator<Item = Option<Lpn>>) {
         self.cache().expect("only a cache asks for the names of pages").evicted(block, pages);
     }
@@ -672,7 +676,7 @@ impl Translation {
         each!(self, it => it.handles_mut())
     }
 
-    /// The placement handle in whose blocks `lpn` lies; 0 if in none.
+    /// Placement handle of the block that holds `lpn`; 0 if none.
     pub fn owner(&self, lpn: Lpn) -> u16 {
         match self {
             Translation::PageMap(it) => it.owner(lpn),

@@ -37,7 +37,7 @@ const TRIMMED_AT_ONCE: usize = 512;
 /// Most translation pages on their way at one time when the whole table is written; more would only take more memory.
 const SAVED_AT_ONCE: usize = 128;
 
-/// Translation pages to be written, and those under way.
+/// Translation pages to be written, and those in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct TranslationPages {
     count: u32,
@@ -150,12 +150,12 @@ impl TranslationPages {
         pages
     }
 
-    /// Returns whether `page` has trims for which it was not asked yet.
+    /// Returns whether `page` has trims for which no write has been requested yet.
     pub fn has_unsaved(&self, page: u32) -> bool {
         self.dirtied_at[page as usize] != 0
     }
 
-    /// Pages that may still be added to those under way when the whole table is written.
+    /// Number of pages that may be added to those in flight while the whole table is written.
     pub fn may_come(&self) -> usize {
         SAVED_AT_ONCE.saturating_sub(self.writes.count())
     }
@@ -267,7 +267,7 @@ impl TranslationPages {
         self.trimmed[page as usize] = true;
     }
 
-    /// Returns whether less than a superpage is wanted, and more will come.
+    /// Returns whether less than a superpage is requested and more will follow.
     pub fn gathers(&self, per_superpage: u32) -> bool {
         (self.reading > 0 && self.writes.can_wait(per_superpage)) || self.writes.gathers(per_superpage)
     }

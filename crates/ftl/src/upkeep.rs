@@ -73,7 +73,7 @@ impl Upkeep {
         self.level || !self.refreshing.is_empty()
     }
 
-    /// Returns whether the last victim that held data was taken for upkeep.
+    /// Returns whether the last victim with data was taken for upkeep.
     #[inline]
     pub fn was_last(&self) -> bool {
         self.was_last

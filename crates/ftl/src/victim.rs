@@ -150,7 +150,8 @@ fn policy_choice(gc: &mut Gc, parts: &mut Parts<'_>, die: DieId) -> Option<Block
     }
 }
 
-/// The choice of a policy from outside, where there is one; where copies are kept, among the blocks that free space, as its own.
+/// Choice of an external policy, if there is one; if copies are kept, it chooses among blocks that free space, like the built-in
+/// policies.
 fn outside_choice(gc: &mut Gc, parts: &Parts<'_>, die: DieId) -> Option<BlockId> {
     gc.outside()?;
     let units = gc.layout().units_per_block;

@@ -95,7 +95,7 @@ impl Victims {
         }
     }
 
-    /// Panics where the counts of victims that will come back are wrong.
+    /// Panics if the counts of victims that will become free blocks are wrong.
     pub fn check(&self) {
         for (die, gc) in self.dies.iter().enumerate() {
             let coming = gc.victims.iter().filter(|victim| victim.back).count();

@@ -433,8 +433,8 @@ impl Zones {
         Some(self.layout.ppa(block, at * self.layout.units_per_superpage))
     }
 
-    /// Records that a program in `block` failed, in a column of `zone` or in the log: the block takes no more programs. The next
-    /// [`Zones::place`] of each superpage that was planned there returns a place in another block.
+    /// Records that a program in `block` failed, in a column of `zone` or in the log: the block accepts no more programs. The
+    /// next [`Zones::place`] of each superpage that was planned there returns a place in another block.
     pub fn program_failed(&mut self, zone: u32, superpage: u32, block: BlockId) {
         self.pool.mark_failed(block);
         let column = &mut self.zones[zone as usize].columns[(superpage % self.config.dies_per_zone) as usize];
@@ -591,7 +591,7 @@ impl Zones {
         Some((self.layout.ppa(block, at * self.layout.units_per_superpage), fresh))
     }
 
-    /// Closes the current block of the log: the log goes on in another one.
+    /// Closes the current block of the log, which continues in another block.
     pub fn log_close(&mut self) {
         self.log = None;
     }

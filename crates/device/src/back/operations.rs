@@ -5,7 +5,7 @@ use crate::shared::Shared;
 use pellucid_flash::{BlockId, Cause, Nanos, Ppa, Stage};
 use pellucid_media::{Health, Media, Outcome};
 
-/// Reads again, where the page lies now.
+/// Repeats a read at the page's current address.
 pub(crate) fn retry(shared: &mut Shared, op: u32, ppa: Ppa) {
     let record = &mut shared.scheduler.ops[op];
     let namespace = record.owner.namespace;
@@ -66,7 +66,7 @@ pub(crate) fn end_erase(shared: &mut Shared, namespace: u16, block: BlockId, cau
     ok
 }
 
-/// A block is not to be used any more. What it holds stays readable.
+/// Retires a block from use. Its contents stay readable.
 pub(crate) fn retire_block(shared: &mut Shared, block: BlockId) {
     if shared.media.array().health(block) == Health::Good {
         probes::observe_bad(shared, block);
@@ -110,7 +110,7 @@ pub(crate) fn tries_again(shared: &Shared, ppa: Ppa, attempts: u32) -> bool {
     attempts < shared.config.scheduler.read_retries && !shared.media.is_lost(ppa)
 }
 
-/// Mounting takes no simulated time, and so does what it erases.
+/// Erases blocks during a mount, which takes no simulated time.
 pub(crate) fn erase_now(media: &mut Media, block: BlockId) -> bool {
     media.erase_begin(block).unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
     media.erase_end(block) == Outcome::Ok

@@ -168,7 +168,7 @@ pub(super) fn hurry(core: &mut Core, shared: &mut Shared, entry: u32) {
     }
 }
 
-/// Resumes writes that waited behind others, as far as possible; `false`: none was woken.
+/// Resumes writes that waited for earlier ones, as far as possible; `false`: none was woken.
 #[inline]
 pub(super) fn let_behind_go_on(core: &mut Core, shared: &mut Shared) -> bool {
     if !core.behind.begin_round() {
@@ -231,7 +231,8 @@ mod tests {
         assert_eq!(round(&mut behind, &[]), [1, 2, 9]);
     }
 
-    /// A page that is woken in a round goes on in it if its turn is still to come, else in the next one.
+    /// A page woken in a round continues in that round if its turn is still to come, otherwise in the
+    /// next.
     #[test]
     fn a_page_that_is_woken_in_a_round_waits_for_its_turn() {
         let mut behind = of([7, 5, 9]);

@@ -68,7 +68,7 @@ impl CacheNamespace {
         }
     }
 
-    /// The time of an idle drive has passed, unless commands have come meanwhile: what has changed of the table is written.
+    /// Writes the changed parts of the table when the idle time has passed without new commands.
     pub fn idle_for_long(&mut self, shared: &mut Shared) {
         let BlockNamespace { core: Core { side, .. }, idle, .. } = &mut self.blocks;
         if idle.has_ended(side, shared) {

@@ -48,7 +48,7 @@ pub(super) fn forget_outdated(side: &mut MediaSide, shared: &mut Shared) {
     }
 }
 
-/// Takes in the copies that died; whether there were any.
+/// Collects dead copies; returns whether there were any.
 #[inline]
 fn note_outdated(side: &mut MediaSide, shared: &Shared) -> bool {
     let Some(outdated) = side.translation.take_outdated() else { return false };

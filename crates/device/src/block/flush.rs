@@ -22,7 +22,8 @@ use std::collections::VecDeque;
 pub(crate) struct Flushes {
     waiting: VecDeque<u32>,
     running: Option<u32>,
-    /// Trims that the flush in progress waits for: those before it, and of what it waited for otherwise.
+    /// Trims for which the current flush waits: those before it, and those of the work that it waited
+    /// for.
     trims: FlushPoint,
     /// Marked entries that are not programmed yet.
     entries_left: u32,

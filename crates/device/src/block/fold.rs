@@ -25,7 +25,7 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Returns whether an [`Event::Idle`] of the namespace is to come.
+    /// Returns whether an [`Event::Idle`] of the namespace is scheduled.
     pub fn is_awaited(&self) -> bool {
         self.awaited
     }

@@ -28,7 +28,7 @@ pub(super) struct GcCopy {
     moved: Move,
     lpn: Lpn,
     die: u32,
-    /// The next one that the same sense brings.
+    /// Next unit read by the same sense.
     next: u32,
 }
 
@@ -178,7 +178,7 @@ impl Gc {
     }
 }
 
-/// Starts GC copies in `die`, as many as may be in flight. Asked often, and most often there is nothing to do.
+/// Starts GC copies in `die`, up to the limit in flight. Called often, and mostly there is nothing to do.
 #[inline]
 pub(super) fn pump(side: &mut MediaSide, shared: &mut Shared, die: DieId) {
     if !has_all_in_flight(side, die) {
@@ -247,7 +247,7 @@ pub(super) fn start_copies(side: &mut MediaSide, shared: &mut Shared, die: DieId
     charge_gc(side, shared, &mut victims, 0);
 }
 
-/// Victims chosen so far; not counted where a choice costs the firmware nothing.
+/// Victims chosen so far; not counted if a choice costs the firmware nothing.
 fn victims(side: &MediaSide, shared: &Shared) -> u64 {
     match shared.firmware.is_priced(Chore::Victim) {
         true => side.translation.view().counters.victims.iter().sum(),
@@ -357,7 +357,7 @@ pub(super) fn copyback_done(
     }
 }
 
-/// Units of a victim are in the controller: `head` and those behind it.
+/// Handles units of a victim that have arrived in the controller: `head` and the following ones.
 pub(super) fn copies_arrived(side: &mut MediaSide, shared: &mut Shared, op: u32, head: u32) {
     let FlashOp { attempts, die, .. } = shared.scheduler.ops[op];
     let (mut again, mut first, mut count) = (List::EMPTY, NIL, 0);
@@ -448,7 +448,7 @@ pub(super) fn drop_copy(side: &mut MediaSide, copy: u32) {
     side.gc.die_mut(DieId(die)).moving -= 1;
 }
 
-/// Programs GC copies of a die: whole superpages, and the rest when nothing can come to fill it.
+/// Programs GC copies of a die: whole superpages, and the rest when no further copies can fill it.
 fn pack_copies(side: &mut MediaSide, shared: &mut Shared, die: DieId) {
     for queue in side.gc.packer(die).fullest_first() {
         while !side.gc.packer(die).is_empty(queue) {

@@ -34,7 +34,7 @@ struct Waiting {
     then: Then,
 }
 
-/// Entries that wait for translation pages, in the order in which they came.
+/// Entries that wait for translation pages, in order of arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MapReads {
     waiting: Vec<Waiting>,
@@ -42,7 +42,7 @@ pub(crate) struct MapReads {
     known: Vec<Waiting>,
 }
 
-/// The address of an entry's page is in this translation page: it waits for that, and goes on by itself.
+/// Makes an entry wait for the translation page with its address; the entry resumes automatically.
 pub(super) fn await_map(core: &mut Core, shared: &mut Shared, entry: u32, page: MapPage, then: Then) {
     let record = &mut core.buffer[entry];
     record.await_address(true);
@@ -57,7 +57,8 @@ pub(super) fn await_map(core: &mut Core, shared: &mut Shared, entry: u32, page: 
     core.map_reads.waiting.push(Waiting { page, entry, then });
 }
 
-/// A translation page is in the controller: what waits for it is looked up again, and then goes on.
+/// Handles the arrival of a translation page in the controller: repeats the lookups that wait for
+/// it, which then continue.
 pub(super) fn map_page_arrived(core: &mut Core, shared: &mut Shared, op: u32, page: MapPage) {
     let FlashOp { ppa, attempts, .. } = shared.scheduler.ops[op];
     // One that was written anew meanwhile was in the controller for that.

@@ -90,7 +90,7 @@ impl MediaSide {
         u64::from(self.user_units) * u64::from(layout.sectors_per_unit)
     }
 
-    /// Where the newest programmed copy of a logical page lies.
+    /// Address of the newest programmed copy of a logical page.
     pub fn locate(&self, lpn: Lpn) -> Option<Ppa> {
         let inside = lpn.0 < self.user_units;
         match inside.then(|| self.translation.peek(lpn)) {
@@ -117,7 +117,7 @@ impl MediaSide {
         self.read_only
     }
 
-    /// Writing begins: what is worn out is judged anew.
+    /// Allows writing again; later checks decide anew whether the namespace is worn out.
     pub fn begin_writing(&mut self) {
         self.read_only = false;
     }
@@ -132,7 +132,7 @@ impl MediaSide {
         self.read_only |= self.translation.view().worn_out;
     }
 
-    /// Translation gives up the dies that are dead, and the namespace writing if too little is left.
+    /// Removes dead dies from translation, and makes the namespace read-only if too little is left.
     pub fn bury_dead_dies(&mut self, media: &Media) {
         for die in (0..media.layout().dies).map(DieId) {
             if media.failures().is_dead(die) {

@@ -429,7 +429,7 @@ impl BlockNamespace {
         placement::statistics(self.side(), shared)
     }
 
-    /// Returns whether an event of an idle drive is to come.
+    /// Returns whether an event for an idle drive is scheduled.
     pub fn awaits_idleness(&self) -> bool {
         self.idle.is_awaited()
     }
@@ -449,12 +449,12 @@ impl BlockNamespace {
         self.side().capacity_sectors(layout)
     }
 
-    /// Where the newest programmed copy of a logical page lies.
+    /// Address of the newest programmed copy of a logical page.
     pub fn locate(&self, lpn: Lpn) -> Option<Ppa> {
         self.side().locate(lpn)
     }
 
-    /// Returns whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer.
+    /// Returns whether a logical page holds data: programmed (possibly lost), or written and still in the buffer.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
         let Core { side, buffer, .. } = &self.core;
         let programmed = lpn.0 < side.user_units() && side.translation.peek(lpn) != Located::Zero;

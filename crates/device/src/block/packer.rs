@@ -80,7 +80,7 @@ impl SuperpagePacker {
         }
     }
 
-    /// The queue of a stream of log blocks; it takes one that no stream has.
+    /// Returns the queue of a stream of log blocks; a stream without one takes an unused queue.
     fn queue_of_log(&mut self, log: u32) -> usize {
         let at = log as usize;
         if self.logs.len() <= at {
@@ -110,7 +110,7 @@ impl SuperpagePacker {
         }
     }
 
-    /// A queue found no space. Those of log blocks wait for space of their own, and do not keep the others from going on.
+    /// Records that a queue found no space. Queues of log blocks wait for their own space and do not block others.
     pub fn stall(&mut self, queue: usize) {
         let record = &mut self.queues[queue];
         if matches!(record.stream, Stream::Log(_)) && !std::mem::replace(&mut record.stalled, true) {
@@ -273,7 +273,7 @@ impl SuperpagePacker {
 mod tests {
     use super::*;
 
-    /// Three units make a superpage, in the order in which they came; other streams do not fill it up.
+    /// Three units form a superpage, in order of arrival; other streams do not fill it.
     #[test]
     fn units_of_one_stream_make_a_superpage() {
         let mut packer = SuperpagePacker::of_host(3, 3);
@@ -336,7 +336,7 @@ mod tests {
         assert!(!packer.has_stalled(), "not of a log block");
     }
 
-    /// Each queue once, and none if nothing waits.
+    /// Every queue once, or none if no unit waits.
     #[test]
     fn the_fullest_queue_comes_first() {
         let mut packer = SuperpagePacker::of_gc(4, 8);

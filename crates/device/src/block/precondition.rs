@@ -42,7 +42,7 @@ pub struct Filler {
     /// Partial superpages of log blocks by stream, and the units in them.
     parts: BTreeMap<u32, (Vec<Lpn>, Vec<u8>)>,
     part_units: usize,
-    /// Each unit comes with a command of its own.
+    /// Flag: each unit has its own command.
     scattered: bool,
 }
 
@@ -113,8 +113,8 @@ impl Filler {
         Filler { namespace, ..Filler::default() }
     }
 
-    /// From now on each unit comes with a command of its own, as when a host overwrites at random. Before, commands are as large as the drive
-    /// likes them, as when it fills a drive in order.
+    /// Switches to one command per unit, as when a host overwrites at random. Until then, commands have the drive's preferred size, as in a
+    /// sequential fill.
     pub fn scatter(&mut self) {
         self.scattered = true;
     }
@@ -298,8 +298,7 @@ impl Preconditioner {
         self.erase_now(side, shared).map(|_| ())
     }
 
-    /// Steps of GC in all dies together for each host superpage. While the host writes superpages in as many dies as it has under way, each die
-    /// has a turn.
+    /// GC steps over all dies per host superpage: while the host's superpages in flight are written, each die gets one turn.
     fn gc_turns(&self, shared: &Shared) -> u32 {
         let under_way = match shared.config.buffer.write {
             WritePolicy::WriteThrough => shared.config.host.commands_max,
@@ -308,7 +307,7 @@ impl Preconditioner {
         shared.layout.dies / under_way.clamp(1, shared.layout.dies)
     }
 
-    /// There is no space for host data: GC takes steps in all dies, as they work at the same time, until there may be some.
+    /// Handles a lack of space for host data: runs GC steps in all dies, which work concurrently, until there may be space.
     fn make_space(&mut self, side: &mut MediaSide, shared: &mut Shared) -> Result<(), NoRoom> {
         loop {
             let (mut went_on, mut freed) = (false, side.translation.take_released());
@@ -475,7 +474,7 @@ impl Preconditioner {
         smaller
     }
 
-    /// Erases what can be erased; whether there was anything.
+    /// Erases all erasable blocks; returns whether there were any.
     fn erase_now(&mut self, side: &mut MediaSide, shared: &mut Shared) -> Result<bool, NoRoom> {
         let mut some = false;
         while let Some(job) = side.translation.next_erase() {

@@ -54,7 +54,7 @@ pub(super) fn program_packed(core: &mut Core, shared: &mut Shared, queue: usize,
     }
 }
 
-/// Units of a superpage that have an older copy; not counted where it costs the firmware nothing to invalidate one.
+/// Units of a superpage with an older copy; not counted if an invalidation costs the firmware nothing.
 #[inline]
 fn overwritten(side: &MediaSide, shared: &Shared, lpns: &[Lpn]) -> u32 {
     match shared.firmware.is_priced(Chore::Invalidate) {
@@ -288,7 +288,7 @@ pub(super) fn acknowledge(
     }
 }
 
-/// An erase has ended: what waited for space goes on.
+/// Resumes work that waited for space after the end of an erase.
 pub(super) fn erase_done(core: &mut Core, shared: &mut Shared, op: u32) {
     let die = erases::erase_done(&mut core.side, shared, op);
     write_waits::resume_stalled(core, shared);

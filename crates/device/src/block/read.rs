@@ -37,9 +37,10 @@ use pellucid_media::ReadResult;
 /// State that the read path keeps between steps.
 #[derive(Clone, Debug)]
 pub(super) struct Senses {
-    /// The last read for a host whose sense has not begun, and its command: what else of that command lies there joins it.
+    /// The last host read whose sense has not begun, and its command: other units of that command at the same address join
+    /// it.
     gathering: (u32, u32),
-    /// Data of a unit of which an entry takes some sectors.
+    /// Data of a unit, some of whose sectors an entry takes.
     scratch: Vec<u8>,
 }
 
@@ -50,7 +51,7 @@ impl Default for Senses {
 }
 
 impl Senses {
-    /// Other units of the command that lie where `op` reads may join it.
+    /// Allows other units of the command within the area read by `op` to join it.
     #[inline]
     fn gather(&mut self, op: u32, work: u32) {
         self.gathering = (op, work);
@@ -63,7 +64,7 @@ impl Senses {
         (op != NIL && command == work).then_some(op)
     }
 
-    /// The sense of a read begins: nothing joins it any more.
+    /// Closes a read for joining, because its sense begins.
     #[inline]
     pub fn begin(&mut self, op: u32) {
         if self.gathering.0 == op {
@@ -312,8 +313,8 @@ fn whereabouts(core: &Core, shared: &Shared, lpn: Lpn) -> Option<Ppa> {
     shared.media.array().is_programmed(at).then_some(at)
 }
 
-/// Gives the host of a slice the data of an entry that lie on the media alone. `false`: they cannot be read there any more, so they count
-/// as here no longer.
+/// Delivers data of an entry that are only on the media to the host of a slice. `false`: they can no longer be read there, so they no
+/// longer count as present.
 fn deliver_from_media(core: &mut Core, shared: &mut Shared, slice: u32, entry: u32) -> bool {
     let Slice { work, first, sectors, data_at, .. } = shared.slices[slice];
     if !shared.works[work].command.data.is_empty() {
@@ -329,8 +330,8 @@ fn deliver_from_media(core: &mut Core, shared: &mut Shared, slice: u32, entry: u
     true
 }
 
-/// Brings the data of an entry that lie on the media alone, as something is to change them. Data that cannot be read there any more count
-/// as here no longer.
+/// Loads data of an entry that are only on the media, because they are about to change. Data that can no longer be read there no longer
+/// count as present.
 pub(super) fn bring(core: &mut Core, shared: &mut Shared, entry: u32) {
     if !core.buffer[entry].lies_on_media() {
         return;
@@ -441,8 +442,8 @@ pub(super) fn release(core: &mut Core, shared: &mut Shared, entry: u32) {
     write::settle(core, shared, entry);
 }
 
-/// The data of a slice are where they belong, from now on, if they were not before: in the buffer or with the host. A controller that
-/// completes by itself does so behind this, so what a completion tells of its data is counted here.
+/// Marks the data of a slice as delivered, to the buffer or to the host, unless they already were. A self-completing controller
+/// completes afterwards, so the data of its completions are counted here.
 #[inline]
 fn move_data(core: &mut Core, shared: &mut Shared, slice: u32) {
     let record = &mut shared.slices[slice];

@@ -76,19 +76,19 @@ impl Default for Waiter {
 }
 
 impl Starved {
-    /// Returns whether no slice waits, in the line or for an entry of its own.
+    /// Returns whether no slice waits, either in the line or for a reserved entry.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.is_line_empty() && self.reads.is_empty()
     }
 
-    /// Returns whether no slice stands in the line.
+    /// Returns whether the line is empty.
     #[inline]
     pub fn is_line_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Returns whether no read waits for an entry of its own.
+    /// Returns whether no read waits for a reserved entry.
     #[inline]
     pub fn has_no_reads(&self) -> bool {
         self.reads.is_empty()
@@ -216,7 +216,7 @@ impl Starved {
     }
 }
 
-/// Returns whether a slice waits for an entry of its own: reads do if entries are set aside for them.
+/// Returns whether a slice waits for a reserved entry: reads do, if entries are reserved for them.
 #[inline]
 pub(super) fn waits_apart(core: &Core, write: bool) -> bool {
     !write && core.config().buffer.read_entries > 0
@@ -267,7 +267,8 @@ pub(super) fn starve(core: &mut Core, shared: &mut Shared, slice: u32, write: bo
     dispatch_for_space(core, shared);
 }
 
-/// Returns whether the first of the line may take a vacant entry. A drive that stores no more refuses writes in their turn.
+/// Returns whether the first slice of the line may take a vacant entry. A drive that accepts no more data refuses writes in
+/// their turn.
 fn serves_starved(core: &Core) -> bool {
     core.side.is_read_only() || !waits_apart(core, false) || !core.buffer.writes_are_full()
 }
@@ -347,7 +348,7 @@ fn evicts_for_one(core: &Core, shared: &Shared) -> bool {
     core.config().buffer.retain && shared.layout.units_per_superpage == 1
 }
 
-/// The slice for which `entry` has left goes to the front of the line; `false`: there is none.
+/// Moves the slice for which `entry` was evicted to the front of the line; `false`: there is none.
 pub(super) fn let_evictor_lead(
     core: &mut Core,
     shared: &mut Shared,

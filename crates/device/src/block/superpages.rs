@@ -108,7 +108,7 @@ mod tests {
         Plan { id: ProgramId(id), first: Ppa(0), die: DieId(0), sequence }
     }
 
-    /// Ids come in any order and are used again; a shorter program does not show what a longer one left.
+    /// Ids are used in any order and reused; a shorter program does not expose remains of a longer one.
     #[test]
     fn each_program_has_its_own_units() {
         let mut superpages = Superpages::new(2);

@@ -8,8 +8,8 @@ use crate::shared::Shared;
 use pellucid_flash::{StageTimes, Status};
 use pellucid_ftl::Located;
 
-/// The program of an entry failed. If it is still the page's newest version it is programmed again; else the newer one
-/// takes over what waits for it.
+/// Handles the failed program of an entry. If the entry is still the page's newest version, it is programmed again;
+/// otherwise the newer entry takes over its waiters.
 pub(super) fn program_again(core: &mut Core, shared: &mut Shared, entry: u32, stages: &StageTimes) {
     let (list, now) = (core.buffer[entry].waiters().for_program(), shared.now);
     list.for_each(&mut shared.slices, |slice| slice.add_stages(stages, now));

@@ -15,7 +15,8 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteQueue {
     packer: SuperpagePacker,
-    /// Write slices between fetch and arrival of their data, less those that wait for an entry or behind another write.
+    /// Write slices between fetch and arrival of their data, except those that wait for an entry or for an earlier
+    /// write.
     inbound: u32,
     /// Entries that are wanted and are being filled.
     filling: u32,
@@ -73,7 +74,8 @@ impl WriteQueue {
         self.programming() + self.filling
     }
 
-    /// Packed entries of whole superpages, which only wait for space. Those of log blocks do not count: each of them waits for itself.
+    /// Packed entries of whole superpages that only wait for space. Entries of log blocks do not count, because each log block waits
+    /// separately.
     #[inline]
     pub fn waiting_for_space(&self) -> u32 {
         self.packer.all_kept_waiting() as u32
@@ -170,7 +172,7 @@ impl WriteQueue {
         self.packer.get(queue, 0)
     }
 
-    /// Returns whether a superpage of a queue is to be planned; `pad`: also a partial one. None is while the queue of a log block waits for
+    /// Returns whether to plan a superpage of a queue; `pad`: even a partial one. Never true while the queue of a log block waits for
     /// space.
     #[inline]
     pub fn has_superpage(&self, queue: usize, pad: bool) -> bool {

@@ -323,7 +323,8 @@ impl ChunkNamespace {
         }
     }
 
-    /// Where the `i`-th address of a command lies; `None`: it cannot be read, or the command has fewer.
+    /// Location of the `i`-th address of a command; `None`: it cannot be read, or the command has fewer
+    /// addresses.
     fn chunk_locate(&self, shared: &Shared, work: u32, i: u32) -> Option<(Ppa, u32)> {
         let command = &shared.works[work].command;
         if i >= command.sectors {
@@ -560,7 +561,7 @@ impl ChunkNamespace {
         Status::Success
     }
 
-    /// Tells the hosts of the namespace. Chunks that are a nameless namespace's own have none.
+    /// Notifies the hosts of the namespace. Internal chunks of a nameless namespace have no hosts.
     pub(super) fn notify(
         &self,
         shared: &mut Shared,

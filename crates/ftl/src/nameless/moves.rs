@@ -55,7 +55,7 @@ impl Moves {
         self.moved.get(&old.0).copied().map(Ppa)
     }
 
-    /// The old place of the unit at `new`, which lies in `block`.
+    /// Old address of the unit at `new`, which is in `block`.
     pub fn origin(&self, block: BlockId, new: Ppa) -> Option<Ppa> {
         let fresh = self.is_fresh(block);
         self.moved.iter().find(|&(_, &at)| fresh && at == new.0).map(|(&old, _)| Ppa(old))

@@ -25,7 +25,7 @@ pub(super) fn kill(state: &mut Nameless, ppa: Ppa) {
     note_if_empty(state, block);
 }
 
-/// Invalidates the copy of a virtual unit at `old`, which is not the newest any more.
+/// Invalidates the outdated copy of a virtual unit at `old`.
 pub(super) fn kill_virtual(state: &mut Nameless, old: Ppa) {
     if old.is_some() && !state.victim.as_mut().is_some_and(|victim| victim.discard(old)) {
         kill(state, old);

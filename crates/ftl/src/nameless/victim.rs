@@ -21,7 +21,7 @@ pub(super) struct Victim {
     owners: BTreeMap<u32, Lpn>,
     /// Units taken off the media before they were written again, by place.
     taken: BTreeMap<u32, Taken>,
-    /// Live units when it was chosen, and choices before this one that moved none of them.
+    /// Number of live units at its choice, and number of earlier choices that moved none of them.
     live: u32,
     fruitless: u32,
     /// The victim's erase has ended, well or not. The block is reused only when the victim is done, so that no name is reused before its

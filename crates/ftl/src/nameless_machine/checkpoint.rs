@@ -6,7 +6,7 @@ use super::link::TAG_SAVE;
 use super::saver::End;
 use pellucid_flash::{Completion, Migration, Status};
 
-/// Requests that wait for a checkpoint. Invariant: a request waits for the checkpoint under way, or for the one after it.
+/// Requests that wait for a checkpoint. Invariant: a request waits for the current checkpoint or the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flushes {
     waiting: Vec<u32>,
@@ -97,7 +97,8 @@ pub(super) fn save_ended(core: &mut Core, at: u32, completion: &Completion) {
     core.progress.note();
 }
 
-/// Refuses writes from now on and fails all waiting requests: nothing can be promised any more.
+/// Refuses writes from now on and fails all waiting requests, because durability can no longer be
+/// guaranteed.
 fn checkpoint_failed(core: &mut Core) {
     core.engine.checkpoint_failed();
     core.health.refuse_writes();

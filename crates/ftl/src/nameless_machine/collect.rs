@@ -97,7 +97,7 @@ pub(super) fn victim_read_ended(core: &mut Core) {
     core.victim.as_mut().expect("a victim is being read").under_way -= 1;
 }
 
-/// Returns whether units of the victim wait to be written; skips those that are no longer wanted.
+/// Returns whether units of the victim wait to be written; skips units that are no longer needed.
 pub(super) fn has_copies(core: &mut Core) -> bool {
     let Some(victim) = core.victim.as_mut().filter(|victim| victim.phase == Phase::Write) else {
         return false;

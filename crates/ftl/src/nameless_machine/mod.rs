@@ -105,7 +105,8 @@ impl NamelessMachine {
         }
     }
 
-    /// Least spare capacity with which the machine starts on such chunks; `None`: they are too few for any data. The error is a sentence.
+    /// Minimum spare capacity with which the machine starts on such chunks; `None`: there are too few chunks for any data. The error is a
+    /// sentence.
     pub fn over_provisioning_least(
         config: &NamelessConfig,
         geometry: &ChunkGeometry,
@@ -251,12 +252,12 @@ impl NamelessMachine {
         self.settle();
     }
 
-    /// When the longest time ends for which writes wait for the host; `None`: none waits.
+    /// Time at which the longest wait of writes for the host ends; `None`: none waits.
     pub fn next_event(&self) -> Option<SimTime> {
         self.awaiting.map(|since| since + self.core.config.acknowledge_within_ns)
     }
 
-    /// Gives up writes whose longest wait has ended by `now`. Returns whether there were some.
+    /// Fails writes whose maximum wait has ended by `now`. Returns whether there were any.
     pub fn advance(&mut self, now: SimTime) -> bool {
         let due = self.next_event().is_some_and(|at| at <= now);
         if due {

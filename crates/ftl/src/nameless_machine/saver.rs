@@ -25,7 +25,7 @@ struct Chunk {
     /// Sectors written.
     written: u32,
     busy: bool,
-    /// The chunk takes no more before it is erased.
+    /// The chunk accepts no more data until it is erased.
     closed: bool,
     dead: bool,
     /// The page that is being written.

@@ -37,7 +37,7 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Returns whether nothing has been asked.
+    /// Returns whether the start has not begun.
     pub fn is_new(&self) -> bool {
         self.phase == Phase::New
     }

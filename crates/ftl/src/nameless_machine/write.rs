@@ -33,7 +33,7 @@ struct Program {
     page: Option<Ppa>,
 }
 
-/// Programs that wait or are under way. Invariant: a die has one program under way at most, and that one does not wait.
+/// Programs that wait or are in flight. Invariant: a die has at most one program in flight, which does not wait.
 #[derive(Clone, Debug)]
 pub(super) struct Writes {
     programs: Slab<Program>,
@@ -149,7 +149,7 @@ fn page(core: &mut Core, taker: Taker) -> Option<Ppa> {
     core.engine.place(taker, |die| under_way[die.0 as usize] != NIL)
 }
 
-/// Returns whether the write under way in `die` is one of copies.
+/// Returns whether the write in flight in `die` consists of copies.
 pub(super) fn writes_copies(core: &Core, die: u32) -> bool {
     core.writes.programs[core.writes.under_way[die as usize]].owner == Owner::Gc
 }

@@ -29,8 +29,8 @@ pub(crate) fn peek<T: Table>(core: &Core<T>, lpn: Lpn) -> Located {
     }
 }
 
-/// Place where the data of the page at `ppa` can be read now: there, or, until its program has ended, in the copy that this one
-/// replaces. [`Ppa::NONE`]: it has none on the media yet.
+/// Address at which the data of the page at `ppa` can be read now: `ppa` itself or, until its program has ended, the copy that
+/// it replaces. [`Ppa::NONE`]: the page has no copy on the media yet.
 #[inline]
 pub(crate) fn readable<T: Table>(core: &Core<T>, ppa: Ppa) -> Ppa {
     match core.blocks.in_flight(core.shape.layout.block_of(ppa)) {
@@ -39,8 +39,8 @@ pub(crate) fn readable<T: Table>(core: &Core<T>, ppa: Ppa) -> Ppa {
     }
 }
 
-/// Returns whether the copy at `from`, whose spare area names this page, is still needed; if not, there is nothing to move. Without a
-/// spare area it is unreadable, or overwritten and already being erased.
+/// Returns whether the copy at `from`, whose spare area names this page, is still needed and must be moved. Without a spare area, the
+/// copy is unreadable, or overwritten and already being erased.
 #[inline]
 pub(crate) fn is_current<T: Table>(core: &Core<T>, from: Ppa, named: Option<Lpn>) -> bool {
     match named.map(|mark| core.named(mark)) {
@@ -66,7 +66,7 @@ pub(crate) fn invalidate<T: Table>(core: &mut Core<T>, ppa: Ppa, why: Outdated) 
     drop_copy(core, ppa);
 }
 
-/// The copy at `ppa`, which was valid, is not needed: it stays where it is, and may go at any time.
+/// Marks the valid copy at `ppa` as dispensable: it stays in place, and may be dropped at any time.
 #[inline]
 pub(crate) fn drop_copy<T: Table>(core: &mut Core<T>, ppa: Ppa) {
     core.valid.remove(ppa);

@@ -122,7 +122,7 @@ impl DemandMap {
         !self.due.is_empty() || (!self.needed.is_empty() && !self.pile_up(shape, pages))
     }
 
-    /// Returns whether so many translation pages are on their way to the media that look-ups wait.
+    /// Returns whether too many translation pages are in flight to the media, so that lookups wait.
     fn pile_up(&self, shape: &Shape, pages: &TranslationPages) -> bool {
         !self.stuck && pages.writes.count() >= 2 * shape.layout.units_per_superpage as usize
     }
@@ -187,7 +187,8 @@ impl DemandMap {
         }
     }
 
-    /// Returns whether a wanted translation page has to be read first: it is on the media, and not all of its entries are in memory.
+    /// Returns whether a requested translation page must be read first: it is on the media, and not all of its entries are in
+    /// memory.
     pub fn content_of(
         &self,
         shape: &Shape,

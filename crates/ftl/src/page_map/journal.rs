@@ -63,7 +63,8 @@ pub(crate) fn want_trimmed<T: Table>(core: &mut Core<T>) {
     }
 }
 
-/// Wants the translation pages from `first` on written, as many as may be under way at one time; returns the next one.
+/// Requests writes of the translation pages from `first` on, as many as may be in flight at once; returns the next
+/// one.
 pub(crate) fn save_map<T: Table>(core: &mut Core<T>, first: u32) -> u32 {
     let next = core.shape.map_pages.min(first + core.pages.may_come() as u32);
     (first..next).for_each(|page| want_saved(core, page));
@@ -85,8 +86,8 @@ pub(crate) fn has_map_work<T: Table>(core: &Core<T>) -> bool {
     core.demand.as_ref().is_some_and(|demand| demand.has_work(&core.shape, &core.pages))
 }
 
-/// The next read of a translation page, or program of a superpage of wanted ones; a partial superpage only if a caller waits, or no
-/// more come.
+/// Returns the next read of a translation page, or program of a superpage of requested ones; a partial superpage only if a caller
+/// waits or no more will follow.
 #[inline]
 pub(crate) fn next_map_job<T: Table>(core: &mut Core<T>) -> Option<MapJob> {
     if let Some(demand) = &mut core.demand
@@ -138,7 +139,7 @@ fn stream_of<T: Table>(core: &Core<T>, by_cause: &[u32; Cause::COUNT], units: u3
     if hurries { Stream::MetaMoved } else { Stream::Meta }
 }
 
-/// Takes the content of a translation page, whose write stands `at` this place, at the moment of `settled`.
+/// Takes the content of a translation page, whose write is at position `at`, as of `settled`.
 fn take_image<T: Table>(core: &mut Core<T>, settled: &Settled, at: usize, page: u32) {
     let mut image = std::mem::take(core.pages.writes.planned(at));
     core.pages.imaged(page, at, settled.watermark());

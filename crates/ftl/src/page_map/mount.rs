@@ -51,7 +51,7 @@ struct Mount<'a, T, S> {
     unreadable: Vec<(u32, u64)>,
 }
 
-/// Rebuilds the state of `core`, which was made without the bad blocks, from the media; `keep`: what they hold is kept.
+/// Rebuilds the state of `core`, which was made without the bad blocks, from the media; `keep`: keeps their contents.
 pub(super) fn rebuild<T: Table>(core: &mut Core<T>, source: &impl MountSource, keep: bool) -> MountReport {
     let layout = core.shape.layout.clone();
     for block in (0..layout.blocks).map(BlockId) {

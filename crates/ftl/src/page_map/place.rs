@@ -119,7 +119,8 @@ impl Placement {
             .or_else(|| self.choose(ground, |space, die| space.of(die, Stream::MetaMoved)))
     }
 
-    /// Die and stream for new data of `stream`, of which `page` comes first. `sequence`: number of the program.
+    /// Chooses die and stream for new data of `stream`, starting with `page`. `sequence`: number of the
+    /// program.
     #[inline]
     pub fn choose_for_new(
         &mut self,
@@ -275,7 +276,8 @@ impl<'a> Space<'a> {
         (shared, open)
     }
 
-    /// An open block that GC copies may use when there is no other: of their own handle where handles are kept apart.
+    /// Open block that GC copies may use if there is no other; if handles are kept apart, a block of their own
+    /// handle.
     #[cold]
     fn last_resort(self, die: DieId, shared: Stream) -> Stream {
         let apart = self.shape.config.isolation == Isolation::Persistent;
@@ -366,7 +368,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// Returns whether the SLC cache of `die` takes data.
+    /// Returns whether the SLC cache of `die` accepts data.
     pub fn of_slc(self, die: DieId) -> bool {
         self.open_block(die, Stream::Cached).is_some() || self.blocks.slc().free_in(die) > 0
     }
@@ -396,7 +398,7 @@ pub(super) fn take_superpage<T: Table>(
     taken
 }
 
-/// Closes the block that `stream` has open in `die`: it takes no more data.
+/// Closes the open block of `stream` in `die`, which accepts no more data.
 pub(super) fn close_open<T: Table>(core: &mut Core<T>, die: DieId, stream: Stream) {
     if let Some(block) = core.blocks.close_open(die, stream.place(), core.programs.sequence()) {
         core.gc.went_on(&mut core.blocks, block);

@@ -76,7 +76,8 @@ impl Settled {
         self.watermark
     }
 
-    /// Returns whether the copy at `ppa` may be in flight: it lies between superpages that are.
+    /// Returns whether the copy at `ppa` may be in flight, that is, lies within the range of
+    /// superpages in flight.
     #[inline]
     pub fn may_hold(&self, ppa: Ppa) -> bool {
         ppa.0.wrapping_sub(self.span.0) < self.span.1

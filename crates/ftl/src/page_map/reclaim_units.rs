@@ -7,7 +7,7 @@ use crate::translation::Stream;
 use crate::{Isolation, Separation};
 use pellucid_flash::{DieId, Lpn};
 
-/// The placement handle in whose blocks `lpn` lies; 0 if in none.
+/// Placement handle of the block that holds `lpn`; 0 if none.
 pub(super) fn owner<T: Table>(core: &Core<T>, lpn: Lpn) -> u16 {
     let ppa = core.copy_of(lpn);
     if ppa.is_some() { core.blocks.record(core.shape.layout.block_of(ppa)).owner() } else { 0 }

@@ -40,7 +40,7 @@ impl Blocks<'_> {
         self.blocks.valid(block)
     }
 
-    /// Returns whether `block` takes data before it is erased again.
+    /// Returns whether `block` accepts data before its next erase.
     pub fn takes_data(self, block: BlockId) -> bool {
         matches!(self.blocks.state(block), BlockState::Free | BlockState::Open)
     }

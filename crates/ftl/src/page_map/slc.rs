@@ -51,7 +51,7 @@ impl SlcCache {
         self.is_passed = past;
     }
 
-    /// A superpage of `stream` with so many units was placed in a block of `shared`: counts those of the host.
+    /// Counts the host units of a superpage of `stream` placed in a block of `shared`.
     #[inline]
     pub fn count(&mut self, stream: Stream, shared: Stream, units: u32) {
         if !self.is_there {

@@ -39,7 +39,7 @@ impl Stream {
         4 + 2 * handles as usize
     }
 
-    /// The handle to which the stream's blocks belong; 0: several, or none.
+    /// Handle of the stream's blocks; 0: several, or none.
     #[inline]
     pub(crate) const fn owner(self) -> u16 {
         match self {

@@ -27,7 +27,7 @@ pub struct Found {
     pub dirty: bool,
 }
 
-/// The mapping table of a page map: where each page lies.
+/// Mapping table of a page map: the address of each page.
 pub trait Table: Clone + std::fmt::Debug {
     /// Some copies of the host's pages are not needed, and are kept until their blocks are erased.
     const DROPS_COPIES: bool;
@@ -98,7 +98,7 @@ pub trait Table: Clone + std::fmt::Debug {
     #[inline]
     fn part_saved(&mut self, _part: u32) {}
 
-    /// Returns whether the table has metadata of its own to be programmed.
+    /// Returns whether the table has its own metadata to program.
     #[inline]
     fn has_job(&self) -> bool {
         false
@@ -121,7 +121,7 @@ pub trait Table: Clone + std::fmt::Debug {
     #[inline]
     fn numbered(&mut self, _next: u64) {}
 
-    /// Records that the last superpage of data in `block` is planned, behind which its list belongs.
+    /// Records that the last data superpage of `block` is planned, after which its list is written.
     fn needs_list(&mut self, block: BlockId) {
         panic!("block {} ends with a list, and its table has none", block.0);
     }
@@ -160,7 +160,7 @@ pub trait Table: Clone + std::fmt::Debug {
     /// Takes the content of the translation page of `part`, as far as it `counts`.
     fn load_part(core: &mut Core<Self>, part: u32, entries: &[u32], counts: impl Fn(Ppa) -> bool);
 
-    /// Takes a copy that is newer than the translation page of its page. `is_newer`: it is newer than this one, which was found before.
+    /// Adopts a copy newer than the translation page of its page. `is_newer`: it is newer than the copy found before.
     fn found(core: &mut Core<Self>, copy: Found, is_newer: impl Fn(Ppa) -> bool);
 
     /// Decides which of the copies found are kept. Returns the number of pages that are lost.

@@ -43,7 +43,7 @@ pub(super) fn place<T: Table>(
     Some(Plan { id, first, die, sequence: stored })
 }
 
-/// The die that takes the next superpage of `stream`, and the stream whose open block takes it.
+/// Returns the die for the next superpage of `stream`, and the stream whose open block takes it.
 #[inline]
 fn choose_die<T: Table>(
     core: &mut Core<T>,
@@ -179,7 +179,7 @@ fn undo<T: Table>(core: &mut Core<T>, lpn: Lpn, failed: Ppa, old: Ppa) {
     invalidate(core, failed, Outdated::Replaced);
 }
 
-/// Closes a block early: it takes no more data, and is emptied and retired.
+/// Closes a block early: it accepts no more data, and is emptied and retired.
 pub(super) fn fail_block<T: Table>(core: &mut Core<T>, block: BlockId) {
     core.blocks.close_failed(block, core.programs.sequence());
     core.gc.upkeep_mut(core.shape.layout.die_of_block(block)).retire(block);

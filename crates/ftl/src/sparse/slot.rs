@@ -44,7 +44,7 @@ impl Slot {
         CacheState::from_raw(self.flags & STATE).expect("a state was put there")
     }
 
-    /// Returns whether writes of the page are under way.
+    /// Returns whether writes of the page are in flight.
     #[inline]
     pub fn is_pinned(self) -> bool {
         self.flags & PINS != 0

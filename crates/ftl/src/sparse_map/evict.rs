@@ -70,7 +70,7 @@ fn is_being_replaced(core: &Core<CachePages>, block: BlockId) -> bool {
     core.programs.replace_any(layout.ppa(block, 0), layout.units_per_block)
 }
 
-/// Handles a failed program after which `lpn` lies at `old` again. A clean page whose newest data are not in the buffer needs no
+/// Handles a failed program, after which `lpn` is at `old` again. A clean page whose newest data are not in the buffer needs no
 /// copy.
 pub(super) fn cleaned_meanwhile(core: &mut Core<CachePages>, lpn: Lpn, old: Ppa) {
     let sparse = core.table.sparse();

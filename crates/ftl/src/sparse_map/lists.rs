@@ -18,7 +18,8 @@ use std::collections::VecDeque;
 pub(super) struct Lists {
     /// Full blocks without their list.
     due: VecDeque<BlockId>,
-    /// Regions whose newest translation page is out of date; none where the caller does not ask.
+    /// Regions whose newest translation page is out of date; empty if the caller does not track
+    /// them.
     changed: Vec<bool>,
     /// The next region that an idle drive looks at.
     saving: Option<u32>,
@@ -59,7 +60,7 @@ impl Lists {
         &self.image
     }
 
-    /// Returns whether the caller asks which regions have changed.
+    /// Returns whether the caller tracks changed regions.
     pub fn has_regions(&self) -> bool {
         !self.changed.is_empty()
     }
@@ -84,7 +85,7 @@ impl Lists {
         (0..).zip(&self.changed).filter(|&(_, &changed)| changed).map(|(region, _)| region)
     }
 
-    /// Begins to write the changed regions, as many at a time as may be under way.
+    /// Begins to write the changed regions, as many at a time as may be in flight.
     pub fn begin_saving(&mut self) {
         if self.has_regions() {
             self.saving = Some(0);

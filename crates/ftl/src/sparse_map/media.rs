@@ -81,7 +81,7 @@ pub(super) fn next_list(core: &mut Core<CachePages>) -> Option<MapJob> {
     Some(MapJob::Program { plan, units: 1, cause: Cause::Journal, by_cause })
 }
 
-/// Wants the next regions written for an idle drive, as many as may be under way.
+/// Requests writes of the next regions for an idle drive, as many as may be in flight.
 pub(super) fn go_on_saving(core: &mut Core<CachePages>) {
     let most = core.pages.may_come();
     for region in core.table.lists_mut().next_to_save(most) {

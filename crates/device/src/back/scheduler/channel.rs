@@ -51,7 +51,7 @@ impl Channel {
         (SimTime(self.until.0 - self.length.0), self.until)
     }
 
-    /// Busy time up to `at`, before which no transfer is booked any more.
+    /// Busy time up to `at`; no further transfer is scheduled before `at`.
     pub fn worked(&self, at: SimTime) -> Nanos {
         Nanos(self.busy.0 - self.until.since(at).0.min(self.length.0))
     }
@@ -96,7 +96,8 @@ impl Channel {
         is_free
     }
 
-    /// If it is free: takes the best of what wants it, in a class the first after the last one served.
+    /// Grants a free channel to the best request; within a class, to the first after the one served
+    /// last.
     #[inline]
     pub fn choose(&mut self) -> Option<u32> {
         if self.die.is_some() {
@@ -111,7 +112,7 @@ impl Channel {
         Some(bit)
     }
 
-    /// Forgets what it carries and who wants it (power cut); busy times are kept.
+    /// Clears the current transfer and all requests (power cut); busy times are kept.
     pub fn reset(&mut self, now: SimTime) {
         let busy = self.worked(now);
         *self = Channel { busy, until: now, last: self.last, ..Channel::default() };

@@ -103,7 +103,7 @@ pub(super) struct Die {
     reads: List,
     /// Queue of the die, in order (first plane only).
     rest: List,
-    /// Reads of independent planes that do not go ahead of others and that nothing in `rest` precedes any more.
+    /// Reads of independent planes that have no priority and no longer wait for any operation in `rest`.
     later: List,
     /// Agreement of independent planes (first plane only).
     pub planes: Planes,
@@ -120,7 +120,7 @@ pub(super) struct Die {
 }
 
 impl Die {
-    /// Makes die `number` of all, of which `per_channel` are on a channel, and `planes` of which are planes of one die.
+    /// Creates die `number`; a channel has `per_channel` of them, and each real die consists of `planes`.
     pub fn new(number: u32, per_channel: u32, planes: u32) -> Die {
         Die {
             channel: number / per_channel,
@@ -220,7 +220,7 @@ impl Die {
         self.reads.push_back(ops, op);
     }
 
-    /// An operation waits in the queue of the die, behind what is there (first plane only).
+    /// Appends an operation to the queue of the die (first plane only).
     #[inline]
     pub fn wait(&mut self, ops: &mut Slab<FlashOp>, op: u32) {
         self.rest.push_back(ops, op);
@@ -271,7 +271,7 @@ impl Die {
         self.later.pop(ops)
     }
 
-    /// Takes the next read that goes ahead of others, and notes whether there is one.
+    /// Takes the next read with priority, and records whether another exists.
     #[inline]
     pub fn pop_hurried(&mut self, ops: &mut Slab<FlashOp>) -> Option<u32> {
         let op = self.reads.pop(ops);

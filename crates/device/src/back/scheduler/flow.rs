@@ -297,7 +297,8 @@ impl Scheduler {
         self.put_first(die, op);
     }
 
-    /// If a host read waits behind a running program or erase that may be suspended: does it, or comes back when it may.
+    /// If a host read waits for a running program or erase that can be suspended, suspends it now or as soon as that is
+    /// allowed.
     pub(super) fn try_suspend(&mut self, now: SimTime, die: u32, events: &mut Events) {
         let Some(suspension) = &mut self.suspension else { return };
         let die = self.dies[die as usize].first() as usize;

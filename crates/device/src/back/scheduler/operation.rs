@@ -16,7 +16,7 @@ pub(crate) enum OpKind {
 /// Owner of an operation, and its purpose. The scheduler does not look inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// The namespace, which is told of its beginning and end.
+    /// Namespace that is notified of the operation's start and end.
     pub namespace: u16,
     pub token: Token,
 }
@@ -56,7 +56,7 @@ pub(crate) struct FlashOp {
     pub sectors: u32,
     /// Pages that have crossed it, of the transfer under way.
     pub pages: u32,
-    /// It shared the first sense of another operation, which stands for both where operations are counted.
+    /// Flag: shares the first sense of another operation, which counts for both in operation counts.
     pub part: bool,
     /// In which it began, of a read (see `block/discards.rs`).
     pub epoch: u8,

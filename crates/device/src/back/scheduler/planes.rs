@@ -102,7 +102,8 @@ fn begin_read<I: Issuer>(
     scheduler.dies[plane as usize].is_idle()
 }
 
-/// Idle planes of a die take their next reads, or all together what takes the whole die.
+/// Starts the next reads of a die's idle planes, or an operation on the whole die when all are
+/// idle.
 fn kick_all<I: Issuer>(scheduler: &mut Scheduler, now: SimTime, first: u32, events: &mut Events) {
     if scheduler.dies[first as usize].planes.are_whole() {
         return;
@@ -129,7 +130,8 @@ fn kick_all<I: Issuer>(scheduler: &mut Scheduler, now: SimTime, first: u32, even
     }
 }
 
-/// Reads at the head of a die's queue go to their planes: nothing is left that they have to wait for.
+/// Moves reads at the head of a die's queue to their planes, because they no longer have to wait for
+/// an earlier operation.
 fn hand_out_reads(scheduler: &mut Scheduler, first: u32) {
     let Scheduler { ops, dies, .. } = scheduler;
     if dies[first as usize].has_suspended() {

@@ -64,8 +64,8 @@ struct Ways {
 }
 
 impl Ways {
-    /// Ways of which a look would find that they can be asked for their status; `is_unchecked`: of which it would find that they have
-    /// ended, as nobody asks.
+    /// Ways whose status could be requested in the next poll; with `is_unchecked`, ways whose end the poll would find directly,
+    /// because no status is requested.
     fn askable(&self, is_unchecked: bool) -> u64 {
         match is_unchecked {
             true => self.checking & self.ended,
@@ -125,9 +125,10 @@ struct Controller {
     ways: Ways,
     /// The transfer under way is a status check.
     asks: bool,
-    /// Dies whose control words it holds beside the one that it carries out, and whether these are status checks.
+    /// Dies with queued control words in addition to the one being executed, and whether the words are status
+    /// checks.
     words: VecDeque<(u32, bool)>,
-    /// The first class of which this look has issued nothing.
+    /// First class from which this poll has issued nothing.
     issued: usize,
 }
 
@@ -138,7 +139,7 @@ pub(super) struct Station {
     /// Order in which each die was added to its present list.
     listed: Vec<u64>,
     listings: u64,
-    /// Control words that a controller holds beside the one that it carries out.
+    /// Control words that a controller queues in addition to the one being executed.
     words: usize,
 }
 
@@ -159,12 +160,12 @@ impl Station {
         self.listed[die as usize] = self.listings;
     }
 
-    /// Returns whether what `channel` carries is a status check.
+    /// Returns whether the current transfer of `channel` is a status check.
     pub fn asks(&self, channel: u32) -> bool {
         self.controllers[channel as usize].asks
     }
 
-    /// Forgets what it knows (power cut); the order of the lists goes on.
+    /// Clears its state (power cut); the order of the lists continues.
     pub fn reset(&mut self) {
         self.controllers.fill(Controller::default());
     }
@@ -334,7 +335,7 @@ impl<'a> Seen<'a> {
         self.scheduler.dies[die as usize].wanted() == Phase::Transfer
     }
 
-    /// Returns whether the controller of `channel` takes another control word.
+    /// Returns whether the controller of `channel` accepts another control word.
     fn accepts(self, channel: u32) -> bool {
         let station = self.station();
         self.scheduler.channels[channel as usize].die().is_none()
@@ -464,8 +465,8 @@ impl Scheduler {
         }
     }
 
-    /// If the controller of `channel` takes another control word: the die whose operation or status check the processor begins to
-    /// issue. One look issues at most one of each class, that which has been in its list for longest.
+    /// Returns the die whose operation or status check the processor begins to issue, if the controller of `channel` accepts
+    /// another control word. One poll issues at most one of each class: the one that has been in its list longest.
     pub fn next_issue(&mut self, now: SimTime, channel: u32) -> Option<u32> {
         if !self.seen().accepts(channel) {
             return None;

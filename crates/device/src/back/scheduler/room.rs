@@ -18,7 +18,7 @@ use pellucid_flash::slab::{List, Slab};
 pub(super) struct Room(List);
 
 impl Room {
-    /// An operation comes, behind all others.
+    /// Appends an operation behind all others.
     #[inline]
     pub fn push(&mut self, ops: &mut Slab<FlashOp>, op: u32) {
         self.0.push_back(ops, op);

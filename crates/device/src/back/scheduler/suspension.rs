@@ -36,7 +36,7 @@ pub(super) enum Verdict {
     GoesOn,
     /// It may be suspended at this time.
     Later(SimTime),
-    /// It is suspended now, which takes until this time.
+    /// Time at which the current suspension is complete.
     Until(SimTime),
 }
 
@@ -59,13 +59,14 @@ impl Suspension {
         self.count
     }
 
-    /// Returns whether what a die does could be suspended if a read waited.
+    /// Returns whether the die's current operation could be suspended for a waiting read.
     #[inline]
     pub fn may_concern(&self, die: &Die, now: SimTime) -> bool {
         die.phase() == Phase::Array && !die.has_suspended() && die.array_ends() > now
     }
 
-    /// A read waits behind what `die` does, of which [`Suspension::may_concern`] says that it could be suspended.
+    /// Handles a read that waits for the current operation of `die`, which can be suspended according to
+    /// [`Suspension::may_concern`].
     pub fn judge(&mut self, now: SimTime, die: &Die, op: &FlashOp) -> Verdict {
         let time = match op.kind {
             OpKind::Read => return Verdict::GoesOn,

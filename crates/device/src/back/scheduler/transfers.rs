@@ -33,7 +33,8 @@ pub(super) struct Transfers {
     unit_bytes: u64,
     unit_sectors: u32,
     superpage_units: u32,
-    /// Pages of a superpage, each of which crosses by itself, and mapping units of a page; 1 and no limit: all in one go.
+    /// Pages of a superpage that are transferred separately, and mapping units per page; 1 and no limit: one transfer for
+    /// all.
     superpage_pages: u32,
     page_units: u32,
     /// Data cross in more than one go.
@@ -155,7 +156,8 @@ impl Transfers {
         }
     }
 
-    /// Returns how long page `page` of a superpage takes to cross, of as many as cross one by one.
+    /// Returns the transfer time of page `page` of a superpage whose pages are transferred one by
+    /// one.
     fn page_of_program(&self, page: u32) -> Nanos {
         if self.superpage_pages == 1 {
             return self.superpage;
@@ -191,7 +193,7 @@ impl Transfers {
         self.solvers.as_mut().map_or(Nanos::ZERO, |solvers| solvers.end(now, channel))
     }
 
-    /// Forgets what is under way (power cut).
+    /// Clears the transfers in progress (power cut).
     pub fn reset(&mut self) {
         if let Some(interconnect) = &mut self.interconnect {
             interconnect.reset();

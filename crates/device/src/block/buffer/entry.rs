@@ -244,7 +244,7 @@ impl Entry {
         std::mem::take(&mut self.flushing)
     }
 
-    /// The next entry that the same sense fills, which fills it no longer.
+    /// Takes the entry out of its sense and returns the next entry filled by the same sense.
     #[inline]
     pub fn take_beside(&mut self) -> u32 {
         std::mem::replace(&mut self.beside, NIL)
@@ -268,14 +268,15 @@ impl Entry {
         self.sectors.fill(full);
     }
 
-    /// The fill brought its data to hosts, and none to the entry. `full`: all sectors, which count as here; 0: none do.
+    /// Records that the fill delivered data only to hosts, not to the entry. `full`: mask of all sectors, which count
+    /// as present; 0: none do.
     #[inline]
     pub fn fill_past(&mut self, full: u64) {
         self.content = if full == 0 { Content::Hollow } else { Content::OnMedia };
         self.sectors.fill(full);
     }
 
-    /// Returns whether its data count as here, and lie on the media alone.
+    /// Returns whether the entry's data count as present but are only on the media.
     #[inline]
     pub fn lies_on_media(&self) -> bool {
         self.content == Content::OnMedia
@@ -337,7 +338,8 @@ impl Entry {
         self.written_at = self.written_at.max(written_at);
     }
 
-    /// First in, first out: its program follows that of `old`, of which it copies nothing.
+    /// First in, first out: the program of this entry follows that of `old`, from which it copies
+    /// nothing.
     pub fn follow(&mut self, old: u32) {
         self.follows = old;
     }

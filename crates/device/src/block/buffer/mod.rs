@@ -43,8 +43,8 @@ pub(crate) enum Content {
     Data,
     /// The last fill left none, because no read could see them.
     Hollow,
-    /// All sectors of its page count as here, and lie on the media alone: the fill brought them to the hosts that waited. So data that
-    /// nobody asks for again are not copied.
+    /// All sectors of the page count as present but are only on the media: the fill delivered them directly to the waiting hosts. So
+    /// data that are not requested again are never copied.
     OnMedia,
     /// Zeros that no command wrote: its page has no place on the media, and will get none from here.
     Unmapped,
@@ -79,7 +79,7 @@ pub(crate) struct Entry {
     follows: u32,
     /// Placement handle of the newest write.
     handle: u16,
-    /// The next entry that the same sense fills, and where its unit is.
+    /// Next entry filled by the same sense, and the position of its unit.
     beside: u32,
     source: Ppa,
     waiters: Waiters,
@@ -205,7 +205,7 @@ impl Buffer {
         }
     }
 
-    /// The first page from `from` on that has sectors here which are newer than on the media; and how many entries were looked at.
+    /// Returns the first page from `from` on with sectors newer than on the media, and the number of entries examined.
     pub fn next_dirty(&self, from: Lpn) -> (Option<Lpn>, u64) {
         let dirty = self.entries.iter().filter(|entry| entry.listed && entry.sectors.dirty() != 0);
         let lpns = dirty.map(|entry| entry.lpn).filter(|&lpn| lpn >= from);
@@ -420,7 +420,7 @@ impl Buffer {
         &mut self.images[start..start + sectors as usize * self.image_bytes]
     }
 
-    /// Copies the content of one entry to another, which has the same sectors then.
+    /// Copies the content of one entry to another, which then has the same sectors.
     pub fn copy(&mut self, from: u32, to: u32) {
         debug_assert!(!self.entries[from as usize].lies_on_media(), "a copy of what is not here");
         let sectors = self.entries[from as usize].sectors;

@@ -33,7 +33,7 @@ impl Sectors {
         self.blank
     }
 
-    /// Returns whether those of `mask` are here.
+    /// Returns whether the sectors of `mask` are present.
     #[inline]
     pub fn has(&self, mask: u64) -> bool {
         self.valid & mask == mask
@@ -59,7 +59,7 @@ impl Sectors {
         self.valid = full;
     }
 
-    /// The entry has those of another one and no others.
+    /// Sets the entry's sectors to those of another entry.
     pub fn copy(&mut self, of: Sectors) {
         self.valid = of.valid;
     }
@@ -74,7 +74,7 @@ impl Sectors {
         self.dirty |= dirty;
     }
 
-    /// Nothing is newer than on the media; gives what was.
+    /// Marks all sectors as clean, and returns the previously dirty ones.
     #[inline]
     pub fn clean(&mut self) -> u64 {
         std::mem::take(&mut self.dirty)
@@ -135,7 +135,7 @@ impl Users {
     }
 }
 
-/// Slices that wait for an entry, in the order in which they came.
+/// Slices that wait for an entry, in order of arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiters {
     fill: List,
