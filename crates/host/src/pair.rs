@@ -24,7 +24,7 @@ pub struct Pair<A, B> {
 }
 
 impl<A: Drive, B: Drive> Pair<A, B> {
-    /// Combines two drives that are at `now` or earlier, with nothing under way.
+    /// Combines two drives that are at `now` or earlier, with nothing in flight.
     ///
     /// The error is the reason that they do not fit together.
     pub fn new(first: A, second: B, now: SimTime) -> Result<Pair<A, B>, String> {

@@ -189,8 +189,8 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Prober<'_, 
         Ok(Nanos(busy.0 / u64::from(requests)))
     }
 
-    /// Writes until the time `patience` is used up; returns the number of writes and their time. Each write
-    /// is preceded by a read of the same data, which does not count.
+    /// Writes until the time `patience` is used up; returns the number of writes and their total time. Each
+    /// write is preceded by a read of the same data, which does not count.
     fn writes(&mut self, size: u64, shift: u64, patience: Nanos) -> Result<(u32, Nanos), ProbeError> {
         let slots = (self.span - shift) / size;
         let (mut requests, mut busy) = (0, Nanos::ZERO);

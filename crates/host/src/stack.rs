@@ -124,7 +124,7 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         }
     }
 
-    /// Says why the machine has not stopped, though nothing is under way.
+    /// Returns why the machine has not stopped although nothing is in flight.
     pub fn not_stopped(&self) -> String {
         let why = self.layer.failure();
         why.unwrap_or_else(|| "not all of what was accepted could be written to the drive".into())

@@ -133,7 +133,7 @@ pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
     Ok(expand(jobs))
 }
 
-/// Where the key of an error was written last; else where the job begins.
+/// Position at which the key of an error was last written, otherwise the beginning of the job.
 fn place_of<'a>(raw: &'a RawJob, error: &JobError) -> &'a Place {
     let Some(key) = error.key() else { return &raw.place };
     let own = raw.pairs.iter().rev().find(|pair| pair.key.replace('-', "_") == key);
@@ -268,7 +268,7 @@ pub fn execute(
     Ok((device, report))
 }
 
-/// Like [`execute`], for layers under which the drive can be preconditioned by itself.
+/// Acts like [`execute`], for layers below which the drive can be preconditioned directly.
 fn execute_below(
     spec: &Spec,
     mut device: Device,
@@ -322,7 +322,7 @@ fn bottom_of(mut tower: Tower<Device>, spec: &Spec) -> Device {
     tower.into_bottom()
 }
 
-/// Refuses to verify what the oracle knows nothing of: chunks and zones that jobs address.
+/// Refuses to verify chunks and zones addressed by jobs, of which the oracle knows nothing.
 fn check_verify(spec: &Spec, jobs: &[Job]) -> Result<(), ExperimentError> {
     match jobs.iter().find(|job| job.raw.is_some()) {
         Some(job) if spec.run.verify && spec.run.trace.is_none() => {
@@ -352,8 +352,8 @@ fn precondition_plain(
     Ok(())
 }
 
-/// Carries out a description from the beginning, whatever it describes: a drive of flash, a disk, or both. What is left of the drive of
-/// flash comes back, unless layers use it together with a disk.
+/// Executes a description from the beginning: a flash drive, a disk, or both. Returns the flash drive afterwards, unless layers use it
+/// together with a disk.
 pub fn execute_described(
     spec: &Spec,
     jobs: &[Job],
@@ -451,7 +451,8 @@ fn with_backing(
     drive::put_on(&spec.host, pair).map_err(RunError::Layers)
 }
 
-/// The disk of a description. It keeps of a sector what the drive of flash beside it does.
+/// Builds the disk of a description. It stores the same data per sector as the flash drive beside
+/// it.
 fn disk(spec: &Spec, jobs: &[Job]) -> Result<Disk, RunError> {
     let drive = config(spec, jobs);
     let store = match drive.media.store {
@@ -462,7 +463,8 @@ fn disk(spec: &Spec, jobs: &[Job]) -> Result<Disk, RunError> {
     Disk::new(&DiskConfig { store, ..spec.backing.disk.clone() }).map_err(RunError::Layers)
 }
 
-/// Where the description asks for it: writes what its trace reads before it writes it, unless it is there.
+/// If the description requests it, writes the sectors that its trace reads before writing, unless they
+/// already have data.
 pub fn precondition_by_trace(
     device: &mut Device,
     spec: &Spec,
@@ -904,7 +906,7 @@ fn log_on(file: &OutputFile) -> Result<Box<dyn RequestSink>, ExperimentError> {
     Ok(Box::new(log))
 }
 
-/// The process's largest resident memory so far, where the system tells.
+/// The process's peak resident memory so far, if the system provides it.
 pub fn peak_memory_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;

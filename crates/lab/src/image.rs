@@ -196,7 +196,7 @@ impl Image {
         crate::steadiness::aged_otherwise(&self.path.display().to_string(), &aged.drive.ftl, &spec.drive.ftl)
     }
 
-    /// How the drive came to be what it is, in a few words, for reports.
+    /// Short description of the drive's history, for reports.
     pub fn past(&self) -> String {
         let made = self.spec(&[]).map_or_else(|error| error.to_string(), |spec| spec.precondition.words());
         format!("image {}: {made}", self.path.display())

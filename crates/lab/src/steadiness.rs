@@ -124,7 +124,8 @@ fn overwritten_before(spec: &Spec) -> f64 {
     }
 }
 
-/// Where `run` uses the blocks of a drive otherwise than `aged`, under which an image was made: a sentence about `image`.
+/// Returns a sentence about `image` if `run` uses the blocks of a drive differently from `aged`, with which the image was
+/// made.
 pub(crate) fn aged_otherwise(image: &str, aged: &FtlConfig, run: &FtlConfig) -> Option<String> {
     let same = |key: &str, aged: String, run: String| {
         (aged != run).then(|| format!("drive.ftl.{key} = {aged} and runs with {run}"))

@@ -76,11 +76,11 @@ pub enum DesktopWork {
     LinuxExtract,
     /// Installation of an office suite, with the sizes of Table 2.
     OfficeInstall,
-    /// Its uninstallation, whose writes go where those of an installation do.
+    /// Its uninstallation, with writes at the addresses of an installation's.
     OfficeUninstall,
     /// Its uninstallation as a removal of files, one directory after the other.
     OfficeRemove {
-        /// Percentage of the writes that belong to no file, and go where those of an installation do.
+        /// Percentage of writes that belong to no file and go to the addresses of an installation's.
         others: u8,
     },
     /// A browser that shows 30 web sites.
@@ -98,7 +98,7 @@ pub struct Transfers {
     pub sectors: u32,
     /// Transfers before the measurement.
     pub warm_up: u64,
-    /// Transfers that are measured; `None`: as many as come to the end of the file.
+    /// Number of transfers to measure; `None`: up to the end of the file.
     pub measured: Option<u64>,
 }
 
@@ -124,8 +124,8 @@ impl DesktopWork {
         }
     }
 
-    /// Seconds that the host works beside its disk. MP3: 806 MB from a USB disk of 30 MB/s, assumed. Browsing: [`SITE_S`]. ATTO: none.
-    /// Others: a netbook's processor, assumed.
+    /// Seconds of the host's own work apart from its disk. MP3: 806 MB from a USB disk of 30 MB/s, assumed. Browsing: [`SITE_S`].
+    /// ATTO: none. Others: a netbook's processor, assumed.
     pub fn host_s(self) -> f64 {
         match self {
             DesktopWork::Mp3Copy => 27.0,
@@ -219,7 +219,7 @@ struct Volume {
     system: VolumeFormat,
     sectors: u64,
     rng: Rng,
-    /// NTFS: the log, written in turn. FAT32: what of the table is near the newest file.
+    /// NTFS: the log, written cyclically. FAT32: the part of the table near the newest file.
     log: u64,
     /// NTFS: the end of the master file table.
     table: u64,
@@ -300,7 +300,7 @@ impl Volume {
         self.requests.push(request);
     }
 
-    /// NTFS logs in turn. FAT32 writes the sectors of the table that stand for the newest file, in both copies.
+    /// NTFS writes its log cyclically. FAT32 writes the table sectors of the newest file, in both copies.
     fn log(&mut self, sectors: u32) -> u64 {
         match self.system {
             VolumeFormat::Ntfs => {
@@ -406,7 +406,7 @@ impl Volume {
         }
     }
 
-    /// Removes files, one directory after the other: what is written for each is what entering it writes. `others`: percentage of the writes
+    /// Removes files, one directory after the other; each removal writes the same blocks as the creation. `others`: percentage of writes
     /// that belong to no file.
     fn remove(&mut self, writes: u32, others: u32) {
         let (end, mut file) = (self.requests.len() + writes as usize, 0);
@@ -521,7 +521,7 @@ mod tests {
         }
     }
 
-    /// Transfers go round the file; a mebibyte of writes comes with one of the file system, of reads with none.
+    /// Transfers wrap around the file; every mebibyte of writes comes with one metadata write, reads with none.
     #[test]
     fn transfers_are_in_order_and_warm_up_before_they_are_measured() {
         let transfers = Transfers { sectors: 2048, warm_up: 3, measured: Some(4) };

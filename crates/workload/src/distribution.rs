@@ -24,7 +24,7 @@ use pellucid_flash::Rng;
 pub struct Zone {
     /// Share of the I/O in percent; those of all zones sum to 100.
     pub access_percent: f64,
-    /// Length of the zone; zones lie one behind the other from the start of the region.
+    /// Length of the zone; zones are contiguous from the start of the region.
     pub extent: Amount,
 }
 

@@ -340,7 +340,7 @@ const SYNCHRONOUS: &[&str] = &["sync", "psync", "vsync", "pvsync", "pvsync2", "m
 
 /// Keys of fio that [`JobBuilder`] does not have.
 struct Foreign {
-    /// Their names, separated by spaces; one that ends in `*` stands for all that begin so.
+    /// Their names, separated by spaces; a name that ends in `*` stands for all with that prefix.
     names: &'static str,
     harmless: Harmless,
     /// Why they are ignored; or what is allowed.

@@ -161,26 +161,26 @@ impl Generator {
         }
     }
 
-    /// When `runtime` is over: from then on the driver submits nothing more of this job. [`SimTime::MAX`]
+    /// End of `runtime`, after which the driver submits nothing more of this job. [`SimTime::MAX`]
     /// without `runtime`. A paced stream also ends by itself at the deadline.
     pub fn deadline(&self) -> SimTime {
         SimTime(self.origin.0.saturating_add(self.deadline_ns))
     }
 
-    /// Returns whether `next` has nothing more. [`earliest`](Generator::earliest) may still name a later moment: the end of the last pause.
+    /// Returns whether `next` is exhausted. [`earliest`](Generator::earliest) may still return a later time, the end of the last pause.
     pub fn is_over(&self) -> bool {
         matches!(self.pending, Pending::End)
     }
 
-    /// Tells that one item, flushes included, completed at `now`. Needed only for jobs with `thinktime`;
-    /// costs nothing for others.
+    /// Reports that one item, possibly a flush, completed at `now`. Needed only for jobs with
+    /// `thinktime`; costs nothing for others.
     pub fn completed(&mut self, now: SimTime) {
         if let Some(pause) = &mut self.pause {
             pause.completed(now);
         }
     }
 
-    /// Decides what comes next and when.
+    /// Chooses the next item and its time.
     #[inline]
     fn prepare(&mut self) {
         let direction = match self.turn {
@@ -202,8 +202,8 @@ impl Generator {
         };
     }
 
-    /// Read or write by `rwmixread`. When both are paced, the one that is due first: the rates then set the
-    /// mix. When only one is, the other waits for it where the mix says so.
+    /// Chooses read or write by `rwmixread`. If both are paced, chooses the one due first, so that the
+    /// rates set the mix. If only one is paced, the other waits for it as the mix requires.
     #[inline]
     fn mixed(&mut self, read_percent: u64) -> Direction {
         let drawn =

@@ -453,7 +453,7 @@ impl Job {
     }
 }
 
-/// Refuses a job that waits for one that does not stand before it in the list: so it never waits for itself, nor in a circle.
+/// Refuses a job that waits for a job not before it in the list, so no job waits for itself or in a cycle.
 pub fn check_wait(before: &[Job], job: &Job) -> Result<(), JobError> {
     match &job.wait_for {
         Some(name) if !before.iter().any(|earlier| earlier.name == *name) => {

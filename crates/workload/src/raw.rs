@@ -153,7 +153,7 @@ pub(super) const USED_BY_RAW: &[&str] = &[
 ];
 
 impl RawKeys {
-    /// Takes `rw`; returns whether it is a pattern of chunks or zones.
+    /// Accepts `rw`; returns whether it is a pattern of chunks or zones.
     pub fn take(&mut self, name: &str) -> bool {
         let found = NAMES.iter().find(|(own, ..)| *own == name);
         self.pattern = found.map(|&(_, container, action)| (container, action));

@@ -6,7 +6,7 @@
 pub struct Written {
     /// The job's own, where keys that were not given are blamed on it; empty: unknown.
     job: String,
-    /// Keys that were given, where each stands, and its value.
+    /// Given keys, the position of each, and its value.
     keys: Vec<(&'static str, String, String)>,
     /// Keys that were given and change nothing, each with the reason.
     pub(super) no_effect: Vec<(&'static str, &'static str)>,
@@ -39,7 +39,7 @@ impl Written {
         self.keys.iter().any(|(name, ..)| *name == key)
     }
 
-    /// Keys that were given and change nothing: where each was written, its name, and why.
+    /// Given keys without effect: the position of each, its name, and the reason.
     pub fn without_effect(&self) -> impl Iterator<Item = (&str, &'static str, &'static str)> {
         self.no_effect.iter().map(|&(key, why)| (self.place_of(key).unwrap_or_default(), key, why))
     }

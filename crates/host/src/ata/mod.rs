@@ -214,7 +214,7 @@ impl Ata {
         self.line.push(is_alone(part.opcode, self.config.carry), Work::Part(request, part));
     }
 
-    /// Sends what the line takes now.
+    /// Sends as much as the line accepts now.
     fn dispatch(&mut self, now: SimTime) {
         while let Some(work) = self.line.send(now) {
             let command = match work {
@@ -230,7 +230,7 @@ impl Ata {
         }
     }
 
-    /// A command that costs the drive what every command costs, and the media nothing.
+    /// A command with only the drive's cost per command, without media work.
     fn question(&self) -> Command {
         Command::new(0, Opcode::Report, Lba(0), 1, Vec::new())
     }

@@ -64,7 +64,7 @@ pub(super) fn is_alone(opcode: Opcode, carry: Carry) -> bool {
         || (carry == Carry::SlowPath && is_new(opcode))
 }
 
-/// Returns whether a command goes as a read although it brings no data, so that as much as it names crosses the link for nothing.
+/// Returns whether a command is sent as a read although it brings no data, so that its whole length crosses the link needlessly.
 pub(super) fn reads_for_nothing(opcode: Opcode) -> bool {
     is_new(opcode)
         && !matches!(

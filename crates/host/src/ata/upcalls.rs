@@ -63,7 +63,7 @@ impl HeldMoves {
         is_due
     }
 
-    /// Ends a poll, which tells all that is held.
+    /// Ends a poll, which reports everything held.
     pub fn end_poll(&mut self, now: SimTime, told: &mut VecDeque<Notice>) {
         self.counters.empty_polls += u64::from(self.held.is_empty());
         self.tell(now, told);

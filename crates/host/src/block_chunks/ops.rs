@@ -79,7 +79,7 @@ impl Ops {
         self.ops.release(op);
     }
 
-    /// The power was cut: ends everything that is under way, and returns what goes up.
+    /// Handles a power cut: ends all operations in flight, and returns the completions to pass up.
     pub fn lose_all(&mut self, now: SimTime) -> VecDeque<Completion> {
         let under_way = (0..).zip(self.ops.iter()).filter(|(_, op)| op.command.is_some());
         let under_way: Vec<u32> = under_way.map(|(op, _)| op).collect();

@@ -197,7 +197,7 @@ impl Queue {
         }
     }
 
-    /// Merges a command into a waiting request; returns `false` if none takes it.
+    /// Merges a command into a waiting request; returns `false` if none accepts it.
     pub fn merge(&mut self, parts: &mut Slab<Part>, part: u32) -> bool {
         let Part { kind: Some(kind), sectors, .. } = parts[part] else { return false };
         let largest = self.largest(kind);

@@ -45,7 +45,7 @@ pub(super) enum Parked {
 /// Choice of the blocks to clean, and the runs that are under way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cleaner {
-    /// Dirty blocks above which cleaning begins, and at which it ends.
+    /// Numbers of dirty blocks above which cleaning begins, and at which it ends.
     limits: [u64; 2],
     /// Number of dirty blocks at which the current cleaning ends.
     target: Option<u64>,
@@ -115,7 +115,7 @@ impl Cleaner {
         }
     }
 
-    /// Reports whether no run and no flush is under way.
+    /// Reports whether no run and no flush is in flight.
     pub fn is_idle(&self) -> bool {
         self.busy == 0 && !self.is_flushing
     }
@@ -125,7 +125,8 @@ impl Cleaner {
         (self.paused, self.fallow_at, self.region) = (None, None, None);
     }
 
-    /// Begins what can begin now; `goes_on`: new runs are allowed. Returns what becomes of the parked writes.
+    /// Starts all work that can start now; `goes_on`: new runs are allowed. Returns the fate of the parked
+    /// writes.
     #[inline]
     pub fn pump(&mut self, core: &mut Core, goes_on: bool) -> Parked {
         if let Some(end) = &mut self.paused

@@ -21,7 +21,7 @@ enum Phase {
     Records,
 }
 
-/// The commit under way, and what waits for the next.
+/// The current commit, and the operations waiting for the next.
 #[derive(Clone, Debug)]
 pub(super) struct Commits {
     phase: Phase,
@@ -62,7 +62,7 @@ impl Commits {
         self.waiting.push(op);
     }
 
-    /// Notes what the next commit has to make durable.
+    /// Notes what the next commit must make durable.
     #[inline]
     pub fn note(&mut self, effect: Effect) {
         match effect {

@@ -69,7 +69,7 @@ enum Phase {
     Detached,
 }
 
-/// Use of the cache: whether it is stopped or detached, and takes new data.
+/// Use of the cache: whether it is stopped or detached, and accepts new data.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
     phase: Phase,
@@ -115,7 +115,7 @@ pub(super) enum EndStep {
     Record,
     /// Write a detached head.
     Detach,
-    /// Nothing is done until a command comes.
+    /// No work is done until a command arrives.
     Stopped,
     /// All commands go to the backing store.
     Detached,
@@ -144,7 +144,7 @@ impl Ends {
         self.phase == Phase::Detached
     }
 
-    /// Reports whether a stop or a detach is under way.
+    /// Reports whether a stop or a detach is in progress.
     #[inline]
     pub fn is_under_way(&self) -> bool {
         self.phase != Phase::None && self.phase != Phase::Detached
@@ -187,7 +187,7 @@ impl Ends {
         }
     }
 
-    /// Reports whether a detach is under way that drops blocks that the flash cannot read.
+    /// Reports whether a detach is in progress that drops blocks unreadable on the flash.
     pub fn gives_up(&self) -> bool {
         self.gives_up && self.phase == Phase::Draining
     }
@@ -200,7 +200,7 @@ impl Ends {
         }
     }
 
-    /// Returns the result of the last detach; `None` while it is under way, or if there was none.
+    /// Returns the result of the last detach; `None` while it is in progress, or if there was none.
     pub fn detached(&self) -> Option<Result<(), &'static str>> {
         match self.phase {
             Phase::Detached => Some(Ok(())),
@@ -253,7 +253,7 @@ impl Ends {
         *self = Ends { phase, degraded: self.degraded, read_only: self.read_only, ..Ends::default() };
     }
 
-    /// Continues a stop or a detach; returns what has to be done now.
+    /// Continues a stop or a detach; returns the next action.
     pub fn step(&mut self, now: Activity) -> EndStep {
         match self.phase {
             Phase::Stopping if now.is_idle => {
@@ -280,7 +280,7 @@ impl Ends {
         self.phase = Phase::Recording;
     }
 
-    /// Returns the next run of record sectors to write; `None` if none is left, or enough are under way.
+    /// Returns the next run of record sectors to write; `None` if none is left, or enough are in flight.
     pub fn next_records(&mut self, blocks: &Blocks) -> Option<Range<u32>> {
         if self.broken || self.left >= DEPTH {
             return None;
@@ -305,8 +305,8 @@ impl Ends {
         true
     }
 
-    /// Begins to write the head, if all records are written. Returns whether it may say that the cache was closed in order; `None`
-    /// while records are under way.
+    /// Begins to write the head, if all records are written. Returns whether it may record that the cache was closed cleanly;
+    /// `None` while records are in flight.
     pub fn close(&mut self) -> Option<bool> {
         assert_eq!(self.phase, Phase::Recording, "the head follows the records");
         (self.left == 0).then(|| {
@@ -343,7 +343,7 @@ impl Ends {
 mod tests {
     use super::*;
 
-    /// Activity of a cache that does nothing, and has nothing dirty.
+    /// Activity of an idle cache without dirty blocks.
     const REST: Activity = Activity {
         is_idle: true,
         commits_are_idle: true,

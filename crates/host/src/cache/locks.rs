@@ -19,7 +19,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Longest range, in blocks, among those that are ordered; longer ones are looked at one by one.
+/// Maximum length, in blocks, of an ordered range; longer ones are checked one by one.
 const NEAR_BLOCKS: u64 = 64;
 
 /// Use that a holder makes of its blocks.
@@ -130,7 +130,7 @@ impl Locks {
         near.chain(&self.far).filter(move |entry| entry.range.overlaps(first, end))
     }
 
-    /// Reports whether no holder, and no request that waits and came before `number`, blocks `wanted`.
+    /// Reports whether neither a holder nor an earlier waiting request than `number` blocks `wanted`.
     #[inline]
     fn is_free(&self, wanted: &Held, number: u64) -> bool {
         // A read does not overtake a request that waits for a write, and so on; cleaning may run beside a

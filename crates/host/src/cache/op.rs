@@ -118,7 +118,7 @@ impl Op {
         self.status.is_some_and(is_loss)
     }
 
-    /// Reports whether no part is under way.
+    /// Reports whether no part is in flight.
     #[inline]
     pub fn is_settled(&self) -> bool {
         self.left == 0
@@ -331,7 +331,7 @@ pub(super) enum Side {
     Backing,
 }
 
-/// Reports whether a read with this answer would have none of the data that only the flash has.
+/// Reports whether a read with this answer would lack the data that only the flash has.
 pub(super) fn is_loss(status: Status) -> bool {
     matches!(status, Status::UnrecoveredRead | Status::Absent)
 }

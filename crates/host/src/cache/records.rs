@@ -19,7 +19,7 @@ pub(super) const COMMIT: u32 = NIL;
 pub(super) struct Records {
     /// Sectors to write, and who waits for them.
     queued: Vec<(u32, u32)>,
-    /// Sectors with a write under way, and who waits for them.
+    /// Sectors with a write in flight, and the operations waiting for them.
     writing: Vec<(u32, u32)>,
     /// Sectors with a write under way.
     under_way: Vec<u32>,

@@ -291,17 +291,17 @@ impl Requests {
         !self.parked.is_empty()
     }
 
-    /// Reports whether no command to a drive is under way.
+    /// Reports whether no command to a drive is in flight.
     pub fn is_quiet(&self) -> bool {
         self.parts.in_use() == 0
     }
 
-    /// Reports whether no operation is under way.
+    /// Reports whether no operation is in progress.
     pub fn is_idle(&self) -> bool {
         self.ops.in_use() == 0
     }
 
-    /// Reports whether a write is under way that makes blocks dirty on the flash.
+    /// Reports whether a write that makes blocks dirty on the flash is in flight.
     pub fn is_dirtying(&self) -> bool {
         self.dirtying > 0
     }

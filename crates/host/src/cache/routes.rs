@@ -40,7 +40,7 @@ impl CacheManager {
         self.went_on(op);
     }
 
-    /// Continues `op` if none of its parts is under way.
+    /// Continues `op` if none of its parts is in flight.
     #[inline]
     fn went_on(&mut self, op: u32) {
         let core = &mut self.core;
@@ -67,7 +67,7 @@ impl CacheManager {
         }
     }
 
-    /// Tells the commits and the cleaner what the paths did.
+    /// Passes the effects of the paths to the commits and the cleaner.
     #[inline]
     fn pass_effects_on(&mut self) {
         while let Some(effect) = self.core.next_effect() {
@@ -192,7 +192,7 @@ impl CacheManager {
 
     // ---- what happens without a completion
 
-    /// Runs all consequences of what has happened, until none is left.
+    /// Runs all pending consequences until none is left.
     #[inline]
     pub(super) fn pump(&mut self) {
         loop {

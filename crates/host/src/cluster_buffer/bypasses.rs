@@ -47,7 +47,7 @@ impl Bypasses {
         self.under_way.retain(|bypass| bypass.op != op);
     }
 
-    /// Ends a completed bypass before whose moment no read of its clusters is under way, as `is_read` tells.
+    /// Ends a completed bypass once no earlier read of its clusters is in flight (`is_read`).
     pub fn next_settled(&mut self, is_read: impl Fn(u64, u64, u64) -> bool) -> Option<u32> {
         let is_settled = |bypass: &Bypass| {
             bypass.done_at.is_some_and(|moment| !is_read(moment, bypass.first, bypass.last))

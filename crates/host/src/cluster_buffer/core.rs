@@ -125,7 +125,7 @@ impl Core {
         self.journal.as_ref().is_some_and(|journal| journal.pins(cluster.oldest))
     }
 
-    /// Reports whether a bypassing command under way overlaps the clusters of a request.
+    /// Reports whether a bypassing command in flight overlaps the clusters of a request.
     #[inline]
     pub fn is_passed_by(&self, op: u32) -> bool {
         if self.bypasses.is_empty() {
@@ -154,7 +154,7 @@ impl Core {
         self.table.used().filter(move |(_, cluster)| may(cluster))
     }
 
-    /// Reports whether nothing is in the buffer, or on its way past it.
+    /// Reports whether the buffer is empty and no command bypasses it.
     pub fn is_empty(&self) -> bool {
         self.table.held() == 0 && !self.requests.has_waiting() && self.bypasses.is_empty()
     }

@@ -19,7 +19,7 @@ enum Stopping {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
     stopping: Stopping,
-    /// New writes bypass the buffer, which writes what it holds.
+    /// New writes bypass the buffer while it writes its contents.
     paused: bool,
     /// Why the last pause did not end as it should.
     pause_failed: Option<&'static str>,

@@ -101,7 +101,7 @@ impl Evictions {
         eviction.phase = Phase::Writing(end);
     }
 
-    /// Returns up to which sector the last write went, which has ended.
+    /// Returns the end sector of the last completed write.
     pub fn written(&self, at: u32) -> u32 {
         let Phase::Writing(end) = self.eviction(at).phase else { unreachable!("it was written") };
         end
@@ -155,7 +155,7 @@ impl Timer {
         (self.last_ask, self.rested) = (now, false);
     }
 
-    /// Reports whether a command came since `began`.
+    /// Reports whether a command has arrived since `began`.
     pub fn was_asked_since(&self, began: SimTime) -> bool {
         self.last_ask >= began
     }

@@ -108,7 +108,7 @@ impl ClusterBuffer {
         self.core.setup.shape.sectors
     }
 
-    /// Returns the maximum bytes of data in the buffer, which are the most that a power cut takes.
+    /// Returns the maximum bytes of data in the buffer, which is the most that a power cut loses.
     pub fn window_bytes(&self) -> u64 {
         self.core.setup.bytes(self.core.setup.shape.buffers.into())
     }

@@ -130,7 +130,7 @@ impl Port {
 
     // ---- commands
 
-    /// Sends a command to the drive, which costs `cost` beside the usual.
+    /// Sends a command to the drive, with `cost` in addition to the usual cost.
     #[inline]
     pub fn send(&mut self, op: u32, purpose: Purpose, cost: Nanos, command: Command) {
         let part = self.parts.insert(Part { op, purpose });

@@ -187,7 +187,7 @@ impl Requests {
         self.reads.swap_remove(at);
     }
 
-    /// Reports whether a read of these clusters that was sent to the drive before `moment` is under way.
+    /// Reports whether a read of these clusters sent to the drive before `moment` is in flight.
     #[inline]
     pub fn is_read_since_before(&self, moment: u64, first: u64, last: u64) -> bool {
         self.reads.iter().any(|&op| {

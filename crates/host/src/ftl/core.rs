@@ -69,7 +69,7 @@ impl Work {
     }
 }
 
-/// State in which the layer takes no writes, or no commands at all.
+/// State in which the layer refuses writes, or all commands.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Health {
     failure: Option<HostFtlError>,

@@ -21,7 +21,8 @@ pub(crate) struct End {
 /// Failed chunks of a line, by parallel unit, and what replaces them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Broken {
-    /// Parallel units where a write failed. Their chunks take no more data, and the line gets no end.
+    /// Parallel units with a failed write. Their chunks accept no more data, and the line gets no
+    /// end.
     units: Vec<u32>,
     /// Chunks that replace broken ones at the next erase: spares, or the same chunks.
     replacements: Vec<(u32, Lba)>,
@@ -131,7 +132,7 @@ impl Line {
         }
     }
 
-    /// Notes a failed write to the chunk of `unit`, which has `rows` rows. `passed`: the chunk's write pointer is behind the failed
+    /// Notes a failed write to the chunk of `unit`, which has `rows` rows. `passed`: the chunk's write pointer is beyond the failed
     /// superpage; otherwise the drive has closed the chunk, and all of it is readable. Returns `true` if it is the chunk's first failure.
     pub fn failed(&mut self, unit: u32, passed: bool, all_rows: u32) -> bool {
         if let Some(rows) = self.rows.get_mut(unit as usize) {

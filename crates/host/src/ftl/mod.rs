@@ -221,7 +221,7 @@ impl HostFtl {
     }
 
     /// Restarts the layer from the data on the drive, after a power loss or to mount the drive anew. Commands
-    /// under way end with [`Status::PowerLoss`]; sectors that only the ring held are lost.
+    /// in flight end with [`Status::PowerLoss`]; sectors that only the ring held are lost.
     pub fn restart(mut self, now: SimTime) -> Result<HostFtl, HostFtlError> {
         self.restarted(now)
     }

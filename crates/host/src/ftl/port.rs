@@ -139,7 +139,7 @@ impl Port {
         self.outstanding -= 1;
     }
 
-    /// Reports whether no command is under way.
+    /// Reports whether no command is in flight.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.outstanding == 0

@@ -170,7 +170,7 @@ impl Programs {
         self.ended = ended;
     }
 
-    /// Reports whether superpages with data of the ring are under way.
+    /// Reports whether superpages with data of the ring are in flight.
     #[inline]
     pub fn is_writing(&self) -> bool {
         self.in_flight > 0

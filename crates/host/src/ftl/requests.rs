@@ -53,7 +53,8 @@ impl Request {
         (command.lba.0 as u32 + self.done..).map(Lpn).zip(images)
     }
 
-    /// Notes that the ring has taken so many sectors more; returns `true` if it has all.
+    /// Notes that the ring has accepted the given number of further sectors; returns `true` if it
+    /// has all.
     #[inline]
     pub fn took(&mut self, sectors: u32) -> bool {
         self.done += sectors;

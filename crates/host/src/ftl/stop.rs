@@ -10,13 +10,13 @@ pub(crate) const LINES_MIN: u32 = 2;
 /// Progress of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Waiting until the whole ring is on the media and nothing is under way.
+    /// Waiting until the whole ring is on the media and nothing is in flight.
     Ring,
     /// Writing translation pages, from this one on.
     Map(u32),
     /// Writing the index.
     Index,
-    /// Stopped: everything is on the media and nothing is under way.
+    /// Stopped: everything is on the media and nothing is in flight.
     Done,
 }
 
@@ -53,7 +53,7 @@ impl Stop {
         self.step
     }
 
-    /// Goes on to the next step, which is not before this one.
+    /// Advances to the next step, never to an earlier one.
     pub fn go_to(&mut self, step: Step) {
         let order = |step: Step| match step {
             Step::Ring => (0, 0),

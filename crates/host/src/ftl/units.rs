@@ -141,7 +141,7 @@ impl Units {
         std::mem::take(&mut self.drive_refuses)
     }
 
-    /// Reports whether the drive takes no writes at present.
+    /// Reports whether the drive currently refuses writes.
     pub fn is_refused(&self) -> bool {
         self.drive_refuses
     }

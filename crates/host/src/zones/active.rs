@@ -20,7 +20,7 @@ pub(super) struct Active {
     max: u32,
     /// Waiting writes, oldest first.
     held: VecDeque<u32>,
-    /// Time at which the oldest waiting write fails, unless a command is under way by then.
+    /// Time at which the oldest waiting write fails, unless a command is in flight by then.
     pub gives_up: Option<SimTime>,
 }
 
@@ -93,7 +93,7 @@ impl ZoneChunks {
         self.watch_held();
     }
 
-    /// Starts the timer that fails a waiting write if nothing else is under way.
+    /// Starts the timer that fails a waiting write if nothing else is in flight.
     fn watch_held(&mut self) {
         let stuck = !self.active.held.is_empty() && self.under_way == 0;
         self.active.gives_up = stuck.then(|| self.now + PATIENCE);

@@ -48,7 +48,8 @@ fn capacity_bytes(target: &impl Target, work: &FilesApp, place: &Place) -> u64 {
     }
 }
 
-/// Bytes of the file system, of those that it can have. Without a size it has no more than [`SIZE_BYTES_MAX`].
+/// Size of the file system in bytes, limited to the available space. Without a given size it is at most
+/// [`SIZE_BYTES_MAX`].
 fn bytes(work: &FilesApp, most: u64, place: &Place) -> u64 {
     match work.size {
         Some(size) => size.of(most),
@@ -272,7 +273,7 @@ trait Server {
     const CLEANER: &'static str;
     /// Operations so far, by which [`Server::run_until`] goes.
     fn operations(&self) -> u64;
-    /// Goes on until there were so many; the error is a sentence.
+    /// Continues until the given number of operations has run; the error is a sentence.
     fn run_until(&mut self, operations: u64) -> Result<(), String>;
     /// Operations count from now on.
     fn begin(&mut self);

@@ -43,7 +43,7 @@ const EDGES_MAX: u64 = 4 << 20;
 const BYTES_EACH: u64 = 36;
 /// Edges of a vertex, as in Graph500.
 const EDGES_OF_VERTEX: u64 = 16;
-/// Least memory where none is given.
+/// Minimum of the default memory.
 const MEMORY_BYTES_MIN: u64 = 256 << 10;
 /// Bytes of a segment on a drive without flash.
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -86,7 +86,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Where the graph is, and how it lies there.
+    /// Location and layout of the graph.
     fn new(target: &impl Target, job: &Job, work: &GraphApp) -> Result<(Place, Layout), JobError> {
         let place = place(target, job, work)?;
         let sector_bytes = u64::from(target.sector_bytes());
@@ -173,7 +173,7 @@ pub(super) fn check(target: &impl Target, job: &Job, work: &GraphApp) -> Result<
     Ok(())
 }
 
-/// Bytes of memory that edges, and what is made of them on a drive of so many bytes, take at most.
+/// Maximum bytes of memory for the edges and their derived data on a drive of the given size.
 pub(super) fn data_bytes(drive_bytes: u64, work: &GraphApp) -> u64 {
     let edges = match &work.source {
         GraphSource::File(path) => path.metadata().map_or(0, |data| data.len() / 4),

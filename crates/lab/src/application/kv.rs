@@ -53,7 +53,7 @@ pub(super) fn backend(config: &KvConfig) -> Backend {
     if matches!(config.engine, EngineKind::Original) { Backend::Block } else { Backend::Function }
 }
 
-/// Refuses a drive on which the engine cannot stand.
+/// Refuses a drive that the engine cannot use.
 pub(super) fn check(
     target: &impl Target,
     job: &Job,
@@ -75,7 +75,8 @@ fn open(work: &KvApp) -> Result<(), JobError> {
     KvReader::open(path, None).map(drop).map_err(refused)
 }
 
-/// Bytes that the cache keeps at most, on a drive of so many: all of it, or what all requests could set.
+/// Maximum bytes that the cache stores on a drive of the given size: the whole drive, or the data that
+/// all requests could set.
 pub(super) fn data_bytes(drive_bytes: u64, app: &AppJob, work: &KvApp) -> u64 {
     let (Some(keys), None) = (work.keys, &work.trace) else { return drive_bytes };
     let value = match work.value_size {
@@ -138,7 +139,7 @@ fn popularity(law: Popularity) -> String {
     }
 }
 
-/// Where requests come from, and how many are made.
+/// Source and number of requests.
 struct Plan<R> {
     requests: R,
     /// Keys that there are, and of those that are set once before the warm-up; `None`: a trace has its own.

@@ -67,7 +67,7 @@ pub(crate) fn data_bytes(all: u64, app: &AppJob) -> u64 {
     }
 }
 
-/// Bytes of a file system that writes in place, on a drive of so many; `None`: the application is another one.
+/// Size of an in-place file system on a drive of the given size; `None`: the application does not use one.
 pub(crate) fn in_place_bytes(app: &AppJob, drive_bytes: u64) -> Option<u64> {
     match &app.work {
         AppWork::Files(work) if work.file_system == FileSystem::InPlace => {
@@ -77,7 +77,7 @@ pub(crate) fn in_place_bytes(app: &AppJob, drive_bytes: u64) -> Option<u64> {
     }
 }
 
-/// An application that is prepared: where it works, and what its kind needs.
+/// A prepared application: its place on the drive, and the state of its kind.
 pub(crate) struct Prepared {
     place: Place,
     work: Work,
@@ -211,7 +211,7 @@ pub fn summary(app: &AppJob) -> String {
     }
 }
 
-/// An application that cannot begin on its drive, and why. A sentence that does not say what is allowed tells of a failure.
+/// An application that cannot begin on its drive, and the reason. A sentence without allowed values reports a failure.
 fn refused(app: &'static str, why: String) -> RunError {
     match why.contains("allowed: ") {
         true => RunError::Refused(app, why),
@@ -219,7 +219,7 @@ fn refused(app: &'static str, why: String) -> RunError {
     }
 }
 
-/// Operations that were carried out, those that were left out taken away.
+/// Number of executed operations, without skipped ones.
 ///
 /// # Errors
 /// All were left out: a sentence.

@@ -109,7 +109,7 @@ impl FlashUse {
         }
     }
 
-    /// The use of a part of a drive, above which a layer of the host may stand.
+    /// The use of a part of a drive, possibly below a host layer.
     pub fn of_part(
         layer: Option<&'static str>,
         programmed_sectors: [u64; Cause::COUNT],

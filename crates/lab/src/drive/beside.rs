@@ -77,7 +77,7 @@ impl<T: Target> Run<'_, T> {
         }
     }
 
-    /// Ends the run as its user wishes; returns false if applications have to come to an end first.
+    /// Ends the run at the user's request; returns false if applications must finish first.
     #[cold]
     pub(super) fn stops_at_once(&mut self) -> bool {
         match &mut self.source {

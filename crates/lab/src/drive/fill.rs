@@ -204,7 +204,7 @@ impl<'a, 'o> Writer<'a, 'o> {
         Ok(())
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until nothing is in flight.
     fn end(&mut self) -> Result<(), RunError> {
         while self.in_flight.len() > self.idle.len() || self.stack.next_event().is_some() {
             self.step()?;

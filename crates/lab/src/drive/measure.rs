@@ -65,7 +65,7 @@ pub struct Measured {
     pub applications: Vec<ApplicationReport>,
     /// Counters of layers and disk over the run.
     pub figures: Vec<PartFigures>,
-    /// Blocks as they stood at the end; when the drive has come to rest they stand otherwise.
+    /// State of the blocks at the end of the run; it changes again while the drive comes to rest.
     pub wear: OfFlash<Wear>,
     /// Blocks of the SLC caches, and those that were not free at the end.
     pub slc_cache_blocks: (u32, u32),
@@ -78,7 +78,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Takes the result of a run that ended at `end`, and lets the drive come to rest.
+    /// Takes the result of a run that ended at `end`, and lets the drive become idle.
     pub(super) fn take<T: Target>(
         mut run: Run<'_, T>,
         end: SimTime,
@@ -151,8 +151,8 @@ fn merged(mut sum: RequestRecorder, part: &RequestRecorder) -> RequestRecorder {
     sum
 }
 
-/// The result of each job, over its own time: from when its statistics begin to its last completion. A group's time spans those of
-/// its jobs. Times are told from the beginning of the measurement.
+/// Returns the result of each job, over its own time: from the start of its statistics to its last completion. A group's time
+/// spans those of its jobs. Times are relative to the start of the measurement.
 fn by_job(
     source: &Source,
     names: &[&JobName],
@@ -385,7 +385,7 @@ fn little_memory(device: &Device) -> Option<String> {
     Some(format!("the controller's tables have grown beyond its {} (drive.memory): {sum}", shortage.memory))
 }
 
-/// Why numbers of the report may not mean what they seem to; `fill`: what was written before.
+/// Returns reasons why numbers of the report may be misleading; `fill`: the data written before.
 fn warnings(measured: &Measured, fill: Fill) -> Vec<String> {
     let mut warnings = measured.ended_early.clone();
     if measured.verified_reads == Some(0) {
@@ -605,8 +605,8 @@ fn die_mean_erases(device: &Device) -> Vec<Vec<f64>> {
     dies.chunks(map.dies_per_channel as usize).map(<[f64]>::to_vec).collect()
 }
 
-/// Sectors that the application wrote, and sectors programmed by cause: what a layer of the host wrote for a reason of its own
-/// is the host's to the drive.
+/// Sectors written by the application, and sectors programmed by cause: for the drive, a host layer's own writes come from the
+/// host.
 pub(super) fn whole_stack(counters: &Counters, host: Option<&HostUse>) -> (u64, [u64; Cause::COUNT]) {
     let Some(host) = host else { return (counters.host_written_sectors, counters.programmed_sectors) };
     let mut programmed = host.counters.programmed_sectors;

@@ -19,8 +19,8 @@ use std::rc::Rc;
 pub struct Meter<'a, T: Target> {
     run: Run<'a, T>,
     onlooker: &'a mut dyn Onlooker,
-    /// By tag on the drive: the application's own tag, which several of its commands may have, first address and sectors of the commands under
-    /// way.
+    /// Commands in flight by drive tag: the application's own tag, which several of its commands may share, first address and number of
+    /// sectors.
     in_flight: BTreeMap<Tag, (Tag, Lba, u32)>,
     /// Tag on the drive of the last command.
     last_tag: Tag,
@@ -57,7 +57,8 @@ impl<'a, T: Target> Meter<'a, T> {
         }
     }
 
-    /// Ends the measurement at `end`, up to which the drive has been advanced, and lets the drive come to rest.
+    /// Ends the measurement at `end`, to which the drive has been advanced, and lets the drive
+    /// become idle.
     ///
     /// # Errors
     /// A log could not be written.

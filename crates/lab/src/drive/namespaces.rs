@@ -15,7 +15,7 @@ pub struct BlockNamespace {
     pub sectors: u64,
     /// Its placement handles; 1: none are offered.
     pub handles: u16,
-    /// Where its sectors begin when those of all block namespaces are numbered through, as stamps and the oracle do.
+    /// First sector in the common numbering of all block namespaces, which stamps and the oracle use.
     pub base: u64,
 }
 
@@ -57,12 +57,12 @@ pub struct NamespaceUse {
     pub free_blocks: u32,
     /// Blocks of its SLC cache, and those that are not free, at this moment.
     pub slc_cache_blocks: (u32, u32),
-    /// True if it takes no writes any more.
+    /// True if the namespace is read-only.
     pub read_only: bool,
 }
 
 impl NamespaceUse {
-    /// Returns the counters of each namespace; none where the drive has only one.
+    /// Returns the counters of each namespace; empty if the drive has only one.
     pub(super) fn all(target: &impl Target) -> Vec<NamespaceUse> {
         let Some(device) = target.flash() else { return Vec::new() };
         let numbers = 0..device.namespaces();

@@ -34,7 +34,7 @@ pub(super) enum Wish {
     Time(SimTime),
     /// A completion, until this moment.
     Completion(SimTime),
-    /// The user's word whether it is to go on: it has worked for long without the drive.
+    /// Asks the user whether to continue, after a long time without a command to the drive.
     Word,
     /// The beginning of the measurement.
     Begin,
@@ -42,7 +42,7 @@ pub(super) enum Wish {
     Leave(Box<Result<super::AppDone, RunError>>),
 }
 
-/// Commands of an application at a moment, and what it waits for then. Times are those of the drive.
+/// Commands of an application at one moment, and the event that it then waits for, in drive time.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub at: SimTime,
@@ -58,7 +58,7 @@ pub(super) struct Reply {
     pub notices: Vec<Notice>,
     /// The drive's next event.
     pub next_event: Option<SimTime>,
-    /// Before this moment neither the drive nor anything else acts by itself.
+    /// Time before which neither the drive nor anything else acts spontaneously.
     pub horizon: SimTime,
     /// The application is to end, as its user wishes.
     pub stopped: bool,
@@ -294,7 +294,7 @@ impl TimedDrive for Seat {
         self.shape.sector_bytes
     }
 
-    /// Stops at completions of its own alone: events of others are nothing to the application.
+    /// Stops only at the application's own completions: events of others do not concern it.
     fn wait(&mut self, now: SimTime, until: Option<SimTime>) -> Option<SimTime> {
         let line = self.line.get_mut();
         line.settle();

@@ -135,9 +135,9 @@ pub trait Target: TimedDrive {
         let sectors = blocks + raw.map(|(_, interface)| interface.capacity_sectors()).sum::<u64>();
         sectors * u64::from(self.sector_bytes())
     }
-    /// A command for `lba` will come soon; changes nothing but the simulator's own speed.
+    /// Announces a command for `lba`; affects only the simulator's own speed.
     fn prefetch(&self, namespace: u16, lba: Lba);
-    /// Returns whether nothing more can be written: the drive, or the layer above it, has no good blocks left for it.
+    /// Returns whether the drive is read-only, because it or the layer above it has no good blocks left.
     fn is_read_only(&self) -> bool {
         self.flash().is_some_and(Device::is_read_only)
     }

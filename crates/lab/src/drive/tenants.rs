@@ -39,7 +39,7 @@ pub(super) enum Step {
     Submit(u32, Box<Command>),
     /// Begin the measurement.
     Begin,
-    /// Ask the user whether all go on.
+    /// Ask the user whether to continue.
     Ask,
     /// Take the result of a tenant.
     Left(u32, Box<Result<AppDone, RunError>>),
@@ -104,7 +104,7 @@ impl Tenants {
         self.places.len()
     }
 
-    /// Returns whether jobs may start and go on.
+    /// Returns whether jobs may start and continue.
     pub fn lets_jobs_go_on(&self) -> bool {
         self.begun && !self.stopped
     }
@@ -145,7 +145,8 @@ impl Tenants {
         }
     }
 
-    /// Returns the next step at `now`. `next_event`: the drive's; `release`: the moment at which jobs act next; `idle`: no command is under way.
+    /// Returns the next step at `now`. `next_event`: the drive's; `release`: the next time at which jobs act; `idle`: no command is in
+    /// flight.
     pub(super) fn next(
         &mut self,
         now: SimTime,
@@ -214,7 +215,7 @@ impl Tenants {
         }
     }
 
-    /// Tells a tenant what has happened, and waits for its next turn.
+    /// Reports events to a tenant, and waits for its next turn.
     fn reply(&mut self, at: usize, now: SimTime, next_event: Option<SimTime>, release: Option<SimTime>) {
         let others = self.places.iter().enumerate().filter(|(other, _)| *other != at);
         let others = others.map(|(_, place)| place.acts_at());

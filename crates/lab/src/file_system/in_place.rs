@@ -67,7 +67,8 @@ impl<D: TimedDrive> InPlaceServer<D> {
         })
     }
 
-    /// Carries out operations until so many count, and not one more. However the way there is cut, the outcome is the same.
+    /// Executes operations until exactly the given number counts. The result does not depend on how the work is divided
+    /// into calls.
     ///
     /// The error is a sentence.
     pub fn run_until(&mut self, operations: u64) -> Result<(), String> {

@@ -31,7 +31,7 @@ const JOBS_MAX: usize = 128;
 pub struct FileSystemReport {
     /// Operations.
     pub operations: u64,
-    /// Operations a second; those that were left out, for want of a file or of room, are not among them.
+    /// Operations per second, without those skipped for lack of a file or of space.
     pub operations_per_second: f64,
     /// Operations that found no space.
     pub refused: u64,
@@ -47,7 +47,7 @@ pub struct FileSystemReport {
     pub cleaner_pauses: Pauses,
 }
 
-/// Where a file system lies, and how it is mounted.
+/// Location of a file system, and its mount options.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement {
     /// Its namespace.
@@ -283,7 +283,7 @@ impl<D: TimedDrive> FileServer<D> {
         }
     }
 
-    /// Processor time before a job is with the drive. A flush of flash, and what its library does by itself, are no commands.
+    /// CPU time before a job reaches the drive. A flush of flash and the library's own work are not commands.
     fn cost_of(&self, job: &Job) -> Nanos {
         let blocks = match job {
             Job::Read { blocks, .. } => u64::from(*blocks),
@@ -346,7 +346,7 @@ impl<D: TimedDrive> FileServer<D> {
         })
     }
 
-    /// Carries out operations until there have been so many in all, and not one more. However the way there is cut, the outcome is the same.
+    /// Executes operations until exactly the given total is reached. The result does not depend on how the work is divided into calls.
     ///
     /// The error is a sentence.
     pub fn run_until(&mut self, operations: u64) -> Result<(), String> {
@@ -647,7 +647,7 @@ retain = false
         report
     }
 
-    /// Equal work takes equal time every time; below the function level nothing is copied.
+    /// Equal work always takes equal time; below the function level nothing is copied.
     #[test]
     #[cfg_attr(quick, ignore = "slow")]
     fn a_file_server_runs_on_both_back_ends() {
@@ -696,7 +696,7 @@ retain = false
         }
     }
 
-    /// A LUN dies under the function level: what a file has there cannot be read, all else can, and what is written goes elsewhere.
+    /// A LUN dies below the function level: file data on it are unreadable, all other data are readable, and writes go elsewhere.
     #[test]
     fn a_dead_lun_costs_what_lies_on_it() {
         let sets = ["drive.namespace=[{ interface = \"open-channel\" }]".to_string()];
@@ -748,7 +748,7 @@ retain = false
         server.stack.layer.check();
     }
 
-    /// In place nothing is moved by the file system, and freed blocks are used again however quickly files come and go.
+    /// The in-place file system moves no data, and reuses freed blocks however quickly files are created and deleted.
     #[test]
     fn files_in_place_are_written_again_and_again() {
         let mut spec = pellucid_spec::from_str(DRIVE, "the drive of the test", &[]).unwrap();

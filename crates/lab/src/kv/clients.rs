@@ -116,13 +116,13 @@ struct Client {
     began: SimTime,
 }
 
-/// Clients at work; they go on where they stopped with the next run.
+/// Active clients; the next run continues where they stopped.
 #[derive(Clone, Debug)]
 pub struct Clients {
     config: ClientsConfig,
     database: Option<Database>,
     clients: Vec<Client>,
-    /// Clients that act by themselves: when, in which order, which client.
+    /// Spontaneous actions of clients: time, order, client.
     due: BinaryHeap<Reverse<(SimTime, u64, u32)>>,
     made: u64,
     now: SimTime,
@@ -264,7 +264,8 @@ impl Clients {
         }
     }
 
-    /// A client has ended all requests of its record: the next one that waits for its key goes on.
+    /// Handles a client that has ended all requests of its record: the next client that waits for
+    /// its key continues.
     fn leaves_key(&mut self, at: u32) {
         if let Entry::Occupied(mut key) = self.keys.entry(word(&self.clients[at as usize].record.key)) {
             match key.get_mut().pop_front() {

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Outcome of the requests of one run, in simulated time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KvSummary {
-    /// Requests of clients; what is stored after a miss is no request of its own.
+    /// Requests of clients; the set after a miss does not count as a separate request.
     pub requests: u64,
     /// From the first request to the last answer.
     pub seconds: f64,
@@ -36,7 +36,7 @@ pub struct Operations {
     pub store: Latency,
     /// Stores of what a get missed.
     pub fill: Latency,
-    /// Queries of the database, with their wait; none where there is no database.
+    /// Database queries, including their wait; none without a database.
     pub query: Latency,
     /// All else.
     pub other: Latency,

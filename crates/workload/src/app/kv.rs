@@ -36,11 +36,11 @@ pub struct KvApp {
 
 /// Name of the key-value cache.
 pub(super) const KV: &str = "kv";
-/// Values of the ETC pool are cut off behind this: longer ones are one in twenty, and need slabs of their own.
+/// Limit to which values of the ETC pool are cut off: one in twenty is longer, and would need separate slabs.
 const ETC_VALUE_MAX: u32 = 4096;
-/// Skew of requests where none is given: that of YCSB.
+/// Default skew of requests, as in YCSB.
 const ZIPF: f64 = 0.99;
-/// Share of sets where none is given: YCSB's workload B has 5 %, A has 50 %.
+/// Default share of sets: YCSB's workload B has 5 %, A has 50 %.
 const SET_SHARE: f64 = 0.05;
 /// Queries of a database at a time, at most.
 const DATABASE_QUERIES_MAX: u64 = 65_536;

@@ -31,7 +31,7 @@ pub struct AppJob {
     pub work: AppWork,
     /// `warm_up`: operations before the measurement; `None`: what suits the application.
     pub warm_up: Option<u64>,
-    /// `operations`: those that are measured; `None`: what suits the application.
+    /// `operations`: number to measure; `None`: the application's default.
     pub operations: Option<u64>,
 }
 
@@ -237,7 +237,8 @@ impl Kernel {
 
 /// Percent of the file system that files fill at the start.
 const FILLED_PERCENT: u8 = 50;
-/// `Flash_SetOPS`: the example of the Prism-SSD paper, section IV-A, keeps 25 % beside what it uses.
+/// `Flash_SetOPS`: the example of the Prism-SSD paper, section IV-A, reserves 25 % on top of the
+/// used space.
 const OPS_PERCENT: u32 = 20;
 /// Most segments of a stream that are open at once, as `MountOptions` of the file system has it.
 pub const OPEN_SEGMENTS_MAX: u32 = 32;
@@ -392,7 +393,7 @@ pub(super) fn names() -> String {
 }
 
 impl AppKeys {
-    /// Takes one key; returns whether it is one of an application.
+    /// Accepts one key; returns whether it belongs to an application.
     pub fn take(&mut self, key: &str, value: &str, base: Grammar) -> Parsed<bool> {
         let kernel = &mut self.kernel;
         if self.kv.take(key, value, base)?

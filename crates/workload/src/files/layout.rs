@@ -201,7 +201,7 @@ impl Layout {
         self.groups[self.group_of(block)].blocks.start
     }
 
-    /// Gives a file `count` blocks more; the new extents go to `new`. Nothing has changed where they do not fit.
+    /// Adds `count` blocks to a file; appends the new extents to `new`. Changes nothing if they do not fit.
     pub fn grow(&mut self, file: u32, count: u32, new: &mut Vec<Extent>) -> Result<(), LayoutError> {
         new.clear();
         if u64::from(count) > self.free_blocks() {
@@ -225,7 +225,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Takes all blocks from a file; they go to `freed`. Nobody gets them before [`Layout::reuse`].
+    /// Moves all blocks of a file to `freed`. They are not reused before [`Layout::reuse`].
     pub fn free(&mut self, file: u32, freed: &mut Vec<Extent>) {
         freed.clear();
         freed.append(&mut self.files[file as usize].extents);

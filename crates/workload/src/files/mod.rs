@@ -121,7 +121,7 @@ pub enum Picks {
     /// `rotatefd` is set, and no personality sets it.
     #[default]
     Together,
-    /// Each thread in a rotation of its own, which begins anywhere.
+    /// A separate rotation per thread, with a random start.
     Apart,
     /// At random.
     Random,

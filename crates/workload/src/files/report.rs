@@ -17,7 +17,7 @@ pub struct Meter {
     pub(super) hit_pages: u64,
     /// Bytes that operations read.
     pub read_bytes: u64,
-    /// Bytes that operations wrote. What was left out is in none of these figures.
+    /// Bytes written by operations. Skipped operations are not in any of these figures.
     pub written_bytes: u64,
     /// Commits of the journal.
     pub(super) commits: u64,

@@ -103,7 +103,7 @@ pub struct Files {
     /// Memory of lists that operations make anew.
     scratch: Vec<Extent>,
     meter: Meter,
-    /// Operations after which there are no more for now.
+    /// Number of operations after which the source pauses.
     pause_at: u64,
     #[cfg(test)]
     pub(super) newest: BTreeMap<u32, u32>,

@@ -19,7 +19,7 @@ fn sizes_have_the_mean_and_variance_of_the_gamma_law() {
     assert!((variance / (131_072f64.powi(2) / 1.5) - 1.0).abs() < 0.03, "variance {variance}");
 }
 
-/// The mean is the one that is asked for; half are below 3 KB, where Linux's own mean is.
+/// The mean is the requested one; half of the sizes are below 3 KB, as with Linux's own mean.
 #[test]
 fn sources_have_the_mean_and_the_tail_of_their_law() {
     let mut rng = Rng::new(1);
@@ -109,7 +109,7 @@ fn small(personality: Personality) -> FilesConfig {
     }
 }
 
-/// A drive that takes a random time for each request, and remembers which version of each block it has.
+/// A drive with a random time per request, which remembers the version of each of its blocks.
 struct Drive {
     rng: Rng,
     now: SimTime,
@@ -119,7 +119,8 @@ struct Drive {
     log: Vec<(u64, u32, u32)>,
 }
 
-/// Runs a file set to its end. Every read of the drive finds what was written last; a block has one request under way at a time.
+/// Runs a file set to its end. Every read of the drive finds the last written version; each block has at most one request in
+/// flight.
 fn drive(config: &FilesConfig) -> (Files, Vec<(u64, u32, u32)>) {
     let mut files = Files::new(config, 400 << 20).unwrap();
     let mut drive = Drive {

@@ -141,7 +141,7 @@ fn etc_value(u: f64) -> u32 {
     ETC_VALUE.quantile(from + rest * (1.0 - from)) as u32
 }
 
-/// Law of keys: which of `n` a request is about, 0 the most popular where one is.
+/// Distribution of keys: chooses one of `n`; 0 is the most popular, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
     /// All alike.

@@ -37,7 +37,7 @@ pub(super) struct Blktrace {
     big_endian: bool,
 }
 
-/// Returns whether a trace begins like this format, in either byte order; the version is not looked at.
+/// Returns whether a trace begins like this format, in either byte order; ignores the version.
 pub(super) fn is_blktrace(head: &[u8]) -> bool {
     matches!(head, [_, 0x74, 0x61, 0x65, ..] | [0x65, 0x61, 0x74, _, ..])
 }

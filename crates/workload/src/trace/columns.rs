@@ -253,7 +253,7 @@ fn bare(field: &[u8]) -> &[u8] {
     }
 }
 
-/// Reports whether a line holds the names of columns: several fields, and none begins as a number does.
+/// Reports whether a line is a header: several fields, none of which begins like a number.
 pub(super) fn is_names(line: &[u8]) -> bool {
     let is_number = |field: &[u8]| match field {
         [b'+' | b'-' | b'.', rest @ ..] => rest.first().is_some_and(u8::is_ascii_digit),
@@ -265,7 +265,7 @@ pub(super) fn is_names(line: &[u8]) -> bool {
     named.count() > 1 && !separator.fields(line).any(is_number)
 }
 
-/// Where the fields of a request stand in a line.
+/// Positions of a request's fields in a line.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     separator: Separator,

@@ -10,7 +10,7 @@ use super::{Action, Format};
 /// A message names this many streams of a trace.
 const STREAMS_NAMED: usize = 32;
 
-/// Where in the (decompressed) trace something stands.
+/// Position in the (decompressed) trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// The trace as a whole.

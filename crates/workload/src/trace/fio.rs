@@ -86,7 +86,7 @@ impl Fio {
         Ok(Decoded::Request(request(ticks, action, bytes(offset), bytes(length), stream)?))
     }
 
-    /// The length of a wait stands where requests have their offset.
+    /// A wait has its length in the place of a request's offset.
     fn wait(&mut self, mut fields: Blanks<'_>) -> Result<Decoded, Problem> {
         let us = fields.number("offset")?;
         if let Some(length) = fields.optional() {

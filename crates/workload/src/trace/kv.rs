@@ -284,7 +284,7 @@ fn twitter(line: &[u8], record: &mut KvRecord) -> Result<u64, Problem> {
     number("timestamp", time.trim_ascii())
 }
 
-/// Where the columns of a CacheLib trace stand.
+/// Positions of the columns of a CacheLib trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Columns {
     /// A header line comes first, and has not been read.

@@ -214,7 +214,8 @@ impl FromStr for Format {
     }
 }
 
-/// Event that stands for a request, of those that the block layer logs for it (blkparse, blktrace).
+/// Event that counts as the request, among the events that the block layer logs for it (blkparse,
+/// blktrace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockEvent {
     /// `Q`: as the application or file system asked, before merging.

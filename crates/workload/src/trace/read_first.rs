@@ -24,7 +24,8 @@ impl SectorSet {
         &mut self.pages[page].get_or_insert_with(|| Box::new([0; PAGE_WORDS]))[word as usize % PAGE_WORDS]
     }
 
-    /// Adds the sectors from `first` up to `end`; `new` is told of those that were not in it, as a word and its bits.
+    /// Adds the sectors from `first` up to `end`; calls `new` for sectors not yet in the set, with a word and its
+    /// bits.
     fn add(&mut self, first: u64, end: u64, mut new: impl FnMut(u64, u64)) {
         let mut at = first;
         while at < end {

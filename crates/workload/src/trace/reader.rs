@@ -55,7 +55,7 @@ impl TraceReader {
         TraceReader::open_copy(&path.as_ref().display().to_string(), &path, options)
     }
 
-    /// Opens `copy`, which holds what the trace called `name` held.
+    /// Opens `copy`, which has the contents of the trace called `name`.
     ///
     /// # Errors
     /// As [`TraceReader::open_with`]; they name the trace.
@@ -108,7 +108,7 @@ impl TraceReader {
         self.format
     }
 
-    /// Where the last record stands.
+    /// Position of the last record.
     pub fn position(&self) -> Position {
         self.position
     }

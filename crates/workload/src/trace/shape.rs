@@ -33,9 +33,9 @@ pub enum AddressPolicy {
     /// Count addresses modulo the capacity (in whole sectors). A request across the end is split there and goes on at
     /// 0; one longer than the drive is first clipped to the drive's length, as it touches every sector anyway.
     Fold,
-    /// Give each extent of 1 MiB that is read or written the next extent of the drive, in order of first touch; close
-    /// addresses stay close. A request over extents that are no longer neighbours is split. A trim gives no extent a place: it is
-    /// dropped where nothing was read or written before. End with an error when the drive is full.
+    /// Give each extent of 1 MiB that is read or written the next extent of the drive, in order of first touch; close addresses
+    /// stay close. A request over extents that are no longer neighbours is split. A trim assigns no extent: it is dropped where
+    /// nothing was read or written before. End with an error when the drive is full.
     Compact,
 }
 
@@ -104,7 +104,7 @@ pub struct ShapeStats {
     pub split: u64,
     /// Requests longer than the drive, clipped to its length (`Fold`).
     pub clipped: u64,
-    /// Trims of which a part was dropped as nothing was there (`Compact`).
+    /// Trims partly dropped because nothing was there (`Compact`).
     pub trims_cut: u64,
 }
 
@@ -124,7 +124,7 @@ pub type Reopen = Box<dyn FnMut() -> Result<TraceReader, TraceError> + Send>;
 struct Repeats {
     reopen: Reopen,
     left: u32,
-    /// Records taken in the passes before this one, and what reading met in them.
+    /// Records taken in earlier passes, and the reading statistics of these passes.
     taken_before: u64,
     read_before: ReadStats,
     /// Records read in this pass, and the latest time in it.
@@ -141,7 +141,7 @@ pub struct Shaped {
     shaping: Shaping,
     sector_shift: u32,
     capacity_sectors: u64,
-    /// Where each extent of the trace lies on the drive (`Compact`).
+    /// Position on the drive of each extent of the trace (`Compact`).
     extents: BTreeMap<u64, u64>,
     rest: Option<Rest>,
     /// Accepted streams, and the last of them; before the first accepted record, the skipped streams.

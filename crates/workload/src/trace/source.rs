@@ -157,7 +157,7 @@ impl Source {
         self.consumed_bytes += length as u64;
     }
 
-    /// Reads more behind what is held; false at the end of the trace. The buffer must not be full.
+    /// Reads more data into the buffer; false at the end of the trace. The buffer must not be full.
     fn fill(&mut self) -> io::Result<bool> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -179,7 +179,7 @@ impl Source {
     }
 }
 
-/// A sequence of gzip members, perhaps with zeros behind a member: tapes, and copies of whole blocks, are filled up with them.
+/// A sequence of gzip members, possibly with zeros after a member: tapes and block-wise copies are padded with them.
 struct GzipMembers<R> {
     /// Its input is given on from one to the next.
     member: Option<GzDecoder<BufReader<R>>>,

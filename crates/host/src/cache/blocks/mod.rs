@@ -133,7 +133,7 @@ impl Blocks {
         self.doubtful.next(from)
     }
 
-    /// Reports whether the flash may get a copy of what was read from the backing store.
+    /// Reports whether the flash may get a copy of data read from the backing store.
     pub fn may_fill(&self, block: u64) -> bool {
         !self.is_dirty(block) && !self.unflushed.iter().any(|map| map.contains(block))
     }
@@ -341,7 +341,8 @@ impl Blocks {
         self.unflushed[1].clear();
     }
 
-    /// Takes over what `before`, whose life has ended, knows of the backing store, and of the blocks that the flash cannot read.
+    /// Takes over the knowledge of the previous life `before` about the backing store, and about the blocks that the flash
+    /// cannot read.
     pub fn inherit(&mut self, before: &mut Blocks) {
         std::mem::swap(&mut self.unflushed, &mut before.unflushed);
         self.given_up = std::mem::take(&mut before.given_up);

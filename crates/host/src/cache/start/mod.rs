@@ -143,7 +143,7 @@ impl CacheStart {
         std::mem::take(&mut self.begun).then(|| std::mem::take(&mut self.waiting))
     }
 
-    /// Returns the start of a cache that is detached, which looks for nothing.
+    /// Returns the start of a detached cache, which searches for nothing.
     pub fn of_detached() -> CacheStart {
         CacheStart { phase: Phase::Running, ..CacheStart::default() }
     }

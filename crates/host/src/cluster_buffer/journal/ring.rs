@@ -132,7 +132,7 @@ impl Ring {
         record
     }
 
-    /// Notes that a record is durable, and the unit of the oldest one that it needs beside itself.
+    /// Notes that a record is durable, and the unit of the oldest other record that it needs.
     pub fn appended(&mut self, record: &Record, oldest: Option<u32>) {
         assert!(
             self.newest < record.sequence && record.sequence < self.sequence,

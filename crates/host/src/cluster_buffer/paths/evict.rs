@@ -177,7 +177,7 @@ fn reached(core: &mut Core, at: u32) {
     leave_settled(core);
 }
 
-/// Ends the evictions for which no read that may return older data is under way.
+/// Ends the evictions for which no read that may return older data is in flight.
 pub(super) fn leave_settled(core: &mut Core) {
     for at in 0..core.evictions.places() as u32 {
         if let Some((slot, moment)) = core.evictions.awaiting(at) {

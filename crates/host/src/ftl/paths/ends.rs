@@ -58,8 +58,7 @@ pub(in crate::ftl) fn unit_ended(
     padded
 }
 
-/// Reports whether a job that was refused had been executed all the same: the chunk's write pointer is
-/// after it.
+/// Reports whether a refused job was nevertheless executed: the chunk's write pointer is after it.
 fn was_taken(core: &Core, unit: u32, job: Job, status: Status) -> bool {
     let full = core.lines[job.line()].rows(unit).is_some_and(|rows| rows + 1 == core.lines.shape().rows);
     status == Status::ChunkOutOfOrder || (status == Status::ChunkWriteInvalid && full)

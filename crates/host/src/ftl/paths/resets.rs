@@ -87,8 +87,8 @@ pub(super) fn write_end_if_due(core: &mut Core, line: BlockId) {
     }
 }
 
-/// Seals a line that gets no end, if the drive holds sectors back or limits open chunks. Such a line has
-/// a failed chunk, and takes no more data, or it is full and an earlier run began it.
+/// Seals a line that gets no end, if the drive holds sectors back or limits open chunks. Such a line
+/// either has a failed chunk and accepts no more data, or is full and was begun by an earlier run.
 #[inline]
 pub(in crate::ftl) fn seal_if_due(core: &mut Core, line: BlockId) {
     let shape = core.lines.shape();

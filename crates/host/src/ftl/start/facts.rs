@@ -250,7 +250,7 @@ impl Facts {
         (sequences, pages)
     }
 
-    /// Returns the pages of a line of which nothing is readable, with its numbers of superpages and sectors.
+    /// Returns the pages of a completely unreadable line, with its numbers of superpages and sectors.
     pub fn unknown_pages((superpages, sectors): (u32, u32)) -> Known {
         Known::Pages(vec![0; superpages as usize], vec![UNREADABLE; sectors as usize])
     }

@@ -15,7 +15,7 @@ pub(super) fn is_good(completion: &Completion) -> bool {
     matches!(completion.status, Status::Success | Status::HighEcc)
 }
 
-/// Takes in what a need's command has told.
+/// Processes the result of a need's command.
 ///
 /// # Errors
 /// The error says why the layer cannot start on this drive.

@@ -87,7 +87,7 @@ impl Needs {
         self.under_way -= commands;
     }
 
-    /// Reports whether no command is under way.
+    /// Reports whether no command is in flight.
     pub fn is_quiet(&self) -> bool {
         self.under_way == 0
     }

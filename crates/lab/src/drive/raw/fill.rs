@@ -12,8 +12,8 @@ const OUTSTANDING: usize = 256;
 /// Most sectors of a write of zones.
 const WRITE_SECTORS: u64 = 64;
 
-/// Writes this share of the chunks or zones of a namespace, at least one, in turn over its parallel units. Those that hold data stay
-/// as they are.
+/// Writes the given share of the chunks or zones of a namespace, at least one, round-robin over its parallel units. Chunks or zones
+/// with data stay unchanged.
 pub fn fill_raw(
     target: &mut impl Target,
     (number, interface): (u16, Interface),

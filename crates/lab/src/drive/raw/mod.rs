@@ -67,7 +67,7 @@ impl RawSpaces {
         self.held[tag] = Held { space, parts, makes_room: request.makes_room };
     }
 
-    /// The request with this tag has ended; returns whether it was one that makes room.
+    /// Handles the end of the request with this tag; returns whether it freed space.
     pub fn ended(&mut self, tag: usize, ok: bool) -> bool {
         let Held { space, parts, makes_room } = std::mem::take(&mut self.held[tag]);
         self.spaces[space].ended(&parts, ok);

@@ -165,7 +165,7 @@ impl RawSpace {
         full.get(at).map(|&at| (at, self.extents[at as usize].filled))
     }
 
-    /// Returns the full extent of a lane that is the oldest of those that nobody uses, if it became full up to number `until`.
+    /// Returns the oldest unused full extent of a lane, if it became full up to number `until`.
     pub fn oldest_idle(&self, lane: u32, until: u64) -> Option<u32> {
         let full = self.full[lane as usize].iter().copied();
         let mut old = full.take_while(|&at| self.extents[at as usize].filled <= until);
@@ -177,12 +177,13 @@ impl RawSpace {
         self.resetting[lane as usize]
     }
 
-    /// Reports whether a command is under way.
+    /// Reports whether a command is in flight.
     pub fn works(&self) -> bool {
         self.commands > 0
     }
 
-    /// Reports whether more may become full: a command is under way, or a job that writes has not ended.
+    /// Reports whether more extents may become full: a command is in flight, or a writing job has not
+    /// ended.
     pub fn may_fill(&self) -> bool {
         self.commands > 0 || self.writers > 0
     }

@@ -57,7 +57,7 @@ impl RawRequest {
 pub enum Draw {
     /// A command for the I/O.
     Io(Box<RawRequest>),
-    /// A command that has to come before the I/O.
+    /// A command that must precede the I/O.
     Before(Box<RawRequest>),
     /// No place before a completion.
     Blocked,
@@ -87,14 +87,14 @@ pub struct RawWorker {
     cursors: Vec<Cursor>,
     turn: usize,
     rng: Rng,
-    /// It goes on by time or number, and begins again where it is through.
+    /// Flag: limited by time or number, so it starts again after a full pass.
     repeats: bool,
     /// Extents that had become full when it started; without `repeats` it reads, copies and resets only these.
     until: u64,
     /// Sectors that a random reader that does not repeat has left.
     left: u64,
     least: u32,
-    /// It wanted a place and found none any more.
+    /// Flag: found no further place.
     starved: bool,
     /// Commands that it was given.
     pub commands: u64,
@@ -190,7 +190,8 @@ impl RawWorker {
         }
     }
 
-    /// The sentence on a job that goes on by time or number and has ended for want of places; `asked`: the number that it was to do.
+    /// Returns the warning about a job that is limited by time or number but ended early for lack of places; `asked`: the requested
+    /// number.
     pub fn ended_early(&self, asked: Option<u64>) -> Option<String> {
         if !self.repeats || !self.starved {
             return None;

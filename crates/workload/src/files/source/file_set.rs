@@ -43,7 +43,7 @@ pub(super) struct FileSet {
 }
 
 impl FileSet {
-    /// Creates files of these sizes, none of which exists.
+    /// Creates the set with files of these sizes, none of which exists yet.
     pub fn new(wanted_bytes: impl Iterator<Item = u64>) -> FileSet {
         let files = wanted_bytes.map(|wanted_bytes| File { wanted_bytes, ..File::default() });
         FileSet { files: files.collect(), rotor: 0, free_rotor: 0 }

@@ -374,7 +374,7 @@ fn extend(files: &mut Files, file: u32, bytes: u64) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// A file loses its blocks. None of them is under way.
+/// Frees the blocks of a file, none of which is in flight.
 fn empty(files: &mut Files, file: u32) {
     let mut freed = std::mem::take(&mut files.scratch);
     // The last pages of a log may be on their way: they stay with it.
@@ -398,7 +398,8 @@ fn empty(files: &mut Files, file: u32) {
     change_inode(files, file);
 }
 
-/// Returns whether a write finds no blocks while freed ones wait for their transaction: as ext4 it waits for that, too.
+/// Returns whether a write finds no blocks while freed ones wait for their transaction: like ext4, it then waits for
+/// that.
 fn waits_for_blocks(files: &mut Files, thread: u32, operation: Operation) -> bool {
     let file = match operation {
         Operation::AppendLog => files.config.files,

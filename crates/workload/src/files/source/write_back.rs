@@ -105,7 +105,7 @@ pub(super) fn write_page(files: &mut Files, block: u32) {
     files.newest.insert(block, version);
 }
 
-/// Writes dirty pages while too much memory is dirty, and those that are old.
+/// Writes dirty pages while too much memory is dirty, and pages that have been dirty too long.
 pub(super) fn write_back(files: &mut Files) {
     let background = files.config.host.background_share * f64::from(files.cache.capacity());
     let mut looks = files.write_back.order.len();
@@ -132,7 +132,7 @@ pub(super) fn write_back(files: &mut Files) {
     }
 }
 
-/// The first block of a file, or of metadata, that can be written, and those of it behind that.
+/// Returns the first writable block of a file or of metadata, with the following ones.
 fn dirty_run(files: &Files, owner: u32) -> Option<Extent> {
     if owner == METADATA {
         let block = *files.write_back.metadata.iter().find(|&&block| may_write(files, block))?;
