@@ -9,7 +9,7 @@ pub struct Lba(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lpn(pub u32);
 
-/// A physical page address: where one mapping unit lies on the media, as one number.
+/// A physical page address: the position of a mapping unit on the media, as a single number.
 /// `((die * blocks_per_die) + block) * units_per_block + index`, see [`crate::Layout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ppa(pub u32);
@@ -17,7 +17,7 @@ pub struct Ppa(pub u32);
 impl Ppa {
     /// "Nowhere": an unmapped logical page.
     pub const NONE: Ppa = Ppa(u32::MAX);
-    /// "Lost": a logical page that was written, and of which no copy counts any more.
+    /// "Lost": a logical page that was written, but no longer has a valid copy.
     pub const LOST: Ppa = Ppa(u32::MAX - 1);
 
     /// Returns whether this address names a place.

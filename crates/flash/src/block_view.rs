@@ -7,13 +7,13 @@ pub enum BlockUse {
     /// Erased and waiting, or never used.
     #[default]
     Free = 0,
-    /// Holds data and takes no more.
+    /// Holds data and accepts no more.
     Full = 1,
     /// Takes data.
     Open = 2,
     /// Out of use.
     Bad = 3,
-    /// Nothing in it is needed; its erase is planned or under way.
+    /// Holds nothing that is needed; its erase is planned or in progress.
     Erasing = 4,
     /// Being emptied.
     Victim = 5,
@@ -40,7 +40,7 @@ impl BlockUse {
 /// Stream whose data a block takes, or took last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockStream {
-    /// None: nothing was written since the last erase, as far as is known.
+    /// None: as far as is known, nothing has been written since the last erase.
     #[default]
     None,
     /// Host data.

@@ -38,7 +38,7 @@ impl ChunkOp {
 pub struct ChunkGeometry {
     /// Groups: what shares a channel.
     pub groups: u32,
-    /// Parallel units of a group: what works by itself.
+    /// Parallel units of a group, which work independently.
     pub units: u32,
     /// Chunks of a parallel unit.
     pub chunks: u32,
@@ -106,7 +106,7 @@ impl ChunkGeometry {
         Lba(high << sector | address.sector as u64)
     }
 
-    /// Takes `lba` apart; `None` where there is no such group, parallel unit, chunk or sector.
+    /// Decomposes `lba`; `None` if there is no such group, parallel unit, chunk or sector.
     pub const fn address(&self, lba: Lba) -> Option<ChunkAddress> {
         self.address_by(self.address_bits(), lba)
     }
@@ -187,7 +187,7 @@ impl ChunkInfo {
         }
     }
 
-    /// Reads a descriptor; `None` where a state or number is none.
+    /// Reads a descriptor; `None` if a state or number is invalid.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Option<ChunkInfo> {
         let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let state = match bytes[0] {

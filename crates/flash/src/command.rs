@@ -61,11 +61,11 @@ pub enum Effect {
     Reads,
     /// It brings data, which need space, to the media.
     Writes,
-    /// It makes data not needed any more, or changes the state of what holds them.
+    /// It releases data, or changes the state of the area that holds them.
     Erases,
-    /// It tells the host something, and changes nothing.
+    /// It returns information to the host without changing anything.
     Asks,
-    /// It changes what the drive keeps beside data, or how safe data are.
+    /// It changes the drive's state apart from data, or the durability of data.
     Manages,
 }
 
@@ -289,7 +289,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// The completion with its buffers; what stays has none.
+    /// Takes the completion with its buffers, leaving one without buffers.
     pub fn take(&mut self) -> Completion {
         let (data, vector) = (std::mem::take(&mut self.data), self.vector.take());
         Completion { data, vector, ..self.clone() }

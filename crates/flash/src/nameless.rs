@@ -91,7 +91,8 @@ pub struct NamelessGeometry {
     pub virtual_sectors: u64,
     /// Names are below this.
     pub name_sectors: u64,
-    /// Sectors of a flash page. Each `NamelessWrite` takes whole pages, so one should bring as many.
+    /// Sectors of a flash page. Each `NamelessWrite` takes whole pages, so it should carry a
+    /// multiple of this number.
     pub page_sectors: u32,
     /// Bytes of a sector.
     pub sector_bytes: u32,

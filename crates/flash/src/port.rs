@@ -24,7 +24,7 @@ pub enum Interface {
     OpenChannel(ChunkGeometry),
     /// A cache of a larger backing store.
     Cache(CacheGeometry),
-    /// Sectors that are named by where they lie, and virtual ones.
+    /// Sectors named by their position, and virtual ones.
     Nameless(NamelessGeometry),
 }
 
@@ -94,7 +94,8 @@ pub trait Drive {
     /// Returns the interface of `namespace`; `None` if there is no such namespace.
     fn interface(&self, namespace: u16) -> Option<Interface>;
 
-    /// Bytes of a sector image: those of a sector, or 4 where the drive keeps stamps instead of data.
+    /// Bytes of a sector image: the size of a sector, or 4 if the drive stores stamps instead of
+    /// data.
     fn image_bytes(&self) -> usize;
 
     /// Hands a command over at `now`, not before the last `advance`. It ends with one completion, whatever becomes of it.

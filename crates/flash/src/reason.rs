@@ -46,7 +46,8 @@ impl Cause {
         Cause::Map,
     ];
 
-    /// Returns whether it belongs to one kind of translation; reports name it only where it occurs.
+    /// Returns whether the cause is specific to one kind of translation; reports name it only if it
+    /// occurs.
     pub fn is_particular(self) -> bool {
         self == Cause::Map
     }

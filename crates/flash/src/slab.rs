@@ -58,8 +58,7 @@ impl<T> Slab<T> {
 }
 
 impl<T: Default> Slab<T> {
-    /// Stores a record and gives its number. There is one place that it is written to, so that it is made where it will lie and
-    /// never copied.
+    /// Stores a record and returns its number. The record is constructed in its final place and never copied.
     #[inline]
     pub fn insert(&mut self, record: T) -> u32 {
         let at = self.take();
@@ -67,7 +66,7 @@ impl<T: Default> Slab<T> {
         at
     }
 
-    /// As [`Slab::insert`], where making the record takes more than moving it.
+    /// Acts like [`Slab::insert`], for records that are more expensive to make than to move.
     #[inline]
     pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> u32 {
         let at = self.take();

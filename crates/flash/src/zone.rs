@@ -144,7 +144,7 @@ impl ZoneInfo {
         out.resize(at + Self::BYTES, 0);
     }
 
-    /// Reads a descriptor; `None` where the state is none.
+    /// Reads a descriptor; `None` if the state is invalid.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Option<ZoneInfo> {
         let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let state = match bytes[1] >> 4 {

@@ -98,7 +98,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// The word that stands beside the data on flash.
+    /// Word stored with the data on flash.
     pub const fn mark(self) -> u32 {
         self as u32
     }

@@ -279,7 +279,7 @@ impl Header {
         owners.enumerate().map(|(n, owner)| (self.address + 1 + n as u64, owner))
     }
 
-    /// Compares what follows the header with what was written; a block that could not be read is `None`.
+    /// Compares the data after the header with the written ones; an unreadable block is `None`.
     pub fn examine<'a>(&self, blocks: impl Iterator<Item = Option<&'a [u8]>>) -> Contents {
         let (mut bad, mut lost, mut entries) = (Vec::new(), false, Vec::new());
         let mut missing = false;
@@ -316,7 +316,8 @@ pub(crate) fn put_entry(entries: &mut Vec<u8>, key: Key, value: Option<&[u8]>) {
     entries.extend_from_slice(value.unwrap_or_default());
 }
 
-/// The next entry. Blocks of entries are filled up with zeros, which is where a commit's entries end.
+/// Returns the next entry. Blocks of entries are padded with zeros, which mark the end of a commit's
+/// entries.
 pub(crate) fn take_entry<'a>(f: &mut Fields<'a>) -> Option<(Key, Option<&'a [u8]>)> {
     let key = Key(f.u128()?);
     let length = f.u16()?;

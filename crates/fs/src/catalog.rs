@@ -38,7 +38,7 @@ pub(crate) struct Run {
     pub end: u64,
     /// The page has an extent.
     pub counted: bool,
-    /// Where its first block lies; 0: nowhere, it reads as zeros.
+    /// Address of its first block; 0: none, it reads as zeros.
     pub address: u64,
 }
 
@@ -213,7 +213,7 @@ impl Catalog {
         self.news = true;
     }
 
-    /// Brings what [`Catalog::cut`] of the same blocks changes.
+    /// Loads the nodes that [`Catalog::cut`] of the same blocks changes.
     pub fn touch_cut(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), Stop> {
         self.touch(Key::extent(ino, from.saturating_sub(1)), Key::extent(ino, to))?;
         self.seek(Key::extent(ino, to.saturating_sub(1)))?;
@@ -312,7 +312,7 @@ impl Catalog {
         entries
     }
 
-    /// Forgets what has changed: a mount has applied it from the log, which has it.
+    /// Clears the record of changes: a mount has applied them from the log, which contains them.
     pub fn forget_changed(&mut self) {
         self.changed.clear();
     }
@@ -384,7 +384,7 @@ impl Catalog {
         self.tree.trim(resident, unwritten);
     }
 
-    /// Walks the invariants of what is in memory, and panics where one is broken.
+    /// Walks the invariants of the state in memory, and panics if one is broken.
     pub fn check(&self) {
         self.tree.check();
     }

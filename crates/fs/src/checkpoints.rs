@@ -78,7 +78,7 @@ impl Checkpoints {
         self.wanted
     }
 
-    /// Returns whether none is wanted or being made.
+    /// Returns whether no checkpoint is requested or in progress.
     pub fn is_idle(&self) -> bool {
         self.stage == Stage::Idle && !self.wanted
     }
@@ -215,8 +215,8 @@ impl Checkpoints {
         }
     }
 
-    /// A flush has ended that began when all batches up to `through` were written. Returns the checkpoint that is durable by it. `discards`:
-    /// the drive is told which segments it frees.
+    /// Handles the end of a flush that began when all batches up to `through` were written. Returns the checkpoint that it made durable.
+    /// `discards`: the drive is told the segments that it frees.
     pub fn flush_ended(&mut self, through: u64, discards: bool) -> Option<Confirmed> {
         match self.stage {
             Stage::Nodes { through: needed } if needed <= through => {

@@ -90,7 +90,7 @@ impl Cleaner {
         self.rescues = true;
     }
 
-    /// Returns whether blocks that lie nowhere are still to be moved.
+    /// Returns whether blocks without an address are still to be moved.
     pub fn is_rescuing(&self) -> bool {
         self.rescues
     }

@@ -39,7 +39,7 @@ pub(crate) struct Commits {
     flushed: u64,
     /// The sync record is to be written anew.
     record_due: bool,
-    /// The write of the sync record under way, and the batch up to which it says that all is durable.
+    /// The write of the sync record in flight, and the batch up to which it records durability.
     recording: Option<(u64, u64)>,
     /// Commits that were built.
     count: u64,
@@ -51,7 +51,7 @@ impl Commits {
         Commits { changes: 1, hole: true, ..Commits::default() }
     }
 
-    /// Begins the use after a mount: only its first checkpoint makes anything durable, beside what was found.
+    /// Begins the use after a mount: until its first checkpoint, only the data found are durable.
     pub fn mounted(&mut self) {
         let (changes, dirty_since) = (self.changes, self.dirty_since);
         *self = Commits { changes, dirty_since, durable: changes, hole: true, ..Commits::default() };
@@ -107,7 +107,7 @@ impl Commits {
         self.now = false;
     }
 
-    /// Returns whether something has been dirty for too long.
+    /// Returns whether any change has been dirty for too long.
     pub fn is_overdue(&self, now: Time) -> bool {
         self.dirty_since.is_some_and(|since| now.since(since) >= DIRTY_NS)
     }
@@ -190,8 +190,8 @@ impl Commits {
         !self.hole && self.pending.iter().any(serves)
     }
 
-    /// A flush has ended that began when all batches up to `through` were written. Returns false where a hole makes it worthless. Where the
-    /// drive has a sync record, changes are durable when that is written.
+    /// Handles the end of a flush that began when all batches up to `through` were written. Returns false if a gap makes it useless. If the
+    /// drive has a sync record, changes are durable only once that is written.
     pub fn flush_ended(&mut self, through: u64, has_record: bool) -> bool {
         if self.hole {
             return false;
@@ -225,7 +225,7 @@ impl Commits {
 
     // ---- the sync record
 
-    /// Returns whether the sync record is to be written, and takes that note.
+    /// Returns whether the sync record must be written, and clears the flag.
     pub fn take_record(&mut self) -> bool {
         self.recording.is_none() && std::mem::take(&mut self.record_due)
     }

@@ -29,7 +29,7 @@ impl Findings {
         &self.damage
     }
 
-    /// Damage that costs nothing, and what a power cut may have torn.
+    /// Damage without loss, and data that a power cut may have torn.
     pub fn notes(&self) -> &[Finding] {
         &self.notes
     }

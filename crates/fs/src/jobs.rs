@@ -35,8 +35,8 @@ pub enum Job {
         /// Its name.
         id: JobId,
     },
-    /// Discard all blocks of a segment, which are not needed any more. On a block drive it may be ignored; on flash the flash block is given
-    /// back.
+    /// Discard all blocks of a segment, which are no longer needed. On a block drive this may be ignored; on flash it releases the flash
+    /// block.
     Discard {
         /// Its name.
         id: JobId,
@@ -76,7 +76,7 @@ pub enum Job {
         /// Its name.
         id: JobId,
     },
-    /// Ends when the drive has moved something, or when nothing else is under way; the answer is [`JobOutcome::Moved`]. Names only.
+    /// Ends when the drive has moved data, or when nothing else is in flight; the answer is [`JobOutcome::Moved`]. Names only.
     Moves {
         /// Its name.
         id: JobId,
@@ -130,7 +130,7 @@ pub enum JobOutcome {
         /// Flash blocks that can be handed out.
         left: u32,
     },
-    /// Names: of what was written, or what each is called now.
+    /// Names of the written blocks, or the current name of each.
     Named(Result<Vec<u64>, JobError>),
     /// The drive reported moves.
     Moved,

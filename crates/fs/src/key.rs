@@ -71,7 +71,7 @@ impl Key {
         self.0 as u64 & OFFSET_MAX
     }
 
-    /// Returns whether `other` is of the same object and kind.
+    /// Returns whether `other` has the same object and kind.
     pub const fn is_beside(self, other: Key) -> bool {
         self.0 >> OFFSET_BITS == other.0 >> OFFSET_BITS
     }

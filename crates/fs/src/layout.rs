@@ -99,7 +99,7 @@ impl Layout {
         address - self.blocks
     }
 
-    /// Where a name stands.
+    /// Address of a name.
     pub fn address_of(&self, name: u64) -> u64 {
         self.blocks + name
     }
@@ -158,7 +158,7 @@ impl Layout {
         blocks.next_multiple_of(self.backend.page_blocks())
     }
 
-    /// Where a copy of a checkpoint lies. The two copies of one are apart.
+    /// Address of a copy of a checkpoint. The two copies are separated.
     pub fn place(&self, number: u64, copy: u64) -> u64 {
         1 + (number % 2 + 2 * copy) * u64::from(self.place_blocks)
     }
@@ -192,8 +192,8 @@ impl Layout {
         }
     }
 
-    /// Blocks that only the cleaner may take, so that it cleans several segments for each checkpoint, which frees them. A checkpoint
-    /// lists at most [`RESERVE_MAX`] segments to write to next, and most of those are for others.
+    /// Blocks reserved for the cleaner, so that it cleans several segments per checkpoint, which frees them. A checkpoint lists at
+    /// most [`RESERVE_MAX`] segments to write to next, most of which are for other data.
     pub fn for_cleaner(&self) -> u64 {
         let segments = (self.capacity / 64).clamp(3, RESERVE_MAX as u32 / 4);
         u64::from(segments) * u64::from(self.segment_blocks)

@@ -175,8 +175,8 @@ impl Fs {
         Fs { core, mounting: Some(Box::new(mounting)) }
     }
 
-    /// Ends the use: nothing is changed from now on, and all is made durable. Take jobs until the state says so. What is still to be freed
-    /// is freed after the next mount.
+    /// Ends the use: refuses changes from now on, and makes everything durable. Take jobs until the state reports the end. Blocks still to
+    /// be freed are freed after the next mount.
     pub fn unmount(&mut self) {
         self.mounting = None;
         if self.core.life.is_ready() {
@@ -220,7 +220,7 @@ impl Fs {
         }
     }
 
-    /// Damage that the mount has found. Where some of it is in what was durable, a mount without repair is read-only.
+    /// Damage found by the mount. If durable data are affected, a mount without repair is read-only.
     pub fn findings(&self) -> &Findings {
         &self.core.findings
     }
@@ -244,7 +244,7 @@ impl Fs {
         }
     }
 
-    /// Walks the invariants of what is in memory, and panics where one is broken.
+    /// Walks the invariants of the state in memory, and panics if one is broken.
     pub fn check(&self) {
         self.core.catalog.check();
         self.core.pages.check();
@@ -298,7 +298,7 @@ impl Fs {
         booking::book(&mut self.core);
     }
 
-    /// A job was answered. What the drive has moved before is taken first.
+    /// Handles the answer to a job. Earlier moves of the drive are processed first.
     pub fn answered(&mut self, now: Time, answer: JobAnswer) {
         let JobAnswer { id, outcome, moves } = answer;
         self.core.turn.at(now);
@@ -311,7 +311,8 @@ impl Fs {
         }
     }
 
-    /// When [`Fs::next_job`] should be called although nothing ended and nothing was asked.
+    /// Time at which [`Fs::next_job`] should be called even if nothing ended and nothing was
+    /// requested.
     pub fn wants_time(&self) -> Option<Time> {
         match self.core.life.is_ready() {
             true if background::has_work(&self.core) => Some(self.core.turn.now()),

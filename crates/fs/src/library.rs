@@ -48,12 +48,12 @@ impl Library {
         std::mem::take(&mut self.tells)
     }
 
-    /// A job tells the library what is kept.
+    /// Notes that a job tells the library which blocks are kept.
     pub fn telling(&mut self, id: u64) {
         self.keeps = Some(id);
     }
 
-    /// A job has ended. Returns whether it told the library what is kept.
+    /// Handles the end of a job. Returns whether it told the library which blocks are kept.
     pub fn told(&mut self, id: u64) -> bool {
         self.keeps.take_if(|keeps| *keeps == id).is_some()
     }

@@ -28,7 +28,7 @@ pub(crate) fn zero_block() -> Block {
     }
 }
 
-/// Where a node below lies: a block of the drive and its checksum, or a frame of memory that no block has yet.
+/// Location of a child node: a block of the drive and its checksum, or a frame of memory without a block yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     pub at: u64,
@@ -134,7 +134,7 @@ impl Node {
         &mut self.0[at + CELL..at + CELL + length]
     }
 
-    /// The first slot whose key is at or behind `key`, and whether it is `key`.
+    /// Returns the first slot whose key is at or after `key`, and whether it equals `key`.
     #[inline]
     pub fn search(&self, key: Key) -> (usize, bool) {
         let (mut low, mut high) = (0, self.count());
@@ -206,7 +206,7 @@ impl Node {
         self.set_u16(12, self.dead() + bytes);
     }
 
-    /// Replaces a value by one of the same length; false if its length is another one.
+    /// Replaces a value by one of the same length; false if the length differs.
     pub fn overwrite(&mut self, slot: usize, value: &[u8]) -> bool {
         let old = self.value_mut(slot);
         let same = old.len() == value.len();

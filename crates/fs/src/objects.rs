@@ -60,7 +60,7 @@ impl Core {
         }
     }
 
-    /// Has a checkpoint made as soon as the one under way is durable.
+    /// Requests a checkpoint as soon as the current one is durable.
     pub fn want_checkpoint(&mut self) {
         if self.checkpoints.want() {
             self.turn.went_on();

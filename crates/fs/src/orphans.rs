@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The next thing to free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freeing {
-    /// A file without a name, which nobody holds.
+    /// Unlinked file that is not open.
     File(Ino),
     /// Blocks behind the end of a file.
     Blocks(Ino),
@@ -35,7 +35,7 @@ impl Orphans {
         *self.held.entry(ino).or_default() += 1;
     }
 
-    /// Releases a file; true: nobody holds it any more.
+    /// Releases a file; true: it is no longer open.
     pub fn release(&mut self, ino: Ino) -> bool {
         let Some(count) = self.held.get_mut(&ino) else { return false };
         *count -= 1;
@@ -56,7 +56,7 @@ impl Orphans {
         self.cut.insert(ino);
     }
 
-    /// Returns whether a file has blocks behind its end.
+    /// Returns whether a file has blocks beyond its end.
     pub fn is_cut(&self, ino: Ino) -> bool {
         self.cut.contains(&ino)
     }

@@ -169,12 +169,12 @@ impl Pages {
         self.fresh.clear();
     }
 
-    /// Notes of the next block of the write whether nothing counts it yet.
+    /// Notes whether the next block of the write is not counted yet.
     pub fn add_fresh(&mut self, fresh: bool) {
         self.fresh.push(fresh);
     }
 
-    /// Returns whether nothing counts a block of the write yet.
+    /// Returns whether a block of the write is not counted yet.
     pub fn is_fresh(&self, index: u64) -> bool {
         self.fresh[index as usize]
     }

@@ -51,19 +51,19 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// Returns whether a read of a block is under way, even one whose data are no longer wanted.
+    /// Returns whether a read of a block is in flight, even if its data are no longer needed.
     pub fn overlaps(&self, address: u64) -> bool {
         self.under_way.values().any(|r| (r.address..r.address + u64::from(r.blocks)).contains(&address))
     }
 
-    /// Forgets a failed read of an address, which says nothing of later contents.
+    /// Clears a failed read of an address, which says nothing about later contents.
     pub fn forgive(&mut self, address: u64) {
         self.bad.remove(&address);
         self.damaged.remove(&address);
         self.fragile.remove(&address);
     }
 
-    /// Asks for blocks. A read of the same block whose data are no longer wanted goes on under its own name only.
+    /// Requests blocks. An earlier read of the same block whose data are no longer needed continues separately.
     pub fn ask(&mut self, id: u64, address: u64, blocks: u32, what: ReadFor) {
         self.at.insert(address, id);
         self.under_way.insert(id, Reading { address, blocks, what, cancelled: false });
@@ -101,7 +101,7 @@ impl Reads {
         }
     }
 
-    /// Returns whether the read of a block failed. It is told once.
+    /// Returns whether the read of a block failed. The failure is reported once.
     pub fn take_failure(&mut self, address: u64) -> bool {
         self.bad.remove(&address)
     }

@@ -66,7 +66,7 @@ pub(crate) struct Space {
     usable: usize,
     /// Open segments: first those for new data, then those for data moved by the cleaner.
     heads: Vec<Option<Head>>,
-    /// The one that is written next, where queues are equally short.
+    /// The segment written next if queues are equally short.
     turn: usize,
     /// Blocks that are being read and written, by channel.
     queues: Vec<u64>,
@@ -328,7 +328,7 @@ impl Space {
         }
     }
 
-    /// Closed segments in which nothing lives: free, once a checkpoint that is made now is durable.
+    /// Closed segments without live data: free once a checkpoint made now is durable.
     pub fn dead(&self) -> impl Iterator<Item = u32> {
         let dead = |segment: &Segment| segment.state == State::Closed && segment.live == 0;
         (0..self.layout.segments).filter(move |&segment| dead(&self.segments[segment as usize]))

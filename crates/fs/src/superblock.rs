@@ -140,8 +140,8 @@ pub(crate) struct Chosen {
     pub mend: Option<(u64, Finding)>,
 }
 
-/// Chooses between the superblock in the first block and its copy in the block `at`, as they were read. Only `repair` takes the copy where
-/// the first block holds something else: that may be wanted.
+/// Chooses between the superblock in the first block and its copy in the block `at`, as they were read. If the first block holds other
+/// data, only `repair` uses the copy, because the other data may be intended.
 pub(crate) fn choose(
     first: Result<Super, NotRead>,
     at: u64,

@@ -18,7 +18,7 @@ pub(crate) struct Miss {
     pub level: u8,
 }
 
-/// Where an entry stands: valid until the tree changes.
+/// Position of an entry: valid until the tree changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     frame: u32,
@@ -28,7 +28,7 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 struct Frame {
     node: Option<Node>,
-    /// Where it lies, or [`Child::in_memory`].
+    /// Its location, or [`Child::in_memory`].
     child: Child,
     used: bool,
     /// The batch that writes it; it stays in memory until that is on the media.
@@ -490,7 +490,7 @@ impl Tree {
         Ok(Visit { child: self.frames[frame as usize].child, next: bound })
     }
 
-    /// Walks what is in memory, and panics where an invariant is broken.
+    /// Walks the nodes in memory, and panics if an invariant is broken.
     pub fn check(&self) {
         let mut dirty = 0;
         if let Some(root) = self.root.frame() {
@@ -534,6 +534,6 @@ pub(crate) struct Dirty {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit {
     pub child: Child,
-    /// Where the node behind it begins.
+    /// First key of the next node.
     pub next: Option<Key>,
 }

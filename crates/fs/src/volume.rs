@@ -195,7 +195,7 @@ pub struct FlashVolume {
     shape: FlashShape,
     sector_bytes: u32,
     page_bytes: u32,
-    /// The channel that the next flash block comes from, of those that have equally many.
+    /// Channel from which the next flash block is taken, among channels with equally many.
     turn: u32,
     up: VecDeque<JobAnswer>,
 }
@@ -403,7 +403,8 @@ impl Machine for Volume {
         }
     }
 
-    /// The power failed: what was asked fails. The file system that asked is mounted anew.
+    /// Handles a power failure: outstanding requests fail, and the file system must be mounted
+    /// again.
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
         match self {
             Volume::Block(block) => {

@@ -21,7 +21,7 @@ pub(crate) struct Writes {
     /// Batches that no job has yet: number, address, blocks.
     queue: VecDeque<(u64, u64, Blocks)>,
     under_way: BTreeMap<u64, Write>,
-    /// The flush under way, and the batch through which it makes all durable.
+    /// The flush in flight, and the last batch that it makes durable.
     flush: Option<(u64, u64)>,
     /// Bytes of batches, of both.
     bytes: usize,
@@ -77,7 +77,7 @@ impl Writes {
         self.flush.take_if(|(flush, _)| *flush == id).map(|(_, through)| through)
     }
 
-    /// Writes nothing more of what no job has yet.
+    /// Drops writes that no job has taken yet.
     pub fn stop(&mut self) {
         self.queue.clear();
     }

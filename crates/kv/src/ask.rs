@@ -121,7 +121,7 @@ pub enum What {
         delta: u64,
         /// Subtract.
         decrement: bool,
-        /// Value and expiry of a new item where there is none.
+        /// Value and expiry of a new item if there is none.
         initial: Option<(u64, u32)>,
         /// A new expiry for an item that is there.
         touch: Option<u32>,
@@ -157,9 +157,9 @@ pub struct Get {
     pub touch: Option<u32>,
     /// Leave the value out: the answer says everything else, and less is read from flash.
     pub without_value: bool,
-    /// On a miss, make an empty item with this expiry and tell the caller that it has to fill it (`won`).
+    /// On a miss, make an empty item with this expiry and tell the caller to fill it (`won`).
     pub vivify: Option<u32>,
-    /// Tells the first caller to refill the item (`won`) if fewer than this many seconds of its life are left.
+    /// Tell the first caller to refill the item (`won`) if fewer than this many seconds of its life are left.
     pub recache_s: Option<u32>,
 }
 
@@ -169,7 +169,7 @@ pub enum Mode {
     /// Whatever is there.
     #[default]
     Set,
-    /// Only where nothing is there.
+    /// Only if there is no item.
     Add,
     /// Only where something is there.
     Replace,
@@ -190,9 +190,9 @@ pub struct Store {
     pub expires_s: u32,
     /// Only if the item has this version.
     pub cas: Option<u64>,
-    /// Where `cas` is older than the item: store all the same, mark the item stale, and keep the expiry that is there.
+    /// If `cas` is older than the item: store anyway, mark the item stale, and keep its expiry.
     pub invalidate: bool,
-    /// Append and prepend: make an item with this expiry where there is none.
+    /// Append and prepend: make an item with this expiry if there is none.
     pub vivify: Option<u32>,
     /// The value. From [`Kv::buffer`](crate::Kv::buffer), so that nothing is allocated.
     pub value: Vec<u8>,

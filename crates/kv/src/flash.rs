@@ -12,7 +12,7 @@ pub(crate) enum Purpose {
     Request(u32),
     /// Items of a victim that are kept: slots from the first to before the second.
     Copies(u32, u32),
-    /// A start looks whether a part of a snapshot lies there.
+    /// A start checks whether part of a snapshot is there.
     #[default]
     Peek,
     /// A start reads a part of a snapshot, from this byte of it on.

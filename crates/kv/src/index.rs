@@ -11,7 +11,7 @@
 
 use pellucid_flash::slab::NIL;
 
-/// Where an item lies.
+/// Location of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub slab: u32,
@@ -179,7 +179,7 @@ impl Index {
         ((u64::from(top << bits) * u64::from(homes)) >> 32) as usize
     }
 
-    /// Where `hash` is, or where it belongs.
+    /// Position of `hash`, or the position where it belongs.
     #[inline]
     fn search(&self, hash: u64) -> (At, bool) {
         let top = (hash >> 32) as u32;
@@ -197,7 +197,7 @@ impl Index {
         (At { segment: number, entry: at as u32 }, found)
     }
 
-    /// Has the processor ask for the memory in which `hash` is looked for.
+    /// Prefetches the memory for the lookup of `hash`.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         let top = (hash >> 32) as u32;
@@ -303,7 +303,7 @@ impl Index {
         (entries * size_of::<Entry>() + self.segments.capacity() * size_of::<Segment>()) as u64
     }
 
-    /// Panics where an entry is not where it belongs.
+    /// Panics if an entry is not at its proper position.
     pub fn check(&self) {
         let mut used = 0;
         for (number, segment) in self.segments.iter().enumerate() {
@@ -357,7 +357,8 @@ mod tests {
     use pellucid_flash::Rng;
     use std::collections::BTreeMap;
 
-    /// Beside a plain map. Few distinct upper halves, so that runs are long and hashes with the same upper half meet.
+    /// Compares with a plain map. There are few distinct upper halves, so that runs are long and hashes with the same
+    /// upper half meet.
     #[test]
     #[cfg_attr(quick, ignore = "slow")]
     fn agrees_with_a_plain_map() {

@@ -97,7 +97,7 @@ impl Head {
     }
 }
 
-/// The hash of a key: 64 bits, of which the upper 32 say where in the index it belongs.
+/// Hash of a key: 64 bits, whose upper 32 determine its position in the index.
 #[inline]
 pub(crate) fn hash(seed: u64, key: &[u8]) -> u64 {
     let mix = |a: u64, b: u64| {

@@ -126,7 +126,7 @@ impl Kv {
         self.core.index.prefetch(item::hash(self.core.config.seed, key.as_bytes()));
     }
 
-    /// The most bytes that the value of this key has now: as many as its slot, or, where all slots are short, as the longest.
+    /// Maximum size of this key's value now: the size of its slot or, if all slots are short, of the longest.
     #[inline]
     pub fn value_bytes_max(&self, key: &Key) -> usize {
         let longest = self.core.slabs.classes().longest_bytes();

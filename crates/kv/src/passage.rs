@@ -165,7 +165,7 @@ impl Passage {
         self.parts.push(part);
     }
 
-    /// A part cannot lie where it says.
+    /// A part has an impossible location.
     pub fn lose(&mut self) {
         self.lost = true;
     }
@@ -198,7 +198,7 @@ impl Passage {
         self.left -= 1;
     }
 
-    /// Takes the snapshot that was read; `None`: there is none, or it is damaged.
+    /// Takes the snapshot read; `None`: there is none, or it is damaged.
     pub fn take_image(&mut self) -> Option<Vec<u8>> {
         let image = std::mem::take(&mut self.image);
         let lost = std::mem::take(&mut self.lost);
@@ -264,7 +264,7 @@ impl Passage {
         self.slabs.retain(|&other| other != slab);
     }
 
-    /// The snapshot is written. Returns whether requests have come meanwhile.
+    /// Handles the end of the snapshot's write. Returns whether requests have arrived meanwhile.
     pub fn saved(&mut self) -> bool {
         self.image = Vec::new();
         self.parts.clear();

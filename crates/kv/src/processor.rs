@@ -29,7 +29,7 @@ impl Processor {
         Processor { costs, steps: Steps::new(costs.cores), paid: VecDeque::new(), outstanding: 0 }
     }
 
-    /// Returns whether nothing costs anything: the host's processor is real.
+    /// Returns whether all costs are zero, because the host's CPU is real.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.costs == KvCosts::FREE

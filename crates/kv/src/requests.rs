@@ -29,7 +29,7 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) enum Flow {
     Done(Outcome),
-    /// The item has to be read first; a get gives what it knows already.
+    /// The item must be read first; a get passes on what it already knows.
     Read {
         place: Place,
         cas: u32,
@@ -49,7 +49,8 @@ pub(crate) struct Found<'a> {
     pub slot: &'a [u8],
 }
 
-/// Keys with a request that takes several steps, and the requests that wait behind it. Few at any time.
+/// Keys with a request that takes several steps, and the requests waiting for it. There are few at any
+/// time.
 #[derive(Clone, Debug, Default)]
 struct Locks {
     hashes: Vec<u64>,
@@ -149,7 +150,7 @@ impl Requests {
         self.records[request].slot = slot;
     }
 
-    /// Takes what is known of the item of a get.
+    /// Takes the known facts about the item of a get.
     pub fn take_item(&mut self, request: u32) -> Item {
         std::mem::take(&mut self.records[request].item)
     }

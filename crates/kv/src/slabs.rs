@@ -165,7 +165,7 @@ pub(crate) struct Slabs {
 }
 
 impl Slabs {
-    /// So many numbers of slabs, none in use.
+    /// Creates the given number of slab numbers, none in use.
     pub fn new(numbers: u32, classes: Classes, slab_bytes: u32) -> Slabs {
         Slabs {
             records: vec![SlabRecord::default(); numbers as usize],
@@ -299,7 +299,7 @@ impl Slabs {
 
     // ---- items
 
-    /// An entry of the index names a slot of a slab from now on. Returns whether the slab, which was open, has no slot left.
+    /// Records that an index entry references a slot of a slab. Returns whether the slab, which was open, has no slot left.
     #[inline]
     pub fn add(&mut self, entry: &Entry) -> bool {
         let slab = &mut self.records[entry.place().slab as usize];
@@ -335,7 +335,7 @@ impl Slabs {
         self.records[number as usize].lives_until(expires_s);
     }
 
-    /// Every item is gone. Returns the stored slabs, which have to leave.
+    /// Drops all items. Returns the stored slabs, which must be released.
     pub fn drop_items(&mut self) -> Vec<u32> {
         self.classes.drop_items();
         for slab in &mut self.records {
@@ -429,13 +429,13 @@ impl Slabs {
         (slab.state, slab.evicted) = (State::Evicting, Some(now));
     }
 
-    /// Nothing is wanted of a slab any more.
+    /// Marks a slab as no longer needed.
     pub fn leave(&mut self, number: u32) {
         self.records[number as usize].state = State::Leaving;
         self.leaving += 1;
     }
 
-    /// Returns whether a slab that leaves is read no more: it has left.
+    /// Returns whether a leaving slab is no longer being read and has thus left.
     #[inline]
     pub fn has_left(&mut self, number: u32) -> bool {
         let slab = &self.records[number as usize];

@@ -80,7 +80,7 @@ pub(crate) fn is_whole(parts: &[Part]) -> bool {
     count == first.parts as usize && (0..).zip(&parts[..count]).all(|(number, part)| part.part == number)
 }
 
-/// Returns whether the payload is what its parts say.
+/// Returns whether the payload agrees with its parts.
 pub(crate) fn is_sound(parts: &[Part], image: &[u8]) -> bool {
     let mut rest = image;
     for part in parts {

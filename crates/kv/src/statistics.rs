@@ -188,7 +188,7 @@ fn counters(s: &KvStatistics) -> Vec<Figure> {
     ]
 }
 
-/// Gauges of the flash: blocks out of use, and whether stores are taken.
+/// Gauges of the flash: blocks out of use, and whether stores are accepted.
 fn flash_state(s: &KvStatistics) -> Vec<Figure> {
     let count = Figure::count;
     vec![

@@ -5,8 +5,8 @@ use pellucid_flash::{Drive, Figure, Interface, SimTime};
 use pellucid_host::{Machine, Stack};
 use pellucid_prism::{Monitor, MonitorConfig, MonitorError, Request};
 
-/// A cache on a drive. Calls are those of [`Stack`]: `ask` and `advance` move time forward, `answer` hands out answers, `next_event` says
-/// when to come back.
+/// A cache on a drive. Calls are those of [`Stack`]: `ask` and `advance` move time forward, `answer` returns answers, `next_event` gives
+/// the time of the next call.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one")]
 pub enum System<D> {
@@ -93,7 +93,8 @@ fn flash_bytes(drive: &impl Drive) -> u64 {
 }
 
 impl<D: Drive> System<D> {
-    /// The drive loses its power and comes back, by `cut`, which says when; the cache starts again on it.
+    /// Cuts the drive's power and restores it, with `cut`, which returns the time; the cache then
+    /// restarts on it.
     ///
     /// The error is a sentence.
     pub fn power_cut<R>(
@@ -180,7 +181,7 @@ impl<D: Drive> System<D> {
         }
     }
 
-    /// Does something to the drive at `now`, beside its commands, and what follows from it.
+    /// Applies an action to the drive at `now`, outside of its commands, and handles the effects.
     pub fn act_on_drive<R>(&mut self, now: SimTime, act: impl FnOnce(&mut D) -> R) -> R {
         match self {
             System::Plain(stack) => stack.act_on_drive(now, act),

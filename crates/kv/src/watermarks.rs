@@ -13,7 +13,7 @@ use crate::engine::Shape;
 use crate::{KvConfig, OverProvisioning};
 use pellucid_flash::SimTime;
 
-/// Free slabs that are needed in any case: one that is written, one for what is written again.
+/// Minimum number of free slabs: one being written, and one for rewritten items.
 const LEAST: u32 = 2;
 /// Slabs between two looks at the rate.
 const PERIOD: u32 = 16;

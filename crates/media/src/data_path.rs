@@ -321,7 +321,7 @@ impl DataPath {
         }
     }
 
-    /// Scrambles or unscrambles the parity of one chunk, which lies behind the page's data.
+    /// Scrambles or unscrambles the parity of one chunk, which follows the page's data.
     fn scramble_parity(&self, at: UnitPlace, chunk: usize, parity: &mut [u8]) {
         if !self.scrambler {
             return;

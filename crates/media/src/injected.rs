@@ -27,9 +27,9 @@ pub enum Fault {
         /// 1 is the description alone; finite, from 0.001 to 1,000,000.
         factor: f64,
     },
-    /// The die is dead from now on: its programs and erases fail, and none of its data can be read. Spare areas and map
-    /// segments stay readable to a mount; they stand for the copy of the map that a drive keeps on more than one die.
-    /// Without it, a mount would find older copies on other dies and return them as good.
+    /// The die is dead from now on: its programs and erases fail, and its data are unreadable. Spare areas and
+    /// translation pages stay readable for a mount; they stand for the copy of the map that a drive keeps on more than
+    /// one die. Without it, a mount would find older copies on other dies and return them as good.
     KillDie {
         /// The die.
         die: DieId,

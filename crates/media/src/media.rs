@@ -121,7 +121,7 @@ pub struct Media {
 
 impl Media {
     /// Makes the media that `config` describes. With a file store, opens the image, or creates it when there is none; an
-    /// opened image keeps the bad blocks, wear and die speeds it was made with, and operations that were under way when its
+    /// opened image keeps the bad blocks, wear and die speeds with which it was made, and operations in progress when its
     /// last user died are torn.
     pub fn new(config: &MediaConfig) -> Result<Media, MediaError> {
         let layout = config.geometry.layout()?;
@@ -191,7 +191,7 @@ impl Media {
         self.data_path.as_ref().filter(|path| path.errs()).map_or(&[], |path| &path.chunks_by_wrong_bits)
     }
 
-    /// Replaces the present faults by those of `config`, with random streams that start anew. The rest of `config` is ignored.
+    /// Replaces the present faults by those of `config`, with restarted random streams. The rest of `config` is ignored.
     pub fn set_faults(&mut self, config: &MediaConfig) -> Result<(), MediaError> {
         self.failures.plan_anew(config, &self.array.layout)
     }
@@ -374,7 +374,7 @@ impl Media {
     }
 
     /// Makes media from `config` in the state that [`Media::export`] wrote, with the same content and wear, and the same speed of each
-    /// die. Shape and kind of store must agree; times, faults and endurance may differ.
+    /// die. Geometry and kind of store must agree; times, faults and endurance may differ.
     pub fn import(config: &MediaConfig, input: &mut impl Read) -> Result<Media, SnapshotError> {
         snapshot::import(config, input)
     }

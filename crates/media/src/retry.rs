@@ -78,8 +78,8 @@ impl Retries {
     }
 }
 
-/// Approximates the binary logarithm of a positive number by straight lines between the powers of two: at most 0.09 too low, never
-/// falling, and the same on every machine.
+/// Approximates the binary logarithm of a positive number linearly between powers of two: at most 0.09 too low, monotonic, and the
+/// same on every machine.
 #[inline]
 fn log2(x: f64) -> f64 {
     x.to_bits() as f64 / (1u64 << 52) as f64 - 1023.0

@@ -13,11 +13,10 @@
 /// Length of the cycle in bytes.
 const PERIOD: usize = 255;
 
-/// Register states in the order in which they are output, twice round, so that a whole period can be taken
-/// from any start.
+/// Register states in output order, for two periods, so that a whole period can be taken from any start.
 const STREAM: [u8; 2 * PERIOD] = stream();
 
-/// Where a register state stands in the cycle; entry 0 is never used.
+/// Position of a register state in the cycle; entry 0 is never used.
 const START: [u8; 256] = starts();
 
 /// One clock of the Fibonacci register: shift left, feed back bits 7, 5, 4 and 3 (exponents 8, 6, 5, 4 of its polynomial).
@@ -52,8 +51,8 @@ const fn starts() -> [u8; 256] {
     starts
 }
 
-/// The register's seed for a row: `1 + row mod 255`. Never zero, every other value is used, and rows that lie
-/// next to each other differ, so that the same data in neighbouring word lines look different.
+/// The register's seed for a row: `1 + row mod 255`. It is never zero, takes every other value, and differs
+/// between adjacent rows, so that equal data in neighbouring word lines look different.
 pub fn scrambler_seed(row: u32) -> u8 {
     (row % PERIOD as u32) as u8 + 1
 }

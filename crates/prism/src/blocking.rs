@@ -102,8 +102,8 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.stack.layer.open_raw(raw).map(RawId).ok_or_else(|| is_open(namespace))
     }
 
-    /// Opens the function level on a namespace, and waits until it has found what is there. [`Flash::found`] lists it;
-    /// [`Flash::recover`] says what is still needed.
+    /// Opens the function level on a namespace, and waits until it has found the existing blocks. [`Flash::found`]
+    /// lists them; [`Flash::recover`] names those still needed.
     pub fn open_function(&mut self, namespace: u16) -> Result<FunctionId, FlashError> {
         let (interface, image) = self.namespace(namespace);
         let function = Function::new(namespace, interface, image)?;
@@ -502,7 +502,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.ftl_call(id, Command { data: data.to_vec(), ..command }).map(drop)
     }
 
-    /// TRIM: nothing in these bytes is needed any more.
+    /// TRIM: these bytes are no longer needed.
     pub fn ftl_trim(&mut self, id: PolicyId, range: Range<u64>) -> Result<(), FlashError> {
         let bytes = range.end.saturating_sub(range.start);
         let command = self.ftl_command(id, Opcode::Trim, range.start, bytes)?;

@@ -7,8 +7,8 @@ use std::fmt;
 
 /// `SSD_geometry` of the paper (its figure 3): what every level shows.
 ///
-/// A page is the least that can be written at once, `ws_min` of the open-channel namespace. All channels look alike: the same number
-/// of LUNs, and in each of them the same number of blocks.
+/// A page is the minimum write, `ws_min` of the open-channel namespace. All channels are alike: they have the same number of LUNs,
+/// each with the same number of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SsdGeometry {
     /// Channels.

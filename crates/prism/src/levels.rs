@@ -168,7 +168,7 @@ pub struct Levels {
     levels: Vec<Option<Level>>,
     namespaces: Vec<u16>,
     now: SimTime,
-    /// Where the search for a command goes on.
+    /// Position at which the search for a command continues.
     turn: usize,
     /// Commands with the drive, of each level.
     under_way: Vec<u32>,
@@ -180,7 +180,8 @@ impl Levels {
         self.open(Level::Raw(RawQueue::new(raw)))
     }
 
-    /// Opens a level; its number. `None`: as many as may be are open, or another one has its namespace.
+    /// Opens a level and returns its number. `None`: the maximum number is open, or another level has
+    /// its namespace.
     pub fn open(&mut self, level: Level) -> Option<u32> {
         let taken = level.namespaces().iter().any(|namespace| self.namespaces.contains(namespace));
         let at = self.levels.iter().position(Option::is_none).unwrap_or(self.levels.len());
@@ -222,7 +223,7 @@ impl Levels {
         self.levels.get_mut(level as usize)?.as_mut()
     }
 
-    /// Returns whether no level has anything under way with the drive.
+    /// Returns whether no level has commands in flight to the drive.
     pub fn is_at_rest(&self) -> bool {
         self.under_way.iter().all(|&commands| commands == 0) && self.next_event().is_none()
     }

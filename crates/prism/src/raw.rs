@@ -37,7 +37,8 @@ impl Raw {
         &self.space
     }
 
-    /// `Page_Read`: reads `pages` pages of one block. `buffer` comes back with the completion, filled; what was in it is lost.
+    /// `Page_Read`: reads `pages` pages of one block. `buffer` is returned filled with the completion; its previous contents
+    /// are lost.
     pub fn page_read(
         &self,
         tag: Tag,
@@ -50,8 +51,8 @@ impl Raw {
         Ok(self.command(tag, Opcode::Read, lba, pages * self.space.page_sectors(), buffer))
     }
 
-    /// Like [`Raw::page_read`], for `sectors` sectors of one block, from `sector` sectors behind the beginning of the page on: flash that can
-    /// transfer a part of a page brings no more than that.
+    /// Like [`Raw::page_read`], for `sectors` sectors of one block, starting `sector` sectors after the beginning of the page: flash that
+    /// can transfer part of a page transfers no more than that.
     pub fn sectors_read(
         &self,
         tag: Tag,

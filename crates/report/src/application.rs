@@ -22,7 +22,7 @@ pub struct ApplicationReport {
     pub warm_up: u64,
     /// Operations of the measurement.
     pub operations: u64,
-    /// Operations per simulated second, without those that were left out; absent where they took no simulated time.
+    /// Operations per simulated second, without skipped ones; absent if they took no simulated time.
     pub operations_per_second: Option<f64>,
     /// Operations of them that were left out, for want of a file or of room.
     pub left_out: u64,
@@ -32,7 +32,7 @@ pub struct ApplicationReport {
     pub by_operation: Vec<OperationReport>,
     /// Bytes that operations wrote.
     pub written_bytes: u64,
-    /// Bytes that operations of a file system or a program on a graph read; 0 for a cache, which does not count what hits returned.
+    /// Bytes read by operations of a file system or graph program; 0 for a cache, which does not count the bytes returned by hits.
     pub read_bytes: u64,
     /// Bytes of valid data that were copied to free space, by who did.
     pub copies: Vec<Copies>,
@@ -40,7 +40,7 @@ pub struct ApplicationReport {
     pub programmed_bytes: u64,
     /// Blocks erased.
     pub erases: u64,
-    /// `programmed_bytes` for each of `written_bytes`; absent where operations wrote nothing.
+    /// `programmed_bytes / written_bytes`; absent if operations wrote nothing.
     pub write_amplification: Option<f64>,
     /// Victims of its own cleaner, or of its library, by the time from their choice.
     pub pauses: GcPauses,

@@ -57,7 +57,7 @@ const EQUAL_SHARE: f64 = 5e-4;
 pub(super) enum Better {
     More,
     Less,
-    /// Neither: the number only says how the others came about.
+    /// Neither: the number only explains the others.
     Neither,
 }
 use Better::{Less, More, Neither};
@@ -274,7 +274,7 @@ pub(super) fn rows(reports: &[Report]) -> Vec<Row> {
     rows
 }
 
-/// Rows of the operations of applications, where there are any; of several, each has rows of its own.
+/// Rows of the operations of applications, if any; each of several has its own rows.
 fn applications(reports: &[Report]) -> Vec<Row> {
     let most = reports.iter().map(|report| report.applications.len()).max().unwrap_or(0);
     let of = |at: usize| {
@@ -325,7 +325,7 @@ fn application(reports: &[Report], at: usize) -> Vec<Row> {
     rows
 }
 
-/// Where some drive had no data for some reads: how many, and what the others took.
+/// Rows about unmapped reads, if a drive had any: their number, and the latency of the other reads.
 fn reads_by_mapping(reports: &[Report]) -> Vec<Row> {
     if reports.iter().all(|report| report.reads.unmapped.requests == 0) {
         return Vec::new();

@@ -23,7 +23,7 @@ impl Difference {
         [&self.first, &self.second].into_iter().flatten().any(Value::is_array)
     }
 
-    /// Relative change of a number, with its sign; `None` where there is none.
+    /// Relative change of a number, with its sign; `None` if it is undefined.
     pub fn change(&self) -> Option<String> {
         let number = |value: &Option<Value>| value.as_ref().and_then(Value::as_f64);
         let (first, second) = (number(&self.first)?, number(&self.second)?);

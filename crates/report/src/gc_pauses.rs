@@ -4,9 +4,9 @@ use super::Distribution;
 use pellucid_flash::Pauses;
 use serde::Serialize;
 
-/// Pauses of garbage collection (GC): for each victim that has ended, the time from its choice until it was erased, was retired, or
-/// stayed as it could not be read. Quantiles are those of a histogram with eight bins to each doubling, so at most an eighth too large; mean and longest are
-/// exact.
+/// Pauses of garbage collection (GC): for each victim that has ended, the time from its choice until it was erased, was retired, or stayed
+/// as it could not be read. Quantiles come from a histogram with eight bins per doubling, so they are at most an eighth too large; mean and
+/// longest are exact.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GcPauses {
     /// Victims that have ended; without folded blocks.

@@ -132,7 +132,7 @@ impl Page {
         self.warnings(report.warnings.iter().cloned());
     }
 
-    /// A list of sentences; nothing when there are none.
+    /// List of sentences; empty if there are none.
     fn warnings(&mut self, sentences: impl Iterator<Item = String>) {
         let items: String = sentences.map(|sentence| format!("<li>{}</li>", escape(&sentence))).collect();
         if !items.is_empty() {
@@ -149,7 +149,7 @@ impl Page {
         self.raw("</div>");
     }
 
-    /// A heading and its cards; nothing when there are none.
+    /// Heading with its cards; empty if there are none.
     fn section(&mut self, title: &str, parts: &[Part]) {
         if parts.is_empty() {
             return;

@@ -183,7 +183,7 @@ pub struct PartFigures {
     pub figures: Vec<PartFigure>,
 }
 
-/// One figure: what was counted in the run, or how it stands at its end.
+/// One figure: a count over the run, or a value at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PartFigure {
     /// Its name.
@@ -387,7 +387,7 @@ impl WriteAmplification {
 /// Garbage collection and its kin: wear levelling, retirement, refresh and folding.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GcSummary {
-    /// Victim blocks chosen to be moved and erased, those still under way at the end included.
+    /// Victim blocks chosen to be moved and erased, including those in progress at the end.
     pub victims: u64,
     /// Blocks erased, by cause.
     pub erased_blocks: ByCause<u64>,
@@ -432,7 +432,7 @@ pub struct MediaHealth {
     /// Codewords that were read, retries again, by the wrong bits in them; the last place is for more than the code
     /// corrects. Empty without the bit-error model.
     pub chunks_by_wrong_bits: Vec<u64>,
-    /// Blocks that were written anew because too many bits had to be corrected.
+    /// Blocks rewritten because too many bits had to be corrected.
     pub refreshed_blocks: u64,
     /// Blocks that were retired.
     pub retired_blocks: u64,

@@ -157,7 +157,7 @@ impl Canvas {
 
 const LEGEND_ROW: f64 = 17.0;
 
-/// Where each legend item stands: x and row. Text width is estimated, seven units to a character.
+/// Position of each legend item: x and row. Text width is estimated at seven units per character.
 fn legend_places(items: &[(&str, String)], width: f64) -> Vec<(f64, f64)> {
     let (mut x, mut row) = (4.0, 0.0);
     let mut places = Vec::new();

@@ -82,8 +82,8 @@ impl Directions {
     }
 }
 
-/// Reads by whether the drive had data for them. Unmapped sectors were never written, or were trimmed: they read as zeros, and
-/// no flash operation serves them, so such reads are quicker than those of a drive in use.
+/// Reads, split by whether the drive had data for them. Unmapped sectors were never written, or were trimmed: they read as
+/// zeros without a flash operation, so such reads are faster than those of a drive in use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ReadsByMapping {
     /// Reads of sectors that all have data, and reads that failed.

@@ -20,11 +20,11 @@ pub struct Replay {
     pub widened: u64,
     /// With another address on the drive than in the trace.
     pub moved: u64,
-    /// Split, because what they touch does not lie together on the drive.
+    /// Requests split because their sectors are not contiguous on the drive.
     pub split: u64,
     /// Longer than the drive: clipped to its length.
     pub clipped: u64,
-    /// Trims of which a part was left out, as nothing was there.
+    /// Trims partly omitted because nothing was there.
     pub trims_cut: u64,
 }
 

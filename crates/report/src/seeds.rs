@@ -28,7 +28,7 @@ pub struct OverSeeds {
     past: Option<String>,
     /// Runs that were to go on until they are steady and were not, and all runs.
     unsteady: (usize, usize),
-    /// Sentence about results of the applications, where they have some: the same seed by seed, or not.
+    /// Sentence about results of the applications, if they have any: equal for each seed, or not.
     results: Option<String>,
 }
 
@@ -160,7 +160,8 @@ impl OverSeeds {
         page.end("seeds.json beside this page has the value of every seed.")
     }
 
-    /// The numbers as text: a column for each drive, and behind those of all but the first one with the difference.
+    /// The numbers as text: a column for each drive, each except the first followed by a column with the
+    /// difference.
     pub fn render_text(&self) -> String {
         let table = self.table();
         let width = |at: usize| table.iter().map(|row| row[at].chars().count()).max().unwrap_or(0) + GAP;

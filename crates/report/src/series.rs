@@ -390,7 +390,7 @@ impl Series {
         self.begin_seconds.len()
     }
 
-    /// Returns whether nothing was recorded.
+    /// Returns whether the series is empty.
     pub fn is_empty(&self) -> bool {
         self.begin_seconds.is_empty()
     }

@@ -31,7 +31,7 @@ impl Mean {
     }
 }
 
-/// Returns the t for which `confidence` of Student's distribution lies between -t and t.
+/// Returns the t such that `confidence` of Student's distribution is between -t and t.
 fn student_t(confidence: f64, freedom: u32) -> f64 {
     let mut high = 1.0;
     while between(high, freedom) < confidence {

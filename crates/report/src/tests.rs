@@ -455,7 +455,7 @@ fn drives_stand_side_by_side_with_changes_from_the_first() {
     assert_eq!(render_compare(&[]), "");
 }
 
-/// Two policies that differ by five percent are told apart, and which one is better is said.
+/// Two policies that differ by five percent are distinguished, and the better one is named.
 #[test]
 fn a_small_difference_is_seen() {
     let (mut first, mut second) = (report(), report());
@@ -514,7 +514,7 @@ fn a_layer_is_on_the_page_and_in_the_text() {
     assert!(line(0).contains("nothing counted"));
 }
 
-/// A report of two jobs one after the other, of which the second did nothing that counts.
+/// A report of two consecutive jobs, the second of which did no measured work.
 fn of_two_jobs() -> Report {
     let whole = report();
     let second = Nanos::from_secs(1);

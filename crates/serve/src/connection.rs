@@ -38,7 +38,7 @@ const SHORT_READ_BYTES: usize = 16 << 10;
 const ANSWERS_HELD: usize = 8;
 /// Minimum bytes that a hot socket holds.
 const HELD_BYTES_MIN: usize = 32 << 10;
-/// Number of answers over which the mean size is taken.
+/// Number of answers over which the mean size is computed.
 const ANSWERS_SEEN: usize = 64;
 
 /// Answers since the socket's size was last set.
@@ -79,7 +79,8 @@ pub(crate) struct Connection<S: Operated> {
     /// Listed among the connections to look after.
     pub touched: bool,
     pub readable: bool,
-    /// The peer has sent its last byte: read until the end of the stream, because no more events come.
+    /// Flag: the peer has sent its last byte; read until the end of the stream, because no more events
+    /// will come.
     pub half_closed: bool,
     session: Box<dyn Session<S::Face>>,
     output: Output,

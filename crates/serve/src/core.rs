@@ -124,7 +124,7 @@ pub struct Core {
     users: Vec<(String, UserFigures)>,
 }
 
-/// Tells the figures of what works on a drive; called by the server's thread, so it must not wait.
+/// Returns the figures of a user of a drive; called by the server's thread, so it must not block.
 pub type UserFigures = Box<dyn Fn() -> Vec<Figure> + Send>;
 
 impl Core {

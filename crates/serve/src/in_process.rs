@@ -65,7 +65,8 @@ impl Shared {
         }
     }
 
-    /// Marks the drive as gone. The user is told first, so that no refused command comes as a surprise.
+    /// Marks the drive as gone, after notifying the user, so that no refused command comes as a
+    /// surprise.
     fn leave(&self) {
         if !self.lock().gone {
             self.tell(true);

@@ -40,7 +40,7 @@ impl Operation {
     }
 }
 
-/// Data that a namespace keeps when its drive loses power, which determines the cache that hosts are told of.
+/// Data that a namespace keeps when its drive loses power, which determines the cache announced to hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
     /// Every acknowledged write, and every discard before a flush: there is no volatile cache.

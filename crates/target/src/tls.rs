@@ -55,7 +55,7 @@ pub struct Layer<E> {
 }
 
 impl<E: Engine> Layer<E> {
-    /// Creates the state of a connection on which nothing was received.
+    /// Creates the state of a connection before any input.
     pub fn new(engine: E) -> Layer<E> {
         Layer { engine, received: Vec::new(), plain: Output::default() }
     }

@@ -112,7 +112,7 @@ impl Frees {
         !self.to_free.is_empty()
     }
 
-    /// Takes the names to free, for a job. `moved` knows what each was moved to.
+    /// Takes the names to free, for a job. `moved` has the new name of each moved one.
     pub fn begin(&mut self, id: u64, moved: impl Fn(u64) -> Option<u64>) -> Vec<u64> {
         let names = std::mem::take(&mut self.to_free);
         self.freeing.extend(names.iter().map(|&name| (name, moved(name))));

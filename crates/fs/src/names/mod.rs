@@ -41,7 +41,7 @@ impl Names {
         self.owners.len() + (self.frees.len() + self.naming.len()) as u64
     }
 
-    /// Returns whether nothing is on its way.
+    /// Returns whether nothing is in flight.
     pub fn is_idle(&self) -> bool {
         self.frees.is_idle() && self.naming.is_idle() && self.moves.is_idle()
     }
@@ -51,7 +51,7 @@ impl Names {
         self.naming.is_asked(id) || self.moves.is_asked(id)
     }
 
-    /// Returns whether space may come, by names that are acknowledged or freed.
+    /// Returns whether names still to be acknowledged or freed may release space.
     pub fn acknowledges(&self) -> bool {
         self.moves.acknowledges() || self.frees.is_under_way()
     }

@@ -91,7 +91,7 @@ impl Moves {
         came
     }
 
-    /// Forgets what was told: the report says it, too.
+    /// Clears the reported moves: the drive's report contains them, too.
     pub fn forget_told(&mut self) {
         self.told.clear();
     }

@@ -7,7 +7,7 @@
 use super::owners::Owner;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Nameless writes under way at the same time.
+/// Maximum number of nameless writes in flight.
 const WRITES_MAX: usize = 16;
 /// Number of consecutive failed nameless writes after which writing stops.
 const FAILURES_MAX: u32 = 16;
@@ -82,7 +82,7 @@ impl Naming {
 
     // ---- nameless writes
 
-    /// Returns whether one more nameless write may be under way.
+    /// Returns whether one more nameless write may be started.
     pub fn may_send(&self) -> bool {
         self.writes.len() < WRITES_MAX
     }

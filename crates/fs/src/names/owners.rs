@@ -26,7 +26,7 @@ pub(crate) struct Owners {
     names: u64,
     /// The mount is over.
     is_used: bool,
-    /// Changes of owners in the operation that is under way: how often each name was given or taken.
+    /// Changes of owners in the current operation: the number of times each name was given or taken.
     delta: BTreeMap<u64, (i32, Owner)>,
 }
 
@@ -50,8 +50,8 @@ impl Owners {
         }
     }
 
-    /// Changes the owners of names as an operation has said that is done, up to the first name that has none any more. Returns that name, and
-    /// its owner before.
+    /// Applies the ownership changes of a completed operation, up to the first name that loses its last owner. Returns that name and its
+    /// previous owner.
     #[inline]
     pub fn next_ended(&mut self) -> Option<(u64, Option<Owner>)> {
         if self.delta.is_empty() { None } else { self.next_change_that_ends() }

@@ -47,7 +47,8 @@ pub struct Audit {
     /// Blocks of data, by address, to find those that two files have.
     owners: BTreeMap<u64, u64>,
     findings: Vec<Finding>,
-    /// The segment whose headers are read, where its next one is, and the block up to which no copy was found.
+    /// The segment whose headers are being read, the position of its next header, and the block up to which no
+    /// copy was found.
     header: (u32, u32, u32),
     entries_done: bool,
     finished: bool,

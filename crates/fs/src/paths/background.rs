@@ -4,7 +4,7 @@ use super::{booking, checkpoint, clean, commit, drive, fetch, freeing, moves, na
 use crate::objects::Core;
 use crate::stop::Stop;
 
-/// A step of what goes on in the background.
+/// Runs one step of background work.
 type Step = fn(&mut Core) -> Result<(), Stop>;
 
 /// All of them, in order. The last two write.

@@ -5,7 +5,7 @@ use crate::key::Extent;
 use crate::objects::Core;
 use crate::types::Ino;
 
-/// Books what an operation has changed: extents that came and went, copies of nodes that died.
+/// Accounts for the changes of an operation: extents added and removed, and dead copies of nodes.
 pub(crate) fn book(core: &mut Core) {
     book_changes(core);
     // Each name has one owner or none now.

@@ -31,7 +31,8 @@ pub(crate) fn run<T>(
     }
 }
 
-/// Forgets what memory has no space for. Only after something was done: what an operation waits for stays until then.
+/// Evicts data that exceed the memory limit, but only after an operation is done: data that it waits for stay until
+/// then.
 pub(crate) fn trim(core: &mut Core) {
     let most = core.life.frames();
     if !core.turn.take_done() {

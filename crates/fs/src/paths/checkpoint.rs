@@ -34,7 +34,7 @@ pub(crate) fn checkpoint_if_due(core: &mut Core) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Returns whether a checkpoint has a place to go to. On flash one is taken if need be.
+/// Returns whether a checkpoint has a place to be written to. On flash, takes one if necessary.
 fn has_place(core: &mut Core) -> bool {
     let layout = *core.space.layout();
     if !layout.backend.is_flash() || !core.checkpoints.needs_segment(&layout) {

@@ -12,7 +12,7 @@ use crate::space::Stream;
 use crate::stop::Stop;
 use crate::types::{BLOCK_BYTES, Ino};
 
-/// A run of blocks of a file that lie behind each other.
+/// Run of contiguous blocks of a file.
 #[derive(Clone, Copy, Debug)]
 struct Settled {
     ino: Ino,

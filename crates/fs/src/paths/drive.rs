@@ -165,7 +165,8 @@ fn write_ended(core: &mut Core, id: u64, outcome: Result<(), JobError>) {
     core.log.batch_ended(seq);
 }
 
-/// A batch could not be written: its blocks are kept in memory until they lie elsewhere, and its segment is written no more.
+/// Handles a batch that could not be written: keeps its blocks in memory until they have been written elsewhere, and stops
+/// writing its segment.
 fn write_failed(core: &mut Core, seq: u64, write: &Write, why: JobError) {
     core.writes.count_failure();
     if why == JobError::ReadOnly {

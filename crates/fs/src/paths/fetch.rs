@@ -64,7 +64,8 @@ pub(crate) fn want_data(core: &mut Core, ino: Ino, block: u64, address: u64, las
     Ok(())
 }
 
-/// Asks for blocks that neither tree nor pages hold. Gives them when they have come; `None` in it: they cannot be read.
+/// Requests blocks that neither tree nor pages hold. Returns them once they have arrived; `None` inside: they are
+/// unreadable.
 pub(crate) fn want_raw(core: &mut Core, address: u64, blocks: u32) -> Option<Option<Vec<u8>>> {
     let come = core.reads.take_raw(address);
     if come.is_none() && !core.reads.reads_raw(address) {
@@ -98,7 +99,7 @@ pub(crate) fn want_header(
     Some(None)
 }
 
-/// Returns whether what was read from an address is a block of a file still: names end.
+/// Returns whether data read from an address still belong to a file, because names can end.
 fn still_lies(core: &Core, ino: Ino, block: u64, address: u64) -> bool {
     let layout = *core.space.layout();
     !layout.is_name(address) || core.names.owners.get(layout.name_of(address)) == Some((ino, block))

@@ -132,7 +132,7 @@ fn put_changed(core: &mut Core, now: Time, caller: &Caller, ino: Ino, mut inode:
     core.commits.changed();
 }
 
-/// Brings the blocks that are written in part, and notes which blocks nothing counts yet.
+/// Loads the partly written blocks, and notes the blocks that are not counted yet.
 fn prepare_write(core: &mut Core, ino: Ino, inode: &Inode, offset: u64, end: u64) -> Result<u64, Stop> {
     core.pages.begin_write();
     let (mut run, mut run_first) = (Run::default(), 0);

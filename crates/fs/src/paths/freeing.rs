@@ -10,7 +10,7 @@ use crate::types::{Errno, Ino};
 /// Extents that one step of freeing takes away.
 const FREED_MAX: usize = 256;
 
-/// Finishes the freeing of blocks behind the end of a file before these blocks are used anew.
+/// Finishes the freeing of blocks beyond the end of a file before these positions are reused.
 pub(crate) fn finish_cut(core: &mut Core, ino: Ino) -> Result<(), Stop> {
     while core.orphans.is_cut(ino) {
         cut_behind_end(core, ino)?;
@@ -18,7 +18,7 @@ pub(crate) fn finish_cut(core: &mut Core, ino: Ino) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Takes a step of freeing blocks behind the end of a file.
+/// Takes one step of freeing blocks beyond the end of a file.
 fn cut_behind_end(core: &mut Core, ino: Ino) -> Result<(), Stop> {
     let inode = core.catalog.inode(ino)?;
     if free_from(core, ino, blocks_of(inode.size))? {

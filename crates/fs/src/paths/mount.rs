@@ -63,7 +63,7 @@ enum MountStep {
         left: Vec<Candidate>,
         newest: Newest,
     },
-    /// Reads what the log has behind the checkpoint.
+    /// Reads the part of the log after the checkpoint.
     Scan {
         picture: Box<Picture>,
         scan: Box<Scan>,
@@ -193,7 +193,7 @@ fn superblock_of(core: &Core, bytes: Option<Vec<u8>>, blocks: u64) -> Result<Sup
     read_superblock(&bytes, core.space.layout().backend, blocks)
 }
 
-/// Takes the superblock, and writes the block of it anew that is damaged.
+/// Takes the superblock, and rewrites a damaged block of it.
 fn take_superblock(core: &mut Core, Chosen { found, mend }: Chosen) {
     core.space = Space::new(found.layout.with_open(core.life.options().open_segments));
     core.log = Log::new(found.id, found.data_checksums);
@@ -313,7 +313,8 @@ fn take_pictures(core: &mut Core, mut left: Vec<Candidate>, mut newest: Newest) 
     Ok(GoesOn(MountStep::Scan { picture: Box::new(picture), scan }))
 }
 
-/// Looks at a copy of a picture on flash; none left: the newest is taken. `None`: it is being read.
+/// Examines a copy of a checkpoint on flash; if none is left, takes the newest. `None`: it is being
+/// read.
 fn read_picture(
     core: &mut Core,
     left: &mut Vec<Candidate>,
@@ -427,7 +428,7 @@ fn find_owners(core: &mut Core, mut from: Key) -> Outcome {
     }
 }
 
-/// Notes the next file that blocks are to be freed of: all of them if it has no name, else those behind its end.
+/// Notes the next file with blocks to free: all of them if it is unlinked, otherwise those beyond its end.
 fn orphan_from(core: &mut Core, from: Key) -> Result<Option<Key>, Stop> {
     let Some((key, _)) = core.catalog.seek(from)?.filter(|(key, _)| key.is_beside(from)) else {
         return Ok(None);

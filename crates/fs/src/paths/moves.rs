@@ -11,7 +11,7 @@ use crate::stop::Stop;
 use crate::types::{Errno, Ino};
 use std::collections::BTreeSet;
 
-/// Moves of one record, which has to fit into the header of a batch.
+/// Moves of one record, which must fit into the header of a batch.
 const RECORD_MOVES: usize = 100;
 /// In the drive's report: a name of nothing, and a virtual block.
 const NOTHING: u64 = u64::MAX;

@@ -151,7 +151,7 @@ fn exchange(core: &mut Core, renaming: Renaming, other: File) -> Result<(), Stop
     Ok(())
 }
 
-/// Gives a file the name of another one, which loses it.
+/// Gives a file the name of another file, which loses it.
 fn replace(core: &mut Core, mut renaming: Renaming, other: File) -> Result<(), Stop> {
     match (renaming.file.is_directory(), other.is_directory()) {
         (true, false) => return Err(Errno::NotDirectory.into()),
@@ -177,7 +177,7 @@ fn replace(core: &mut Core, mut renaming: Renaming, other: File) -> Result<(), S
     Ok(())
 }
 
-/// Brings where the inode of a whiteout will stand.
+/// Loads the position of a whiteout's future inode.
 fn touch_whiteout(core: &mut Core, mode: RenameMode) -> Result<(), Stop> {
     let key = Key::inode(core.catalog.new_ino());
     if mode.leaves_whiteout() { core.catalog.touch(key, key) } else { Ok(()) }

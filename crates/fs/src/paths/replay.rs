@@ -151,7 +151,7 @@ fn written_of(core: &Core, segment: u32) -> u32 {
     }
 }
 
-/// The header of a batch behind the checkpoint that lies at an address.
+/// Header of a batch after the checkpoint, at the given address.
 fn header_at(core: &Core, picture: &Picture, block: &[u8], address: u64) -> Option<Header> {
     let header = Header::decode(block, address, core.log.file_system())?;
     is_behind(core, picture, &header).then_some(header)

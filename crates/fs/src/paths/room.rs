@@ -37,7 +37,7 @@ fn names_free(core: &Core, shape: NamesShape) -> u64 {
     names_most(core, shape).saturating_sub(core.catalog.allocated() + core.pages.delayed())
 }
 
-/// Nodes for which there is space where data have names.
+/// Number of nodes for which there is space if data have names.
 fn nodes_free(core: &Core) -> u64 {
     core.space.layout().usable().saturating_sub(core.catalog.node_count() + slack(core))
 }
@@ -147,8 +147,8 @@ pub(crate) fn nodes_of_pages(core: &Core, pages: u64) -> u64 {
     (pages + u64::from(pages > 0) * 4).min(core.catalog.node_count() + pages / 16 + 4)
 }
 
-/// Below so many segments without contents the cleaner works. An operation that waits has to find its blocks among them, whatever
-/// the size of a segment.
+/// Number of empty segments below which the cleaner works. A waiting operation must find its blocks among them, whatever the size
+/// of a segment.
 pub(crate) fn low_water(core: &Core) -> usize {
     let asked = match core.cleaner.asked() {
         0 => 0,

@@ -34,7 +34,7 @@ fn decode(value: &[u8]) -> Option<(&[u8], usize, &[u8])> {
     Some((f.bytes(name.into())?, length, f.0))
 }
 
-/// Where an attribute stands.
+/// Position of an attribute.
 enum Found {
     At(Key, usize),
     /// A free key at which it may begin.

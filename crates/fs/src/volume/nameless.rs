@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 pub struct NamelessVolume {
     namespace: u16,
     pub(super) shape: NamesShape,
-    /// Virtual blocks; the addresses of names stand behind these.
+    /// Number of virtual blocks; the addresses of names follow these.
     pub(super) blocks: u64,
     /// With the address of each.
     jobs: Slab<(JobId, Lba)>,
@@ -158,7 +158,8 @@ impl NamelessVolume {
         self.down.pop_front()
     }
 
-    /// The power failed: what was asked fails. The file system that asked is mounted anew.
+    /// Handles a power failure: outstanding requests fail, and the file system must be mounted
+    /// again.
     pub(super) fn restart(&mut self) {
         // No job has the number 0: it stands where there is none.
         let lost = std::mem::take(&mut self.jobs);

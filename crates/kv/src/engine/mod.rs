@@ -34,7 +34,7 @@ const REPORT: Tag = 4 << KIND_SHIFT;
 /// Makes a slab's place unreadable.
 const WIPE: Tag = 5 << KIND_SHIFT;
 const FLUSH: Tag = 6 << KIND_SHIFT;
-/// Tells the level below that a place holds nothing.
+/// Tells the level below that a place is empty.
 const DISCARD: Tag = 7 << KIND_SHIFT;
 const KIND: Tag = 0xff << KIND_SHIFT;
 
@@ -61,7 +61,7 @@ pub(super) struct Shape {
     pub sector_bytes: u32,
     /// Slabs that flash has room for.
     pub slabs: u32,
-    /// Numbers that say where a slab lies.
+    /// Numbers that give the location of a slab.
     pub places_each: u32,
     /// Units that work at the same time.
     pub servers: u32,
@@ -186,7 +186,7 @@ impl Engine {
         each!(self, engine => engine.shape())
     }
 
-    /// Returns whether it knows what is on the flash, so that it can be used.
+    /// Returns whether the engine knows the contents of the flash and can be used.
     pub fn is_started(&self) -> bool {
         each!(self, engine => engine.is_started())
     }
@@ -248,12 +248,12 @@ impl Engine {
         io.down.push_back(Command { namespace: self.namespace(), ..flush });
     }
 
-    /// Where a slab lies: `places_each` numbers.
+    /// Location of a slab: `places_each` numbers.
     pub fn places(&self, slab: u32) -> &[u32] {
         each!(self, engine => engine.places(slab))
     }
 
-    /// At a start: places at which a slab may begin, of which something may be kept.
+    /// Places at which a slab to be kept may begin, for a start.
     pub fn candidates(&self) -> Vec<u32> {
         each!(self, engine => engine.candidates())
     }

@@ -24,7 +24,7 @@ const ALIGNMENT: u32 = 64 << 10;
 pub(crate) struct Original {
     namespace: u16,
     shape: Shape,
-    /// Where each slab lies; `NIL`: nowhere.
+    /// Location of each slab; `NIL`: none.
     places: Vec<u32>,
     /// At a start: places that are kept.
     kept: Vec<bool>,
@@ -144,7 +144,7 @@ impl Original {
         (self.read_only, self.failures_in_a_row) = (false, FAILURES_MAX - 1);
     }
 
-    /// Tells the level below of places that no slab has: it keeps nothing for them.
+    /// Tells the level below which places have no slab, so that it keeps no data for them.
     pub fn discards(&self) -> impl Iterator<Item = Command> + '_ {
         let sectors = self.shape.slab_bytes / self.shape.sector_bytes;
         self.free.iter().map(move |&place| {

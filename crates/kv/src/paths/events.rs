@@ -21,7 +21,7 @@ fn cores_are_held(core: &Core) -> bool {
     core.config.costs.reads_block && core.requests.reading() >= core.config.costs.cores
 }
 
-/// A request has been read for: what waited for its core goes on.
+/// Handles a completed read for a request: work that waited for its core continues.
 fn core_is_free(core: &mut Core) {
     core.requests.read_ended();
     while !cores_are_held(core)

@@ -77,7 +77,7 @@ fn missed(
     Flow::Done(Outcome::Miss)
 }
 
-/// An item is asked for: what the index says of it, and what changes in it.
+/// Looks up a requested item in the index, and applies the changes to its entry.
 fn accessed(core: &mut Core, get: Get, at: At) -> Item {
     let (time_s, tick) = (core.clock.time_s(), core.clock.tick());
     let entry = core.index.get_mut(at);

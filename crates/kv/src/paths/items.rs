@@ -29,7 +29,7 @@ pub(crate) fn class_of(core: &Core, key: &Key, value_bytes: usize) -> Option<usi
     (value_bytes <= core.config.item_max_bytes as usize).then_some(class)
 }
 
-/// The item of an entry, from its slot on, where it lies in a write buffer.
+/// Item of an entry, from its slot on, if it is in a write buffer.
 #[inline]
 pub(crate) fn in_memory(core: &Core, place: Place) -> Option<&[u8]> {
     let slab = core.slabs.get(place.slab);
@@ -44,8 +44,8 @@ fn rewritable(core: &Core, at: At, class: usize) -> Option<Place> {
     (slab.state == State::Open && usize::from(slab.class) == class).then_some(place)
 }
 
-/// A slot for an item of a class with `hash`: of that class, or of a larger one where buffers are short. `None`: no write buffer is free.
-/// `again`: for an item that is written again, which may take the last buffer.
+/// Returns a slot for an item of a class with `hash`: of that class, or of a larger one if buffers are short. `None`: no write buffer is
+/// free. `again`: for a rewritten item, which may take the last buffer.
 pub(crate) fn slot(core: &mut Core, class: usize, hash: u64, again: bool) -> Option<Place> {
     let slab = match core.slabs.classes().get(class).open {
         NIL => open(core, class, again)?,
@@ -140,7 +140,7 @@ pub(crate) fn put(
     Ok(cas)
 }
 
-/// Lets the index point to an item that lies in a write buffer; what it pointed to before is obsolete. A slab without a free slot is
+/// Makes the index point to an item in a write buffer; the item it pointed to before is obsolete. A slab without a free slot is
 /// ready to be written.
 pub(crate) fn point(core: &mut Core, entry: Entry) {
     if core.slabs.add(&entry) {

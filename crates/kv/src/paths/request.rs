@@ -40,7 +40,7 @@ pub(crate) fn take(core: &mut Core, mut ask: Ask) {
     go_on(core);
 }
 
-/// Does what a request asks, as far as it goes. `found`: what it has read.
+/// Executes a request as far as possible. `found`: the data that it has read.
 fn attempt(core: &mut Core, ask: &mut Ask, hash: u64, found: Option<Found>) -> Flow {
     match &mut ask.what {
         What::Get(get) => get::get(core, *get, &ask.key, hash),

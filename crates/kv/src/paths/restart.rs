@@ -203,7 +203,7 @@ fn save(core: &mut Core) {
     write::start_writes(core);
 }
 
-/// Ends a stop for which flash has no place any more, as its writes fail.
+/// Ends a stop for which no flash is left, because its writes fail.
 fn give_up_saving(core: &mut Core) {
     let stuck = core.slabs.waiting() == core.passage.saving() && core.flash.engine().free() == 0;
     if !stuck && !core.flash.engine().is_read_only() {

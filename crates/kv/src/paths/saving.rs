@@ -73,7 +73,7 @@ pub(crate) fn write_snapshot(core: &Core) -> Vec<u8> {
     out
 }
 
-/// Takes over a snapshot. `None`: it is not of this cache; part of it may have been taken over.
+/// Takes over a snapshot. `None`: it is not from this cache; part of it may have been taken over.
 pub(crate) fn read_snapshot(core: &mut Core, image: &[u8]) -> Option<()> {
     let mut from = Reader(image);
     if from.u32()? != layout_sum(core) {

@@ -5,7 +5,7 @@ use crate::objects::Core;
 use crate::slabs::State;
 use crate::snapshot::PART_HEADER;
 
-/// Begins to write slabs that wait, as many as the engine takes.
+/// Begins to write waiting slabs, as many as the engine accepts.
 pub(crate) fn start_writes(core: &mut Core) {
     while let Some(number) = core.slabs.next_full() {
         let slab = core.slabs.get(number);

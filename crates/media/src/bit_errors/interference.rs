@@ -48,9 +48,9 @@ impl MlcSymbol {
         }
     }
 
-    /// The voltage level. Of the two Gray codes that begin with 11 for the erased level, the other swaps 01
-    /// and 10; the paper does not know which one its part has. Both put 01 and 10 on levels 1 and 3, so the
-    /// worst pattern is the same.
+    /// The voltage level. There are two Gray codes that begin with 11 for the erased level; the other one
+    /// swaps 01 and 10, and the paper does not know which one its part uses. Both put 01 and 10 on levels 1
+    /// and 3, so the worst pattern is the same.
     pub(super) fn level(self) -> usize {
         match self {
             MlcSymbol::S11 => 0,

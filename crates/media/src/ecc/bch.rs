@@ -89,8 +89,8 @@ impl Bch {
     }
 
     /// Corrects `chunk` and `parity` in place and returns how many bits were wrong. On [`Uncorrectable`] both
-    /// are untouched. More than `t` wrong bits are detected unless they happen to lie within `t` bits of
-    /// another word of the code, which random errors do with a probability below 1/t!.
+    /// are untouched. More than `t` wrong bits are detected unless the word happens to be within `t` bits of
+    /// another codeword, which for random errors has a probability below 1/t!.
     ///
     /// # Panics
     /// If the slices are not of [`Bch::chunk_bytes`] and [`Bch::parity_bytes`].

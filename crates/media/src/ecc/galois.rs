@@ -28,7 +28,7 @@ pub(super) struct Field {
 const NO_SOLUTION: u16 = u16::MAX;
 
 impl Field {
-    /// The field of degree `m`, which must lie in [`MIN_DEGREE`]`..=`[`MAX_DEGREE`].
+    /// The field of degree `m`, which must be in [`MIN_DEGREE`]`..=`[`MAX_DEGREE`].
     pub(super) fn new(m: u32) -> Field {
         debug_assert!((MIN_DEGREE..=MAX_DEGREE).contains(&m));
         let order = (1u32 << m) - 1;

@@ -107,7 +107,7 @@ impl Array {
             .then(|| self.shape.meta.lpn(self.store.meta(at.block), at.index))
     }
 
-    /// As [`Array::page`], for callers that go through a block unit by unit: prefetches what comes next.
+    /// Acts like [`Array::page`], for callers that walk a block unit by unit: prefetches the next units.
     #[inline]
     pub fn page_in_turn(&self, ppa: Ppa) -> Option<Lpn> {
         let at = self.place(ppa);

@@ -107,7 +107,7 @@ impl Failures {
         self.plan.erase_fails(block, erases) || injected
     }
 
-    /// Returns whether so many erases are more than a block endures.
+    /// Returns whether the number of erases exceeds the endurance of a block.
     #[inline]
     pub(super) fn is_worn_out(&self, erases: u32) -> bool {
         self.endurance.is_some_and(|limit| erases >= limit)

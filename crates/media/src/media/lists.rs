@@ -29,7 +29,7 @@ impl GivenUp {
     }
 }
 
-/// Translation pages, where the store keeps only stamps. Invariant: none is of an erased block.
+/// Translation pages, if the store keeps only stamps. Invariant: none belongs to an erased block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TranslationPages {
     pages: BTreeMap<u32, Box<[u8]>>,

@@ -29,8 +29,8 @@ impl Media {
         Ok(())
     }
 
-    /// Programs a superpage with the units `lpns`, of which those of [`Lpn::NONE`] are padding, and their images, one unit's behind the other's:
-    /// as [`Media::program_begin`], [`Media::put_unit`] and [`Media::program_end`], for callers whose work takes no time.
+    /// Programs a superpage with the units `lpns` ([`Lpn::NONE`] is padding) and their concatenated images: acts like
+    /// [`Media::program_begin`], [`Media::put_unit`] and [`Media::program_end`], for callers whose work takes no time.
     ///
     /// # Panics
     /// When `images` are not those of so many units.

@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Freed pieces are taken again, before and after the system gets their memory back; taken pieces keep their bytes throughout.
+    /// Freed pieces are reused, before and after the system gets their memory back; pieces in use keep their bytes throughout.
     #[test]
     fn what_is_given_back_is_taken_again() {
         let (pieces, bytes) = (20_000, 4096);

@@ -133,7 +133,7 @@ impl Backing {
         Ok(())
     }
 
-    /// Bytes that the file has not taken yet replace those that were read.
+    /// Replaces the bytes read by bytes that the file has not accepted yet.
     #[cold]
     fn patch(&self, at: u64, out: &mut [u8]) {
         let end = at + out.len() as u64;

@@ -339,7 +339,7 @@ impl FileStore {
         }
     }
 
-    /// Compares the properties with those in the image, and writes those that the image lacks.
+    /// Compares the properties with the image's, and writes those that the image lacks.
     pub(crate) fn claim(&mut self, words: Claim) -> Result<(), StoreError> {
         for ((key, description), image) in words.into_iter().zip(self.header.claim) {
             if image != 0 && image != description {
@@ -477,8 +477,8 @@ impl FileStore {
 }
 
 impl Drop for FileStore {
-    /// Marks the image as closed in order, once everything else is on the disk. When that fails there is nobody to tell,
-    /// and the mark stays away.
+    /// Marks the image as closed cleanly, once everything else is on the disk. A failure cannot be reported here; the
+    /// mark is then missing.
     fn drop(&mut self) {
         if !self.header.made {
             return;

@@ -224,7 +224,7 @@ pub struct Store {
     kind: Kind,
 }
 
-/// Where a store keeps what it is given.
+/// Where a store keeps its data.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one for each drive, and on the path of every I/O")]
 enum Kind {
@@ -302,7 +302,7 @@ impl Store {
         }
     }
 
-    /// Returns whether what is stored may be found by another process.
+    /// Returns whether another process may find the stored data.
     #[inline]
     pub(crate) fn outlives_process(&self) -> bool {
         matches!(&self.kind, Kind::File(_))
@@ -430,7 +430,7 @@ impl Store {
         }
     }
 
-    /// Prefetches these bytes of a unit, which will be read soon; a file's come from the disk in any case.
+    /// Prefetches bytes of a unit that will be read soon; a file's bytes come from the disk in any case.
     #[inline]
     pub(crate) fn prefetch(&self, block: u32, index: u32, bytes: Range<usize>) {
         if let Kind::Memory(s) = &self.kind {

@@ -90,7 +90,7 @@ impl RecordShape {
         record[SUM_AT..][..4].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Returns whether a record is the one that was written for this superpage. Zeroes its checksum.
+    /// Returns whether a record was written for this superpage. Zeroes its checksum.
     pub(crate) fn is_good(self, name: Name, record: &mut [u8]) -> bool {
         let found = u32_at(record, SUM_AT);
         record[SUM_AT..][..4].fill(0);

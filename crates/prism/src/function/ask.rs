@@ -38,11 +38,11 @@ pub enum FunctionCall {
     Read {
         /// The page.
         address: FlashAddress,
-        /// Sectors behind the beginning of that page to start at; may lead into the pages behind it.
+        /// Start offset in sectors from the beginning of that page; may reach into later pages.
         sector: u32,
         /// How many.
         sectors: u32,
-        /// A buffer; it comes back filled, and what was in it is lost.
+        /// A buffer; it is returned filled, and its previous contents are lost.
         data: Vec<u8>,
     },
     /// `Flash_Write`: writes whole pages of one block, the next that it has.

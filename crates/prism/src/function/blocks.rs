@@ -50,7 +50,7 @@ pub(super) struct Block {
     written: u32,
     /// Sectors on the flash and on their way to it: where the next write begins.
     taken: u32,
-    /// Writes that wait for the one under way, or for the erase.
+    /// Writes that wait for the one in flight, or for the erase.
     waiting: List,
     writing: bool,
     /// Reads under way.
@@ -59,7 +59,7 @@ pub(super) struct Block {
     dirty: bool,
     /// True if the block was mapped while it waited for its erase.
     cleaning: bool,
-    /// A write has failed; it takes no more.
+    /// Flag: a write has failed, so no more are accepted.
     broken: bool,
     /// Its erase has failed after it was mapped: it goes out of use when it is given back.
     lost: bool,
@@ -458,7 +458,7 @@ impl Blocks {
         self.erase_queue(block).end(block);
     }
 
-    /// The application needs nothing of a block any more.
+    /// Releases a block that the application no longer needs.
     pub fn give_back(&mut self, block: u32) -> GivenBack {
         self.begin_anew(block);
         if self[block].end_cleaning() {

@@ -8,7 +8,8 @@ use super::{Function, FunctionOutcome, wear};
 use crate::{FlashAddress, LevelError};
 use pellucid_flash::{Command, Completion, Opcode, Status, Tag};
 
-/// Reads `sectors` of a block, from `sector` behind the page of `address` on; the error comes with the buffer.
+/// Reads `sectors` sectors of a block, starting `sector` sectors after the page of `address`; an error returns
+/// the buffer.
 pub(super) fn read(
     function: &mut Function,
     tag: Tag,

@@ -42,7 +42,7 @@ impl Oob {
         Some(Oob { mark: word(0)?, content: word(4)?, erases: word(8)? & 0xFF_FFFF, copy: bytes[11] })
     }
 
-    /// Returns whether it is an older copy than `other`, of the same content.
+    /// Returns whether this is an older copy of the same content than `other`.
     pub fn is_older(&self, other: &Oob) -> bool {
         (self.copy.wrapping_sub(other.copy) as i8) < 0
     }

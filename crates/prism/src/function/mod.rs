@@ -146,7 +146,7 @@ impl Function {
         }
     }
 
-    /// `Flash_Trim`: the application needs nothing of the block of `address` any more. It is erased in the background.
+    /// `Flash_Trim`: the application no longer needs the block of `address`. It is erased in the background.
     pub fn flash_trim(&mut self, address: FlashAddress) -> Result<(), LevelError> {
         let block = self.number(address)?;
         match self.wear.trim(block) {

@@ -40,7 +40,7 @@ enum Phase {
     Done,
 }
 
-/// The start under way, and what it found.
+/// The start in progress, and its findings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Start {
     phase: Phase,

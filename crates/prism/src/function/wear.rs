@@ -65,7 +65,7 @@ struct Swap {
 }
 
 impl Swap {
-    /// Where the data of a block lie.
+    /// Location of a block's data.
     fn place(&self, block: u32) -> u32 {
         match () {
             () if block == self.cold && self.step > Step::Cold => self.hot,
@@ -113,12 +113,13 @@ impl Wear {
         under_way.map(|swap| swap.tag).into_iter().chain(self.waiting.iter().copied())
     }
 
-    /// Where the data lie that the application knows at `block`.
+    /// Location of the data that the application knows at `block`.
     pub fn data_of(&self, block: u32) -> u32 {
         self.swap.as_ref().map_or(block, |swap| swap.place(block))
     }
 
-    /// The application gives back a block that is being swapped: whether it had not done so before. `None`: it is not being swapped.
+    /// Records that the application returns a block being swapped; returns whether it had not done so before. `None`: the block is
+    /// not being swapped.
     pub fn trim(&mut self, block: u32) -> Option<bool> {
         let swap = self.swap.as_mut()?;
         let at = [swap.cold, swap.hot].iter().position(|&of| of == block)?;

@@ -5,7 +5,7 @@ use super::config::MonitorError;
 use super::{Monitor, route};
 use pellucid_flash::{ChunkInfo, Command, Completion, Drive, Lba, Opcode, SimTime};
 
-/// Commands that the monitor has under way by itself at a time, when no application is served.
+/// Maximum number of the monitor's own commands in flight while no application is served.
 const BATCH: usize = 64;
 
 /// Lets time pass, as in [`Stack::call_by`](pellucid_host::Stack::call_by).

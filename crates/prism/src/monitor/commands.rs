@@ -28,7 +28,7 @@ pub(super) enum What {
     Call(usize),
     /// Pages of a record of the state, or the reset before them.
     Record { ring: usize, pages: u32 },
-    /// Command of a swap of two LUNs: which one, or which chunk.
+    /// Command of a swap of two LUNs: its kind, or its chunk.
     Level(u32),
 }
 
@@ -129,7 +129,7 @@ impl Commands {
         self.ops[op].left = count;
     }
 
-    /// One that a command waited for has ended. Returns whether it was the last.
+    /// Notes the end of a command that another command waited for. Returns whether it was the last.
     pub fn answered(&mut self, op: u32) -> bool {
         self.ops[op].left -= 1;
         self.ops[op].left == 0

@@ -82,7 +82,7 @@ impl Leveller {
         self.swaps
     }
 
-    /// Stops or goes on: while the state is being read nothing is moved.
+    /// Stops or resumes levelling: nothing is moved while the state is being read.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
     }
@@ -97,7 +97,7 @@ impl Leveller {
         self.taken.contains(&chunk)
     }
 
-    /// Returns whether a command has to wait until a block that it changes has been moved.
+    /// Returns whether a command must wait until a block that it changes has been moved.
     #[inline]
     pub fn holds(&self, app: u16, view: &ChunkView, command: &Command) -> bool {
         self.frozen != [None; 2] && self.changes_frozen(app, view, command)
@@ -233,7 +233,7 @@ fn luns<D: Drive>(monitor: &Monitor<D>) -> [u32; 2] {
     monitor.state.swapping().expect("two LUNs that change places")
 }
 
-/// Where the block lies in a LUN of the two.
+/// Location of the block in one of the two LUNs.
 fn source<D: Drive>(monitor: &Monitor<D>, side: usize) -> u32 {
     let lun = luns(monitor)[side];
     lun * monitor.geometry.chunks + monitor.state.chunk_of(lun, monitor.leveller.block)

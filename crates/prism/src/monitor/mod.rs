@@ -163,7 +163,7 @@ impl<D: Drive> Monitor<D> {
         (0..self.geometry.parallel_units()).filter(|&lun| self.state.is_free(lun)).count() as u32
     }
 
-    /// Does something to the drive at `now`, beside its commands, and what follows from it.
+    /// Applies an action to the drive at `now`, outside of its commands, and handles the effects.
     pub fn act_on_drive<R>(&mut self, now: SimTime, act: impl FnOnce(&mut D) -> R) -> R {
         Drive::advance(self, now);
         let result = act(&mut self.drive);
@@ -188,8 +188,8 @@ impl<D: Drive> Monitor<D> {
         allocate::allocate(self, name, request, &mut wait)
     }
 
-    /// The most LUNs that one further application can have: equally many of each channel that it sees. Fewer than are free where bad blocks
-    /// have taken LUNs of some channels.
+    /// Maximum number of LUNs for one further application, with equally many of each channel that it sees. Fewer than are free if bad
+    /// blocks have taken LUNs of some channels.
     pub fn largest_luns(&self) -> u32 {
         allocate::largest_luns(self)
     }
@@ -256,8 +256,8 @@ impl<D: Drive> Monitor<D> {
         }
     }
 
-    /// Returns the view of an application, from the state. A drive that limits open chunks grants it a share, beside those that the
-    /// monitor needs for itself.
+    /// Returns the view of an application, from the state. If the drive limits open chunks, the application gets a share, after the
+    /// chunks that the monitor itself needs.
     fn view_of(&self, app: &Application) -> ChunkView {
         let share = |max: u32, luns: u32, of: u32| match max {
             0 => 0,
@@ -334,7 +334,7 @@ impl<D: Drive> Monitor<D> {
         })
     }
 
-    /// Swaps of LUNs that have ended, and whether one is under way.
+    /// Number of completed swaps of LUNs, and whether one is in progress.
     pub fn swaps(&self) -> (u64, bool) {
         (self.leveller.swaps(), self.state.swapping().is_some())
     }

@@ -54,7 +54,7 @@ pub(super) struct Records {
     dead: bool,
     /// Erases that no record counts.
     unsaved_erases: u32,
-    /// Pages of records by chunk, where the drive keeps stamps instead of data: they could not come back.
+    /// Pages of records by chunk, if the drive stores stamps instead of data and could not return them.
     kept: BTreeMap<(u32, u32), Vec<u8>>,
     commits: VecDeque<(u64, Commit)>,
 }
@@ -110,7 +110,7 @@ impl Records {
         self.pages_of(bytes) + self.pages_behind
     }
 
-    /// Returns whether no record can be written any more.
+    /// Returns whether records can no longer be written.
     pub fn is_dead(&self) -> bool {
         self.dead
     }
@@ -132,7 +132,7 @@ impl Records {
         self.commits.push_back((number, commit));
     }
 
-    /// Takes what waited for records that are safe, or never will be.
+    /// Takes the waiters of records that are durable, or never will be.
     pub fn next_due(&mut self) -> Option<Commit> {
         let due = self.commits.front().is_some_and(|&(number, _)| self.is_safe(number) || self.dead);
         due.then(|| self.commits.pop_front()).flatten().map(|(_, commit)| commit)

@@ -188,7 +188,7 @@ fn pack(info: ChunkInfo) -> Vec<u8> {
 
 // ---- erases, and blocks that cannot be erased
 
-/// The chunk of an address of a reset; `single`: the one of a reset that lists none.
+/// Chunk of an address of a reset; `single`: the address of a reset without a list.
 fn reset_chunk(geometry: &ChunkGeometry, single: u32, completion: &Completion, at: u32) -> u32 {
     let listed = completion.vector.as_ref().and_then(|vector| vector.addresses.get(at as usize));
     let number = |&lba: &Lba| geometry.address(lba).map(|address| geometry.chunk_number(address));
@@ -230,7 +230,7 @@ fn reset_ended<D: Drive>(monitor: &mut Monitor<D>, op: u32, completion: Completi
     }
 }
 
-/// Takes the drive's report on a chunk that could not be erased. One that is offline is replaced.
+/// Handles the drive's report on a chunk that could not be erased. Replaces an offline chunk.
 fn looked<D: Drive>(monitor: &mut Monitor<D>, op: u32, at: u32, look: &Completion) {
     let single = monitor.commands.get(op).chunk();
     let chunk = reset_chunk(&monitor.geometry, single, monitor.commands.kept(op), at);

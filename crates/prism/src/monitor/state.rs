@@ -123,7 +123,7 @@ impl State {
         self.lun(lun).shown[block as usize]
     }
 
-    /// A chunk of a LUN is bad: `spare` takes its place, if it was shown. `false`: it was, and there is no spare; nothing has changed.
+    /// Replaces a bad chunk of a LUN with `spare`, if it was shown. `false`: it was shown and there is no spare; nothing has changed.
     pub fn put_aside(&mut self, lun: u32, chunk: u32, spare: Option<u32>) -> bool {
         let block = self.block_of(lun, chunk);
         let record = self.lun_mut(lun);
@@ -233,7 +233,7 @@ impl State {
             .find_map(|(id, app)| Some((id, app.luns.iter().position(|&has| has == lun)? as u32)))
     }
 
-    /// The LUN in which block `block` of `lun` lies now.
+    /// Current LUN of block `block` of `lun`.
     pub fn home(&self, lun: u32, block: u32) -> u32 {
         match &self.swap {
             Some(Swap { luns: [a, b], moved }) if moved[block as usize] && lun == *a => *b,

@@ -19,7 +19,7 @@ impl Policy {
     /// `FTL_Ioctl`: from now on the bytes of `range` are served, mapped and collected as said, with `over_provisioning` as a share of the
     /// range beside it. Commands may follow at once; they wait until the range has found its data.
     ///
-    /// A range that is remembered has to be the same in everything but `gc`.
+    /// A recorded range must agree in everything except `gc`.
     pub fn ftl_ioctl(
         &mut self,
         mapping: Mapping,
@@ -53,8 +53,8 @@ impl Policy {
         Ok(())
     }
 
-    /// Removes a range, configured or only remembered: its data are lost, and its flash can be given to another one. Commands to it are
-    /// refused from now on. It is gone for good, over a crash too, once [`Machine::is_ready`] says so.
+    /// Removes a range, configured or only recorded: its data are lost, and its flash becomes available to other ranges. Commands to it
+    /// are refused from now on. Once [`Machine::is_ready`] returns true, the removal survives a crash.
     pub fn remove_range(&mut self, range: Range<u64>) -> Result<(), PolicyError> {
         if !self.record.is_read() {
             return Err(PolicyError::NotReady);

@@ -139,7 +139,7 @@ impl Record {
         matches!(self.phase, Phase::Ready | Phase::Sweep(..) | Phase::SweepReport) && !self.dirty
     }
 
-    /// Returns `true` if the record is idle, and nothing lies on rows that no range has.
+    /// Returns `true` if the record is idle, and rows without a range hold no data.
     pub fn rests(&self) -> bool {
         self.phase == Phase::Ready && !self.dirty && !self.sweep
     }

@@ -50,7 +50,7 @@ impl Policy {
         self.up.push_back(command.refused(self.now, status));
     }
 
-    /// A command is taken in, with this many parts to come.
+    /// Accepts a command with this many parts to come.
     fn begin(&mut self, command: &Command, left: u32) -> u32 {
         let Command { tag, opcode, .. } = *command;
         let (submitted, status, data) = (self.now, Status::Success, Vec::new());

@@ -11,7 +11,7 @@ fn read_and_write(report: &Report) -> impl Iterator<Item = (&'static str, usize,
     both.into_iter().filter(|(_, _, direction)| direction.latency.count > 0)
 }
 
-/// Where the latencies lie; the area under a curve is the whole of its direction.
+/// Distribution of latencies; the area under a curve represents all requests of its direction.
 pub(super) fn distribution(report: &Report) -> Drawing {
     let mut plot = Plot::new("Latency distribution")
         .x_axis(Axis::log("latency", Unit::Nanos))
@@ -22,8 +22,8 @@ pub(super) fn distribution(report: &Report) -> Drawing {
     plot.into()
 }
 
-/// The share of requests above each latency, on two logarithmic axes: it shows the tail that averages hide. Nothing
-/// where all latencies are in one bin.
+/// Share of requests above each latency, on two logarithmic axes: it shows the tail that averages hide. Omitted if
+/// all latencies are in one bin.
 pub(super) fn tail(report: &Report) -> Option<Drawing> {
     let mut plot = Plot::new("Latency tail")
         .x_axis(Axis::log("latency", Unit::Nanos))
@@ -69,7 +69,7 @@ pub(super) fn stages_by_latency(title: &str, direction: &Direction) -> Drawing {
     chart.into()
 }
 
-/// The middle of each interval with its value; a gap where there is none.
+/// Middle of each interval with its value; a gap if there is none.
 pub(super) fn over_time<T: Copy>(
     report: &Report,
     values: &[T],

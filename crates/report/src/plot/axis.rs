@@ -221,7 +221,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Where a value lies between the ends: 0 to 1, values outside at the nearer end; `None` for a gap.
+    /// Position of a value between the ends: 0 to 1, clamped to the nearer end; `None` for a gap.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         if !value.is_finite() || (self.log && value <= 0.0) {
             return None;

@@ -120,7 +120,7 @@ impl BarChart {
         format!("{}\n{} {value}", self.categories[category], self.series[series].0)
     }
 
-    /// The axis, which shows zero unless it is told to begin elsewhere or is logarithmic.
+    /// The axis, which includes zero unless it has a fixed start or is logarithmic.
     fn scale(&self, values: impl Iterator<Item = f64>) -> Scale {
         let zero = (!self.axis.log).then_some(0.0);
         self.axis.scale(values.chain(zero))

@@ -204,7 +204,7 @@ fn heat(value: f64, largest: f64) -> f64 {
     LEAST + (1.0 - LEAST) * value / largest
 }
 
-/// The space between cells of a size: none between narrow ones, which it would hide.
+/// Space between cells of the given size: none between narrow cells, which it would hide.
 fn gap(cell: f64) -> f64 {
     if cell > 12.0 { 2.0 } else { 0.0 }
 }

@@ -165,7 +165,7 @@ fn unit_name(key: &Value) -> &'static str {
     }
 }
 
-/// A field of a table: text in quotes where it needs them, nothing for a gap.
+/// Field of a table: text in quotes if necessary, empty for a gap.
 fn field(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

@@ -220,7 +220,7 @@ impl Drive<'_> {
         Flows { of_commands, of_operations: self.timeline.operations.iter().map(of_operation).collect() }
     }
 
-    /// The commands, each on the first track on which no earlier one goes on.
+    /// The commands, each on the first track without an earlier overlapping command.
     fn commands(&mut self, flows: &Flows) {
         let mut served: Vec<Vec<u64>> = vec![Vec::new(); self.timeline.commands.len()];
         for (command, flow) in flows.of_operations.iter().flatten() {
@@ -283,7 +283,7 @@ impl Drive<'_> {
         }
     }
 
-    /// A span, and those that lie in it.
+    /// A span, and the spans nested in it.
     fn span(&mut self, span: &TimelineSpan, within: &[TimelineSpan], flows: &Flows) {
         let track = self.uuid + number(span.track, self.timeline);
         let operation = span.operation.map(|at| &self.timeline.operations[at as usize]);

@@ -41,7 +41,8 @@ pub(super) fn allocate(core: &mut Core, drive: usize, name: &str, request: Reque
     list(core, drive)
 }
 
-/// The sentence of a refused allocation, with what is allowed: by that a client tells an impossible request from a failure.
+/// Error sentence of a refused allocation, with the allowed values, which tell a client that the request was impossible
+/// rather than failed.
 fn refusal(error: &MonitorError) -> String {
     match error {
         MonitorError::Exists(_) => format!("{error}; allowed: another name"),

@@ -16,7 +16,7 @@ impl<'a> Layers<'a> {
         Layers { tower }
     }
 
-    /// Begins to empty the uppermost cluster buffer, which later writes pass by; returns false if there is none.
+    /// Begins to empty the uppermost cluster buffer, which later writes bypass; returns false if there is none.
     pub fn pause(self) -> bool {
         change_buffer(self.tower, ClusterBuffer::pause)
     }

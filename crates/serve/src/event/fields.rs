@@ -215,7 +215,7 @@ fn mounted(drive: &str, report: &MountReport) -> Fields {
 }
 
 impl By {
-    /// Fields that tell what was done and by whom.
+    /// Fields for the action and its originator.
     fn fields(&self, fault: &str) -> Fields {
         match self {
             By::Control(connection) => vec![text("fault", fault), word("connection", connection)],

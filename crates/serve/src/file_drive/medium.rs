@@ -82,7 +82,7 @@ pub(super) struct Trouble {
 pub(super) enum What {
     /// Only this operation fails.
     Passing(String),
-    /// Acknowledged data may be lost: the drive takes no more writes.
+    /// Acknowledged data may be lost: the drive refuses writes.
     Doubt(String),
     /// The file or device has changed: no operation works any more.
     Gone(String),
@@ -193,8 +193,8 @@ impl Medium {
         &self.path
     }
 
-    /// Identity of this file or device, the same at every opening, to tell it from others of its size: inode
-    /// and birth time of a file; the system's identifiers of a device, at least its number.
+    /// Identity of this file or device, the same at every opening, to distinguish it from others of its
+    /// size: for a file, inode and birth time; for a device, the system's identifiers, at least its number.
     pub fn identity(&self) -> String {
         let Ok(found) = self.file.metadata() else { return self.path.display().to_string() };
         if self.is_regular {

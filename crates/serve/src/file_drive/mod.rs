@@ -71,12 +71,12 @@ impl FileDrive {
         self.workers.medium().path()
     }
 
-    /// Identity of the file, the same at every opening, to tell it from others of its size.
+    /// Identity of the file, the same at every opening, to distinguish it from others of its size.
     pub fn identity(&self) -> String {
         self.workers.medium().identity()
     }
 
-    /// Reports whether a sector holds data, as the file system tells; holes read as zeros.
+    /// Reports whether a sector holds data, according to the file system; holes read as zeros.
     pub(crate) fn held(&self, lba: Lba) -> Held {
         self.workers.medium().held(lba)
     }

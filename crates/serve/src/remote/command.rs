@@ -346,7 +346,7 @@ impl Remote {
         }
     }
 
-    /// Settles a command after a reconnect: `chunks` tell what became of its part.
+    /// Settles a command after a reconnect: `chunks` show the outcome of its part.
     pub(super) fn settle(&mut self, at: u32, chunks: &[ChunkInfo]) {
         let geometry = &self.identity.geometry;
         let work = &mut self.works[at as usize];

@@ -73,7 +73,8 @@ impl<S: Operated> Server<S> {
         self.pending.push_back(Pending { listener, stream, ends, until_ns });
     }
 
-    /// Admits waiting connections that have a place now, and turns away those that have waited too long.
+    /// Admits waiting connections for which there is now a place, and rejects those that have waited too
+    /// long.
     pub(super) fn admit_pending(&mut self) {
         while let Some(first) = self.pending.pop_front() {
             if self.has_place(first.listener) {

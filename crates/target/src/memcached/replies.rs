@@ -122,7 +122,7 @@ pub(super) struct Replies {
 pub struct Ended {
     /// Kind of the request.
     pub kind: Kind,
-    /// Wall time at which it came.
+    /// Wall time of its arrival.
     pub began_ns: u64,
     /// Bytes of budget that its answer held while it waited.
     pub parked: usize,

@@ -165,15 +165,15 @@ impl Controller {
         self.features.keep_alive_ms = ms;
     }
 
-    /// Begins to watch a subsystem, which may have zoned namespaces: what it has noticed so far is no news for the host.
+    /// Begins to watch a subsystem, which may have zoned namespaces: earlier notices are no news for the host.
     pub fn begin_watch(&mut self, zoned: bool, notices: u64, zone_changes: u64, power_cuts: u64) {
         (self.zoned, self.notices_told, self.zones_told) = (zoned, notices, zone_changes);
         self.power_cuts = power_cuts;
     }
 
     /// Follows the power cuts of the drives, of which there have been `cuts`; returns true if there was one since the last call. The
-    /// connection lives on, yet all that hosts have set has gone with the power: features have their defaults again. The host is told by
-    /// an event, as it may have relied on a value, for one on a cache that is off.
+    /// connection survives, but everything that hosts have set is lost: features have their defaults again. An event notifies the host,
+    /// because it may have relied on a value, such as a disabled cache.
     pub fn follow_power(&mut self, cuts: u64, now_ns: u64) -> bool {
         if std::mem::replace(&mut self.power_cuts, cuts) == cuts {
             return false;
@@ -247,7 +247,7 @@ impl Controller {
         }
     }
 
-    /// Gives up the aborts of a queue that is gone; `tell` is told the admin connection for each.
+    /// Drops the aborts of a closed queue; calls `tell` with the admin connection of each.
     pub fn give_up_aborts(&mut self, queue: u16, mut tell: impl FnMut(ConnectionId)) {
         for asked in self.aborts.iter_mut().filter(|a| a.queue == queue) {
             asked.outcome.get_or_insert(false);

@@ -212,7 +212,7 @@ impl Slot {
         self.buffer = data;
     }
 
-    /// Reports whether the host's data, which are kept, are `data`.
+    /// Reports whether the stored data of the host equal `data`.
     pub fn has(&self, data: &[u8]) -> bool {
         self.buffer == data
     }

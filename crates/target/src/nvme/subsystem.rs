@@ -132,7 +132,7 @@ pub(super) struct Subsystem {
 /// Name and identifier of a host.
 pub(super) type HostName = (String, [u8; 16]);
 
-/// Which host has the namespaces, where there is one at a time.
+/// Host that has the namespaces, if only one may at a time.
 ///
 /// ```text
 ///  comes ─► has them ─► shuts its controller down ─► nobody
@@ -145,7 +145,7 @@ pub(super) struct Succession {
     superseded: VecDeque<HostName>,
 }
 
-/// Peers cost no more memory, however many names they come with.
+/// Peers cost no additional memory, however many names they use.
 const SUPERSEDED_MAX: usize = 1024;
 
 impl Succession {
@@ -165,7 +165,7 @@ impl Succession {
         }
     }
 
-    /// A host has shut its controller down: it begins anew when it comes again.
+    /// Handles a host that has shut its controller down: it starts again when it reconnects.
     pub fn leave(&mut self, host: &HostName) {
         self.last.take_if(|last| last == host);
     }

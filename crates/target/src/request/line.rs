@@ -36,7 +36,7 @@ pub enum Request {
         /// Name of the drive.
         drive: Option<String>,
     },
-    /// Create a target; the answer comes when it takes commands.
+    /// Create a target; the answer is sent when it accepts commands.
     TargetCreate {
         /// Name of the drive.
         drive: Option<String>,
@@ -73,7 +73,8 @@ pub enum Request {
         /// Drop dirty blocks that the cache drive cannot read.
         give_up_lost: bool,
     },
-    /// Have a cluster buffer write what it holds, and pass all later writes by; the answer comes at the end.
+    /// Have a cluster buffer write its contents, and let all later writes bypass it; the answer is sent at
+    /// the end.
     FirePause {
         /// Name of the drive.
         drive: Option<String>,
@@ -225,7 +226,7 @@ fn keys_of(what: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Keys that each kind of damage takes beside `what`; `None` if there is no such kind.
+/// Keys of each kind of damage in addition to `what`; `None` if there is no such kind.
 fn damage_keys_of(what: &str) -> Option<&'static [&'static str]> {
     Some(match what {
         "slow-die" | "bit-errors" => &["die", "factor"],

@@ -10,7 +10,7 @@ use pellucid_flash::SimTime;
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
-/// Where a sector lies.
+/// Location of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Chunk(u32),
@@ -150,7 +150,7 @@ impl Logical {
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
     blocks: Vec<Logical>,
-    /// Blocks that wait for a free chunk, in the order in which they came.
+    /// Blocks that wait for a free chunk, in order of arrival.
     starved: VecDeque<u32>,
     /// The block that is being merged, and since when.
     merging: Option<(u32, SimTime)>,

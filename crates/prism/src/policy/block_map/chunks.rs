@@ -153,7 +153,7 @@ impl Chunks {
         self.writing[lun] -= 1;
     }
 
-    /// Takes a chunk that is not needed any more.
+    /// Takes back a chunk that is no longer needed.
     pub fn discard(&mut self, garbage: Garbage) {
         self.garbage.push(garbage);
     }

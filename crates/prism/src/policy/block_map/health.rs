@@ -35,7 +35,7 @@ impl Health {
         self.failures_in_a_row = 0;
     }
 
-    /// A write has failed. Returns whether that was one too many: writes are refused from now on.
+    /// Counts a failed write. Returns whether there are now too many, so that writes are refused.
     pub fn write_failed(&mut self) -> bool {
         self.failures_in_a_row += 1;
         let too_many = self.failures_in_a_row >= FAILURES_MAX;

@@ -40,7 +40,7 @@ pub(super) enum Fetch {
     Copy,
     /// Puts it before the buffer, which begins in mid-page.
     Before,
-    /// Puts it behind the buffer, which ends in mid-page.
+    /// Appends it to the buffer, which ends in mid-page.
     Behind,
 }
 
@@ -96,7 +96,7 @@ impl Link {
         op
     }
 
-    /// Returns whether no command is under way.
+    /// Returns whether no command is in flight.
     pub fn is_idle(&self) -> bool {
         self.ops.in_use() == 0
     }

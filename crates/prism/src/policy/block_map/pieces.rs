@@ -74,7 +74,7 @@ impl Pieces {
         self.drop_covered()
     }
 
-    /// Closes the top piece: it takes no more writes.
+    /// Closes the top piece, which accepts no more writes.
     pub fn close_top(&mut self) {
         self.list.first_mut().expect("a write has its piece").open = false;
     }
@@ -84,7 +84,7 @@ impl Pieces {
         self.list.push(piece);
     }
 
-    /// Orders the pieces that were found. Returns those that are not needed any more.
+    /// Orders the pieces found. Returns those that are no longer needed.
     pub fn sort(&mut self) -> Vec<Piece> {
         self.list.sort_by_key(|piece| Reverse(piece.sequence));
         self.drop_covered()

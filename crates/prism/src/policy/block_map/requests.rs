@@ -101,7 +101,8 @@ impl Requests {
         }
     }
 
-    /// Tells a read that `sectors` hold nothing, whose images have `bytes`, at `byte` of its data.
+    /// Fills a read with zeros for `sectors` without data, whose images have `bytes`, at `byte` of
+    /// its data.
     pub fn give_nothing(&mut self, request: u32, sectors: u32, byte: usize, bytes: usize) {
         self.requests[request].unmapped += sectors;
         if let Some(place) = self.place(request, byte, bytes) {

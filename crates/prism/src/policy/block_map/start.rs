@@ -24,7 +24,7 @@ struct Probe {
     /// Sectors written.
     written: u32,
     open: bool,
-    /// Pages that have not been looked at; those before that number.
+    /// Pages below this number have not been examined yet.
     pages: u32,
     /// How often it could not be read at all.
     tries: u32,
@@ -96,7 +96,7 @@ impl Start {
         }
     }
 
-    /// Sends as many probes as may be with the drive; `true`: there is nothing more to look at.
+    /// Sends as many probes as may be in flight; `true`: nothing is left to examine.
     fn go_on(&mut self, core: &mut Core) -> bool {
         while self.under_way.len() < PROBES_MAX {
             match self.waiting.pop() {
@@ -173,7 +173,7 @@ impl Start {
     }
 }
 
-/// Discards a chunk of which nothing can be read.
+/// Discards a completely unreadable chunk.
 fn discard(core: &mut Core, Probe { chunk, .. }: Probe) {
     gc::discard(core, u32::MAX, vec![Piece { chunk, ends: 0, open: false, sequence: 0 }], false);
 }

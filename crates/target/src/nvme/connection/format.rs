@@ -72,7 +72,8 @@ fn discard(volume: &Volume, next: &mut u64, port: &Port<'_>) -> Option<Operation
     }
 }
 
-/// Finds the next chunk to reset: a free chunk needs no reset, and an offline chunk takes none.
+/// Finds the next chunk to reset: a free chunk needs no reset, and an offline chunk does not accept
+/// one.
 fn written_chunk(volume: &Volume, chunks: &ChunkGeometry, next: &mut u64, port: &Port<'_>) -> Option<Lba> {
     let all = u64::from(chunks.parallel_units()) * u64::from(chunks.chunks);
     while *next < all {

@@ -39,7 +39,7 @@ impl Grants {
         self.waiting.retain(|&waiting| waiting != index);
     }
 
-    /// Reports whether so many bytes more may be asked for. One command always may.
+    /// Reports whether the given number of further bytes may be requested. One command always may.
     #[inline]
     pub fn has_room(&self, bytes: u32) -> bool {
         self.bytes == 0 || self.bytes + bytes as usize <= GRANTED_BYTES_MAX

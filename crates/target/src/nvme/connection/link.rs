@@ -33,7 +33,7 @@ impl Link {
         port.output().head(&encode_ic_resp(response));
     }
 
-    /// Begins a queue of so many entries, of which the first has arrived.
+    /// Begins a queue with the given number of entries, the first of which has arrived.
     pub fn begin(&mut self, queue_entries: u16, flow_control: bool) {
         assert!(queue_entries > 0, "a queue has entries");
         (self.queue_entries, self.sq_head, self.flow_control) =
