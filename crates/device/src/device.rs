@@ -107,11 +107,11 @@ impl Device {
         }
     }
 
-    /// Advances as [`Device::advance`] does, and then from one moment to the next as long as it lies before `limit` and nothing has
-    /// completed. Returns the moment reached.
+    /// Advances as [`Device::advance`] does, and then from one moment to the next as long as it lies before `limit`, nothing has completed
+    /// and no notice has come. Returns the moment reached.
     pub fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
         debug_assert!(now >= self.router.shared.now, "time runs forward");
-        let mut now = now;
+        let (mut now, told) = (now, self.router.notices());
         loop {
             while let Some((at, event)) = self.router.shared.events.pop_due(now) {
                 probes::pass_to(&mut self.router.shared, at);
@@ -119,10 +119,13 @@ impl Device {
                 self.router.drain(told);
             }
             probes::pass_to(&mut self.router.shared, now);
-            match self.router.shared.events.next_at() {
-                Some(next) if next < limit && self.router.shared.completions.is_empty() => now = next,
-                _ => return now,
+            let Some(next) = self.router.shared.events.next_at().filter(|&next| next < limit) else {
+                return now;
+            };
+            if !self.router.shared.completions.is_empty() || self.router.notices() != told {
+                return now;
             }
+            now = next;
         }
     }
 

@@ -236,6 +236,20 @@ impl Namespace {
         }
     }
 
+    /// Returns whether it ever tells something by itself.
+    pub fn tells(&self) -> bool {
+        !matches!(self, Namespace::Block(_) | Namespace::Cache(_))
+    }
+
+    /// How many things of its own wait to be told; chunk notices go through [`Shared::notices`].
+    pub fn notices(&self) -> usize {
+        match self {
+            Namespace::Block(_) | Namespace::Cache(_) | Namespace::Chunks(_) => 0,
+            Namespace::Nameless(n) => n.machine.moves_to_tell(),
+            Namespace::Zones(n) => n.zones.changed(),
+        }
+    }
+
     /// The next thing that it tells by itself; chunk notices go through [`Shared::notices`].
     #[inline]
     pub fn pop_notice(&mut self) -> Option<Notice> {

@@ -47,6 +47,10 @@ impl Drive for Device {
         Device::completed(self)
     }
 
+    fn notices(&self) -> usize {
+        self.router.notices()
+    }
+
     #[inline]
     fn pop_notice(&mut self) -> Option<(u16, Notice)> {
         if let Some((namespace, notice)) = self.router.shared.notices.pop() {

@@ -28,12 +28,24 @@ pub(crate) struct Router {
     pub namespaces: Vec<Namespace>,
     /// When a namespace was last asked to go on, none had anything to do: none has before one of them is told something.
     calm: bool,
+    /// A namespace tells its hosts things without being asked.
+    tells: bool,
 }
 
 impl Router {
     /// Routes between the parts of a drive at rest.
     pub fn new(shared: Shared, namespaces: Vec<Namespace>) -> Router {
-        Router { shared, namespaces, calm: false }
+        let tells = namespaces.iter().any(Namespace::tells);
+        Router { shared, namespaces, calm: false, tells }
+    }
+
+    /// Notices that wait for hosts.
+    #[inline]
+    pub fn notices(&self) -> usize {
+        match self.tells {
+            true => self.shared.notices.len() + self.namespaces.iter().map(Namespace::notices).sum::<usize>(),
+            false => 0,
+        }
     }
 
     /// Puts namespaces that were made anew in the place of those before, which it returns.
@@ -126,7 +138,7 @@ impl Router {
     /// Returns whether [`Router::carry_out`] has nothing to do, as after most events. All is calm then.
     #[inline]
     fn is_quiet(&mut self) -> bool {
-        let Router { shared, namespaces, calm } = self;
+        let Router { shared, namespaces, calm, .. } = self;
         let Shared { firmware, host, scheduler, inner_ended, .. } = &*shared;
         let quiet = !host.waiting()
             && firmware.polling.is_none()
@@ -219,7 +231,7 @@ impl Router {
     /// Asks the namespaces in turn to go on; the first that does ends the round.
     #[inline(always)]
     fn ask_to_go_on(&mut self) -> bool {
-        let Router { shared, namespaces, calm } = self;
+        let Router { shared, namespaces, calm, .. } = self;
         for namespace in namespaces {
             if !namespace.is_calm(shared) {
                 *calm = false;

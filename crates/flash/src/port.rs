@@ -104,9 +104,9 @@ pub trait Drive {
     /// Runs everything that is due by `now`.
     fn advance(&mut self, now: SimTime);
 
-    /// Acts like [`Drive::advance`], then continues from event to event up to `limit` until a completion waits for
-    /// [`Drive::pop`]. Returns the time reached. For callers that have nothing to submit before the next completion; a drive may
-    /// also always stop at `now`.
+    /// Acts like [`Drive::advance`], then continues from event to event up to `limit` until a completion waits for [`Drive::pop`] or a further
+    /// [notice](Drive::notices) comes, so that the host learns of both in their order. Returns the time reached. For callers that have nothing
+    /// to submit before the next completion; a drive may also always stop at `now`.
     fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
         let _ = limit;
         self.advance(now);
@@ -124,6 +124,11 @@ pub trait Drive {
 
     /// Completions that wait for [`Drive::pop`].
     fn completed(&self) -> usize;
+
+    /// Notices that wait for [`Drive::pop_notice`].
+    fn notices(&self) -> usize {
+        0
+    }
 
     /// The next thing that a namespace tells without being asked, with its number.
     fn pop_notice(&mut self) -> Option<(u16, Notice)> {
@@ -171,6 +176,10 @@ impl<D: Drive + ?Sized> Drive for &mut D {
 
     fn completed(&self) -> usize {
         (**self).completed()
+    }
+
+    fn notices(&self) -> usize {
+        (**self).notices()
     }
 
     fn pop_notice(&mut self) -> Option<(u16, Notice)> {

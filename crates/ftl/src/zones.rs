@@ -555,6 +555,11 @@ impl Zones {
         self.zones[zone as usize].held = false;
     }
 
+    /// Zones whose descriptors have changed without a command, and that were not taken.
+    pub fn changed(&self) -> usize {
+        self.changed.len()
+    }
+
     /// Takes the next zone whose descriptor has changed without a command.
     #[inline]
     pub fn pop_changed(&mut self) -> Option<u32> {

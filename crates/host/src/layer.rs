@@ -11,6 +11,11 @@ pub trait Layer: Machine<Ask = Command, Answer = Completion> {
     /// Returns the interface that the layer offers.
     fn interface(&self) -> Interface;
 
+    /// Returns the number of notices for the clients above.
+    fn notices(&self) -> usize {
+        0
+    }
+
     /// Returns the next notice for the clients above.
     fn pop_notice(&mut self) -> Option<Notice> {
         None

@@ -147,6 +147,10 @@ impl<A: Drive, B: Drive> Drive for Pair<A, B> {
         self.up.len() + self.first.completed() + self.second.completed()
     }
 
+    fn notices(&self) -> usize {
+        self.first.notices() + self.second.notices()
+    }
+
     fn pop_notice(&mut self) -> Option<(u16, Notice)> {
         let of_second = |(namespace, notice)| (self.split + namespace, notice);
         self.first.pop_notice().or_else(|| self.second.pop_notice().map(of_second))

@@ -538,6 +538,10 @@ impl<D: Drive> Drive for Shared<D> {
         self.up.len()
     }
 
+    fn notices(&self) -> usize {
+        self.drive.notices()
+    }
+
     fn pop_notice(&mut self) -> Option<(u16, Notice)> {
         let (namespace, notice) = self.drive.pop_notice()?;
         let Notice::Chunk(chunk) = notice else { return Some((namespace, notice)) };

@@ -350,7 +350,9 @@ impl<L: Layer, D: Drive> Drive for Stack<L, D> {
 
     fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
         Stack::advance(self, now);
+        let told = Drive::notices(self);
         while Drive::completed(self) == 0
+            && Drive::notices(self) == told
             && let Some(next) = Stack::next_event(self).filter(|&next| next < limit)
         {
             self.run_to(next, limit);
@@ -380,6 +382,10 @@ impl<L: Layer, D: Drive> Drive for Stack<L, D> {
 
     fn completed(&self) -> usize {
         self.layer.answered() + self.passing.completed.len()
+    }
+
+    fn notices(&self) -> usize {
+        self.layer.notices() + self.passing.notices.len()
     }
 
     fn pop_notice(&mut self) -> Option<(u16, Notice)> {

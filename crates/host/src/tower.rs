@@ -349,6 +349,10 @@ impl Layer for AnyLayer {
         each!(self, layer => layer.interface())
     }
 
+    fn notices(&self) -> usize {
+        each!(self, layer => layer.notices())
+    }
+
     fn pop_notice(&mut self) -> Option<Notice> {
         each!(self, layer => layer.pop_notice())
     }
@@ -625,6 +629,11 @@ impl<D: Drive> Drive for Tower<D> {
     #[inline]
     fn completed(&self) -> usize {
         storey!(self, drive => drive.completed())
+    }
+
+    #[inline]
+    fn notices(&self) -> usize {
+        storey!(self, drive => drive.notices())
     }
 
     #[inline]

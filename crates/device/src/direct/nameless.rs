@@ -115,7 +115,7 @@ impl NamelessNamespace {
 
     /// Gives a command to the machine.
     fn ask(&mut self, shared: &mut Shared, work: u32) {
-        let now = shared.now;
+        let (now, submitted) = (shared.now, shared.works[work].submitted);
         let own = &mut shared.works[work].command;
         let data = std::mem::take(&mut own.data);
         let Command { opcode, lba, sectors, fua, .. } = *own;
@@ -125,7 +125,7 @@ impl NamelessNamespace {
             ..Command::new(work.into(), opcode, lba, sectors, data)
         };
         let refused = self.machine.refuse(&command);
-        self.machine.submit(now, now, command, refused);
+        self.machine.submit(submitted, now, command, refused);
         self.go_on(shared);
     }
 

@@ -27,6 +27,11 @@ impl Notices {
         self.waiting.push_back((namespace, ChunkNotice { count: self.count, lba, sectors, reason, scope }));
     }
 
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The oldest notice, and its namespace.
     #[inline]
     pub fn pop(&mut self) -> Option<(u16, ChunkNotice)> {

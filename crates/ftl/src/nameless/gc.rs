@@ -77,8 +77,8 @@ pub(super) fn take_out(state: &mut Nameless) {
 
 /// Ends a victim: every copy has ended, or was unreadable and stays in place. In the latter case the block is closed again, and becomes a
 /// victim again after the next occasion, because a failed read may succeed later. If none of its units could be moved, it waits for more
-/// occasions, twice as many each time.
-pub(super) fn victim_done(state: &mut Nameless) {
+/// occasions, twice as many each time. Returns whether its block was erased, so that its names are given out again.
+pub(super) fn victim_done(state: &mut Nameless) -> bool {
     let victim = state.victim.take().expect("a victim");
     let block = victim.block();
     if let Some(ok) = victim.erase() {
@@ -91,6 +91,7 @@ pub(super) fn victim_done(state: &mut Nameless) {
             state.damage.fail(block);
         }
     }
+    victim.erase().is_some()
 }
 
 /// Returns whether free blocks are running short, so that a checkpoint should be written to release some.

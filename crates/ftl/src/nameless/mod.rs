@@ -384,9 +384,10 @@ impl Nameless {
     }
 
     /// Ends a victim: every copy has ended, or could not be read and stays where it is. Then the block is a closed one as before, and a
-    /// victim again after the next occasion ([`Nameless::read_again`]): a read may fail once and succeed later.
-    pub fn victim_done(&mut self) {
-        gc::victim_done(self);
+    /// victim again after the next occasion ([`Nameless::read_again`]): a read may fail once and succeed later. Returns whether the block was
+    /// erased, so that its names are given out again.
+    pub fn victim_done(&mut self) -> bool {
+        gc::victim_done(self)
     }
 
     /// Allows units that could not be read to be tried once more: an erase has ended, or a host wants space. So units that can never be read

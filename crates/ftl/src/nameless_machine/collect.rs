@@ -64,7 +64,9 @@ pub(super) fn continue_gc(core: &mut Core) {
         }
     }
     if victim.phase == Phase::Write && victim.under_way == 0 && victim.next == victim.units.len() {
-        core.engine.victim_done();
+        if core.engine.victim_done() {
+            core.issue.renew(victim.block, core.now);
+        }
         core.tally.pause(victim.since, core.now);
         core.progress.note();
         return;
@@ -160,6 +162,10 @@ pub(super) fn erase(core: &mut Core) {
 pub(super) fn reset_ended(core: &mut Core, block: u32, completion: &Completion) {
     core.flushes.changed();
     core.engine.erased(BlockId(block), completion.status == Status::Success);
+    // Names of a victim last until its sectors have been moved.
+    if core.victim.as_ref().is_none_or(|victim| victim.block.0 != block) {
+        core.issue.renew(BlockId(block), core.now);
+    }
     victim_erased(core, BlockId(block));
 }
 

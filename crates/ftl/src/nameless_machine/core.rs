@@ -9,8 +9,8 @@ use super::requests::Requests;
 use super::saver::Saver;
 use super::shape::Shape;
 use super::write::Writes;
-use crate::{Nameless, NamelessConfig};
-use pellucid_flash::{NamelessGeometry, SimTime};
+use crate::{Name, Nameless, NamelessConfig};
+use pellucid_flash::{BlockId, NamelessGeometry, Ppa, SimTime};
 
 /// Health of the machine: it may refuse writes, or not work at all.
 #[derive(Clone, Debug, Default)]
@@ -98,6 +98,30 @@ impl Tally {
     }
 }
 
+/// Since when the names of each block are given out: its last erase, or the end of the moves of what it held.
+#[derive(Clone, Debug)]
+pub(super) struct Issue {
+    since: Vec<SimTime>,
+}
+
+impl Issue {
+    fn new(blocks: u32) -> Issue {
+        Issue { since: vec![SimTime::ZERO; blocks as usize] }
+    }
+
+    /// The names of a block are given out anew.
+    pub fn renew(&mut self, block: BlockId, now: SimTime) {
+        self.since[block.0 as usize] = now;
+    }
+
+    /// Returns whether a command submitted at `submitted` means what a name of the block named before: its host cannot know the present
+    /// owner of the name.
+    pub fn is_after(&self, block: BlockId, submitted: SimTime) -> bool {
+        let since = self.since[block.0 as usize];
+        since > SimTime::ZERO && submitted <= since
+    }
+}
+
 /// Objects that the paths use. Each has private fields and keeps its own invariants.
 #[derive(Clone, Debug)]
 pub(super) struct Core {
@@ -110,6 +134,7 @@ pub(super) struct Core {
     pub requests: Requests,
     pub writes: Writes,
     pub reads: Reads,
+    pub issue: Issue,
     /// The victim of garbage collection.
     pub victim: Option<Victim>,
     pub flushes: Flushes,
@@ -141,6 +166,7 @@ impl Core {
             requests: Requests::default(),
             writes: Writes::new(shape.layout.dies),
             reads: Reads::default(),
+            issue: Issue::new(shape.layout.blocks),
             victim: None,
             flushes: Flushes::default(),
             link: Link::new(namespace),
@@ -150,6 +176,16 @@ impl Core {
             tally: Tally::default(),
             shape,
         })
+    }
+
+    /// Returns whether a name was given out again after a command was submitted.
+    pub fn issues_later(&self, name: Ppa, submitted: SimTime) -> bool {
+        self.issue.is_after(self.shape.layout.block_of(name), submitted)
+    }
+
+    /// What a name names for a command submitted at `submitted`. A command that comes late may have a name that is another sector's by now.
+    pub fn name(&self, name: Ppa, submitted: SimTime) -> Name {
+        if self.issues_later(name, submitted) { Name::Unknown } else { self.engine.name(name) }
     }
 
     /// Geometry of the nameless namespace.

@@ -352,6 +352,11 @@ impl NamelessMachine {
         self.core.saver.keep(kept);
     }
 
+    /// Moves that wait to be reported.
+    pub fn moves_to_tell(&self) -> usize {
+        self.core.requests.moves()
+    }
+
     /// The next move to be reported: old name and new one.
     pub fn next_move(&mut self) -> Option<(Lba, Lba)> {
         self.core.requests.next_move().map(|(old, new)| (Lba(old.0.into()), Lba(new.0.into())))

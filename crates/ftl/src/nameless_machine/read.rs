@@ -6,7 +6,7 @@ use super::link::TAG_READ;
 use super::{collect, ends};
 use crate::Name;
 use pellucid_flash::slab::Slab;
-use pellucid_flash::{BlockId, Command, Completion, Layout, Lpn, Opcode, Ppa, Status, Vector};
+use pellucid_flash::{BlockId, Command, Completion, Layout, Lpn, Opcode, Ppa, SimTime, Status, Vector};
 
 /// A read with the drive.
 #[derive(Clone, Debug, Default)]
@@ -77,6 +77,7 @@ impl Reads {
 }
 
 pub(super) fn start_read(core: &mut Core, request: u32) {
+    let submitted = core.requests.submitted(request);
     let mut command = core.requests.take_command(request);
     let (image, wanted) = (core.image_bytes, !command.data.is_empty());
     let mut read = core.reads.begin(Some(request));
@@ -86,7 +87,7 @@ pub(super) fn start_read(core: &mut Core, request: u32) {
         let data = if wanted { &mut command.data[place] } else { &mut [] };
         let found = match command.opcode {
             Opcode::Read => virtual_sector(core, Lpn((command.lba.0 + u64::from(i)) as u32)),
-            _ => named_sector(core, name(&command.vector, command.lba.0, i)),
+            _ => named_sector(core, name(&command.vector, command.lba.0, i), submitted),
         };
         let ppa = match found {
             Ok(Some(ppa)) if core.engine.is_taken(ppa) => {
@@ -136,8 +137,8 @@ fn virtual_sector(core: &Core, lpn: Lpn) -> Result<Option<Ppa>, Status> {
 }
 
 /// Location of a named sector. The old name of a move works too, as its copy is kept.
-fn named_sector(core: &Core, name: Ppa) -> Result<Option<Ppa>, Status> {
-    match core.engine.name(name) {
+fn named_sector(core: &Core, name: Ppa, submitted: SimTime) -> Result<Option<Ppa>, Status> {
+    match core.name(name, submitted) {
         Name::Here | Name::Moved(_) | Name::Leaving => Ok(Some(name)),
         Name::Unknown | Name::Virtual => Err(Status::Unwritten),
     }

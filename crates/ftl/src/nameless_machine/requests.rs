@@ -48,6 +48,11 @@ impl Requests {
         self.requests.memory_bytes()
     }
 
+    /// When the application submitted a request.
+    pub fn submitted(&self, request: u32) -> SimTime {
+        self.requests[request].submitted
+    }
+
     /// Takes a command up.
     pub fn begin(&mut self, command: Command, submitted: SimTime, status: Option<Status>) -> u32 {
         let request = self.requests.take();
@@ -121,6 +126,11 @@ impl Requests {
                 false
             }
         }
+    }
+
+    /// Moves to be reported.
+    pub fn moves(&self) -> usize {
+        self.moves.len()
     }
 
     /// Takes the next move to be reported.

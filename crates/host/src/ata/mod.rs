@@ -551,6 +551,10 @@ impl Layer for Ata {
         self.interface
     }
 
+    fn notices(&self) -> usize {
+        self.notices.len()
+    }
+
     fn pop_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }

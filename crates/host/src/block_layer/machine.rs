@@ -136,6 +136,10 @@ impl Layer for BlockLayer {
         self.interface
     }
 
+    fn notices(&self) -> usize {
+        self.notices.len()
+    }
+
     fn pop_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }

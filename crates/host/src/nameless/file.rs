@@ -39,11 +39,23 @@ struct Request {
 enum Purpose {
     /// The whole of a request: a write, or a flush.
     Whole(u32),
-    /// A part of a read: its request, its first sector, and the number of attempts.
-    Piece(u32, u32, u32),
+    /// A part of a read.
+    Piece(Piece),
     /// Background work: old names are freed.
     #[default]
     Upkeep,
+}
+
+/// Sectors of a read with names in a row.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    request: u32,
+    /// First sector of the request, and how many.
+    from: u32,
+    count: u32,
+    /// Name of the first.
+    name: u32,
+    attempts: u32,
 }
 
 /// Layer of a nameless file. Clone it together with the drive below to fork the simulation.
@@ -191,7 +203,7 @@ impl NamelessFile {
             }
             let data = if wanted { vec![0; run as usize * self.image_bytes] } else { Vec::new() };
             let read = Command::new(0, Opcode::Nameless(NamelessOp::Read), Lba(name.into()), run, data);
-            self.send(Purpose::Piece(request, at, attempts), read);
+            self.send(Purpose::Piece(Piece { request, from: at, count: run, name, attempts }), read);
             self.requests[request].left += 1;
             at += run;
         }
@@ -254,9 +266,17 @@ impl NamelessFile {
         }
     }
 
-    fn read_ended(&mut self, request: u32, from: u32, completion: &Completion) {
-        let command = self.requests[request].command.as_mut().expect("a request has its command");
-        let at = from as usize * self.image_bytes;
+    /// Returns whether the sectors of a piece have the names by which they were read. One that has another name by now was moved or
+    /// overwritten meanwhile, and its old name may name other data.
+    fn has_names(&self, piece: &Piece) -> bool {
+        let command = self.requests[piece.request].command.as_ref().expect("a request has its command");
+        let first = command.lba.0 as u32 + piece.from;
+        (0..piece.count).all(|i| self.names[(first + i) as usize] == piece.name + i)
+    }
+
+    fn read_ended(&mut self, piece: &Piece, completion: &Completion) {
+        let command = self.requests[piece.request].command.as_mut().expect("a request has its command");
+        let at = piece.from as usize * self.image_bytes;
         if completion.status == Status::Success && !completion.data.is_empty() {
             command.data[at..at + completion.data.len()].copy_from_slice(&completion.data);
         }
@@ -303,18 +323,18 @@ impl Machine for NamelessFile {
         self.sent.release(tag);
         let request = match purpose {
             Purpose::Upkeep => return self.upkeep_ended(completion),
-            Purpose::Whole(request) | Purpose::Piece(request, ..) => request,
+            Purpose::Whole(request) | Purpose::Piece(Piece { request, .. }) => request,
         };
         self.requests[request].left -= 1;
         match purpose {
-            Purpose::Piece(_, from, attempts)
-                if completion.status == Status::Unwritten && attempts < ATTEMPTS =>
-            {
-                // The sectors were moved meanwhile; their new names are now known.
-                let bytes = completion.data.len() / self.image_bytes;
-                return self.read(request, from, bytes.max(1) as u32, attempts + 1);
+            Purpose::Piece(piece) if completion.status == Status::Success && !self.has_names(&piece) => {
+                return self.read(request, piece.from, piece.count, piece.attempts);
             }
-            Purpose::Piece(_, from, _) => self.read_ended(request, from, completion),
+            Purpose::Piece(piece) if completion.status == Status::Unwritten && piece.attempts < ATTEMPTS => {
+                // The sectors were moved meanwhile; their new names are now known.
+                return self.read(request, piece.from, piece.count, piece.attempts + 1);
+            }
+            Purpose::Piece(piece) => self.read_ended(&piece, completion),
             _ if completion.opcode == Opcode::Nameless(NamelessOp::Write) => {
                 self.written(request, completion)
             }

@@ -214,6 +214,10 @@ impl Layer for NamelessFtl {
         Interface::Nameless(self.geometry())
     }
 
+    fn notices(&self) -> usize {
+        self.machine.moves_to_tell()
+    }
+
     fn pop_notice(&mut self) -> Option<Notice> {
         let (old, new) = self.machine.next_move()?;
         Some(Notice::Moved { old, new })

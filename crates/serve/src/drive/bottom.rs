@@ -277,6 +277,10 @@ impl Drive for Bottom {
     }
 
     #[inline]
+    fn notices(&self) -> usize {
+        each!(self, drive => drive.notices())
+    }
+
     fn pop_notice(&mut self) -> Option<(u16, Notice)> {
         each!(self, drive => drive.pop_notice())
     }
