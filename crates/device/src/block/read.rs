@@ -105,7 +105,7 @@ fn place_read(core: &mut Core, shared: &mut Shared, slice: u32, in_turn: bool) {
     let record = &mut shared.slices[slice];
     let held = &core.buffer[entry];
     if held.sectors().has(record.mask())
-        && (!held.lies_on_media() || deliver_from_media(core, shared, slice, entry))
+        && (held.content() != Content::OnMedia || deliver_from_media(core, shared, slice, entry))
     {
         shared.counts(core.side.number()).buffer_read_hits += 1;
         return serve(core, shared, slice, entry);
@@ -333,7 +333,7 @@ fn deliver_from_media(core: &mut Core, shared: &mut Shared, slice: u32, entry: u
 /// Loads data of an entry that are only on the media, because they are about to change. Data that can no longer be read there no longer
 /// count as present.
 pub(super) fn bring(core: &mut Core, shared: &mut Shared, entry: u32) {
-    if !core.buffer[entry].lies_on_media() {
+    if core.buffer[entry].content() != Content::OnMedia {
         return;
     }
     let at = whereabouts(core, shared, core.buffer[entry].lpn());

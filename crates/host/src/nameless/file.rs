@@ -58,6 +58,26 @@ struct Piece {
     attempts: u32,
 }
 
+/// Names in use, of as many as the drive has.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    names: u64,
+    /// Names of sectors.
+    used: u64,
+    /// Sectors of writes under way, which will have names.
+    writing: u64,
+    /// Names that are being freed.
+    freeing: u64,
+}
+
+impl Room {
+    /// Returns whether a write of so many sectors may be sent: there are names for it, or none will be free later.
+    fn admits(&self, sectors: u64) -> bool {
+        let others = self.writing + self.freeing;
+        others == 0 || self.used + others + sectors <= self.names
+    }
+}
+
 /// Layer of a nameless file. Clone it together with the drive below to fork the simulation.
 #[derive(Clone, Debug)]
 pub struct NamelessFile {
@@ -72,6 +92,9 @@ pub struct NamelessFile {
     sent: Slab<Purpose>,
     /// Moves of sectors whose old name is being freed: old name and new name.
     orphans: BTreeMap<u32, u32>,
+    room: Room,
+    /// Writes that wait for names, first come, first served.
+    held: VecDeque<u32>,
     down: VecDeque<Command>,
     up: VecDeque<Completion>,
     moves: u64,
@@ -106,6 +129,8 @@ impl NamelessFile {
             requests: Slab::default(),
             sent: Slab::default(),
             orphans: BTreeMap::new(),
+            room: Room { names: geometry.capacity_sectors, used: 0, writing: 0, freeing: 0 },
+            held: VecDeque::new(),
             down: VecDeque::new(),
             up: VecDeque::new(),
             moves: 0,
@@ -127,6 +152,7 @@ impl NamelessFile {
         }
         let named = self.names.iter().filter(|&&name| name != NONE).count();
         assert_eq!(named, self.sectors.iter().filter(|&&sector| sector != NONE).count(), "names");
+        assert_eq!(named as u64, self.room.used, "names in use");
     }
 
     fn refuse(&self, command: &Command) -> Option<Status> {
@@ -158,7 +184,13 @@ impl NamelessFile {
         let mut command = self.requests[request].command.take().expect("a request has its command");
         let (lba, sectors, fua) = (command.lba.0 as u32, command.sectors, command.fua);
         match command.opcode {
+            Opcode::Write if !self.held.is_empty() || !self.room.admits(sectors.into()) => {
+                self.held.push_back(request);
+                self.requests[request].command = Some(command);
+                return;
+            }
             Opcode::Write => {
+                self.room.writing += u64::from(sectors);
                 let data = std::mem::take(&mut command.data);
                 // The drive takes no address; a block layer between sees by it which writes of the file are neighbours.
                 let place = Lba(lba.into());
@@ -213,6 +245,7 @@ impl NamelessFile {
     /// Sets the name of a sector; returns its old name.
     fn rename(&mut self, sector: u32, name: u32) -> u32 {
         let old = std::mem::replace(&mut self.names[sector as usize], name);
+        self.room.used = self.room.used + u64::from(name != NONE) - u64::from(old != NONE);
         if old != NONE {
             self.sectors[old as usize] = NONE;
         }
@@ -226,6 +259,7 @@ impl NamelessFile {
     fn free(&mut self, mut names: Vec<u32>) {
         names.retain(|&name| name != NONE);
         if !names.is_empty() {
+            self.room.freeing += names.len() as u64;
             let addresses: Vec<Lba> = names.iter().map(|&name| Lba(name.into())).collect();
             let command = Command::new(
                 0,
@@ -244,6 +278,7 @@ impl NamelessFile {
         let command = self.requests[request].command.as_mut().expect("a request has its command");
         command.data = std::mem::take(&mut completion.data);
         let (lba, sectors) = (command.lba.0 as u32, command.sectors);
+        self.room.writing -= u64::from(sectors);
         if completion.status == Status::Success {
             let name = |i: u32| {
                 completion.vector.as_ref().map_or(completion.result, |vector| vector.addresses[i as usize].0)
@@ -253,11 +288,26 @@ impl NamelessFile {
         }
     }
 
+    /// Sends writes that waited for names, as far as there are some.
+    fn send_held(&mut self) {
+        while let Some(&request) = self.held.front() {
+            let sectors = self.requests[request].command.as_ref().map_or(0, |command| command.sectors);
+            if !self.room.admits(sectors.into()) {
+                return;
+            }
+            let others = std::mem::take(&mut self.held);
+            self.start(request);
+            self.held = others;
+            self.held.pop_front();
+        }
+    }
+
     /// Handles the end of a free; a name that ended with its move is freed under its new name.
     fn upkeep_ended(&mut self, completion: &Completion) {
         if completion.opcode == Opcode::Nameless(NamelessOp::Free)
             && let Some(vector) = &completion.vector
         {
+            self.room.freeing -= vector.addresses.len() as u64;
             let moved: Vec<u32> =
                 vector.addresses.iter().filter_map(|old| self.orphans.remove(&(old.0 as u32))).collect();
             if completion.status == Status::Unwritten {
@@ -322,7 +372,10 @@ impl Machine for NamelessFile {
         let purpose = self.sent[tag];
         self.sent.release(tag);
         let request = match purpose {
-            Purpose::Upkeep => return self.upkeep_ended(completion),
+            Purpose::Upkeep => {
+                self.upkeep_ended(completion);
+                return self.send_held();
+            }
             Purpose::Whole(request) | Purpose::Piece(Piece { request, .. }) => request,
         };
         self.requests[request].left -= 1;
@@ -346,6 +399,7 @@ impl Machine for NamelessFile {
         }
         record.stages = completion.stages;
         self.end_if_done(request);
+        self.send_held();
     }
 
     fn notice(&mut self, now: SimTime, _namespace: u16, notice: Notice) {
@@ -392,6 +446,8 @@ impl Machine for NamelessFile {
         self.names.fill(NONE);
         self.sectors.fill(NONE);
         self.orphans.clear();
+        self.held.clear();
+        self.room = Room { used: 0, writing: 0, freeing: 0, ..self.room };
         self.sent.clear();
         self.down.clear();
         let under_way = std::mem::take(&mut self.requests);

@@ -193,7 +193,7 @@ impl Entry {
     /// It waits for a superpage; `arrived` writes of the drive have.
     #[inline]
     pub fn pack(&mut self, arrived: u64) {
-        assert!(!self.lies_on_media(), "data that are not here are packed");
+        assert!(self.content != Content::OnMedia, "data that are not here are packed");
         assert!(self.phase == Phase::Resting, "an entry is packed while {:?}", self.phase);
         (self.phase, self.packed_at) = (Phase::Packed, arrived);
     }
@@ -276,15 +276,9 @@ impl Entry {
         self.sectors.fill(full);
     }
 
-    /// Returns whether the entry's data count as present but are only on the media.
-    #[inline]
-    pub fn lies_on_media(&self) -> bool {
-        self.content == Content::OnMedia
-    }
-
     /// The data that lay on the media alone are here now. `is_good`: if not, they count as here no longer, and a fill must bring them.
     pub fn bring(&mut self, is_good: bool) {
-        assert!(self.lies_on_media() && self.sectors.dirty() == 0, "brought, but here: {self:?}");
+        assert!(self.content == Content::OnMedia && self.sectors.dirty() == 0, "brought, but here: {self:?}");
         self.content = Content::Data;
         if !is_good {
             self.sectors.lose();

@@ -422,7 +422,7 @@ impl Buffer {
 
     /// Copies the content of one entry to another, which then has the same sectors.
     pub fn copy(&mut self, from: u32, to: u32) {
-        debug_assert!(!self.entries[from as usize].lies_on_media(), "a copy of what is not here");
+        debug_assert!(self.entries[from as usize].content != Content::OnMedia, "a copy of what is not here");
         let sectors = self.entries[from as usize].sectors;
         self.entries[to as usize].sectors.copy(sectors);
         let from = from as usize * self.unit_images;
@@ -472,7 +472,10 @@ impl Buffer {
     pub fn check(&self) {
         for (at, entry) in self.entries.iter().enumerate() {
             let newer = entry.sectors.dirty() != 0 || entry.phase != Phase::Resting;
-            assert!(!entry.lies_on_media() || !newer, "entry {at}: its data are not here: {entry:?}");
+            assert!(
+                entry.content != Content::OnMedia || !newer,
+                "entry {at}: its data are not here: {entry:?}"
+            );
             let covered = entry.sectors.dirty() & !entry.sectors.valid() == 0 || entry.wanted;
             assert!(covered, "entry {at}: dirty sectors that are not valid");
             if entry.listed {
