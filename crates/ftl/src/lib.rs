@@ -60,7 +60,7 @@ pub use log_block::merge::{MergeCounters, MergeKind};
 pub use log_block::{LogBlock, LogBlockCache};
 pub use mount::{MountReport, MountSource};
 pub use nameless::{Content, FoundChunk, Name, Nameless, NamelessConfig, NamelessCounters, Taker};
-pub use nameless_machine::{NamelessFtlCounters, NamelessMachine};
+pub use nameless_machine::{NamelessFtlCounters, NamelessMachine, Sending};
 pub(crate) use page_map::next_stream;
 pub use page_map::{Blocks, MapCounters, MapProgress, PageMap};
 pub use policy::{DieCandidate, PlacementPolicy, Policies, VictimCandidate, VictimPolicy};

@@ -21,7 +21,7 @@ use pellucid_flash::{
     BlockId, BlockView, ChunkOp, Command, Completion, Interface, Layout, Lba, Lpn, NamelessOp, Nanos, Opcode,
     Ppa, SimTime, Stage, StageTimes, Status,
 };
-use pellucid_ftl::{ChunkPlan, ChunkReset, Chunks, NamelessConfig, NamelessMachine};
+use pellucid_ftl::{ChunkPlan, ChunkReset, Chunks, NamelessConfig, NamelessMachine, Sending};
 use pellucid_media::{Media, Outcome, ReadResult};
 
 /// Feedback settings of the inner chunks, which report to the machine alone.
@@ -125,7 +125,9 @@ impl NamelessNamespace {
             ..Command::new(work.into(), opcode, lba, sectors, data)
         };
         let refused = self.machine.refuse(&command);
-        self.machine.submit(submitted, now, command, refused);
+        // The drive has booked the time until here.
+        let sending = Sending { sent: submitted, counts_from: now };
+        self.machine.submit(sending, now, command, refused);
         self.go_on(shared);
     }
 

@@ -69,7 +69,7 @@ fn change(core: &mut Core, request: u32) {
     let command = core.requests.command(request);
     let listed = command.vector.as_ref().map_or(&[][..], |vector| &vector.addresses);
     let count = if listed.is_empty() { command.sectors as usize } else { listed.len() };
-    let (mut known, submitted) = (0, core.requests.submitted(request));
+    let (mut known, submitted) = (0, core.requests.sent(request));
     for i in 0..count {
         let address = if listed.is_empty() { command.lba.0 + i as u64 } else { listed[i].0 } as u32;
         known += u64::from(match command.opcode {
@@ -98,7 +98,7 @@ fn change(core: &mut Core, request: u32) {
 fn report(core: &mut Core, request: u32) {
     let mut command = core.requests.take_command(request);
     command.data.clear();
-    let submitted = core.requests.submitted(request);
+    let submitted = core.requests.sent(request);
     for name in command.lba.0..command.lba.0 + u64::from(command.sectors) {
         let now = match core.name(Ppa(name as u32), submitted) {
             Name::Unknown => NamelessGeometry::NAMELESS.0,

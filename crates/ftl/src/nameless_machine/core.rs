@@ -183,7 +183,7 @@ impl Core {
         self.issue.is_after(self.shape.layout.block_of(name), submitted)
     }
 
-    /// What a name names for a command submitted at `submitted`. A command that comes late may have a name that is another sector's by now.
+    /// Looks up a name for a command submitted at `submitted`. The name in a late command may be that of another sector by now.
     pub fn name(&self, name: Ppa, submitted: SimTime) -> Name {
         if self.issues_later(name, submitted) { Name::Unknown } else { self.engine.name(name) }
     }

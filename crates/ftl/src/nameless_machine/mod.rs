@@ -51,6 +51,7 @@ use pellucid_flash::{
     Cause, ChunkGeometry, Command, Completion, Figure, Interface, Lba, NamelessGeometry, Pauses, SimTime,
     Status,
 };
+pub use requests::Sending;
 use shape::Shape;
 use start::Start;
 use std::ops::Range;
@@ -224,13 +225,12 @@ impl NamelessMachine {
 
 /// Commands and completions, above and below.
 impl NamelessMachine {
-    /// Accepts a command of the application, which it submitted at `submitted`. `refused`: the result of [`NamelessMachine::refuse`], or
-    /// another reason.
-    pub fn submit(&mut self, submitted: SimTime, now: SimTime, command: Command, refused: Option<Status>) {
+    /// Accepts a command of the application. `refused`: the result of [`NamelessMachine::refuse`], or another reason.
+    pub fn submit(&mut self, sending: Sending, now: SimTime, command: Command, refused: Option<Status>) {
         self.start(now);
         let core = &mut self.core;
         core.stopping = false;
-        let request = core.requests.begin(command, submitted, refused);
+        let request = core.requests.begin(command, sending, refused);
         match (refused, &mut self.starting) {
             (Some(_), _) => ends::finish(core, request),
             (None, Some(start)) => start.keep(request),

@@ -77,7 +77,7 @@ impl Reads {
 }
 
 pub(super) fn start_read(core: &mut Core, request: u32) {
-    let submitted = core.requests.submitted(request);
+    let submitted = core.requests.sent(request);
     let mut command = core.requests.take_command(request);
     let (image, wanted) = (core.image_bytes, !command.data.is_empty());
     let mut read = core.reads.begin(Some(request));

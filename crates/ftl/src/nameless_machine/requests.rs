@@ -11,7 +11,10 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug, Default)]
 struct Request {
     command: Option<Command>,
+    /// Its stages count from then on.
     submitted: SimTime,
+    /// When its host sent it: it can name only what it knew then.
+    sent: SimTime,
     /// Commands to the drive that the request waits for.
     left: u32,
     status: Option<Status>,
@@ -20,6 +23,22 @@ struct Request {
     result: u64,
     /// Names of the written sectors: sector of the command, and place.
     names: Vec<(u32, Ppa)>,
+}
+
+/// Moments of a command that its host has sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sending {
+    /// When its host sent it: it can name only what the host knew then.
+    pub sent: SimTime,
+    /// The time from which on the machine counts the command's stages.
+    pub counts_from: SimTime,
+}
+
+impl Sending {
+    /// A command whose stages count from the moment at which it was sent.
+    pub fn at(sent: SimTime) -> Sending {
+        Sending { sent, counts_from: sent }
+    }
 }
 
 /// Effect of the end of a part of a request.
@@ -48,17 +67,18 @@ impl Requests {
         self.requests.memory_bytes()
     }
 
-    /// When the application submitted a request.
-    pub fn submitted(&self, request: u32) -> SimTime {
-        self.requests[request].submitted
+    /// When the application sent a request.
+    pub fn sent(&self, request: u32) -> SimTime {
+        self.requests[request].sent
     }
 
     /// Takes a command up.
-    pub fn begin(&mut self, command: Command, submitted: SimTime, status: Option<Status>) -> u32 {
+    pub fn begin(&mut self, command: Command, sending: Sending, status: Option<Status>) -> u32 {
         let request = self.requests.take();
         let record = &mut self.requests[request];
         record.command = Some(command);
-        (record.submitted, record.left, record.status) = (submitted, 0, status);
+        (record.sent, record.submitted) = (sending.sent, sending.counts_from);
+        (record.left, record.status) = (0, status);
         (record.stages, record.unmapped, record.result) = (StageTimes::default(), 0, 0);
         record.names.clear();
         request

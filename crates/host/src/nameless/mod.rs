@@ -14,7 +14,7 @@ use pellucid_flash::{
     Command, Completion, Figure, Interface, Lba, NamelessGeometry, Nanos, Notice, SimTime, Stage, StageTimes,
     Status,
 };
-use pellucid_ftl::{Nameless, NamelessFtlCounters, NamelessMachine};
+use pellucid_ftl::{Nameless, NamelessFtlCounters, NamelessMachine, Sending};
 use std::collections::VecDeque;
 
 /// Task of the host's processor.
@@ -94,7 +94,7 @@ impl NamelessFtl {
         match task {
             Task::Arrived(submitted, command) => {
                 let refused = self.refuse(&command);
-                self.machine.submit(submitted, self.now, command, refused);
+                self.machine.submit(Sending::at(submitted), self.now, command, refused);
             }
             Task::Send(command) => return self.down.push_back(command),
             Task::Ended(mut completion) => self.machine.complete(self.now, &mut completion),

@@ -123,7 +123,7 @@ pub enum RunError {
     Host(String),
     /// Requests wait for what never comes.
     #[error(
-        "the drive does not answer: {outstanding} requests are outstanding, {completed} have ended, and none ends any more; it waits for space or \
+        "the drive does not answer: {outstanding} requests are outstanding, {completed} have ended, and for a day of simulated time, or for good, none ends; it waits for space or \
          for something of its host that cannot come, so that nothing of the run is a result"
     )]
     Silent {
