@@ -244,9 +244,9 @@ impl Namespace {
     /// How many things of its own wait to be told; chunk notices go through [`Shared::notices`].
     pub fn notices(&self) -> usize {
         match self {
-            Namespace::Block(_) | Namespace::Cache(_) | Namespace::Chunks(_) => 0,
             Namespace::Nameless(n) => n.machine.moves_to_tell(),
             Namespace::Zones(n) => n.zones.changed(),
+            _ => 0,
         }
     }
 
