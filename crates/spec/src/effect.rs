@@ -299,8 +299,11 @@ const RULES: &[Rule] = &[
             _ => false,
         };
         let offers_handles = !spec.drive.namespaces.is_empty();
+        // A fio job file is not in the description, and says for itself whether its writes carry handles.
+        let are_elsewhere = spec.jobs.is_empty() && spec.run.trace.is_none();
         spec.drive.ftl.handles == 1
             || offers_handles
+            || are_elsewhere
             || spec.jobs.iter().flat_map(|job| &job.pairs).any(names_handles)
     }),
     of_work(
