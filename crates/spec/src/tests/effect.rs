@@ -153,7 +153,6 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
             "allowed: with a rate of the link, a time of DMA, or drive.firmware.model = \"loop\"",
         ),
         ("ftl.seed=3", "drive.ftl.placement = \"random\", or host.layers"),
-        ("ftl.handles=2", "allowed: with a job with fdp = 1, or an application"),
         ("scheduler.retry=1ms", "drive.media.bit_errors or drive.media.retry"),
         ("scheduler.read_retries=2", "drive.media.bit_errors or drive.media.retry"),
         ("scheduler.solver.channels=2", "allowed: with a time in drive.scheduler.solver.time"),
@@ -164,6 +163,9 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
         let message = refused(SMALL, &[set], Use::Work);
         assert!(message.ends_with(said), "{message}");
     }
+    let plain = format!("{SMALL}[[job]]\nrw = \"randwrite\"\n");
+    let message = refused(&plain, &["ftl.handles=2"], Use::Work);
+    assert!(message.ends_with("allowed: with a job with fdp = 1, or an application"), "{message}");
     // A mapping unit of both planes crosses whole.
     let sets =
         ["scheduler.page_transfers=true", "media.planes=2", "media.multi_plane=true", "media.unit_size=8KiB"];
@@ -181,6 +183,8 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
             "media.unit_size=4KiB",
         ],
         &["ftl.handles=2", "job=[{ rw = \"randwrite\", fdp = 1 }]"],
+        // Its jobs are in a fio file.
+        &["ftl.handles=2"],
         &["scheduler.retry=1ms", "scheduler.read_retries=2", "media.faults.read_fail=0.1"],
         &["scheduler.solver.channels=2", "scheduler.solver.time=1us"],
         &["media.seed=9", "media.timing.op_spread=0.1"],
