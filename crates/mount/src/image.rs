@@ -105,13 +105,15 @@ impl Image {
     }
 
     /// Sets the length of a file; does nothing to a block device.
-    pub(crate) fn resize(&self, bytes: u64) -> io::Result<()> {
+    pub(crate) fn resize(&mut self, bytes: u64) -> io::Result<()> {
         if self.device || bytes == self.bytes {
             return Ok(());
         }
         self.file
             .set_len(bytes)
-            .map_err(|e| io::Error::new(e.kind(), format!("a length of {bytes} bytes: {e}")))
+            .map_err(|e| io::Error::new(e.kind(), format!("a length of {bytes} bytes: {e}")))?;
+        self.bytes = bytes;
+        Ok(())
     }
 
     /// Returns true if the first `bytes` of the image are all zero.

@@ -67,7 +67,7 @@ impl Target {
     }
 
     fn make(path: &Path, how: &Format) -> Result<Target, TargetError> {
-        let image = Image::open(path, Purpose::Make { bytes: how.bytes })?;
+        let mut image = Image::open(path, Purpose::Make { bytes: how.bytes })?;
         let failed = |error| TargetError::Image(ImageError::Io(path.to_owned(), error));
         if !how.force && !image.is_empty(LOOKED_AT_BYTES).map_err(failed)? {
             return Err(TargetError::NotEmpty(path.to_owned()));

@@ -160,6 +160,18 @@ fn a_mount_of_a_deleted_or_truncated_image_is_told_at_its_sync() {
     }
 }
 
+/// An image may be made longer or shorter when it is formatted anew, and has that length from then on.
+#[test]
+fn an_image_is_formatted_anew_with_another_size() {
+    let folder = Folder::new("resized");
+    let path = folder.path("image");
+    for mib in [128u64, 64, 256] {
+        let how = Format { bytes: Some(mib << 20), force: true, ..FORMAT };
+        Target::format(&path, &how).unwrap().close().unwrap();
+        assert_eq!(path.metadata().unwrap().len(), mib << 20);
+    }
+}
+
 /// An image that loses its power on command.
 struct Powered(Image, AtomicBool);
 

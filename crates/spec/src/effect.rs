@@ -284,11 +284,11 @@ const RULES: &[Rule] = &[
     ),
     rule(
         &["drive.ftl.seed"],
-        "something to draw: drive.ftl.victim = \"random\" or \"d-choices\", drive.ftl.placement = \"random\", or host.layers",
+        "something to draw: drive.ftl.victim = \"random\" or \"d-choices\", drive.ftl.placement = \"random\", host.layers, or targets",
         |spec| {
             let ftl = &spec.drive.ftl;
             let draws = matches!(ftl.victim, Policy::Random | Policy::DChoices(_));
-            draws || ftl.placement == Placement::Random || !spec.host.is_empty()
+            draws || ftl.placement == Placement::Random || !spec.host.is_empty() || !spec.targets.is_empty()
         },
     ),
     of_work(&["drive.ftl.handles", "drive.ftl.isolation"], "a job with fdp = 1, or an application", |spec| {

@@ -182,22 +182,12 @@ impl NamelessFile {
 
     fn start(&mut self, request: u32) {
         let mut command = self.requests[request].command.take().expect("a request has its command");
-        let (lba, sectors, fua) = (command.lba.0 as u32, command.sectors, command.fua);
+        let (lba, sectors) = (command.lba.0 as u32, command.sectors);
         match command.opcode {
-            Opcode::Write if !self.held.is_empty() || !self.room.admits(sectors.into()) => {
-                self.held.push_back(request);
-                self.requests[request].command = Some(command);
-                return;
-            }
             Opcode::Write => {
-                self.room.writing += u64::from(sectors);
-                let data = std::mem::take(&mut command.data);
-                // The drive takes no address; a block layer between sees by it which writes of the file are neighbours.
-                let place = Lba(lba.into());
-                let write = Command::new(0, Opcode::Nameless(NamelessOp::Write), place, sectors, data);
-                let vector = (sectors > 1).then(Box::default);
-                self.send(Purpose::Whole(request), Command { vector, fua, ..write });
-                self.requests[request].left = 1;
+                self.requests[request].command = Some(command);
+                self.held.push_back(request);
+                return self.send_held();
             }
             Opcode::Flush => {
                 self.send(Purpose::Whole(request), Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
@@ -291,14 +281,19 @@ impl NamelessFile {
     /// Sends writes that waited for names, as far as there are some.
     fn send_held(&mut self) {
         while let Some(&request) = self.held.front() {
-            let sectors = self.requests[request].command.as_ref().map_or(0, |command| command.sectors);
+            let command = self.requests[request].command.as_mut().expect("a request has its command");
+            let (sectors, fua) = (command.sectors, command.fua);
             if !self.room.admits(sectors.into()) {
                 return;
             }
-            let others = std::mem::take(&mut self.held);
-            self.start(request);
-            self.held = others;
             self.held.pop_front();
+            self.room.writing += u64::from(sectors);
+            // The drive takes no address; a block layer between sees by it which writes of the file are neighbours.
+            let (place, data) = (command.lba, std::mem::take(&mut command.data));
+            let write = Command::new(0, Opcode::Nameless(NamelessOp::Write), place, sectors, data);
+            let vector = (sectors > 1).then(Box::default);
+            self.requests[request].left = 1;
+            self.send(Purpose::Whole(request), Command { vector, fua, ..write });
         }
     }
 

@@ -123,8 +123,9 @@ pub enum RunError {
     Host(String),
     /// Requests wait for what never comes.
     #[error(
-        "the drive does not answer: {outstanding} requests are outstanding, {completed} have ended, and for a day of simulated time, or for good, none ends; it waits for space or \
-         for something of its host that cannot come, so that nothing of the run is a result"
+        "the drive does not answer: {outstanding} requests are outstanding, {completed} have ended, and no more end, not even within a day \
+         of simulated time; it waits for space or for something of its host that cannot come, or its flash takes hours, so that nothing of the \
+         run is a result"
     )]
     Silent {
         /// Requests that do not end.

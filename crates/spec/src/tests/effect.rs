@@ -152,7 +152,7 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
             "host.completes=controller",
             "allowed: with a rate of the link, a time of DMA, or drive.firmware.model = \"loop\"",
         ),
-        ("ftl.seed=3", "drive.ftl.placement = \"random\", or host.layers"),
+        ("ftl.seed=3", "drive.ftl.placement = \"random\", host.layers, or targets"),
         ("scheduler.retry=1ms", "drive.media.bit_errors or drive.media.retry"),
         ("scheduler.read_retries=2", "drive.media.bit_errors or drive.media.retry"),
         ("scheduler.solver.channels=2", "allowed: with a time in drive.scheduler.solver.time"),
