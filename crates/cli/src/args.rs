@@ -56,7 +56,7 @@ struct Args {
 #[command(next_help_heading = "Common options")]
 pub struct Global {
     /// Override a key of the description, such as ftl.victim=fifo; may be given several times. A table, such as
-    /// ftl={victim="fifo",over_provisioning=0.2}, overrides the keys that it has, and no others
+    /// ftl={victim="fifo",over_provisioning=0.2}, overrides only the keys in it
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
     /// Print the answer as JSON, alone on standard output
@@ -65,14 +65,14 @@ pub struct Global {
     /// Write the results into this directory: JSON, tables (CSV), and a page with drawings (index.html)
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
-    /// Record what each block holds over time, as a page that plays it: film.html of the report; with `age`, beside the image
+    /// Record the contents of each block over time, as a page that plays them: film.html of the report; with `age`, beside the image
     #[arg(long)]
     pub film: bool,
     /// Write one line for each measured request (none of ramp_time) to this file: CSV, or Parquet if its name ends in .parquet; with Parquet also the run over
     /// time and flash operations beside it, as NAME.series.parquet and NAME.operations.parquet
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Check every byte that is read; on a drive in a file that was written before, each sector from its first write on
+    /// Check every byte that is read; on a drive in a file with earlier data, each sector from its first write on
     #[arg(long)]
     pub verify: bool,
     /// Seed of the jobs; with `age`, of the overwrites; with `reproduce`, of work and media
@@ -273,7 +273,7 @@ pub fn again(words: &[String]) -> Result<(Command, Global), String> {
     })
 }
 
-/// The command line as the parser takes it: `help COMMAND` is `COMMAND --help`, and several overrides may stand behind one `--set`.
+/// The command line as the parser takes it: `help COMMAND` is `COMMAND --help`, and several overrides may follow one `--set`.
 fn normalised(words: Vec<OsString>) -> Vec<OsString> {
     let mut words = words;
     if words.get(1).is_some_and(|word| word == "help") {
@@ -286,7 +286,7 @@ fn normalised(words: Vec<OsString>) -> Vec<OsString> {
         words = workload::join_switches(words);
     }
     let mut out: Vec<OsString> = Vec::new();
-    // Behind `--set` and its value; a value of its own stands behind `=` too.
+    // After `--set` and its value; the value may also follow `=`.
     let mut in_sets = false;
     for word in words {
         let (before, last) = (out.len().checked_sub(2).map(|at| out[at] == "--set"), out.last());
@@ -311,23 +311,24 @@ fn is_override(word: &OsStr) -> bool {
     key.is_some_and(|key| key.starts_with(|c: char| c.is_ascii_lowercase()) && key.chars().all(in_keys))
 }
 
-/// Says in one sentence what is wrong with the command line, of which `words` are those behind the program's name.
+/// Explains the mistake in the command line in one sentence; `words` are the words after the program's name.
 fn sentence(command: &clap::Command, words: &[String], error: &clap::Error) -> String {
-    let asked = words.first().map_or("", String::as_str);
-    let sub = command.find_subcommand(asked);
+    let first = words.first().map_or("", String::as_str);
+    let sub = command.find_subcommand(first);
+    let inner = inner_of(sub, words);
+    let asked = inner.map_or(first.to_string(), |inner| format!("{first} {}", inner.get_name()));
     if let (ErrorKind::UnknownArgument, Some(sub), Some(ContextValue::String(option))) =
         (error.kind(), sub, error.get(ContextKind::InvalidArg))
     {
-        let others: Vec<&str> = command
-            .get_subcommands()
-            .filter(|other| has(other, option))
-            .map(clap::Command::get_name)
-            .collect();
-        if !others.is_empty() && !has(sub, option) {
+        let others = takers(command, option);
+        if !others.is_empty() && !has(inner.unwrap_or(sub), option) {
             let why = WITHOUT_JSON.iter().find(|(name, _)| option == "--json" && *name == asked);
             let why = why.map_or(String::new(), |(_, why)| format!("; {why}"));
             return format!("{option} means nothing to {asked}; allowed: with {}{why}", others.join(", "));
         }
+    }
+    if let Some(text) = needed(command, &asked, words, error) {
+        return text;
     }
     if let (ErrorKind::UnknownArgument, Some(ContextValue::String(arg))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
@@ -336,7 +337,7 @@ fn sentence(command: &clap::Command, words: &[String], error: &clap::Error) -> S
     {
         let pair =
             words.windows(2).find(|pair| pair[0].starts_with("--") && pair[1].starts_with(arg.as_str()));
-        let (option, value) = pair.map_or((asked, arg.as_str()), |pair| (&pair[0], &pair[1]));
+        let (option, value) = pair.map_or((asked.as_str(), arg.as_str()), |pair| (&pair[0], &pair[1]));
         return format!("{option}: {value} is a negative number; allowed: numbers from 0");
     }
     if let Some(text) = invalid_value(error) {
@@ -359,6 +360,54 @@ fn sentence(command: &clap::Command, words: &[String], error: &clap::Error) -> S
     match sub {
         Some(sub) => format!("{text}; see pellucid {} --help", sub.get_name()),
         None => format!("{text}; see pellucid --help"),
+    }
+}
+
+/// The command of a group that the command line names; `None`: the group itself, or a command without others.
+fn inner_of<'a>(group: Option<&'a clap::Command>, words: &[String]) -> Option<&'a clap::Command> {
+    let named = words.iter().skip(1).find(|word| !word.starts_with('-'))?;
+    group?.find_subcommand(named)
+}
+
+/// The commands that take an option: a group, or else those of its commands that take it.
+fn takers(command: &clap::Command, option: &str) -> Vec<String> {
+    let of_group = |sub: &clap::Command| {
+        let inner = sub.get_subcommands().filter(|inner| has(inner, option));
+        inner.map(|inner| format!("{} {}", sub.get_name(), inner.get_name())).collect()
+    };
+    let named = |sub: &clap::Command| match has(sub, option) {
+        true => vec![sub.get_name().to_string()],
+        false => of_group(sub),
+    };
+    command.get_subcommands().flat_map(named).collect()
+}
+
+/// The sentence on an option without another one that it needs; `None`: the command itself lacks an argument.
+fn needed(command: &clap::Command, asked: &str, words: &[String], error: &clap::Error) -> Option<String> {
+    let lacking = |line: &[&str]| {
+        let line = ["pellucid"].iter().chain(line).map(OsString::from).collect();
+        let refused = command.clone().try_get_matches_from(normalised(line)).err();
+        refused.map_or(Vec::new(), |error| missing(&error))
+    };
+    let all = missing(error);
+    let path: Vec<&str> = asked.split(' ').collect();
+    let always = if all.is_empty() { return None } else { lacking(&path) };
+    words.iter().enumerate().filter(|(_, word)| word.starts_with("--")).find_map(|(at, word)| {
+        let option = word.split('=').next().unwrap_or(word);
+        let value = words.get(at + 1).filter(|next| !next.starts_with('-') && !word.contains('='));
+        let line: Vec<&str> =
+            path.iter().copied().chain([word.as_str()]).chain(value.map(String::as_str)).collect();
+        let own = lacking(&line).into_iter().filter(|need| all.contains(need) && !always.contains(need));
+        let own: Vec<String> = own.map(|need| need.replace(['<', '>'], "")).collect();
+        (!own.is_empty()).then(|| format!("{option}: allowed: with {}", own.join(" and ")))
+    })
+}
+
+/// The arguments that a command line lacks.
+fn missing(error: &clap::Error) -> Vec<String> {
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(args))) => args.clone(),
+        _ => Vec::new(),
     }
 }
 
@@ -398,14 +447,24 @@ mod tests {
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// The long options that the help of each command lists.
+    /// The long options that the help of each command lists, also of those in groups.
     fn options(command: &clap::Command) -> BTreeMap<String, BTreeSet<String>> {
-        let of = |sub: &clap::Command| {
+        let of = |sub: &clap::Command| -> BTreeSet<String> {
             let shown = sub.get_arguments().filter(|arg| !arg.is_hide_set());
             shown.filter_map(clap::Arg::get_long).map(|name| format!("--{name}")).collect()
         };
-        let subs = COMMON.iter().map(|(name, _)| command.find_subcommand(name).expect("a command"));
-        subs.map(|sub| (sub.get_name().to_string(), of(sub))).collect()
+        let mut each = BTreeMap::new();
+        for (name, _) in COMMON {
+            let sub = command.find_subcommand(name).expect("a command");
+            let shared =
+                sub.get_arguments().filter(|arg| arg.is_global_set()).filter_map(clap::Arg::get_long);
+            let shared: BTreeSet<String> = shared.map(|name| format!("--{name}")).collect();
+            for inner in sub.get_subcommands() {
+                each.insert(format!("{name} {}", inner.get_name()), &of(inner) | &shared);
+            }
+            each.insert(name.to_string(), of(sub));
+        }
+        each
     }
 
     /// As `the_command_refuses_options_of_others` (tests/it/options.rs) has it of a process for each command, for each option of all others.
@@ -418,7 +477,7 @@ mod tests {
         assert!(all.len() > 80, "{}", all.len());
         for (name, own) in &each {
             for option in all.iter().filter(|option| !own.contains(**option)) {
-                let words = [name.clone(), option.to_string()];
+                let words: Vec<String> = name.split(' ').chain([option.as_str()]).map(String::from).collect();
                 let line = std::iter::once("pellucid").chain(words.iter().map(String::as_str));
                 let refused = parsed_by(command.clone(), line.map(OsString::from).collect());
                 let error = refused.expect_err("an option that the command does not have");
@@ -437,6 +496,120 @@ mod tests {
                     assert!(alias || each[other].contains(*option), "{other} has no {option}");
                 }
             }
+        }
+    }
+
+    /// The words of an option with a value that it takes; `None`: it is no option.
+    fn given(command: &clap::Command, sub: &str, arg: &clap::Arg) -> Option<Vec<String>> {
+        let option = format!("--{}", arg.get_long()?);
+        if !arg.get_action().takes_values() {
+            return Some(vec![option]);
+        }
+        let values = [
+            "1",
+            "a=file",
+            "ffdhe2048",
+            "127.0.0.1:1",
+            "1ms..2ms",
+            "1ms",
+            "text",
+            "instant",
+            "none",
+            "msr",
+            "fold",
+            "2",
+        ];
+        let is_taken = |value: &&&str| {
+            let line = ["pellucid", sub, &option, **value].map(OsString::from);
+            let refused = command.clone().try_get_matches_from(line).err().map(|error| error.kind());
+            !matches!(refused, Some(ErrorKind::ValueValidation | ErrorKind::InvalidValue))
+        };
+        let value =
+            values.iter().find(is_taken).unwrap_or_else(|| panic!("{sub} {option} takes none of {values:?}"));
+        Some(vec![option, value.to_string()])
+    }
+
+    /// The parser drops a need where the needed option conflicts with another one, so both have to conflict with that.
+    #[test]
+    #[cfg_attr(quick, ignore = "slow")]
+    fn an_option_whose_need_conflicts_with_another_option_does_so_too() {
+        let command = command();
+        let mut tried = 0;
+        for sub in command.get_subcommands() {
+            let name = sub.get_name();
+            let refusal = |words: &[String]| {
+                let line = ["pellucid", name].into_iter().map(String::from).chain(words.iter().cloned());
+                let refused = command.clone().try_get_matches_from(line);
+                refused.err()
+            };
+            let lacking = |words: &[String]| refusal(words).map_or(Vec::new(), |error| missing(&error));
+            let always = lacking(&[]);
+            let options: Vec<(Vec<String>, &clap::Arg)> =
+                sub.get_arguments().filter_map(|arg| Some((given(&command, name, arg)?, arg))).collect();
+            for (needing, arg) in &options {
+                let needs: Vec<String> =
+                    lacking(needing).into_iter().filter(|need| !always.contains(need)).collect();
+                let is_need = |other: &clap::Arg| {
+                    needs.iter().any(|need| {
+                        other
+                            .get_long()
+                            .is_some_and(|long| need.split(' ').next() == Some(&format!("--{long}")))
+                    })
+                };
+                for (excluding, other) in options.iter().filter(|(_, other)| {
+                    other.get_id() != arg.get_id()
+                        && sub.get_arg_conflicts_with(other).iter().any(|arg| is_need(arg))
+                }) {
+                    tried += 1;
+                    let both = [excluding.clone(), needing.clone()].concat();
+                    let kind = refusal(&both).map(|error| error.kind());
+                    assert_eq!(
+                        kind,
+                        Some(ErrorKind::ArgumentConflict),
+                        "{name} {both:?}, of which {other} excludes {needs:?}"
+                    );
+                }
+            }
+        }
+        assert!(tried > 10, "{tried} pairs");
+    }
+
+    #[test]
+    fn an_option_without_the_one_that_it_needs_is_named_with_it() {
+        for (line, expected) in [
+            ("serve jasmine --nbd 1 --dhchap a=k", "--dhchap: allowed: with --nvme-tcp ADDR"),
+            ("serve jasmine --nbd 1 --tls-psk=a=k", "--tls-psk: allowed: with --nvme-tcp ADDR"),
+            (
+                "serve jasmine --nvme-tcp 1 --tls-verify-peer",
+                "--tls-verify-peer: allowed: with --nbd ADDR and --tls DIR",
+            ),
+            (
+                "serve jasmine --nvme-tcp 1 --remote-queues 3",
+                "--remote-queues: allowed: with --remote ADDR[/NQN]",
+            ),
+            (
+                "fire --probe x.img --poll-us 7",
+                "the argument '--probe <DEVICE>' cannot be used with '--poll-us <N>'; see pellucid fire --help",
+            ),
+            ("fs mount x.img mnt --time instant", "--time: allowed: with --drive DRIVE"),
+            ("run jasmine --timeline-slower 1s", "--timeline-slower: allowed: with --timeline FILE"),
+            (
+                "fs format x.img --time instant",
+                "--time means nothing to fs format; allowed: with serve, cache, fire, kv, fs mount",
+            ),
+            (
+                "kv replay x.csv --drive jasmine --poll-us 4",
+                "--poll-us means nothing to kv replay; allowed: with serve, cache, fire, kv",
+            ),
+            (
+                "serve --nbd 1",
+                "the following required arguments were not provided: <DRIVE>...; see pellucid serve --help",
+            ),
+        ] {
+            let words: Vec<String> = line.split(' ').map(String::from).collect();
+            let whole = std::iter::once("pellucid".to_string()).chain(words.iter().cloned());
+            let error = parsed_by(command(), whole.map(OsString::from).collect()).expect_err(line);
+            assert_eq!(sentence(&command(), &words, &error), expected);
         }
     }
 }

@@ -39,7 +39,8 @@ pub struct Ecc {
     /// Bits of its parity count, too.
     #[setting(kind = whole(1, Bch::STRENGTH_MAX as u64), default = 13)]
     pub correctable: u32,
-    /// Data that are coded: none (bit errors are drawn), codewords with errors, or everything that is read.
+    /// Use of the code. drawn: wrong bits are drawn and counted; real: codewords with errors are decoded; checked: all codewords that are
+    /// read are decoded.
     #[setting(default = "drawn")]
     pub data: EccData,
 }
@@ -100,15 +101,15 @@ pub struct ReadRetry {
 /// Data protection. The default: no protection and no errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Settings)]
 pub struct Integrity {
-    /// Program/erase cycles behind every good block of new media.
+    /// Program/erase cycles that every good block of new media has had; at most the endurance.
     #[setting(kind = whole(0, 10_000_000), default = 0)]
     pub cycles: u32,
-    /// Reads have bit errors by wear, retention, reads, page type and data pattern.
+    /// Reads have bit errors that depend on wear, retention, reads, page type and data pattern.
     ///
     /// `None`: there are none. They need a code.
     #[setting(switched)]
     pub bit_errors: Option<BitErrors>,
-    /// Reads need retries by wear, retention and reads of their block.
+    /// Reads need retries that depend on wear, retention and reads of their block.
     ///
     /// `None`: the thresholds of a read always fit the cells.
     #[setting(switched)]
@@ -185,6 +186,10 @@ pub(crate) fn check(config: &MediaConfig) -> Result<Option<PageEcc>, MediaError>
         && !(0.0..=1e6).contains(&retry.factor)
     {
         return refuse("retry.factor", retry.factor.to_string(), "0 to 1e6");
+    }
+    if let Some(limit) = config.endurance.filter(|&limit| integrity.cycles > limit) {
+        let allowed = format!("0 to {limit}: new media are not beyond their endurance");
+        return refuse("cycles", integrity.cycles.to_string(), &allowed);
     }
     if integrity.stores_code_words() && !config.store.keeps_data() {
         return refuse(

@@ -29,7 +29,7 @@ impl Watch {
 
     /// The exception that a policy or a signal handler raised, such as `KeyboardInterrupt`.
     pub fn raised(&mut self) -> Option<PyErr> {
-        // What a policy raised after the first exception was on the way out of the run.
+        // A later exception of a policy was raised while the run was ending.
         let later = policies::take_raised();
         self.raised.take().or(later)
     }

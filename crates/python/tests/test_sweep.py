@@ -60,7 +60,8 @@ def test_ranges_are_linear_or_logarithmic():
 
     assert values('{ from = 1, to = 64, steps = 7, scale = "log" }') == [1, 2, 4, 8, 16, 32, 64]
     assert values("{ from = 0.1, to = 0.3, steps = 3 }") == [0.1, 0.2, 0.3]
-    assert values("{ from = 1, to = 3, steps = 5 }") == [1, 2, 3]
+    assert values("{ from = 1, to = 3, steps = 3 }") == [1, 2, 3]
+    assert values("{ from = 1.0, to = 3, steps = 5 }") == [1, 1.5, 2, 2.5, 3]
 
 
 @pytest.mark.parametrize(("text", "key", "allowed"), [
@@ -71,6 +72,9 @@ def test_ranges_are_linear_or_logarithmic():
     ("[axes]\nx = [1, 1]", "axes.x", "once"),
     ('[axes]\nx = { from = 0, to = 1, steps = 3, scale = "log" }', "axes.x", "above 0"),
     ("[axes]\nx = { from = 0, to = 1, steps = 1 }", "axes.x.steps", "from 2 on"),
+    ("[axes]\nx = { from = 1, to = 3, steps = 5 }", "axes.x.steps", "at most 3, as values"),
+    ('[axes]\nx = { from = 1, to = 8, steps = 8, scale = "log" }', "axes.x.steps", "at most 5, as values"),
+    ("[axes]\nx = { from = 2, to = 2, steps = 2 }", "axes.x", "that differ"),
     ('trace = "none.csv"', "trace", "a file"),
     (f"trace = '{__file__}'\nseeds = 2", "seeds", "seed_keys"),
     ("[axes]\njob.bs = ['4k']", "axes", "with job"),

@@ -285,6 +285,15 @@ pub enum Event {
         /// Number of open connections.
         connections: usize,
     },
+    /// The server has been stopping for a while and still waits.
+    StillStopping {
+        /// Seconds since it began to stop.
+        seconds: u64,
+        /// Number of open connections.
+        connections: usize,
+        /// Names of the drives that have commands to finish or state to store.
+        drives: Vec<String>,
+    },
     /// The final flush of a drive failed.
     FlushFailed {
         /// Name of the drive.

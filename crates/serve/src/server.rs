@@ -39,6 +39,7 @@ use std::time::Duration;
 use table::Table;
 
 use admission::Pending;
+use ending::Ending;
 
 const WAKER: Token = Token(0);
 const TIMER: Token = Token(1);
@@ -124,6 +125,8 @@ pub struct Options {
     pub ending: Duration,
     /// Interval at which connections without events are checked.
     pub tick: Duration,
+    /// Time after which a server that is still stopping says what it waits for. It says so again after twice, four times, ... that.
+    pub slow_stop: Duration,
 }
 
 impl Default for Options {
@@ -134,6 +137,7 @@ impl Default for Options {
             stall: Duration::from_secs(5),
             ending: Duration::from_secs(5),
             tick: Duration::from_millis(100),
+            slow_stop: Duration::from_secs(5),
         }
     }
 }
@@ -227,6 +231,8 @@ pub struct Server<S: Operated = Core> {
     active_ns: u64,
     turns: u32,
     more: bool,
+    /// The end, once it has begun.
+    ending: Option<Ending>,
 }
 
 impl Server {
@@ -282,6 +288,7 @@ impl<S: Operated> Server<S> {
             active_ns: 0,
             turns: 0,
             more: false,
+            ending: None,
         })
     }
 
@@ -625,6 +632,7 @@ impl<S: Operated> Server<S> {
         if !self.service.hub().is_stopping() && self.stopper.stop.load(Ordering::Acquire) {
             self.begin_stopping();
         }
+        self.tell_if_slow();
         if self.table.has_touched() {
             self.send();
         }

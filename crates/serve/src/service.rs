@@ -140,6 +140,11 @@ pub trait Operated: Service {
     /// Continues [`Operated::put_away`]; returns true if it has ended.
     fn is_put_away(&mut self) -> bool;
 
+    /// Names of the drives that have commands to finish or state to store.
+    fn busy_drives(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Finishes the service, as the last call.
     ///
     /// # Errors

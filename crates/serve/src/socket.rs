@@ -191,7 +191,7 @@ impl Listener {
                     };
                     return Err(io::Error::new(kind, message));
                 }
-                // Whoever sees a socket at the path may connect to it, so it takes its name when it listens.
+                // A client may connect as soon as the path exists, so the socket gets its name only when it listens.
                 let hidden = Hidden::beside(path)?;
                 let socket = stream_socket(AddressFamily::UNIX)?;
                 rustix::net::bind(&socket, &SocketAddrUnix::new(&hidden.name)?)?;

@@ -5,6 +5,7 @@ use crate::common::{ask_control, config, drive, drive_of_zones, pattern, scratch
 use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Nanos, Opcode, Rng, SimTime, Status};
 use pellucid_media::{Faults, StoreKind};
+use pellucid_serve::event::Event;
 use pellucid_serve::{
     Address, Arrival, Attachment, CONTROL, Core, Observer, Operated, Options, Server, Time, in_process,
 };
@@ -19,6 +20,7 @@ use std::os::unix::net::UnixDatagram;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 const SLOTS: u64 = 16;
 
@@ -316,7 +318,7 @@ fn a_forced_write_behind_a_superpage_that_is_lost_fails() {
 }
 
 /// One end of a socket whose datagrams are requests: token, `W` or `R`, sector, and the data of a write.
-/// Answers hold the token, the success, and the data of a read.
+/// Answers hold the token, the success, and the data of a read. `E` ends a request that was never asked for.
 struct Datagrams {
     socket: UnixDatagram,
     under_way: usize,
@@ -341,6 +343,10 @@ impl Attachment for Datagrams {
         let mut datagram = [0; 1024];
         while let Ok(bytes) = self.socket.recv(&mut datagram) {
             let [token, what, sector, written @ ..] = &datagram[..bytes] else { panic!("a request") };
+            if *what == b'E' {
+                self.under_way -= 1;
+                continue;
+            }
             let mut data = port.take_buffer(512);
             let opcode = if *what == b'W' { Opcode::Write } else { Opcode::Read };
             if opcode == Opcode::Write {
@@ -411,6 +417,36 @@ fn an_attachment_is_served() {
     stopper.stop();
     let devices = server.join().expect("the server does not panic");
     assert_eq!(devices[0].outstanding_commands(), 0);
+}
+
+/// A server that cannot end says what it waits for, again and again.
+#[test]
+fn a_slow_stop_is_logged() {
+    let (here, there) = UnixDatagram::pair().expect("two ends");
+    there.set_nonblocking(true).expect("a socket option");
+    let ((tell, told), (write, lines)) = (mpsc::channel(), mpsc::channel());
+    let server = std::thread::spawn(move || {
+        let core = Core::new(vec![("one".into(), drive(StoreKind::Ram))], Time::Instant).expect("a drive");
+        let options = Options {
+            tick: Duration::from_millis(1),
+            slow_stop: Duration::from_millis(5),
+            ..Options::default()
+        };
+        let log = move |event: &Event| write.send(event.to_string()).expect("somebody listens");
+        let mut server = Server::new(core, options, Box::new(log)).expect("a queue");
+        let attachment = Datagrams { socket: there, under_way: 1, answers: Vec::new(), stopping: false };
+        server.attach(Box::new(attachment)).expect("something to wait for");
+        tell.send(server.stopper()).expect("somebody listens");
+        server.run().map(drop).expect("a good end");
+    });
+    told.recv().expect("the server starts").stop();
+    let still = "event=still-stopping seconds=0 connections=0 drives=\"\"";
+    for expected in ["event=stopping reason=asked connections=0", still, still] {
+        assert_eq!(lines.recv().expect("a line"), expected);
+    }
+    here.send(&[0, b'E', 0]).expect("the last request");
+    server.join().expect("the server does not panic");
+    assert_eq!(lines.iter().last().as_deref(), Some("event=stopped"));
 }
 
 /// A user within the process is told of a power cut before the answer to the cut is sent, and gets nothing more.

@@ -10,6 +10,7 @@ use pellucid_target::nbd::NbdSession;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashSet;
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
@@ -247,6 +248,20 @@ fn a_file_that_is_deleted_or_replaced_takes_no_more_writes() {
         let sentences = drive.take_sentences();
         assert!(sentences.len() == 1 && sentences[0].contains("deleted or replaced"), "{sentences:?}");
     }
+}
+
+/// A temporary file and one in memory have no name from the start, so they have lost none.
+#[test]
+fn a_file_that_never_had_a_name_is_not_deleted() {
+    let path = place("file-nameless");
+    let file =
+        File::options().read(true).write(true).create(true).truncate(true).open(&path).expect("a file");
+    file.set_len(1 << 20).and_then(|()| fs::remove_file(&path)).expect("a file without a name");
+    let mut drive = open(&PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
+    assert_eq!(write(&mut drive, 1, 7), Status::Success);
+    assert_eq!(ask(&mut drive, command(0, Opcode::Flush, 0, 0, Vec::new())).status, Status::Success);
+    assert_eq!(read(&mut drive, 1), (Status::Success, vec![7; SECTOR]));
+    assert!(!drive.is_read_only() && drive.take_sentences().is_empty());
 }
 
 #[test]

@@ -13,6 +13,7 @@ use pellucid_target::connection::{ConnectionId, Route};
 use pellucid_target::operation::Operation;
 use pellucid_wire::nbd::{Command, command_flag};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 const MIB: usize = 1 << 20;
@@ -280,6 +281,24 @@ fn a_deleted_file_keeps_no_promise() {
         let told = || log.lock().expect("a log").matches("event=store-deleted").count();
         common::eventually("the log says so", || told() == 1);
     }
+}
+
+/// A temporary file and one in memory have no name from the start, so they have lost none.
+#[test]
+fn a_file_that_never_had_a_name_is_not_deleted() {
+    let path = scratch("nameless").join("image");
+    let file = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
+    let file = file.expect("a file");
+    std::fs::remove_file(&path).expect("a file without a name");
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let device = Device::new(&in_file(&path, Space::Reserve)).expect("a drive");
+    let recording = Box::new(FioTrace::new(io::sink()));
+    let (served, log) = serve_watched("nameless", vec![("one".into(), device)], Time::Instant, recording);
+    let mut client = Client::tcp(&served, "one");
+    client.write(0, &pattern(3, MIB));
+    client.flush();
+    assert_eq!(client.read(0, MIB32), pattern(3, MIB));
+    assert!(!log.lock().expect("a log").contains("event=store-deleted"));
 }
 
 /// Memory use follows the live data, whatever was written before; at the limit writes fail, and trims free

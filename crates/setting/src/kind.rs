@@ -172,7 +172,9 @@ impl Kind {
     pub fn allowed(self) -> String {
         match self {
             // Where numbers of TOML end.
-            Kind::Whole(min, max) if max == i64::MAX as u64 => format!("a whole number from {min}"),
+            Kind::Whole(min, max) if max == i64::MAX as u64 => {
+                format!("a whole number from {min}, below 2^63")
+            }
             Kind::Whole(min, max) => format!("a whole number from {min} to {max}"),
             Kind::Real(min, f64::MAX) => format!("a number from {min}"),
             Kind::Real(min, max) => format!("a number from {min} to {max}"),
@@ -185,7 +187,10 @@ impl Kind {
                 let bounded =
                     |bound: &str, base| format!("; {bound} {}", quantity.write(base).trim_matches('"'));
                 let low = if min > 0 { bounded("at least", min) } else { String::new() };
-                let high = if max < i64::MAX as u64 { bounded("at most", max) } else { String::new() };
+                let high = match max < i64::MAX as u64 {
+                    true => bounded("at most", max),
+                    false => format!("; below {}", quantity.bound()),
+                };
                 format!("{}{low}{high}", quantity.syntax())
             }
             Kind::Times => "a list of durations such as [\"58us\", \"90us\"]".into(),

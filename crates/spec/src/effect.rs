@@ -187,6 +187,20 @@ const RULES: &[Rule] = &[
         "drive.ecc.code = \"bch\"",
         |spec| spec.is("drive.ecc.code", "bch"),
     ),
+    // An image keeps the code for runs with errors.
+    Rule {
+        uses: &[Use::Work, Use::Kv, Use::ServeKv, Use::Claim],
+        ..rule(
+            &["drive.ecc.code", "drive.ecc.chunk", "drive.ecc.correctable"],
+            "drive.media.bit_errors.enabled = true, or drive.ecc.data = \"real\" or \"checked\"",
+            |spec| {
+                let is_kept = matches!(spec.drive.media.store, StoreKind::File(_));
+                let is_used =
+                    spec.is_on("drive.media.bit_errors.enabled") || !spec.is("drive.ecc.data", "drawn");
+                is_kept || is_used || spec.is("drive.ecc.code", "none")
+            },
+        )
+    },
     rule(
         &["drive.ecc.scrambler", "drive.ecc.refresh_above"],
         "drive.media.bit_errors.enabled = true",

@@ -48,7 +48,7 @@ pub enum RegistryError {
         error: TargetError,
     },
     /// Another program holds it.
-    #[error("{}: another program keeps it; a server that has the drive is asked with --control", .0.display())]
+    #[error("{}: another program has it open; to ask a server that has the drive, use --control", .0.display())]
     Held(PathBuf),
 }
 
@@ -122,7 +122,7 @@ pub fn load(path: &Path, geometry: &ChunkGeometry) -> Result<Targets, RegistryEr
     };
     let malformed = |sentence: String| RegistryError::Malformed(path.into(), sentence);
     let document = Document::parse(text.as_str()).map_err(|error| malformed(error.to_string()))?;
-    // What is passed over here would be gone when the file is written again.
+    // An entry that is skipped here would be lost when the file is written again.
     if let Some((key, _)) = document.iter().find(|(key, _)| *key != "target") {
         return Err(malformed(format!("{key}: unknown; allowed: [[target]]")));
     }
@@ -141,7 +141,7 @@ pub fn load(path: &Path, geometry: &ChunkGeometry) -> Result<Targets, RegistryEr
         }
         let number = |key: &str| {
             let value = table.get(key).and_then(Item::as_integer).and_then(|n| u32::try_from(n).ok());
-            value.ok_or_else(|| wrong(key, "a whole number from 0"))
+            value.ok_or_else(|| wrong(key, "a whole number from 0 to 4294967295"))
         };
         let text = |key: &str| table.get(key).and_then(Item::as_str);
         let kind = text("kind")
@@ -212,7 +212,7 @@ mod tests {
         for (from, to, sentence) in [
             ("[[target]]", "[[targets]]", "targets: unknown; allowed: [[target]]"),
             ("uuid", "uid", "target[0].uid: unknown; allowed: name, kind, first_unit, units, uuid"),
-            ("units = 3", "units = -3", "target[0].units: allowed: a whole number from 0"),
+            ("units = 3", "units = -3", "target[0].units: allowed: a whole number from 0 to 4294967295"),
             ("units = 3", "units = 7", "units 2-8: not in the drive; allowed: a range within 0-7"),
         ] {
             std::fs::write(&path, good.replace(from, to)).expect("a file");

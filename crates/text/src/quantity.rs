@@ -36,7 +36,8 @@ const RATE: Units = &[
 /// Units that are read but not written.
 const LONG_TIME: Units =
     &[("d", 86_400_000_000_000), ("h", 3_600_000_000_000), ("min", 60_000_000_000), ("m", 60_000_000_000)];
-const LONG_SIZE: Units = &[("PiB", 1 << 50), ("p", 1 << 50)];
+const LONG_SIZE: Units = &[("EiB", 1 << 60), ("e", 1 << 60), ("PiB", 1 << 50), ("p", 1 << 50)];
+const LONG_RATE: Units = &[("TB/s", 1_000_000_000_000), ("TiB/s", 1 << 40)];
 
 /// Kind of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,21 @@ impl Quantity {
         match self {
             Quantity::Time => LONG_TIME,
             Quantity::Size => LONG_SIZE,
-            Quantity::Rate => &[],
+            Quantity::Rate => LONG_RATE,
+        }
+    }
+
+    /// Returns the names of all units that are read.
+    pub fn unit_names(self) -> impl Iterator<Item = &'static str> {
+        self.units().iter().chain(self.long_units()).map(|(name, _)| *name)
+    }
+
+    /// Returns the bound below which every value is, as text.
+    pub fn bound(self) -> &'static str {
+        match self {
+            Quantity::Time => "2^63 ns",
+            Quantity::Size => "8EiB",
+            Quantity::Rate => "2^63 B/s",
         }
     }
 
@@ -186,9 +201,12 @@ mod tests {
         assert_eq!(read(Quantity::Size, "1M"), Some(1 << 20));
         assert_eq!(read(Quantity::Size, "512KiB"), Some(524_288));
         assert_eq!(read(Quantity::Size, "1PiB"), Some(1 << 50));
+        assert_eq!(read(Quantity::Size, "1EiB"), Some(1 << 60));
+        assert_eq!(read(Quantity::Size, "8EiB"), None);
         assert_eq!(read(Quantity::Rate, "1.6GB/s"), Some(1_600_000_000));
         assert_eq!(read(Quantity::Rate, "333MB/s"), Some(333_000_000));
         assert_eq!(read(Quantity::Rate, "1KiB/s"), Some(1024));
+        assert_eq!(read(Quantity::Rate, "1TB/s"), Some(1_000_000_000_000));
         assert_eq!(read(Quantity::Rate, "333MB"), None);
         assert_eq!(read(Quantity::Rate, "333"), None);
         assert_eq!(read(Quantity::Rate, "0"), Some(0));

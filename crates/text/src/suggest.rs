@@ -30,13 +30,15 @@ pub fn meant(value: &str, allowed: &str) -> Option<String> {
         let share = percent.trim().parse::<f64>().ok().filter(|_| allowed.contains("a number"))? / 100.0;
         return Some(share.to_string());
     }
+    let quantity = quantity_of(allowed);
     let is_plain = value.parse::<f64>().is_ok_and(|number| number > 0.0);
-    if is_plain && allowed.contains("a duration such as") {
-        return Some(format!("{value}us or {value}ms"));
+    if is_plain && quantity == Some(Quantity::Time) {
+        return Some(format!("{value}us or {value}ms"))
+            .filter(|_| is_allowed(&format!("{value}ms"), allowed));
     }
-    if is_plain && allowed.contains("a rate such as") {
+    if is_plain && quantity == Some(Quantity::Rate) {
         let unit = if value.parse::<f64>().is_ok_and(|rate| rate < 1e5) { "MB/s" } else { "B/s" };
-        return Some(format!("{value}{unit}"));
+        return Some(format!("{value}{unit}")).filter(|meant| is_allowed(meant, allowed));
     }
     if is_plain && allowed.contains("a share such as") {
         return Some(format!("{value}%"));
@@ -49,9 +51,38 @@ pub fn meant(value: &str, allowed: &str) -> Option<String> {
         return None;
     }
     let (number, unit) = split_unit(value);
-    let examples = allowed.split('"').skip(1).step_by(2).map(|example| split_unit(example).1);
-    let meant = nearest(unit, examples).filter(|&meant| meant != unit && !unit.is_empty())?;
-    Some(format!("{number}{meant}"))
+    Some(format!("{number}{}", nearest_unit(unit, quantity?)?)).filter(|meant| is_allowed(meant, allowed))
+}
+
+/// The kind of quantity that the sentence `allowed` asks for.
+fn quantity_of(allowed: &str) -> Option<Quantity> {
+    let all = [
+        ("a duration such as", Quantity::Time),
+        ("a size such as", Quantity::Size),
+        ("a rate such as", Quantity::Rate),
+    ];
+    all.into_iter().find(|(words, _)| allowed.contains(words)).map(|(_, quantity)| quantity)
+}
+
+/// The unit most like a mistyped one. It begins with the same letter, which says how large it is: a `PB` is no `KiB`.
+fn nearest_unit(unit: &str, quantity: Quantity) -> Option<&'static str> {
+    let small = unit.to_ascii_lowercase();
+    let mut alike = quantity.unit_names().filter(|name| {
+        let name = name.to_ascii_lowercase();
+        small.starts_with(&name[..1]) && (name.starts_with(&small) || strsim::levenshtein(&small, &name) == 1)
+    });
+    alike.next()
+}
+
+/// Returns whether a quantity can be read and is within the bounds of the sentence `allowed`.
+fn is_allowed(text: &str, allowed: &str) -> bool {
+    let Some(quantity) = quantity_of(allowed) else { return false };
+    let bound = |words: &str| {
+        let rest = allowed.split_once(words)?.1;
+        quantity.read_text(rest.split([';', ',']).next()?)
+    };
+    let (least, most) = (bound("at least ").unwrap_or(0), bound("at most ").unwrap_or(u64::MAX));
+    quantity.read_text(text).is_some_and(|base| (least..=most).contains(&base))
 }
 
 /// " (did you mean ...?)", or nothing.
@@ -86,6 +117,10 @@ mod tests {
     #[test]
     fn words_units_and_percent_are_understood() {
         let durations = r#"a duration such as "300ns", "75us", "3.8 ms", "1s", "5m"; only 0 needs no unit; at most 3600s"#;
+        let sizes = "a size such as \"4k\", \"16KiB\", \"1.5 GiB\" (1024-based), or a whole number of bytes; below 8EiB";
+        let small = "a size such as \"4k\", \"16KiB\" (1024-based), or a whole number of bytes; at least 1; at most 1GiB";
+        let rates =
+            "a rate such as \"200MB/s\", \"1.6 GB/s\" (1000-based), \"1 GiB/s\"; only 0 needs no unit";
         for (value, allowed, expected) in [
             ("\"gredy\"", "greedy, cost-benefit, fifo, d-choices:N", Some("greedy")),
             ("cost_benefit", "greedy, cost-benefit", Some("cost-benefit")),
@@ -99,7 +134,20 @@ mod tests {
             ("\"9000s\"", durations, None),
             ("3", durations, Some("3us or 3ms")),
             ("20", "a share such as \"20%\" or 0.2", Some("20%")),
-            ("\"100TiB\"", r#"a size such as "4096", "64KiB", "2GiB""#, None),
+            ("\"1w\"", durations, None),
+            ("9000000", durations, None),
+            ("\"100TiB\"", sizes, None),
+            ("\"16KB\"", sizes, Some("16KiB")),
+            ("\"16MB\"", sizes, Some("16MiB")),
+            ("\"3PB\"", sizes, Some("3PiB")),
+            ("\"3PB\"", small, None),
+            ("\"1EiB\"", small, None),
+            ("\"2EiC\"", sizes, Some("2EiB")),
+            ("\"9EiC\"", sizes, None),
+            ("\"2QiB\"", sizes, None),
+            ("\"333MB\"", rates, Some("333MB/s")),
+            ("333", rates, Some("333MB/s")),
+            ("\"99999999999999999999\"", rates, None),
             ("\"10%\"", "a number from 0 to 100", Some("0.1")),
             ("\"x%\"", "a number from 0 to 100", None),
             ("101", "a number from 0 to 100", None),

@@ -60,7 +60,7 @@ fn an_unknown_key_names_its_neighbour_and_the_allowed_ones() {
 #[test]
 fn wrong_values_say_what_is_allowed() {
     for (key, value, text) in [
-        ("bs", "4x", "bs = 4x: allowed: a size such as 4096, 4k, 16KiB, 1.5GiB (1024-based)"),
+        ("bs", "4x", "bs = 4x: allowed: a size such as 4096, 4k, 16KiB, 1.5GiB (1024-based), below 8EiB"),
         ("bs", "0", "bs = 0: allowed: more than 0 bytes"),
         ("bs", "1k,2k,3k,4k", "bs = 1k,2k,3k,4k: allowed: one value, or up to three for read,write,trim"),
         ("iodepth", "0", "iodepth = 0: allowed: a whole number from 1 to 65536"),
@@ -71,7 +71,7 @@ fn wrong_values_say_what_is_allowed() {
         (
             "runtime",
             "10y",
-            "runtime = 10y: allowed: a time such as 75us, 3.8ms, 30s, 5m; only 0 needs no unit",
+            "runtime = 10y: allowed: a time such as 75us, 3.8ms, 30s, 5m, at most 3650d; only 0 needs no unit",
         ),
         (
             "rw",

@@ -34,13 +34,13 @@ pub enum UnitError {
     #[error("a whole number with d, h, m, s, ms or us (30s, 10ms)")]
     Time,
     /// Not a size of our own grammar.
-    #[error("a size such as 4096, 4k, 16KiB, 1.5GiB (1024-based)")]
+    #[error("a size such as 4096, 4k, 16KiB, 1.5GiB (1024-based), below 8EiB")]
     OurSize,
     /// Not a size of our own grammar, and not a percentage.
-    #[error("a size such as 4k, 16KiB, 1.5GiB (1024-based), or 0% to 100%")]
+    #[error("a size such as 4k, 16KiB, 1.5GiB (1024-based), below 8EiB, or 0% to 100%")]
     OurAmount,
     /// Not a time of our own grammar.
-    #[error("a time such as 75us, 3.8ms, 30s, 5m; only 0 needs no unit")]
+    #[error("a time such as 75us, 3.8ms, 30s, 5m, at most 3650d; only 0 needs no unit")]
     OurTime,
     /// A time without a unit.
     #[error("a time with its unit, such as {0}{1}; only 0 needs none")]
@@ -166,7 +166,11 @@ pub fn parse_time(text: &str, default_unit: Nanos, grammar: Grammar) -> Result<N
 /// likely the intended one.
 fn our_time(text: &str, default_unit: Nanos) -> Result<Nanos, UnitError> {
     if let Ok(number @ 1..) = text.trim().parse::<u64>() {
-        return Err(UnitError::NoUnit(number, if default_unit == Nanos::from_us(1) { "us" } else { "s" }));
+        let is_short = number.checked_mul(default_unit.0).is_some_and(|ns| ns <= TIME_MAX.0);
+        return Err(match is_short {
+            true => UnitError::NoUnit(number, if default_unit == Nanos::from_us(1) { "us" } else { "s" }),
+            false => UnitError::OurTime,
+        });
     }
     let ns = Quantity::Time.read_text(text).ok_or(UnitError::OurTime)?;
     if ns > TIME_MAX.0 { Err(UnitError::TimeTooLong) } else { Ok(Nanos(ns)) }
@@ -199,6 +203,8 @@ mod tests {
             "a time with its unit, such as 30s; only 0 needs none"
         );
         assert_eq!(time("4000d"), Err(UnitError::TimeTooLong));
+        // No suggestion that would be refused.
+        assert_eq!(time("18446744073709551615"), Err(UnitError::OurTime));
         assert_eq!(parse_amount("25%", Grammar::Ours), Ok(Amount::Percent(25)));
         assert_eq!(parse_amount("1.5GiB", Grammar::Ours), Ok(Amount::Bytes(3 << 29)));
     }

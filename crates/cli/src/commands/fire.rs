@@ -41,43 +41,48 @@ Other settings: --set host.cluster_buffer.KEY=VALUE (docs/reference/keys.md). To
 /// A description without layers of its own, for the settings that nobody gives.
 const DEFAULTS: &str = "netbook-ssd";
 
-/// Put write clustering in front of a slow device (FlashFire): small writes become large ones
+/// Buffer small writes to a slow device and write them as large ones (write clustering, FlashFire)
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Fire {
     #[command(subcommand)]
     change: Option<Change>,
-    /// The device: a file or block device (PATH, or file:PATH with sector=, direct=, threads=), which nothing else may use meanwhile
+    /// The device: a file or block device (PATH, or file:PATH with sector=, direct=, threads=), which no other program may use meanwhile
     #[arg(long, value_name = "FILE_OR_DEVICE", required_unless_present = "probe")]
     device: Option<String>,
-    /// Measure how fast a device is written in requests of each size, find the boundary of its erase units, and say which cluster
-    /// suits it. What is written is what was read there before. A file, a block device, or a modelled drive
-    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["device", "nbd", "nvme_tcp", "ublk", "record", "control", "monitor", "fault"])]
+    /// Measure the write speed of a device for each request size, find the boundaries of its erase units, and name the cluster size that
+    /// suits it. The probe writes back the data that it has read. DEVICE is a file, a block device, or a modelled drive
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = [
+        "device", "nbd", "tls", "tls_verify_peer", "nbd_simple_replies", "nvme_tcp", "host_nqn", "dhchap", "dhchap_group", "tls_psk", "time",
+        "poll_us", "lead_us", "connections", "record", "ublk", "log_format", "monitor", "open", "fault", "control",
+    ])]
     probe: Option<String>,
-    /// Memory for everything that the buffer needs, unless host.cluster_buffer.tables has its tables come on top; the same as --set host.cluster_buffer.size=SIZE [default: 32MiB]
+    /// Memory of the buffer, including its tables unless host.cluster_buffer.tables = beside; the same as --set
+    /// host.cluster_buffer.size=SIZE [default: 32MiB]
     #[arg(long, value_name = "SIZE", conflicts_with = "probe")]
     memory: Option<String>,
-    /// Size of a cluster, which is written at once; best the erase unit that --probe finds; the same as --set host.cluster_buffer.cluster=SIZE.
-    /// auto: probe the device first, which takes minutes, and take the size that suits it [default: 1MiB]
+    /// Size of a cluster, which is written in one request; best the erase unit that --probe finds; the same as --set
+    /// host.cluster_buffer.cluster=SIZE. auto: probe the device first, which takes minutes, and use the size that suits it [default:
+    /// 1MiB]
     #[arg(long, value_name = "SIZE", conflicts_with = "probe")]
     cluster: Option<String>,
-    /// Have writes into these bytes of the device pass the buffer by: FROM-TO, such as 0-64MiB; may be given several times
+    /// Send writes to these bytes of the device past the buffer: FROM-TO, such as 0-64MiB; may be given several times
     #[arg(long, value_name = "FROM-TO", conflicts_with = "probe")]
     bypass: Vec<String>,
-    /// Have writes into a file system's metadata pass the buffer by: superblocks, group descriptors, bitmaps, inode tables and journal of
-    /// ext2, ext3 and ext4, the tables and root directory of FAT, as the start finds them on the device. Directories are not found
+    /// Send writes to a file system's metadata past the buffer: superblocks, group descriptors, bitmaps, inode tables and journal of
+    /// ext2, ext3 and ext4, and the tables and root directory of FAT, as located on the device at startup. Directories are not located
     #[arg(long, conflicts_with = "probe")]
     bypass_metadata: bool,
     /// strict: a flush writes all that the buffer holds. paper: as published, a flush bypasses the buffer, and a power cut loses its
     /// content; the same as --set host.cluster_buffer.flush=MODE [default: strict]
     #[arg(long, value_name = "MODE", conflicts_with = "probe")]
     flush: Option<String>,
-    /// Size of a journal at the end of the device, into which a flush writes in order when that is cheaper than to write each place. The
-    /// served device is smaller by it; the same as --set host.cluster_buffer.journal=SIZE [default: none]
+    /// Size of a journal at the end of the device, to which a flush writes sequentially when that is cheaper than writing in place. The
+    /// served device is smaller by this size; the same as --set host.cluster_buffer.journal=SIZE [default: none]
     #[arg(long, value_name = "SIZE", conflicts_with = "probe")]
     journal: Option<String>,
     /// Make the journal where the device has none. It overwrites the end of the device
-    #[arg(long, requires = "journal")]
+    #[arg(long, requires = "journal", conflicts_with = "probe")]
     make_journal: bool,
     #[command(flatten)]
     serving: Serving,
@@ -86,10 +91,10 @@ pub struct Fire {
 /// A cluster buffer in service is changed.
 #[derive(Debug, clap::Subcommand)]
 enum Change {
-    /// Have the buffer write what it holds, and pass all later writes by, for work that must not lose a write; ends when the buffer is empty
+    /// Empty the buffer and send all later writes past it, for work that must not lose a write; returns when the buffer is empty
     #[command(after_help = "Example:\n  pellucid fire pause --control /run/fire.control")]
     Pause(Where),
-    /// Have the buffer take writes again
+    /// Let the buffer take writes again
     #[command(after_help = "Example:\n  pellucid fire resume --control /run/fire.control")]
     Resume(Where),
 }
@@ -269,14 +274,14 @@ impl Fire {
     }
 }
 
-/// A device as it is named. A block device is used past the page cache, which would gather writes its own way and hold them twice.
+/// The device with this name. A block device is used without the page cache, which would gather writes itself and hold the data twice.
 fn file_config(device: &str) -> Result<FileConfig, Failure> {
     if FileConfig::is_meant(device) {
         return device.parse().map_err(Failure::asked);
     }
     let there = std::fs::metadata(device);
     if there.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        let allowed = "allowed: one that is there, or file:PATH,size=BYTES, which makes a file";
+        let allowed = "allowed: an existing one, or file:PATH,size=BYTES, which makes a file";
         return Err(Failure::asked(anyhow!("{device}: no such file or device; {allowed}")));
     }
     let is_block = there.is_ok_and(|there| there.file_type().is_block_device());
@@ -363,7 +368,7 @@ fn refused_probe(option: &str, called: &str, error: &ProbeError) -> Failure {
     }
 }
 
-/// Tells people at a terminal that it goes on.
+/// Shows progress at a terminal.
 fn tell(global: &Global) -> impl FnMut(ProbePoint) {
     let tells = !global.quiet && std::io::stderr().is_terminal();
     move |point| {

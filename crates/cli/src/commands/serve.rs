@@ -30,31 +30,31 @@ or: nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-01.org.pellucid:cosmos-
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Serve {
-    /// Presets, descriptions in TOML, images, or plain files and block devices (file:PATH,size=1GiB; a file is made where there is none
-    /// and a size is given; also sector=, direct=, threads=); each is served under its name, under the layers of its [host] if it has any.
-    /// With --remote none, or one description whose [host.ftl] counts
+    /// Presets, descriptions in TOML, images, or plain files and block devices (file:PATH,size=1GiB; with a size, a missing file is made;
+    /// also sector=, direct=, threads=); each is served under its name, with the layers of its [host] on top. With --remote none, or one
+    /// description, of which only [host.ftl] is used
     #[arg(value_name = "DRIVE", required_unless_present = "remote")]
     drives: Vec<String>,
-    /// Put a host FTL in front of an open-channel or zoned drive that another process serves over NVMe/TCP, and serve that: HOST:PORT, and
-    /// /NQN if there are several subsystems. Its namespace is the first open-channel one, or host.ftl.namespace + 1
+    /// Serve a host FTL on an open-channel or zoned drive that another process serves over NVMe/TCP: HOST:PORT, and /NQN if it has
+    /// several subsystems. The namespace is the first open-channel one, or host.ftl.namespace + 1
     #[arg(long, value_name = "ADDR[/NQN]")]
     remote: Option<RemoteDrive>,
-    /// Divide open-channel drives among applications of the flash library, in whole LUNs, isolated, with wear levelled between them:
-    /// pellucid apps --control allocates and releases. Each application is an NVMe subsystem of its own
-    #[arg(long, conflicts_with_all = ["remote", "record"])]
+    /// Divide open-channel drives among applications of the flash library, in whole and isolated LUNs, with wear levelling between them;
+    /// pellucid apps --control allocates and releases LUNs. Each application has an NVMe subsystem of its own
+    #[arg(long, conflicts_with_all = ["remote", "remote_host_nqn", "remote_digests", "remote_queues", "remote_dhchap", "record"])]
     apps: bool,
     /// The qualified name of this host at the remote drive
     #[arg(long, value_name = "NQN", requires = "remote", default_value = layered::HOST_NQN)]
     remote_host_nqn: String,
-    /// Headers and data to and from the remote drive carry digests (CRC-32C)
+    /// Protect headers and data to and from the remote drive with digests (CRC-32C)
     #[arg(long, requires = "remote")]
     remote_digests: bool,
-    /// I/O queues to the remote drive, each a TCP connection; it may give fewer
+    /// I/O queues to the remote drive, each a TCP connection; the drive may grant fewer
     #[arg(long, value_name = "N", requires = "remote", default_value_t = 1,
           value_parser = whole::<u16>(1..=u64::from(RemoteConfig::QUEUES_MAX)))]
     remote_queues: u16,
-    /// Prove to the remote drive who this host is (DH-HMAC-CHAP). FILE as for --dhchap: the host's secret and, on a second line, the
-    /// drive's, if it has to prove that it is the right one
+    /// Authenticate this host to the remote drive (DH-HMAC-CHAP). FILE as for --dhchap: the host's secret and, on a second line, the
+    /// drive's if the drive must authenticate too
     #[arg(long, value_name = "FILE", requires = "remote")]
     remote_dhchap: Option<PathBuf>,
     #[command(flatten)]
@@ -104,7 +104,7 @@ impl Serve {
             [one] => Some(one.as_str()),
             _ => {
                 return Err(Failure::asked(anyhow!(
-                    "--remote: allowed: at most one DRIVE, whose [host.ftl] counts"
+                    "--remote: allowed: at most one DRIVE, of which only [host.ftl] is used"
                 )));
             }
         };

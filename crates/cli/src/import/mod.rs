@@ -33,7 +33,7 @@ pub struct Left {
 /// Parameters by name; each is taken once, and what is left over has no counterpart.
 #[derive(Debug)]
 struct Parameters {
-    /// The other simulator, whose defaults stand in for what is not given.
+    /// The other simulator, whose defaults replace missing values.
     simulator: &'static str,
     /// Line on which the place of these parameters begins, from 1; 0: the whole file.
     begin: u32,
@@ -139,7 +139,7 @@ fn number(parameter: &Parameter) -> Result<f64, String> {
 /// A whole number, as it is.
 fn whole(parameter: &Parameter) -> Result<String, String> {
     let value = parameter.value.parse::<u64>().map(|value| value.to_string());
-    value.map_err(|_| refused(parameter, "a whole number from 0"))
+    value.map_err(|_| refused(parameter, "a whole number from 0, below 2^64"))
 }
 
 /// The sentence about a value that cannot be: its line, the parameter and what is allowed.

@@ -29,6 +29,8 @@ const NOTICES_MAX: usize = 64;
 pub(super) struct Backing {
     path: PathBuf,
     file: File,
+    /// The file had a name when it was opened; one in memory or a temporary one has none.
+    named: bool,
     /// The file was not there before.
     new: bool,
     /// Writes that were refused, and those after them.
@@ -73,7 +75,8 @@ impl Backing {
         if !new && mode & 0o077 != 0 {
             notices.push_back(StoreNotice::Exposed { path: path.clone(), mode });
         }
-        Ok((Backing { path, file, new, held, fault: None, dirty: false, notices }, bytes))
+        let named = found.nlink() > 0;
+        Ok((Backing { path, file, named, new, held, fault: None, dirty: false, notices }, bytes))
     }
 
     pub fn path(&self) -> &Path {
@@ -172,14 +175,14 @@ impl Backing {
         self.fault.is_none()
     }
 
-    /// Checks that the file has not been truncated below `bytes` bytes or deleted. Lost data cannot be recovered, and an unlinked file
+    /// Checks that the file has not been truncated below `bytes` bytes or deleted: that it has no name but had one. Lost data cannot be recovered, and an unlinked file
     /// disappears with this process, so no further durability can be promised.
     pub fn check_whole(&mut self, bytes: u64) {
         if self.fault.is_some() {
             return;
         }
         match self.file.metadata() {
-            Ok(found) if found.nlink() == 0 => {
+            Ok(found) if self.named && found.nlink() == 0 => {
                 self.tell(StoreNotice::Deleted { path: self.path.clone() });
                 self.fault = Some((None, "the file was deleted".into()));
             }

@@ -126,7 +126,7 @@ pub(super) fn check_host_fault(core: &Core, namespace: usize, fault: HostFault) 
     }
     let is_timeless = core.time() == Time::Instant && !core.desk.engine.backends()[*drive].is_in_wall_time();
     if matches!(fault.kind, HostFaultKind::Delay(_)) && is_timeless {
-        return Err(format!("{fault}: with --time instant nothing has a time; allowed: paced, xF"));
+        return Err(format!("{fault}: with --time instant no time is kept; allowed: paced, xF"));
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::secret;
 use crate::service::{Desk, Done, Operated};
 use mio::{Poll, Token, Waker};
 use pellucid_device::Device;
-use pellucid_flash::{ChunkInfo, Completion, Held, Lba, Notice, Status};
+use pellucid_flash::{ChunkInfo, Completion, Drive, Held, Lba, Notice, Status};
 use pellucid_monitor::View;
 use pellucid_target::budget::large_part;
 use pellucid_target::connection::{ConnectionId, Route};
@@ -272,6 +272,13 @@ impl Operated for Core {
             tell_dirty(self);
         }
         is_over
+    }
+
+    fn busy_drives(&self) -> Vec<String> {
+        let drives = self.desk.engine.backends().iter().zip(self.register.names());
+        // Commands of hosts, and those of layers.
+        let is_busy = |drive: &Served| drive.outstanding_commands() + drive.bottom().outstanding() > 0;
+        drives.filter(|(drive, _)| is_busy(drive)).map(|(_, name)| name.clone()).collect()
     }
 
     fn finish(&mut self) -> Result<(), String> {

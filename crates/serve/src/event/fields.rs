@@ -65,6 +65,7 @@ impl Event {
             Event::FileFailed { .. } => "file-failed",
             Event::RecordFailed { .. } => "record-failed",
             Event::Stopping { .. } => "stopping",
+            Event::StillStopping { .. } => "still-stopping",
             Event::FlushFailed { .. } => "flush-failed",
             Event::StopFailed { .. } => "stop-failed",
             Event::CacheLost { .. } => "cache-lost",
@@ -194,6 +195,11 @@ impl Event {
             Event::Stopping { reason, connections } => {
                 vec![word("reason", reason), word("connections", connections)]
             }
+            Event::StillStopping { seconds, connections, drives } => vec![
+                word("seconds", seconds),
+                word("connections", connections),
+                text("drives", &drives.join(", ")),
+            ],
             Event::FlushFailed { drive, status } => {
                 vec![text("drive", drive), word("status", format_args!("{status:?}"))]
             }

@@ -48,6 +48,8 @@ pub(super) struct Medium {
     direct: bool,
     /// The file is regular, not a block device.
     is_regular: bool,
+    /// The file had a name when it was opened; one in memory or a temporary one has none.
+    named: bool,
 }
 
 /// A file that this process has created. Unless the drive has been used, the file is removed with it, so that
@@ -151,7 +153,8 @@ impl Medium {
             return Err(unfit(format!("its size of {bytes} bytes is no multiple of a sector of {sector}")));
         }
         let (path, sector_bytes) = (path.clone(), config.sector_bytes);
-        let medium = Medium { file, path, bytes, sector_bytes, direct: config.direct, is_regular };
+        let named = file.metadata().map_err(io("ask for its names"))?.nlink() > 0;
+        let medium = Medium { file, path, bytes, sector_bytes, direct: config.direct, is_regular, named };
         medium.try_a_read()?;
         Ok((medium, made))
     }
@@ -383,13 +386,15 @@ impl Medium {
         Ok(())
     }
 
-    /// Checks that a file is at least as long as it was, and still has a name.
+    /// Checks that a file is at least as long as it was, and still has a name if it had one.
     fn check_whole(&self, status: Status) -> Result<(), Trouble> {
         if !self.is_regular {
             return Ok(());
         }
         match rustix::fs::fstat(&self.file) {
-            Ok(found) if found.st_nlink == 0 => Err(Trouble { status, what: What::Doubt(DELETED.into()) }),
+            Ok(found) if self.named && found.st_nlink == 0 => {
+                Err(Trouble { status, what: What::Doubt(DELETED.into()) })
+            }
             Ok(found) if found.st_size as u64 >= self.bytes => Ok(()),
             Ok(_) => Err(self.gone(status)),
             Err(error) => Err(self.trouble(status, "ask for the size", error)),

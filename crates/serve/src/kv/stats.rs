@@ -133,7 +133,7 @@ impl<C: Cache> KvService<C> {
                 figure.kind == FigureKind::Counter
                     && (counted.name, counted.cause) == (figure.name, figure.cause)
             });
-            // What only an engine counts begins anew after a power cut.
+            // Counts that only an engine keeps start at zero after a power cut.
             lines.stat(figure.name, figure.value.saturating_sub(counted.map_or(0, |counted| counted.value)));
         }
     }

@@ -5,13 +5,20 @@
 //! ```
 //! Invariant: a service is put away only when no connection can submit to it any more.
 
-use super::{ServeError, Server};
+use super::{ServeError, Server, nanoseconds};
 use crate::attachment::Attached;
 use crate::event::Event;
 use crate::service::Operated;
 use mio::Events;
 use pellucid_target::connection::Close;
 use std::time::Duration;
+
+/// The end of a server as its log tells it.
+pub(super) struct Ending {
+    begun_ns: u64,
+    /// Time at which the server next says that it still waits.
+    told_again_ns: u64,
+}
 
 impl<S: Operated> Server<S> {
     pub(super) fn is_over(&self) -> bool {
@@ -24,6 +31,9 @@ impl<S: Operated> Server<S> {
     pub(super) fn begin_stopping(&mut self) {
         let reason = self.stopper.reason.get().copied().unwrap_or("asked");
         (self.log)(&Event::Stopping { reason, connections: self.service.logbook().connections });
+        let now = self.service.now_ns();
+        let told_again_ns = now.saturating_add(nanoseconds(self.options.slow_stop));
+        self.ending = Some(Ending { begun_ns: now, told_again_ns });
         self.service.stop();
         self.pending.clear();
         self.listeners.clear();
@@ -34,6 +44,22 @@ impl<S: Operated> Server<S> {
                 self.table.touch(slot);
             }
         }
+    }
+
+    /// Logs what a server waits for that has been stopping for long.
+    pub(super) fn tell_if_slow(&mut self) {
+        let Some(ending) = &mut self.ending else { return };
+        let now = self.service.now_ns();
+        if now < ending.told_again_ns {
+            return;
+        }
+        let passed_ns = now - ending.begun_ns;
+        ending.told_again_ns = now.saturating_add(passed_ns);
+        (self.log)(&Event::StillStopping {
+            seconds: passed_ns / 1_000_000_000,
+            connections: self.service.logbook().connections,
+            drives: self.service.busy_drives(),
+        });
     }
 
     /// Stores all state that the next start needs, and makes it durable.
@@ -57,6 +83,7 @@ impl<S: Operated> Server<S> {
         }
         self.service.run();
         self.tell();
+        self.tell_if_slow();
         std::thread::yield_now();
         Ok(())
     }

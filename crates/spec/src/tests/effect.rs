@@ -79,7 +79,7 @@ fn every_key_over_every_kind_of_drive_takes_effect_or_is_refused() {
         let before = used(&base);
         for key in keys() {
             let entry = base.provenance.get(key.key).expect("a key");
-            // What makes the kind stays.
+            // The keys that make the kind stay.
             if matches!(entry.origin.place, Place::Set { .. }) {
                 continue;
             }
@@ -137,6 +137,10 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
             "--set ftl.map_cache: drive.ftl.map_cache = \"1MiB\": has no effect here; allowed: with drive.ftl.map = \"demand\"",
         ),
         ("ecc.chunk=512", "allowed: with drive.ecc.code = \"bch\""),
+        (
+            "ecc.code=bch",
+            "allowed: with drive.media.bit_errors.enabled = true, or drive.ecc.data = \"real\" or \"checked\"",
+        ),
         ("scheduler.priorities.read_trigger=0", "allowed: with drive.media.timing.command above 0"),
         ("scheduler.priorities.status_check=9", "allowed: with drive.media.timing.status above 0"),
         ("host.block_layer.plug=1", "allowed: with host.layers with \"block-layer\""),
@@ -170,7 +174,7 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
     let sets =
         ["scheduler.page_transfers=true", "media.planes=2", "media.multi_plane=true", "media.unit_size=8KiB"];
     assert!(refused(SMALL, &sets, Use::Work).contains("of half of what they program at most"));
-    // What gives them an effect.
+    // Settings that give them an effect.
     for sets in [
         &["firmware.clock_mhz=500", "firmware.fetch.cycles=10"][..],
         &["host.dma_unit=8KiB", "host.dma_overhead=1us"],

@@ -55,6 +55,41 @@ fn the_first_wrong_name_of_a_file_is_reported() {
 }
 
 #[test]
+fn new_media_are_not_beyond_their_endurance() {
+    let with = |cycles: u32| {
+        let sets = ["media.endurance=3000".to_string(), format!("media.cycles={cycles}")];
+        from_str(SMALL, "my.toml", &sets)
+    };
+    assert_eq!(with(3000).expect("at its end").drive.media.integrity.cycles, 3000);
+    assert_eq!(
+        with(3001).expect_err("beyond its end").to_string(),
+        "--set media.cycles: drive.media.cycles = 3001: not allowed; allowed: 0 to 3000: new media are not beyond their endurance"
+    );
+}
+
+#[test]
+fn numbers_say_where_they_end() {
+    let refused = |set: &str| from_str(SMALL, "my.toml", &[set.to_string()]).expect_err(set).to_string();
+    for (set, said) in [
+        (
+            "ftl.checkpoint_every=18446744073709551615",
+            "not allowed; allowed: a whole number from 0, below 2^63",
+        ),
+        ("ftl.capacity=8EiB", "or a whole number of bytes; at least 1; below 8EiB"),
+        (
+            "media.page_size=1EiB",
+            "\"1EiB\": not allowed; allowed: a size such as \"4k\", \"16KiB\", \"1.5 GiB\" (1024-based), or a whole number of bytes; at most 1GiB",
+        ),
+        (
+            "media.page_size=16KB",
+            "(did you mean 16KiB?); allowed: a size such as \"4k\", \"16KiB\", \"1.5 GiB\" (1024-based), or a whole number of bytes; at most 1GiB",
+        ),
+    ] {
+        assert!(refused(set).ends_with(said), "{}", refused(set));
+    }
+}
+
+#[test]
 fn wrong_values_are_named_with_what_is_allowed() {
     for (more, expected) in [
         (
@@ -286,7 +321,7 @@ fn values_that_contradict_each_other_are_refused() {
 
 #[test]
 fn namespaces_and_error_correction_fit_together() {
-    // What is in front takes 19 lines.
+    // The text in front has 19 lines.
     let with = |namespace: &str, ecc: &str, sets: &[&str]| {
         let text = format!(
             "{SMALL}[[drive.namespace]]\ninterface = 'open-channel'\n{namespace}[drive.ecc]\ncode = 'bch'\n{ecc}"

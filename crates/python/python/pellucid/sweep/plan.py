@@ -231,11 +231,22 @@ def _range(key: str, axis: dict[str, Any]) -> list[int | float]:
     first, last = ends
     if scale == "log" and min(ends) <= 0:
         raise refuse(f"axes.{key}", axis, "from and to above 0 with scale = \"log\"")
+    if first == last:
+        raise refuse(f"axes.{key}", axis, "from and to that differ")
+    values = _spaced(first, last, steps, scale)
+    if len(set(values)) == steps:
+        return values
+    most = next(fewer for fewer in range(steps - 1, 1, -1) if len(set(_spaced(first, last, fewer, scale))) == fewer)
+    raise refuse(f"axes.{key}.steps", steps, f"at most {most}, as values between whole numbers are rounded; or a list of values")
+
+
+def _spaced(first: int | float, last: int | float, steps: int, scale: str) -> list[int | float]:
+    """As many values as there are steps, rounded to whole numbers between whole numbers."""
     if scale == "log":
         values = [first * (last / first) ** (step / (steps - 1)) for step in range(steps)]
     else:
         values = [first + (last - first) * step / (steps - 1) for step in range(steps)]
-    if all(isinstance(end, int) for end in ends):
-        return list(dict.fromkeys(round(value) for value in values))
+    if isinstance(first, int) and isinstance(last, int):
+        return [round(value) for value in values]
     # The last digits of a quotient are noise.
-    return list(dict.fromkeys(float(f"{value:.12g}") for value in values))
+    return [float(f"{value:.12g}") for value in values]
