@@ -117,7 +117,7 @@ impl Row {
         let own = vec![
             format!("host.block_layer.requests={waiting}"),
             format!("host.block_layer.largest={}", self.largest),
-            // What waits comes at once, so that requests are as large as they can be.
+            // Waiting requests arrive at once, so they merge into the largest possible requests.
             format!("host.block_layer.plug={}", waiting + 1),
         ];
         let Row { rw, kib, .. } = self;

@@ -37,7 +37,7 @@ pub static KNOWN_MISSES: &[KnownMiss] = &[
 
 impl KnownMiss {
     fn is_of(&self, claim: &Claim, check: &Check) -> bool {
-        // What decides nothing cannot miss.
+        // A check that is only shown cannot miss.
         self.claim == claim.id && check.limit != Limit::Shown && check.what.starts_with(self.check)
     }
 }

@@ -78,7 +78,7 @@ fn cached_table(bench: &Bench) -> Result<Check, ReproduceError> {
             "ftl.over_provisioning=0.3".into(),
             "precondition.overwrite=1.0".into(),
         ];
-        // What is wrong on purpose is wrong on the second drive.
+        // The second drive has the deliberate error.
         let spec = bench.drive(DRIVE, "the drive of the claim", &own)?;
         let mut device = prepare(&spec, None)?;
         let count = 8_000 / bench.shorter();
@@ -93,7 +93,7 @@ fn cached_table(bench: &Bench) -> Result<Check, ReproduceError> {
 
 /// A report without what names its translation.
 fn comparable(report: &Report) -> Value {
-    // What the run cost on this machine is no result.
+    // The cost of the run on this machine is no result.
     let report = Report { host: None, map_cache: None, drive: Default::default(), ..report.clone() };
     serde_json::to_value(&report).unwrap_or_default()
 }

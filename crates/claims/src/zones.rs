@@ -235,7 +235,7 @@ impl Host {
                 self.read(now);
             }
             let waits = self.writers.iter().any(|writer| !writer.busy);
-            // What is measured ends with the event after the last write came.
+            // The measurement ends with the event after the last write arrived.
             let limit = if self.written < until { SimTime(u64::MAX) } else { now };
             now = self.step(waits.then(|| due(begun)), limit)?;
         }

@@ -1,4 +1,4 @@
-//! Short names for drives side by side: the drive's own, or what tells drives of one name apart.
+//! Short names for drives side by side: the drive's own name, or the difference between drives of one name.
 
 use pellucid_spec::{Place, Spec};
 use std::collections::BTreeSet;

@@ -109,7 +109,7 @@ impl<'a> AgeingFilm<'a> {
 
 /// The failure of a film without a frame.
 pub fn nothing() -> Failure {
-    Failure::work(anyhow!("--film: nothing was recorded, as no drive of flash worked"))
+    Failure::work(anyhow!("--film: nothing was recorded, as no flash drive was used"))
 }
 
 impl Onlooker for Filmed<'_> {

@@ -55,7 +55,7 @@ pub fn now() -> ! {
 /// Effect of an interrupt on most runs, as messages state it.
 pub const REPORT: &str = "the report of what has completed follows";
 
-/// Effect of an interrupt on runs of which a part is of no use.
+/// Effect of an interrupt on runs that are useless if incomplete.
 pub const NOTHING: &str = "nothing follows, as only whole runs are of use";
 
 /// A run has begun, which asks [`asked`] now and then. `what`: what an interrupt does then.

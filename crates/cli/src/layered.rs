@@ -240,7 +240,7 @@ fn on_subject(called: &str, subject: Subject, global: &Global) -> Result<Opened,
     Ok(Opened { name, drive, registry, unprepared, from, made })
 }
 
-/// Prefix that marks the name of a remote drive where a description may stand.
+/// Prefix that marks the name of a remote drive where a description is also allowed.
 const NVME: &str = "nvme+tcp://";
 
 /// Returns whether a remote drive is called so.

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Days around the ends of months, years and centuries, as date(1) tells them.
+    /// Days around the ends of months, years and centuries, as date(1) prints them.
     #[test]
     fn days_have_their_dates() {
         for (seconds, date) in [

@@ -30,7 +30,7 @@ struct Buffer {
 fn buffers(spec: &Spec) -> Vec<Buffer> {
     let geometry = &spec.drive.media.geometry;
     let keeps = spec.drive.media.store.keeps_data();
-    // Of a sector of which only a stamp is kept, no data are in any buffer.
+    // With stamps instead of data, no buffer holds any data.
     let of_sectors =
         |sectors: u64| sectors * (SECTOR_BYTES + if keeps { geometry.sector_bytes.into() } else { 0 });
     let mut found = Vec::new();

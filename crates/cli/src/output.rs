@@ -46,7 +46,7 @@ pub fn columns() -> usize {
     size.map_or(COLUMNS, |(_, columns)| usize::from(columns).min(COLUMNS_MAX))
 }
 
-/// The line above a report: what was done with which drive. It comes with the report, so that nothing stands above a refusal.
+/// The line above a report: the drive and its work. It is printed with the report, so that a refusal is printed alone.
 pub fn header(global: &Global, verb: &str, drive: &str, work: &str) -> io::Result<()> {
     if global.json { Ok(()) } else { print(&format!("{verb}  {drive}  <  {work}\n\n")) }
 }
@@ -94,7 +94,7 @@ impl FormatOptions {
         }
     }
 
-    /// Refuses fio's shape for an application, of which fio's tools know nothing.
+    /// Refuses fio's format for an application, which fio's tools do not know.
     pub fn check_jobs(self, jobs: &[Job]) -> Result<(), Failure> {
         match jobs.iter().find_map(|job| job.app.as_ref()) {
             Some(app) => self.check_absent(&format!("app = {}", app.name())),
@@ -162,7 +162,7 @@ pub fn report(
     ended(report)
 }
 
-/// The exit status tells of a report that the user has cut short with an interrupt, and of requests that failed; one
+/// The exit status shows whether the user cut the report short with an interrupt, and whether requests failed; one
 /// that `q` has cut short is what was asked for.
 pub fn ended(report: &Report) -> Result<(), Failure> {
     if report.partial && interrupt::asked() {
@@ -183,7 +183,7 @@ pub fn ended(report: &Report) -> Result<(), Failure> {
     Err(Failure::work(anyhow::anyhow!("{}: {} failed{why}", report.drive.name, failed.join(", "))))
 }
 
-/// As [`ended`], for several reports: an interrupt comes first, and each failure is told.
+/// As [`ended`], for several reports: an interrupt comes first, and each failure is printed.
 pub fn all_ended<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Result<(), Failure> {
     let mut failures: Vec<Failure> = reports.into_iter().filter_map(|report| ended(report).err()).collect();
     failures.sort_by_key(Failure::is_interrupt);
@@ -196,7 +196,7 @@ pub fn all_ended<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Result<()
     last.map_or(Ok(()), Err)
 }
 
-/// The exit status tells that a run which was to go on until it is steady has not become so.
+/// The exit status shows that a run did not become steady by its end.
 fn steady(report: &Report) -> Result<(), Failure> {
     match &report.steady_state {
         Some(steady) if !steady.reached && !report.partial => Err(Failure::work(anyhow::anyhow!(
@@ -216,7 +216,7 @@ pub fn claim(directory: Option<&Path>, global: &Global) -> Result<Option<OutputD
     Ok(Some(OutputDirectory::claim(directory)?))
 }
 
-/// Refuses a file of a command that is its standard output, where the answer goes: one would stand within the other.
+/// Refuses an output file that is the command's standard output, because the answer is printed there.
 pub fn refuse_answer_place(option: &str, path: &Path) -> Result<(), Failure> {
     let answer = io::stdout().as_fd().try_clone_to_owned().and_then(|out| File::from(out).metadata());
     let place = |found: io::Result<Metadata>| found.ok().map(|found| (found.dev(), found.ino()));

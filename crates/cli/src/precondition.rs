@@ -28,9 +28,9 @@ pub enum State {
 /// Options of the work that is done before the one that is measured.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct PreconditionOptions {
-    /// Content of the drive when the work begins. Takes precedence over [precondition] of the description and the fill of its targets; refused together with
-    /// --set precondition.fill or .overwrite. On an image, which has its past: none, or trace, which adds what is missing
-    /// [default: what the description says; if it says nothing, trace for a replay, none for jobs and images]
+    /// Content of the drive when the work begins. Takes precedence over [precondition] of the description and the fill of its targets;
+    /// refused together with --set precondition.fill or .overwrite. On an image, which has been used: none, or trace, which writes the
+    /// missing sectors [default: as in the description; without it, trace for a replay, none for jobs and images]
     #[arg(long, value_name = "STATE", value_enum)]
     precondition: Option<State>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ impl PreconditionOptions {
         self.precondition.and_then(name).map_or_else(String::new, |name| format!(" --precondition {name}"))
     }
 
-    /// Returns whether more is asked for than a drive of this medium can tell: times of a disk do not depend on what was written.
+    /// Returns whether the request is meaningless for this medium: times of a disk do not depend on earlier writes.
     pub fn means_nothing_to(&self, medium: Medium) -> bool {
         medium == Medium::Disk && matches!(self.precondition, Some(State::Fill | State::Steady))
     }
@@ -84,7 +84,7 @@ impl PreconditionOptions {
             return Err(ExperimentError::NoTrace.into());
         }
         if image && state == State::Trace && spec.has_host() {
-            let message = "what layers of the host have put on an image cannot be told; allowed: none";
+            let message = "the data of host layers on an image are unknown; allowed: none";
             return Err(Failure::asked(anyhow!("--precondition: {message}")));
         }
         if image && state == State::None {

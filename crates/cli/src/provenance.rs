@@ -56,7 +56,7 @@ pub fn sha256(path: &Path) -> Result<String, Failure> {
 mod tests {
     use super::*;
 
-    /// The digest of "abc" stands in FIPS 180-4's examples.
+    /// The digest of "abc" is in the examples of FIPS 180-4.
     #[test]
     fn files_have_the_published_digest() {
         let path = std::env::temp_dir().join(format!("pellucid-digest-{}", std::process::id()));

@@ -15,9 +15,9 @@ use std::path::Path;
 /// How often work is done.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct SeedOptions {
-    /// Do the work once for each of N seeds, from --seed or run.seed on, and print each number's mean with its 95 % confidence
-    /// interval. Preconditioning keeps its own seed, precondition.seed. --report DIR has them as a page and as JSON, and the report of every
-    /// seed
+    /// Do the work once for each of N seeds, starting with --seed or run.seed, and print the mean of each number with its 95 % confidence
+    /// interval. Preconditioning keeps its own seed, precondition.seed. --report DIR holds the means as a page and as JSON, and the
+    /// report of every seed
     #[arg(long, value_name = "N", value_parser = numbers::whole::<u32>(2..), conflicts_with = "log")]
     seeds: Option<u32>,
 }
@@ -82,7 +82,7 @@ pub fn check_effect(jobs: &[Job], others: &[Job]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The options of runs over seeds, of which a part is of no use.
+/// The options of runs over seeds; an incomplete set of runs is useless.
 pub fn whole_runs(global: &Global) -> Global {
     Global { whole_only: true, ..global.clone() }
 }

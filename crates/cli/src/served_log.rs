@@ -114,7 +114,7 @@ fn to_reach(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// A text as a part of a URI (RFC 3986), in which the bytes of `kept` stand for themselves, too.
+/// A text as a part of a URI (RFC 3986); the bytes of `kept` are not escaped either.
 fn encoded(text: &str, kept: &[u8]) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

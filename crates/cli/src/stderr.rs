@@ -32,7 +32,7 @@ pub fn say(line: &str) {
     }
 }
 
-/// Stops lines from waiting for standard error from now on. `dropped` makes the line that tells how many lines were dropped.
+/// Stops lines from waiting for standard error from now on. `dropped` makes the line with the number of dropped lines.
 ///
 /// # Errors
 /// When the system gives no thread.
@@ -88,7 +88,7 @@ impl Queue {
     /// Takes a line, or counts it as dropped.
     fn push(&self, line: &str) {
         let mut lines = self.lines();
-        // Behind a dropped line there is no other until the drop is told, so that the count stands where lines are missing.
+        // After a dropped line no other line is queued until the drop is reported, so the count appears where the lines are missing.
         if lines.dropped > 0 || lines.held.len() + line.len() >= HELD_BYTES_MAX {
             lines.dropped += 1;
         } else {
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// Lines that nobody reads keep nobody waiting; how many are missing is told where they are missing.
+    /// Unread lines block nobody; the number of missing lines appears in their place.
     #[test]
     fn a_pipe_that_is_not_read_drops_lines_and_tells_how_many() {
         let (queue, (written, pieces), (go, read)) = (Queue::default(), channel(), channel());

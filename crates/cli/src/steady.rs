@@ -1,4 +1,4 @@
-//! `--steady-state`: a run that goes on until it is steady, as an option beside its keys.
+//! `--steady-state`: a run that ends once it is steady, as an option in addition to its keys.
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -8,8 +8,8 @@ use crate::spelling::add_set;
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct SteadyOptions {
     /// End the run once it is steady: by SNIA's rule over five rounds (snia, snia:bw, snia:lat), or by fio's (iops:3%, bw:3%, lat:3%,
-    /// iops_slope:1%, ...). It has to go on long enough by itself, as with --time-based --runtime 25m; exit status 1 if it is not steady
-    /// by then
+    /// iops_slope:1%, ...). The work must last long enough by itself, as with --time-based --runtime 25m; exit status 1 if the run is not
+    /// steady by its end
     #[arg(long, value_name = "RULE")]
     steady_state: Option<String>,
     /// Length of a round [default: 60s]

@@ -165,7 +165,7 @@ impl Subject {
         }
     }
 
-    /// Notes that its film stands beside others, this many in all.
+    /// Notes that its film is one of this many in the report.
     pub fn is_one_of(&mut self, drives: usize) {
         self.beside = drives;
     }
@@ -262,7 +262,7 @@ impl Subject {
         }
     }
 
-    /// The files that the command reads or works on, none of which an output may replace, forced or not.
+    /// The files that the command reads or works on. No output may replace them, even with --force.
     fn inputs(&self) -> impl Iterator<Item = &Path> {
         let media = match &self.spec.drive.media.store {
             StoreKind::File(path) => Some(path),
@@ -589,7 +589,7 @@ pub fn is_one_file(one: &Path, other: &Path) -> bool {
     place(one).is_some_and(|found| Some(found) == place(other))
 }
 
-/// Refuses the name of an image where a description must stand.
+/// Refuses the name of an image where a description is required.
 pub fn description_expected(name: &str) -> Result<(), Failure> {
     match is_image(name) {
         true => {

@@ -23,14 +23,14 @@ const ENTRIES_MAX: usize = 200_000;
 /// Which part of a run is recorded, and where it goes.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct TimelineOptions {
-    /// Write what every channel, way, host link and processor did, and for which requests, to this file, for the viewer at
-    /// https://ui.perfetto.dev; from the begin of the measurement until there are some 200,000 entries
+    /// Write the activities of every channel, way, host link and processor, with their requests, to this file, for the viewer at
+    /// https://ui.perfetto.dev; from the beginning of the measurement, up to some 200,000 entries
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
     /// Record this part of the run only, in simulated time since the measurement began: 10ms..12ms, ..5ms or 1s..
     #[arg(long, value_name = "FROM..TO", requires = "timeline")]
     timeline_window: Option<String>,
-    /// Record only requests that took at least this long, and what happened while one of them was in the drive
+    /// Record only requests that took at least this long, and all activities while one of them was in the drive
     #[arg(long, value_name = "TIME", requires = "timeline")]
     timeline_slower: Option<String>,
 }
@@ -120,9 +120,9 @@ fn window(text: &str) -> Result<(Nanos, Nanos), Failure> {
     let to = if to.is_empty() { u64::MAX } else { time(option, text, to)? };
     match from < to {
         true => Ok((Nanos(from), Nanos(to))),
-        false => {
-            Err(Failure::asked(anyhow!("{option} {text}: it ends before it begins; allowed: a later end")))
-        }
+        false => Err(Failure::asked(anyhow!(
+            "{option} {text}: the end is before the beginning; allowed: a later end"
+        ))),
     }
 }
 

@@ -4,7 +4,7 @@
 //!  source (board, or control socket) ─► Figures ─► Model (history, rates) ─► draw ─► terminal
 //!             ▲ a few times a second                   ▲ keys
 //! ```
-//! The view runs in a thread of its own for a run, and in the command's thread for `top`; the drive is asked, and goes on.
+//! The view runs in a separate thread for a run, and in the command's thread for `top`; asking the drive does not stop it.
 
 mod draw;
 mod model;

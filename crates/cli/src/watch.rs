@@ -1,4 +1,4 @@
-//! Watching a run while it goes on: the progress bar, the terminal view, the monitor.
+//! Watching a run: the progress bar, the terminal view, the monitor.
 //!
 //! ```text
 //!  the run's thread:  look ─► bar; board.wanted()? ─► snapshot ─► board
@@ -53,7 +53,7 @@ impl MonitorOptions {
         self.check()
     }
 
-    /// Starts the monitor, if one is asked for; tells where it listens.
+    /// Starts the monitor, if one is asked for; prints its address.
     pub fn start(&self, tell: impl FnOnce(SocketAddr)) -> Result<Option<Board>, Failure> {
         let Some(listen) = self.monitor else { return Ok(None) };
         let board = Board::default();
@@ -66,7 +66,7 @@ impl MonitorOptions {
 /// How a run is watched.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct WatchOptions {
-    /// Watch the drive in the terminal while the run goes on; q ends the run
+    /// Watch the drive in the terminal during the run; q ends the run
     #[arg(long)]
     live: bool,
     #[command(flatten)]

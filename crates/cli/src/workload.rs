@@ -39,7 +39,7 @@ fn option_keys() -> impl Iterator<Item = &'static KeyDoc> {
 /// Keys of job files alone: as options they are refused with a reason, and not listed.
 const OF_FILES_ALONE: &[&str] = &["kb_base"];
 
-/// Joins a switch with the value that stands behind it as a word of its own (`--norandommap 1`), as fio takes it.
+/// Joins a switch with a value in the next word (`--norandommap 1`), as fio does.
 pub fn join_switches(words: Vec<OsString>) -> Vec<OsString> {
     let is_switch = |word: &OsStr| {
         let name = word.to_str().and_then(|word| word.strip_prefix("--")).map(|name| name.replace('-', "_"));
@@ -290,7 +290,7 @@ fn no_jobs_of_set(spec: &Spec, work: &str) -> Result<(), Failure> {
     match spec.jobs.iter().find(|job| matches!(job.place, Place::Set { .. })) {
         None => Ok(()),
         Some(job) => Err(Failure::asked(anyhow!(
-            "{}= and {work} do not go together: both say what the work is; allowed: one of them",
+            "{}= and {work} do not go together: both describe the work; allowed: one of them",
             job.place
         ))),
     }
@@ -328,10 +328,10 @@ pub struct TraceOptions {
     /// Requests beyond the end of the drive: refuse, fold (modulo its size), or compact (touched extents side by side)
     #[arg(long, value_name = "HOW", value_parser = ["refuse", "fold", "compact"])]
     address: Option<String>,
-    /// Replay one device of the trace only, by its number there: disk, volume, ASU; major * 2^20 + minor; files of fio 0, 1, ...
+    /// Replay only one device of the trace, by its number in the trace: disk, volume, ASU; major * 2^20 + minor; files of fio 0, 1, ...
     #[arg(long, value_name = "N", value_parser = whole::<u32>(..))]
     stream: Option<u32>,
-    /// Replay the trace N times, one pass after the other, as to age a drive with it
+    /// Replay the trace N times, one pass after the other, for example to age a drive
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..))]
     repeat: Option<u32>,
     /// Replay the first N records only

@@ -31,7 +31,7 @@ pub enum Turns {
 /// Keys that decide on the arbitration together.
 #[derive(Clone, Debug, PartialEq, Eq, Settings)]
 pub struct ArbitrationSettings {
-    /// How the queues are served.
+    /// Arbitration between the queues.
     #[setting(default = "round-robin")]
     pub arbitration: Turns,
     /// With weighted arbitration: commands in each turn of queue 0, 1, ...; queues beyond the list: 1.
@@ -70,7 +70,7 @@ pub struct HostInterface {
     /// How they are served.
     #[setting(flatten, via = ArbitrationSettings)]
     pub arbitration: Arbitration,
-    /// Commands that the controller works on at once.
+    /// Most commands that the controller works on at once.
     ///
     /// More wait in their queues. The bound is that of the drive's tables.
     #[setting(key = "commands", kind = whole(1, (1 << 20) - 1), default = 256)]
@@ -88,10 +88,10 @@ pub struct HostInterface {
     /// Link rate in each direction; 0: transfers take no time.
     #[setting(key = "link_rate", kind = LINK, default = 0)]
     pub link_bytes_per_second: u64,
-    /// Rate of data from the host where something between link and memory is slower; 0: link_rate.
+    /// Rate of data from the host if something between link and memory is slower than the link; 0: link_rate.
     #[setting(key = "write_rate", kind = LINK, default = 0)]
     pub write_bytes_per_second: u64,
-    /// Link time of one DMA unit beside its bytes.
+    /// Link time of one DMA unit in addition to that of its bytes.
     #[setting(default = 0)]
     pub dma_overhead_ns: Nanos,
     /// Time from arrival in a submission queue until the firmware can see the command.
@@ -157,7 +157,7 @@ pub struct ModuleCosts {
     /// Data buffer manager: evicting an entry for another page, clean or to be written out.
     #[setting(table, lead)]
     pub evict: StepCost,
-    /// Address translator: looking up where a page that is read lies.
+    /// Address translator: looking up the place of a page that is read.
     #[setting(table, lead)]
     pub translate: StepCost,
     /// Address translator: choosing the place of a page that is written.
@@ -174,7 +174,7 @@ pub struct ModuleCosts {
     /// GC: choosing a victim.
     #[setting(table, lead)]
     pub victim: StepCost,
-    /// GC: copying a mapping unit, beside the flash operations and the choice of its new place.
+    /// GC: copying a mapping unit, without the flash operations and the choice of its new place.
     #[setting(table, lead)]
     pub copy: StepCost,
 }
@@ -183,10 +183,10 @@ pub struct ModuleCosts {
 /// loop still takes its turns, at no cost).
 #[derive(Clone, Debug, PartialEq, Settings)]
 pub struct Firmware {
-    /// Tasks in order of arrival, or one polling loop.
+    /// tasks: in order of arrival; loop: one polling loop.
     #[setting(default = "tasks")]
     pub model: FirmwareModel,
-    /// Processors: 1 does everything; of 2, one has host interface and FTL, the other the scheduler.
+    /// Processors: 1 runs everything; of 2, one runs the host interface and the FTL, the other the scheduler.
     ///
     /// The scheduler issues host DMA and flash operations and finds out what has ended. What one processor tells the other is in memory
     /// that both see, and takes no time.
@@ -198,7 +198,7 @@ pub struct Firmware {
     /// Fetching a command.
     #[setting(table, lead)]
     pub fetch: StepCost,
-    /// Cutting a slice from a command, and what the modules do for it that has no cost of its own.
+    /// Cutting a slice from a command, and all work of the modules on it that has no cost of its own.
     ///
     /// Their own costs: `lookup`, `entry`, `evict`, `translate`, `depend`.
     #[setting(table, lead)]
@@ -209,10 +209,10 @@ pub struct Firmware {
     /// Issuing a host DMA operation.
     #[setting(table, lead)]
     pub dma: StepCost,
-    /// Issuing a flash operation (a loop: each of its channel phases).
+    /// Issuing a flash operation (with model = loop: each of its channel phases).
     #[setting(table, lead)]
     pub issue: StepCost,
-    /// Finding out that an operation has ended.
+    /// Detecting that an operation has ended.
     ///
     /// A DMA or flash operation.
     #[setting(table, lead)]
@@ -293,13 +293,13 @@ pub struct DataBuffer {
     /// With them, a read never waits for a program to get one. 0: reads and writes share all entries and take their turn.
     #[setting(kind = whole(0, (1 << 24) - 1), default = 0)]
     pub read_entries: u32,
-    /// When a write is acknowledged.
+    /// Point at which a write is acknowledged.
     #[setting(default = "write-back")]
     pub write: WritePolicy,
-    /// Data stay in the buffer after their operation, to serve later hits.
+    /// Data stay in the buffer after their operation, for later hits.
     #[setting(default = true)]
     pub retain: bool,
-    /// First in, first out: each write is programmed by itself; a read-modify-write moves only the sectors that it lacks.
+    /// First in, first out: each write is programmed separately, and a read-modify-write transfers only the missing sectors.
     ///
     /// As Jasmine's SATA write buffer: a write goes behind the one before it to its page, and what its page lacks is read from the media;
     /// only those sectors cross the channel. Else writes join what waits of their page. Needs `dirty_high` 0 and `retain` off.
@@ -359,12 +359,12 @@ pub struct Scheduler {
     /// Needs `timing.suspend_ns` and `ReadFirst`.
     #[setting(default = false)]
     pub suspend: bool,
-    /// A resumed operation runs this long before it is suspended again.
+    /// Shortest time that a resumed operation runs before it is suspended again.
     ///
     /// Reads that come meanwhile wait.
     #[setting(default = 0)]
     pub suspend_gap_ns: Nanos,
-    /// How often one program or erase is suspended at most.
+    /// Most suspensions of one program or erase.
     ///
     /// Reads that come then wait for its end. `None`: without limit.
     #[setting(key = "suspensions", kind = count(0), or = "unlimited")]
@@ -374,13 +374,13 @@ pub struct Scheduler {
     /// A mapping unit larger than a page crosses whole. Without this, all data of an operation cross in one go. Not under a firmware loop.
     #[setting(default = false)]
     pub page_transfers: bool,
-    /// How often a failed read is tried again.
+    /// Most retries of a failed read.
     #[setting(kind = few(0), default = 5)]
     pub read_retries: u32,
     /// Extra sense time of each retry.
     #[setting(default = 0)]
     pub retry_ns: Nanos,
-    /// A read that corrects more bits than this in one codeword has its block refreshed.
+    /// Corrected bits in one codeword above which a read has its block refreshed.
     ///
     /// Its data are written anew elsewhere, and it is erased. `None`: never.
     #[setting(beside = "ecc", kind = count(0), or = "never")]
@@ -397,7 +397,7 @@ pub struct Scheduler {
     /// Rate of the interconnect between memory and all channels, in each direction; 0: no limit.
     #[setting(key = "interconnect_rate", kind = LINK, default = 0)]
     pub interconnect_bytes_per_second: u64,
-    /// ECC decoding after a read transfer, off the channel.
+    /// Time of ECC decoding after a read transfer; the channel is free meanwhile.
     #[setting(default = 0)]
     pub decode_ns: Nanos,
     /// The key-equation solver that codewords of read data pass before that; `None`: it never makes them wait.
@@ -411,7 +411,7 @@ pub struct Solver {
     /// Channels that share one key-equation solver of the ECC decoder; 0: reads never wait for it.
     #[setting(kind = few(0), default = 0)]
     pub channels: u32,
-    /// Bytes of the codeword that the key-equation solver works on at once.
+    /// Bytes of a codeword of the key-equation solver.
     #[setting(kind = size(1, 1 << 20), default = "256B")]
     pub chunk_bytes: u32,
     /// Time of the key-equation solver for one codeword.
@@ -537,7 +537,7 @@ pub struct Feedback {
 /// One drive: media, translation and controller.
 #[derive(Clone, Debug, PartialEq, Settings)]
 pub struct DeviceConfig {
-    /// Namespaces, each with an interface and blocks of every die; none: one block namespace of everything.
+    /// Namespaces, each with an interface and its blocks of every die; empty: one block namespace of the whole drive.
     #[setting(key = "namespace", kind = Kind::Tables, default = [], made = Vec::new())]
     pub namespaces: Vec<Namespace>,
     /// Media.

@@ -52,13 +52,13 @@ pub struct MemoryConfig {
     /// A drive is refused if the structures of `in_sram` do not fit.
     #[setting(kind = size_from(1), or = "unlimited")]
     pub sram_bytes: Option<u64>,
-    /// Structures that lie in SRAM instead of DRAM.
+    /// Structures in SRAM instead of DRAM.
     #[setting(default = [])]
     pub in_sram: Vec<Structure>,
-    /// Page map: bytes of the table for each mapping unit of the flash; own: what the model's table takes.
+    /// Page map: bytes of the table for each mapping unit of the flash; own: as many as the model's table has.
     ///
-    /// The model's table has 4 bytes for each logical page, and a bit for each unit of the flash. Firmware that keeps the way back, too, has
-    /// more.
+    /// The model's table has 4 bytes for each logical page, and a bit for each unit of the flash. Firmware that keeps the way back, too,
+    /// has more.
     #[setting(kind = size(1, 64), or = "own")]
     pub map_unit_bytes: Option<u32>,
 }

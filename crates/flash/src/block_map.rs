@@ -21,7 +21,7 @@ pub struct BlockMap {
     pub host_written_bytes: u64,
     /// Bytes programmed, for all causes.
     pub programmed_bytes: u64,
-    /// Erased blocks that are waiting.
+    /// Erased blocks that are free.
     pub free_blocks: u32,
     /// Every block: those of die 0 first.
     pub blocks: Vec<BlockView>,

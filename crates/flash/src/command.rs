@@ -222,15 +222,15 @@ pub enum Status {
     ZoneOffline,
     /// Zoned: the write does not begin at the write pointer (1BCh).
     ZoneInvalidWrite,
-    /// Zoned: it would make too many zones active (1BDh).
+    /// Zoned: the command would make too many zones active (1BDh).
     TooManyActiveZones,
-    /// Zoned: it would make too many zones open (1BEh).
+    /// Zoned: the command would make too many zones open (1BEh).
     TooManyOpenZones,
     /// Zoned: the zone cannot go from its state to the wanted one (1BFh).
     ZoneInvalidTransition,
     /// Open-channel: write to a chunk that is closed, offline or out of range (280h).
     ChunkWriteInvalid,
-    /// Open-channel, with DULBE: a sector that was not written is read (287h). Nameless: there is no such name.
+    /// Open-channel, with DULBE: the read contains an unwritten sector (287h). Nameless: the name does not exist.
     Unwritten,
     /// Open-channel: the chunk is offline (2C0h).
     ChunkOffline,
@@ -242,14 +242,14 @@ pub enum Status {
     ChunkWriteFailed,
     /// Open-channel: the chunk was closed before its end (2F1h).
     ChunkClosedEarly,
-    /// Open-channel: the write does not begin at the write pointer, or is no multiple of `ws_min` (2F2h).
+    /// Open-channel: the write does not begin at the write pointer, or its length is not a multiple of `ws_min` (2F2h).
     ChunkOutOfOrder,
-    /// Cache: a block of the read is not cached. No error: nothing was transferred, and `result` is the first absent block,
-    /// counted in blocks from the first of the command.
+    /// Cache: a block of the read is not cached. This is no error: no data were transferred, and `result` is the first absent block,
+    /// counted from the first block of the command.
     Absent,
-    /// Cache: there is no space that eviction of clean blocks could make; dirty blocks have to be cleaned first. Nothing changed.
+    /// Cache: eviction of clean blocks can free no space; the host must clean dirty blocks first. Nothing was written.
     CacheFull,
-    /// Nameless: as many sectors have names as can have; something has to be freed, or a move acknowledged, first. Nothing was written.
+    /// Nameless: no further sector can get a name; the host must free names or acknowledge moves first. Nothing was written.
     CapacityExceeded,
 }
 

@@ -25,7 +25,7 @@ pub struct Geometry {
     /// Ways per channel: chip enables that share the bus.
     #[setting(kind = whole(1, Geometry::WAYS_MAX as u64))]
     pub ways: u32,
-    /// Dies per way that work independently of each other.
+    /// Dies per way, which operate independently.
     #[setting(kind = whole(1, Geometry::DIES_MAX as u64), default = 1)]
     pub dies: u32,
     /// Planes per die.
@@ -39,10 +39,10 @@ pub struct Geometry {
     /// An MLC block in SLC mode has half of its pages.
     #[setting(kind = whole(1, Geometry::PAGES_MAX as u64))]
     pub pages: u32,
-    /// Data of one page.
+    /// Data bytes of one page.
     #[setting(key = "page_size", kind = SIZE)]
     pub page_bytes: u32,
-    /// Spare (out-of-band) bytes of one page; they cross the channel too.
+    /// Spare (out-of-band) bytes of one page, transferred with its data.
     #[setting(key = "spare_size", kind = SIZE, default = 0)]
     pub spare_bytes: u32,
     /// Host sector (logical block).

@@ -169,10 +169,15 @@ impl Pauses {
         };
         [
             Figure::count(count, "Garbage collections of a victim that have ended.", self.count),
-            Figure::nanos(sum, "Their time, from the choice of the victim to its end.", self.sum_ns),
-            quantile(p50, "Half of them took no longer.", 0.5),
-            quantile(p99, "99 % of them took no longer.", 0.99),
-            Figure::nanos(longest, "The longest of them.", self.longest().map_or(0, |pause| pause.0)).gauge(),
+            Figure::nanos(
+                sum,
+                "Total time of garbage collections, from the choice of the victim to its end.",
+                self.sum_ns,
+            ),
+            quantile(p50, "Median time of garbage collections.", 0.5),
+            quantile(p99, "99th percentile of the times of garbage collections.", 0.99),
+            Figure::nanos(longest, "Longest garbage collection.", self.longest().map_or(0, |pause| pause.0))
+                .gauge(),
         ]
     }
 }

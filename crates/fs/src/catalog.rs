@@ -217,7 +217,7 @@ impl Catalog {
     pub fn touch_cut(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), Stop> {
         self.touch(Key::extent(ino, from.saturating_sub(1)), Key::extent(ino, to))?;
         self.seek(Key::extent(ino, to.saturating_sub(1)))?;
-        // What stands behind the range is looked at once nothing is left of it.
+        // The entries after the range are examined once the range is empty.
         self.seek(Key::extent(ino, to))?;
         Ok(())
     }
@@ -234,7 +234,7 @@ impl Catalog {
             sums.clear();
             let value = self.tree.value(place);
             sums.extend((0..extent.count).map_while(|n| crate::key::sum_of(value, n)));
-            // What is left is put before anything is deleted, so that no leaf on the path is given up in between.
+            // The remaining entries are put before anything is deleted, so that no leaf on the path is freed in between.
             if extent.first < from {
                 let left = Extent { count: from - extent.first, ..extent };
                 self.put_extent(ino, left, sums.get(..left.count as usize).unwrap_or_default());
@@ -248,7 +248,7 @@ impl Catalog {
             }
             self.sums = sums;
             freed += (last + 1).min(to) - extent.first.max(from);
-            // What is behind `to` was not touched.
+            // Entries after `to` are unchanged.
             if last + 1 >= to {
                 break;
             }

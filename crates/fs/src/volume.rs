@@ -182,7 +182,7 @@ impl BlockVolume {
 fn ended(status: Status, data: Vec<u8>) -> Result<Vec<u8>, JobError> {
     match status {
         Status::Success | Status::HighEcc => Ok(data),
-        // What lost its power has lost what was not flushed: nothing may be built on that.
+        // A drive that lost its power has lost unflushed data, so no later write may rely on them.
         Status::ReadOnly | Status::PowerLoss => Err(JobError::ReadOnly),
         _ => Err(JobError::Failed),
     }
@@ -258,7 +258,7 @@ impl FlashVolume {
             }
             Job::Flush { .. } => return self.answer(id, Ok(Vec::new())),
             Job::Discard { block, .. } => {
-                // What the library does not know as mapped is free already.
+                // A block that the library does not know as mapped is already free.
                 let _ = self.function.flash_trim(self.place(block).0);
                 return self.answer(id, Ok(Vec::new()));
             }

@@ -111,7 +111,7 @@ pub enum Isolation {
 /// Wear levelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
 pub struct WearLevelling {
-    /// Take the least worn of the free blocks of a die.
+    /// A die allocates its free blocks in order of wear, the least worn first.
     #[setting(default = true)]
     pub dynamic: bool,
     /// Difference of erase counts above which cold data are moved.
@@ -177,7 +177,7 @@ impl From<Survives> for Durability {
 /// Keys that decide on the durability together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
 pub struct DurabilitySettings {
-    /// Which data survive a power cut.
+    /// Data that survive a power cut: none (volatile), or flushed data (journal).
     #[setting(default = "journal")]
     pub durability: Survives,
     /// Programs between two complete checkpoints of the map; 0: a quarter of the superpages of the drive.
@@ -363,7 +363,7 @@ pub struct FtlConfig {
     /// Order in which new data go to the dies.
     #[setting(default = "channel-first")]
     pub placement: Placement,
-    /// How hot and cold data are kept apart.
+    /// Separation of hot and cold data.
     #[setting(default = "gc-copies")]
     pub separation: Separation,
     /// Foreground GC starts when a die has this many free blocks. They are no reserve: under load the host uses all but one.
@@ -376,7 +376,7 @@ pub struct FtlConfig {
     /// It runs while the drive is idle.
     #[setting(key = "gc_high", kind = few(0), default = 0)]
     pub gc_high_blocks: u32,
-    /// Host data take space in a die that runs GC only as fast as GC frees it.
+    /// Host writes take space in a die that runs GC only as fast as GC frees it.
     ///
     /// Otherwise they use it as fast as they arrive, and then wait until a block is free. With pacing, `gc_low_blocks` should be 2 or
     /// more.
@@ -399,13 +399,13 @@ pub struct FtlConfig {
     /// Reclaim unit handles of the host (FDP), each with open blocks of its own; 1: no placement by the host.
     #[setting(kind = whole(1, HANDLES_MAX as u64), default = 1)]
     pub handles: u16,
-    /// How GC treats data of different reclaim unit handles: its copies share blocks (initial), or each handle keeps blocks of its own (persistent).
+    /// Blocks of GC copies: shared by all reclaim unit handles (initial), or separate for each (persistent).
     #[setting(default = "initial")]
     pub isolation: Isolation,
     /// The SLC cache; `None`: there is none.
     #[setting(table, via = SlcCacheSettings, made = None)]
     pub slc_cache: Option<SlcCache>,
-    /// Seed of all policy randomness.
+    /// Seed of all random choices of policies.
     #[setting(default = 1)]
     pub seed: u64,
     /// The namespace is a cache, with a page map or log blocks; `None`: its address space is that of its pages. The capacity of a cache is the

@@ -72,7 +72,7 @@ pub enum JobError {
     #[error(transparent)]
     Output(#[from] OutputError),
     /// A segment in the work directory is damaged.
-    #[error("{}: {why}; what was kept is removed: asked again, the run begins anew", .work.display())]
+    #[error("{}: {why}; the kept data are removed, and the next run starts from the beginning", .work.display())]
     Damaged {
         /// The work directory.
         work: PathBuf,

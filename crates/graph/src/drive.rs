@@ -282,7 +282,7 @@ impl<D: Drive> DriveStore<D> {
         }
         self.pieces.push_back(Piece { segment, at, tag: self.tags + 1, data: None });
         self.submit(Opcode::Read, lba, sectors, data);
-        // What was read longest ago goes first.
+        // The piece that was read longest ago is evicted first.
         while self.pieces.len() > self.config.pieces && self.pieces[0].data.is_some() {
             self.pieces.pop_front();
         }
@@ -337,7 +337,7 @@ impl<D: Drive> Store for DriveStore<D> {
             let piece = match self.piece(segment, piece_at) {
                 Some(piece) => piece,
                 None => {
-                    // What is read is read at once, as far as commands may be under way.
+                    // Reads are sent at once, up to the limit of commands under way.
                     self.will_read(segment, piece_at, wanted.end - piece_at);
                     if self.piece(segment, piece_at).is_none() {
                         self.fetch(segment, piece_at);

@@ -243,7 +243,7 @@ impl PageRank {
             }
             let base = grid.plan.chunk(chunk).start;
             if chunk + 1 == grid.plan.chunk_count() {
-                // What comes next is read while this is computed.
+                // The next data are read during this computation.
                 self.will_read(grid, store, keys.clone());
             }
             let PageRank { sums, shares, buffers, .. } = self;

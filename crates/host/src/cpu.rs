@@ -16,7 +16,7 @@ pub struct CpuCosts {
     /// Host processor: taking and completing a command.
     #[setting(default = 0)]
     pub submit_ns: Nanos,
-    /// Host processor: mapping one sector, and copying it if it is written.
+    /// Host processor: mapping one sector, and copying it for a write.
     #[setting(default = 0)]
     pub sector_ns: Nanos,
     /// Host processor: submitting one command to the drive.

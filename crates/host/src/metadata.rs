@@ -30,13 +30,13 @@ pub enum MetadataError {
     #[error("it cannot be read: {0}")]
     Read(String),
     /// The device has no file system that is known here.
-    #[error("no file system that is known: {found}; allowed: ext2, ext3, ext4, FAT, alone or in partitions")]
+    #[error("no known file system: {found}; allowed: ext2, ext3, ext4, FAT, alone or in partitions")]
     Unknown {
         /// Findings on the device.
         found: String,
     },
     /// A structure contradicts another one, or the device.
-    #[error("{kind}: {what} is damaged, or of a kind that is not known here")]
+    #[error("{kind}: {what} is damaged, or of an unknown kind")]
     Damaged {
         /// Kind of the file system.
         kind: &'static str,

@@ -86,7 +86,7 @@ pub enum ProbeError {
         least: u64,
     },
     /// A command failed.
-    #[error("{opcode:?} of {bytes} bytes at byte {at} ended with {}; nothing but what had been read there was written", .status.name())]
+    #[error("{opcode:?} of {bytes} bytes at byte {at} ended with {}; only data that had been read there were written", .status.name())]
     Failed {
         /// Failed command.
         opcode: Opcode,

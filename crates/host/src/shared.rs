@@ -55,7 +55,7 @@ pub enum SharedError {
     )]
     Busy(usize),
     /// The target starts or stops.
-    #[error("{0}: starts or stops; wait for it")]
+    #[error("{0}: is starting or stopping; try again later")]
     Changing(String),
     /// The drive allows too few open chunks.
     #[error(

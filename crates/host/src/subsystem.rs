@@ -85,7 +85,7 @@ pub enum TargetError {
     #[error("target name {0:?}: allowed: letters, digits, '-', '_' and '.', at least one")]
     Name(String),
     /// A target with this name exists.
-    #[error("{0}: there is a target of this name; allowed: another name, or to remove it first")]
+    #[error("{0}: a target of this name exists; allowed: another name, or remove the target first")]
     Exists(String),
     /// The target does not exist.
     #[error("{name}: no such target; allowed: {}", names(.known))]
@@ -225,7 +225,7 @@ mod tests {
             ),
             (
                 target("a", 6..8),
-                "a: there is a target of this name; allowed: another name, or to remove it first",
+                "a: a target of this name exists; allowed: another name, or remove the target first",
             ),
             (target("c", 6..9), "units 6-8: not in the drive; allowed: a range within 0-7"),
             (target("c", 6..6), "units 6-5: not in the drive; allowed: a range within 0-7"),

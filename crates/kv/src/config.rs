@@ -118,7 +118,7 @@ pub struct KvCosts {
     /// Processor cores that the cache may use.
     #[setting(kind = few(1), default = 1)]
     pub cores: u32,
-    /// Cache's processor: taking one request.
+    /// Cache's processor: receiving one request.
     ///
     /// Parsing, hashing, index.
     #[setting(default = 0)]
@@ -164,7 +164,7 @@ pub struct KvConfig {
     /// With `policy`, `function` and `raw`.
     #[setting(default = "kv")]
     pub application: String,
-    /// Flash that the cache uses; 0: all there is.
+    /// Flash that the cache uses; 0: all of it.
     #[setting(kind = size(0, 1 << 60), default = 0)]
     pub capacity_bytes: u64,
     /// Size of a slab; 0: a flash block, or 1 MiB on a block drive.
@@ -177,16 +177,16 @@ pub struct KvConfig {
     /// At least 4 slabs.
     #[setting(kind = size(1 << 16, 1 << 40), default = 64 << 20)]
     pub memory_bytes: u64,
-    /// Share of the flash that is kept free; dynamic: what a queueing model says, and 25 % for engines that own no blocks.
+    /// Share of the flash that is kept free; dynamic: the result of a queueing model, or 25 % with engines that own no blocks.
     #[setting(via = Option<f64>, kind = share(0.0, 0.9), or = "dynamic", made = OverProvisioning::Dynamic)]
     pub over_provisioning: OverProvisioning,
-    /// Which slab is evicted.
+    /// Choice of the slab that is evicted.
     #[setting(default = "two-modes")]
     pub victim: Victim,
-    /// Which items of a victim are written again; engine: hot where it owns blocks, else valid.
+    /// Items of a victim that are written again; engine: hot with engines that own blocks, else valid.
     #[setting(via = KeepName, default = "engine", made = Keep::Hot)]
     pub keep: Keep,
-    /// Slot size of a slab class over that of the class below.
+    /// Ratio of the slot size of a slab class to that of the class below.
     #[setting(kind = real(1.01, 4.0), default = 1.25)]
     pub growth_factor: f64,
     /// Slot size of the first slab class.
@@ -194,10 +194,11 @@ pub struct KvConfig {
     /// Header, key and value.
     #[setting(key = "slot_min", kind = size(48, 64 << 10), default = 96)]
     pub slot_min_bytes: u32,
-    /// The largest value.
+    /// Size of the largest value.
     #[setting(key = "item_max", kind = size(1, 1 << 27), default = 1 << 20)]
     pub item_max_bytes: u32,
-    /// Keep the items over a clean stop; where flash lacks room for slabs that are not full and for the index, those used least recently are dropped.
+    /// Keep the items over a clean stop. If the flash lacks space for partly filled slabs and for the index, the least recently used
+    /// items are dropped.
     ///
     /// A crash starts empty all the same.
     #[setting(default = false)]

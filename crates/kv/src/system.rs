@@ -207,7 +207,7 @@ impl<D: Drive> System<D> {
             System::Plain(stack) => stack.stop_by(&mut wait)?,
             System::Library(stack) => stack.stop_by(|monitor, next| wait(&mut monitor.drive, next))?,
         }
-        // What the library does in the background ends, so that the drive can be handed on.
+        // The library's background work ends, so that the drive can be handed on.
         while self.drive().outstanding() > 0 {
             let next = self.next_event();
             let Some(now) = wait(self.drive_mut(), next) else { break };

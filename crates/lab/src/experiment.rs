@@ -93,7 +93,7 @@ pub enum ExperimentError {
         target: String,
     },
     /// A target on which an application makes everything itself, filled.
-    #[error("target {target}: fill: allowed: 0 with app = {app}, which makes on the flash what it needs")]
+    #[error("target {target}: fill: allowed: 0 with app = {app}, which writes its own data to the flash")]
     FilledFlash {
         /// The target.
         target: String,

@@ -75,7 +75,7 @@ pub struct Timing {
     /// Each operation's time is scaled by a factor from `1 +- op_spread`. 0 means none.
     #[setting(kind = SPREAD, default = 0.0)]
     pub op_spread: f64,
-    /// Additional deviation of each array operation, either way, whatever its length.
+    /// Additional deviation of each array operation, up or down, independent of its length.
     ///
     /// Uniform; at most the shortest of the times above.
     #[setting(default = 0)]
@@ -212,13 +212,13 @@ pub enum SyncTo {
 /// How a store keeps data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Settings)]
 pub struct Keep {
-    /// Space of that file: allocated as it is written, or reserved at once.
+    /// Space of the media file: allocated as it is written (sparse), or at once (reserve).
     #[setting(default = "sparse")]
     pub space: Space,
-    /// Flushed data in that file survive the end of the process, or of the machine.
+    /// Event that flushed data in the media file survive: the end of the process, or a crash of the machine.
     #[setting(default = "process")]
     pub sync: SyncTo,
-    /// Memory that data may take with store = "ram"; beyond it hosts cannot write.
+    /// Largest memory for data with store = "ram"; writes beyond it fail.
     ///
     /// `None`: as much as the media hold.
     #[setting(kind = size_from(1), or = "unlimited")]
@@ -256,7 +256,7 @@ impl Setting for StoreName {
 /// Keys that decide on the store together.
 #[derive(Clone, Debug, PartialEq, Eq, Settings)]
 pub struct StoreSettings {
-    /// Data that are kept. none: only which write each sector came from (a stamp); ram, file: all bytes.
+    /// Data that are stored. none: a stamp that says which write each sector came from; ram, file: all bytes.
     #[setting(default = "none")]
     pub store: StoreName,
     /// Path of the file of store = "file".
@@ -313,7 +313,7 @@ pub struct MediaConfig {
     /// Storage options.
     #[setting(flatten)]
     pub keep: Keep,
-    /// Seed of all media randomness.
+    /// Seed of all random choices of the media.
     #[setting(default = 1)]
     pub seed: u64,
     /// Times.

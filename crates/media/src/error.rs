@@ -47,7 +47,7 @@ pub enum RuleError {
         health: Health,
     },
     /// Another program or erase of the block has begun and not ended.
-    #[error("program or erase of die {die} block {block}: another one has begun there and not ended")]
+    #[error("program or erase of die {die} block {block}: another operation there has not ended")]
     Busy {
         /// Die.
         die: u32,

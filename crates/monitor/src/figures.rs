@@ -101,7 +101,7 @@ pub struct LayerFigures {
     pub name: String,
     /// `connected`, `away`, `lost`: the remote drive below; nothing where the drive is of this process.
     pub remote: Option<String>,
-    /// How often the remote drive was connected to again.
+    /// Reconnections to the remote drive.
     pub reconnections: u64,
     /// Counters of the layer, each under its own name.
     #[serde(flatten)]
@@ -243,11 +243,11 @@ pub struct DriveFigures {
     pub buffer_read_hits: u64,
     /// Slices of writes that found their page in the buffer.
     pub buffer_write_hits: u64,
-    /// Power cuts survived.
+    /// Power cuts of the drive.
     pub power_cuts: u64,
     /// Blocks of the media, good and bad.
     pub blocks: u32,
-    /// Erased blocks that are waiting.
+    /// Erased blocks that are free.
     pub free_blocks: u32,
     /// Blocks retired.
     pub grown_bad_blocks: u64,

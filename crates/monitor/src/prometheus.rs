@@ -92,7 +92,7 @@ pub fn metrics(figures: &Figures) -> String {
     text.metric("pellucid_build_info", "gauge", "The version of Pellucid; always 1.");
     text.sample("pellucid_build_info", &[("version", &figures.pellucid_version)], 1);
     let up = "pellucid_uptime_seconds";
-    text.metric(up, "gauge", "Real time since the process began to work or to serve.");
+    text.metric(up, "gauge", "Real time since the process began its work or service.");
     text.sample(up, &[], figures.wall_seconds);
     if let Some(work) = &figures.work {
         let name = "pellucid_run_requests_total";
@@ -115,7 +115,7 @@ pub fn metrics(figures: &Figures) -> String {
 
 fn drives(text: &mut Text, figures: &Figures) {
     let name = "pellucid_simulated_seconds_total";
-    text.each(figures, (name, "counter", "The drive's own time since it was switched on."), |d| {
+    text.each(figures, (name, "counter", "Simulated time since the drive was switched on."), |d| {
         seconds(d.simulated_ns)
     });
     let name = "pellucid_capacity_bytes";
@@ -129,7 +129,7 @@ fn drives(text: &mut Text, figures: &Figures) {
     let name = "pellucid_read_only";
     text.each(figures, (name, "gauge", "1 when the drive is out of good blocks."), |d| u8::from(d.read_only));
     let name = "pellucid_power_cuts_total";
-    text.each(figures, (name, "counter", "Power cuts survived."), |d| d.power_cuts);
+    text.each(figures, (name, "counter", "Power cuts of the drive."), |d| d.power_cuts);
     let name = "pellucid_buffer_read_hits_total";
     text.each(figures, (name, "counter", "Mapping units of reads found in the data buffer."), |d| {
         d.buffer_read_hits
@@ -151,7 +151,7 @@ fn by_cause(text: &mut Text, figures: &Figures) {
         ("pellucid_flash_programs_total", "Program operations by `cause`.", |d| &d.programs),
         ("pellucid_flash_reads_total", "Read operations by `cause`, without retries.", |d| &d.flash_reads),
         ("pellucid_erased_blocks_total", "Blocks erased by `cause`.", |d| &d.erases),
-        ("pellucid_victim_blocks_total", "Blocks chosen to be emptied, by `cause`.", |d| &d.victims),
+        ("pellucid_victim_blocks_total", "Victim blocks chosen, by `cause`.", |d| &d.victims),
     ];
     for (name, help, counts) in families {
         text.metric(name, "counter", help);
@@ -162,7 +162,7 @@ fn by_cause(text: &mut Text, figures: &Figures) {
         }
     }
     let name = "pellucid_gc_pause_seconds";
-    text.metric(name, "histogram", "Time from the choice of a victim of GC until it was erased or retired.");
+    text.metric(name, "histogram", "Time from the choice of a GC victim until it was erased or retired.");
     for drive in &figures.drives {
         text.bins(name, &[("drive", &drive.name)], &drive.gc_pauses);
     }
@@ -209,7 +209,7 @@ fn media(text: &mut Text, figures: &Figures) {
         ("pellucid_bit_errors_corrected_total", "Bit errors that error correction corrected.", |d| {
             d.corrected_bits
         }),
-        ("pellucid_corrected_reads_total", "Reads that gave the data after a retry.", |d| d.corrected_reads),
+        ("pellucid_corrected_reads_total", "Reads that succeeded after a retry.", |d| d.corrected_reads),
         ("pellucid_read_retries_total", "Read attempts after the first.", |d| d.read_retries),
         ("pellucid_uncorrectable_reads_total", "Reads that failed after every retry.", |d| {
             d.uncorrectable_reads
@@ -231,7 +231,7 @@ fn media(text: &mut Text, figures: &Figures) {
     let name = "pellucid_blocks";
     text.each(figures, (name, "gauge", "Blocks of the media, good and bad."), |d| d.blocks);
     let name = "pellucid_free_blocks";
-    text.each(figures, (name, "gauge", "Erased blocks that are waiting."), |d| d.free_blocks);
+    text.each(figures, (name, "gauge", "Erased blocks that are free."), |d| d.free_blocks);
     type Of = fn(&WatchedFigures) -> f64;
     let wear: [(&str, &str, Of); 3] = [
         ("pellucid_block_erases_min", "Watched: smallest erase count of a good block.", |w| {
@@ -497,7 +497,7 @@ fn layers(text: &mut Text, layers: &[LayerFigures]) {
         }
     }
     let name = "pellucid_remote_reconnections_total";
-    text.metric(name, "counter", "How often the remote drive was connected to again.");
+    text.metric(name, "counter", "Reconnections to the remote drive.");
     for layer in layers.iter().filter(|layer| layer.remote.is_some()) {
         text.sample(name, &[("layer", &layer.name)], layer.reconnections);
     }

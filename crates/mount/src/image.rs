@@ -27,7 +27,7 @@ pub enum ImageError {
     #[error("{}: is neither a file nor a block device; allowed: one of them", .0.display())]
     Kind(PathBuf),
     /// The image does not exist, and no size was given to create it.
-    #[error("{}: is not there; allowed: a file or block device that is there, or --size SIZE, which makes a file", .0.display())]
+    #[error("{}: does not exist; allowed: an existing file or block device, or --size SIZE, which makes a file", .0.display())]
     Absent(PathBuf),
     /// Another process has locked the image.
     #[error("{}: in use by another mount or command", .0.display())]

@@ -177,7 +177,7 @@ pub enum ServeError {
     #[error("requests of the kernel: {0}")]
     Session(#[source] io::Error),
     /// The last commit failed: changes that were not synced are lost.
-    #[error("the last commit failed: {0}; what was changed since the one before and not synced is lost")]
+    #[error("the last commit failed: {0}; unsynced changes since the commit before it are lost")]
     End(String),
 }
 

@@ -24,7 +24,7 @@ pub enum TargetError {
     #[error("{}: {}", .0.display(), .1)]
     Unfit(PathBuf, String),
     /// The image holds data that the user did not ask to replace.
-    #[error("{}: is not empty; allowed: a file or device without data, or --force, which replaces what is on it", .0.display())]
+    #[error("{}: is not empty; allowed: a file or device without data, or --force, which replaces the data on it", .0.display())]
     NotEmpty(PathBuf),
     /// An operation failed.
     #[error("{}: {}", .0.display(), .1)]

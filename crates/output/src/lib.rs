@@ -542,7 +542,7 @@ impl Drop for OutputDirectory {
     fn drop(&mut self) {
         note_empty(&self.name, false);
         if self.empty {
-            // Of a run that failed nothing stays.
+            // A failed run leaves nothing behind.
             let _ = fs::remove_dir(&self.name);
         }
     }
@@ -647,7 +647,7 @@ mod tests {
             (names(&folder), fs::read_to_string(&path).expect("there")),
             (vec!["log.csv".into()], "new".into())
         );
-        // What a killed writer left behind is in nobody's way, and links stay links.
+        // Files left by a killed writer block nobody, and links stay links.
         fs::write(folder.join("log.csv.part"), "half a line, and more than is written now").expect("written");
         std::os::unix::fs::symlink("log.csv", folder.join("link")).expect("a link");
         let mut file = OutputFile::create(&folder.join("link")).expect("free");

@@ -18,7 +18,7 @@ pub enum LevelError {
         geometry: SsdGeometry,
     },
     /// More pages than the block has from there on, or none.
-    #[error("{pages} pages from {address} on: allowed: 1 to the {left} that its block has from there")]
+    #[error("{pages} pages from {address} on: allowed: 1 to {left}, the pages left in its block")]
     Pages {
         /// First page.
         address: FlashAddress,
@@ -38,7 +38,7 @@ pub enum LevelError {
         allowed: String,
     },
     /// The level has not read yet what is on the flash.
-    #[error("the level is still starting: it reads what is on the flash")]
+    #[error("the level is still starting: it reads the contents of the flash")]
     NotReady,
     /// There is no such channel.
     #[error("channel {channel}: allowed: 0 to {}", .channels - 1)]
@@ -64,14 +64,14 @@ pub enum LevelError {
     },
     /// A write of the block has failed.
     #[error(
-        "{address}: a write to this block has failed, and it takes no more; copy what it holds, and give it back"
+        "{address}: a write to this block has failed, so it takes no more writes; copy its data, and give the block back"
     )]
     Broken {
         /// The block.
         address: FlashAddress,
     },
     /// The pages of a block are written in order.
-    #[error("{address}: the next page of this block to be written is {next}")]
+    #[error("{address}: the next page to write in this block is {next}")]
     OutOfOrder {
         /// The page.
         address: FlashAddress,

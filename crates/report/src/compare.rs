@@ -213,7 +213,7 @@ fn change(better: Better, value: Option<f64>, first: Option<f64>) -> String {
     let (Some(value), Some(first)) = (value, first.filter(|first| *first != 0.0)) else {
         return String::new();
     };
-    // What every number of the table would show as equal is neither better nor worse.
+    // A difference that no number of the table shows is neither better nor worse.
     let is_small = (value / first - 1.0).abs() < EQUAL_SHARE;
     let verdict = if is_small { "" } else { better.verdict(value, first) };
     format!("{}{verdict}", signed_percent(value / first - 1.0))

@@ -53,7 +53,7 @@ pub(crate) struct Drive {
     /// Kind of the drive.
     #[setting(
         default = "flash",
-        about = "flash: the drive that the other keys describe; disk: the disk of [backing], alone"
+        about = "flash: the drive that the other keys describe; disk: only the disk that [backing] describes"
     )]
     pub kind: Medium,
 }

@@ -207,7 +207,7 @@ fields! {
         DIE: "die", "Die, counted through all channels and ways";
         BLOCK: "block", "Block of the die";
         SUPERPAGE: "superpage", "Superpage of the block";
-        AFTER_ERASES: "after_erases", "Only once the block has been erased this often; default 0";
+        AFTER_ERASES: "after_erases", "Erases of the block from which on the fault applies; default 0";
     }
 
     /// Fields of erases that fail.
@@ -215,7 +215,7 @@ fields! {
         KIND: "kind", "erase-fail: erases of the block fail";
         DIE: "die", "Die, counted through all channels and ways";
         BLOCK: "block", "Block of the die";
-        AFTER_ERASES: "after_erases", "From this erase of the block on; default 0";
+        AFTER_ERASES: "after_erases", "Erase of the block from which on the fault applies; default 0";
     }
 
     /// Fields of reads that fail.
@@ -224,7 +224,7 @@ fields! {
         DIE: "die", "Die, counted through all channels and ways";
         BLOCK: "block", "Block of the die";
         SUPERPAGE: "superpage", "Superpage of the block";
-        ATTEMPTS: "attempts", "How many attempts fail: a number, or always, the default";
+        ATTEMPTS: "attempts", "Attempts that fail: a number, or always, the default";
     }
 }
 

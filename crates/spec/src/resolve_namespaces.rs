@@ -66,64 +66,63 @@ fields! {
     /// Fields of a block namespace.
     block {
         INTERFACE: "interface", "block; fdp: a block namespace that offers reclaim unit handles (drive.ftl.handles)";
-        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all that are left";
+        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all remaining blocks";
     }
 
     /// Fields of an open-channel namespace.
     open_channel {
         INTERFACE: "interface", "open-channel: chunks of physical blocks";
-        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all that are left";
+        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all remaining blocks";
         MANAGEMENT: "management", "host: the host retires bad chunks; shared: the drive replaces them; default host";
         SPARE_BLOCKS: "spare_blocks", "With management = \"shared\": blocks of every die that replace bad ones";
         WRITE_OPTIMAL: "write_optimal", "Optimal write size (ws_opt) in superpages; default 1";
-        CACHED: "cached", "Superpages that the drive holds back before they can be read (mw_cunits); default 0";
+        CACHED: "cached", "Superpages behind the write pointer that cannot be read yet (mw_cunits); default 0";
         OPEN_MAX: "open_max", "Most open chunks; 0, the default: any number";
         OPEN_PER_UNIT_MAX: "open_per_unit_max", "Most open chunks of a parallel unit; 0, the default: any number";
-        ON_WRITE_FAILURE: "on_write_failure", "close: a failed write closes the chunk; next-unit: writing goes on; default close";
+        ON_WRITE_FAILURE: "on_write_failure", "close: a failed write closes the chunk; next-unit: writing continues in the next write unit; default close";
         RATED_ERASES: "rated_erases", "Erases at which the wear index is 100 %; default the endurance, or 3000";
-        UNWRITTEN: "unwritten", "What a read of unwritten sectors gets: zeros or an error (DULBE); default zeros";
+        UNWRITTEN: "unwritten", "Result of a read of unwritten sectors: zeros or an error (DULBE); default zeros";
         COPYBACK: "copyback", "Vector copies stay inside their die; default false";
         HIGH_ECC: "high_ecc", "Reads corrected with high effort are reported (HECC); default false";
         VERY_HIGH_ECC: "very_high_ecc", "Reads corrected with very high effort are reported (VHECC); default false";
-        HIGH_ECC_BITS: "high_ecc_bits", "Corrected bits of a mapping unit from which on the effort is high";
-        VERY_HIGH_ECC_BITS: "very_high_ecc_bits", "Corrected bits of a mapping unit from which on the effort is very high";
+        HIGH_ECC_BITS: "high_ecc_bits", "Corrected bits of a mapping unit from which the effort is high";
+        VERY_HIGH_ECC_BITS: "very_high_ecc_bits", "Corrected bits of a mapping unit from which the effort is very high";
         WEAR_GAP: "wear_gap", "Difference of erase counts in a parallel unit at which the drive notifies the host; 0, the default: never";
     }
 
     /// Fields of a zoned namespace.
     zoned {
         INTERFACE: "interface", "zoned: zones over the dies (NVMe ZNS)";
-        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all that are left";
+        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all remaining blocks";
         SPARE_BLOCKS: "spare_blocks", "Blocks of every die that replace bad ones and hold the staging log";
         DIES_PER_ZONE: "dies_per_zone", "Dies that a zone is striped over, a divisor of all; default all";
         OPEN_MAX: "open_max", "Most open zones; default active_max";
         ACTIVE_MAX: "active_max", "Most active zones; default 14, or fewer where the staging log has no space";
         APPEND_MAX: "append_max", "Most sectors of a zone append; default a superpage";
         STAGE: "stage", "Superpages of the write staging buffer; default active_max + two for each die";
-        BUFFER: "buffer", "Whether the staging buffer survives a power cut: volatile, protected; default volatile";
+        BUFFER: "buffer", "Contents of the staging buffer at a power cut: lost (volatile) or kept (protected); default volatile";
     }
 
     /// Fields of a cache.
     cache {
         INTERFACE: "interface", "cache: blocks of a larger backing store, clean or dirty (solid-state cache)";
-        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all that are left";
-        ADDRESS_SPACE: "address_space", "Size of the largest backing store that it can serve";
-        EVICTION: "eviction", "Silent eviction: se-util (log and copies apart), se-merge (together); with log blocks: evicted blocks take data (se-util), or data and logs (se-merge); default se-util";
+        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all remaining blocks";
+        ADDRESS_SPACE: "address_space", "Size of the largest backing store that the cache can serve";
+        EVICTION: "eviction", "Silent eviction: log and GC copies in separate blocks (se-util) or in the same (se-merge); with log blocks: evicted blocks take data (se-util), or data and logs (se-merge); default se-util";
         GUARANTEE: "guarantee", "Data that survive a power cut: flush (those before a flush), write-dirty (dirty data and evictions at once); default flush";
-        LOG: "log", "Where a full block lists its contents: spare-area, or last-page (its last superpage takes no data); default spare-area";
-        CHECKPOINT: "checkpoint", "When the table is written: rolling, or on-flush (and after five idle seconds); default rolling";
+        LOG: "log", "List of the contents of a full block: in the spare area (spare-area), or in its last superpage, which then takes no data (last-page); default spare-area";
+        CHECKPOINT: "checkpoint", "Time at which the table is written: continuously (rolling), or at a flush and after five idle seconds (on-flush); default rolling";
     }
 
     /// Fields of a nameless namespace.
     nameless {
-        INTERFACE: "interface", "nameless: sectors that are named by where they lie, and virtual ones (nameless writes)";
-        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all that are left";
-        OVER_PROVISIONING: "over_provisioning", "Spare capacity as a share of what can hold data; default 0.0753";
-        VIRTUAL_SHARE: "virtual_share", "Share of what can hold data that has virtual addresses; default 0.0625";
+        INTERFACE: "interface", "nameless: sectors that are named by their physical place, and sectors with virtual addresses (nameless writes)";
+        BLOCKS: "blocks", "Blocks of every die; in the last namespace by default all remaining blocks";
+        OVER_PROVISIONING: "over_provisioning", "Spare capacity as a share of the space for data; default 0.0753";
+        VIRTUAL_SHARE: "virtual_share", "Share of the space for data that has virtual addresses; default 0.0625";
         GC_LOW: "gc_low", "GC runs while this many blocks or fewer are free. 0, the default: 1/256 of all blocks, at least one per die plus four";
-        MIGRATION: "migration", "acknowledged: the old copy of a moved sector is kept until the host knows the new name; prototype: it is erased first; \
-         default acknowledged";
-        ACKNOWLEDGE_WITHIN: "acknowledge_within", "How long a write waits for a host that has to acknowledge moves before there is space; then it ends with an error; default 1s";
+        MIGRATION: "migration", "Old copy of a moved sector. acknowledged: kept until the host knows the new name; prototype: erased earlier; default acknowledged";
+        ACKNOWLEDGE_WITHIN: "acknowledge_within", "Longest time that a write waits for space until the host acknowledges moves; then the write fails; default 1s";
     }
 }
 

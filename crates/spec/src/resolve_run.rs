@@ -59,16 +59,17 @@ impl Setting for Fill {
 /// Writes before the run.
 #[derive(Clone, Debug, PartialEq, Settings)]
 pub struct Precondition {
-    /// Share of the capacity written sequentially before the run; trace: only what the trace reads before it writes it.
+    /// Share of the capacity written sequentially before the run; trace: only sectors that the trace reads before it writes them.
     #[setting(default = 0.0)]
     pub fill: Fill,
     /// Random overwrites after the fill, in capacities; steady: until write amplification no longer changes.
     #[setting(default = 0.0)]
     pub overwrite: Overwrite,
-    /// When overwriting is steady. change: write amplification of a pass differs by less than 1 %; snia: that of five passes ranges over at most 20 %, with a slope of at most 10 %.
+    /// Rule for steady overwriting. change: the write amplification of two passes differs by less than 1 %; snia: that of five passes
+    /// ranges over at most 20 %, with a slope of at most 10 %.
     #[setting(key = "steady", default = "change")]
     pub aged_by: AgedBy,
-    /// Days that the data then lie unread before the run (they matter to bit errors and read retries).
+    /// Days between preconditioning and run, in which nothing is read or written (they matter to bit errors and read retries).
     #[setting(kind = real(0.0, 36_525.0), default = 0.0)]
     pub shelf_days: f64,
     /// Seed of the overwrites.
@@ -182,10 +183,10 @@ pub struct RunSpec {
     /// Where the trace's bytes are, if it could be read only once and was copied.
     #[setting(skip)]
     pub trace_copy: Option<PathBuf>,
-    /// Format of the trace, or csv: and its columns; empty: recognised.
+    /// Format of the trace, or csv: and its columns; empty: recognised from its content.
     #[setting(default = "")]
     pub format: Option<String>,
-    /// Fate of trace requests beyond the end of the drive.
+    /// Treatment of trace requests beyond the end of the drive.
     #[setting(default = "refuse")]
     pub address: AddressPolicy,
     /// Factor on the trace's arrival times.
@@ -196,10 +197,10 @@ pub struct RunSpec {
     /// Requests kept outstanding, instead of following the arrival times of the trace.
     #[setting(kind = count(1), or = "off")]
     pub closed_loop: Option<u32>,
-    /// Device of the trace to replay, by its number there (files of fio: 0, 1, ... as they come).
+    /// Device of the trace to replay, by its number in the trace (files of fio: 0, 1, ... in order of appearance).
     #[setting(kind = count(0), or = "all")]
     pub stream: Option<u32>,
-    /// Times that the trace is replayed, one pass after the other; run.limit counts the records of each.
+    /// Number of passes over the trace; run.limit counts the records of each pass.
     #[setting(kind = count(1), default = 1)]
     pub repeat: u32,
     /// Records of the trace to replay.
@@ -210,13 +211,13 @@ pub struct RunSpec {
 /// Keys that decide together when a run is steady.
 #[derive(Clone, Debug, PartialEq, Settings)]
 pub(crate) struct SteadySettings {
-    /// Ends the run once it is steady by this rule: SNIA's (snia, snia:bw, snia:lat) or fio's (iops:3%, bw_slope:1%, ...).
+    /// Rule by which a steady run ends: SNIA's (snia, snia:bw, snia:lat) or fio's (iops:3%, bw_slope:1%, ...).
     #[setting(key = "steady_state", or = "off")]
     rule: Option<String>,
     /// Length of a round, whose IOPS, bandwidth or mean latency is one value.
     #[setting(key = "steady_round", kind = time(1_000_000, 86_400_000_000_000), default = "60s")]
     round: Nanos,
-    /// Rounds that are judged together; SNIA's rule has 5.
+    /// Rounds in the window that is judged; SNIA's rule has 5.
     #[setting(key = "steady_window", kind = whole(2, 1000), default = SNIA_ROUNDS)]
     window: u32,
 }

@@ -23,11 +23,10 @@ fields! {
     /// Fields of a target.
     target {
         NAME: "name", "Name of the target; a job names it with target";
-        KIND: "kind", "block: a host FTL with the settings of [host.ftl]; raw: chunks for jobs that address them; application: for one job with app, a host FTL or chunks as \
-         it needs (chunks where the drive is served); default block";
-        UNITS: "units", "Its parallel units, groups and units counted through: FIRST-LAST, or \"N channels x all ways\": the first N whole channels \
+        KIND: "kind", "block: a host FTL with the settings of [host.ftl]; raw: chunks for jobs that address them; application: for one job with app, a host FTL or chunks as the app needs (chunks on a served drive); default block";
+        UNITS: "units", "Its parallel units, numbered through all groups: FIRST-LAST, or \"N channels x all ways\": the first N whole channels \
          that no target above it has, or rest: all that are left";
-        FILL: "fill", "Share of it that is written before the run; a raw target: whole chunks, in turn over its units; default precondition.fill";
+        FILL: "fill", "Share of the target that is written before the run; of a raw target whole chunks, in turn over its units; default precondition.fill";
     }
 }
 

@@ -78,7 +78,7 @@ pub fn show_explained(spec: &Spec) -> String {
 fn shown(spec: &Spec, explained: bool) -> String {
     let mut out = String::new();
     let disk = spec.medium == Medium::Disk;
-    // Of a disk there is no flash to be shown, and all of the disk.
+    // For a disk, show all its keys and no keys of flash.
     let meanings: BTreeMap<&str, &str> =
         super::schema::schema().iter().map(|key| (key.path.as_str(), key.about.as_str())).collect();
     let is_shown = |entry: &Entry| match disk {

@@ -392,7 +392,7 @@ const fn refused(names: &'static str, values: &'static [&'static str], why: &'st
 const OFF: &[&str] = &["0"];
 
 const FOREIGN: &[Foreign] = &[
-    // What does not reach the drive.
+    // Options that do not affect the drive.
     ignored("description", "a comment"),
     ignored(
         "filename directory filename_format unique_filename opendir lockfile openfiles \
@@ -437,7 +437,7 @@ const FOREIGN: &[Foreign] = &[
          iodepth_batch_complete_max",
         "it concerns the way from fio to the drive, which is not modelled",
     ),
-    // What is harmless with some values only.
+    // Options that are harmless only with some values.
     Foreign {
         names: "ioengine",
         harmless: Harmless::Values(&[

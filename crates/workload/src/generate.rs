@@ -385,7 +385,7 @@ impl Region {
         let region = self.end - self.first;
         match job.limit {
             IoLimit::None => u64::MAX,
-            // What is left behind the last whole block is never reached, so it must not be waited for.
+            // The rest after the last whole block is never reached, so it must not be waited for.
             IoLimit::Region => region / self.min_sectors * self.min_sectors,
             IoLimit::Amount(super::Amount::Bytes(bytes)) => bytes.div_ceil(self.sector_bytes),
             IoLimit::Amount(percent) => percent.of(region),

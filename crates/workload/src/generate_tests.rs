@@ -36,7 +36,7 @@ fn error(keys: &str) -> String {
 fn sequential_jobs_cover_the_region_in_order_and_wrap() {
     assert_eq!(lbas(native("rw=read size=32k offset=8k")), [16, 24, 32, 40, 48, 56, 64, 72]);
     assert_eq!(lbas(native("rw=write size=12k io_size=20k")), [0, 8, 16, 0, 8]);
-    // What is behind the last whole block is left out.
+    // The rest after the last whole block is left out.
     assert_eq!(lbas(native("rw=read size=10k number_ios=4")), [0, 8, 0, 8]);
     assert_eq!(lbas(native("rw=read size=10k")), [0, 8]);
     assert_eq!(lbas(native("rw=trim size=8k loops=2")), [0, 8, 0, 8]);

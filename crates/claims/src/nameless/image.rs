@@ -106,7 +106,7 @@ pub(super) fn write(ftl: &mut Nameless, blocks: u64, seed: u64) -> Image {
         let left = budget - image.data_blocks - next_virtual;
         let data = size(&mut rng).div_ceil(BLOCK).min(left);
         image.files += 1;
-        // Of a very large directory there are further blocks; with a mean of ten files there is hardly one.
+        // A very large directory has further blocks; with a mean of ten files, hardly any directory is so large.
         debug_assert!(ENTRIES_OF_BLOCK > 10 * FILES_OF_DIRECTORY as u64);
         dirty.extend([next_virtual - 1, (inode / INODES_OF_BLOCK).min(tables - 1)]);
         inode += 1;

@@ -254,7 +254,7 @@ impl Described {
                 }
             }
             EngineKind::Policy => {
-                // What the library keeps for itself is a part of the over-provisioning.
+                // The library's own share is part of the over-provisioning.
                 let hidden = MonitorConfig::default().hidden_blocks(all as u32, flash.luns());
                 let cached = if size == Size::Flash { available * (1.0 - STATIC) } else { available };
                 sets.push(format!("kv.over_provisioning={}", 1.0 - cached / (all - f64::from(hidden))));

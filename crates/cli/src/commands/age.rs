@@ -31,7 +31,7 @@ Examples:
   pellucid run --image aged.pellucid --rw randwrite --number-ios 100000
   pellucid compare aged.pellucid aged.pellucid,scheduler.order=read-first --rw randrw --bs 4k --number-ios 100000";
 
-/// Fill and overwrite a drive, and save it as an image that runs fork from
+/// Fill and overwrite a drive, and save it as an image from which runs start
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Age {
@@ -346,7 +346,7 @@ impl Summary<'_> {
         if let Some(film) = &self.film {
             value["film"] = film.display().to_string().into();
         }
-        // The first one stands above for itself; with several, each has its number.
+        // A single one is shown above by itself; with several, each has its number.
         if self.ageing.len() > 1 {
             let each = self
                 .ageing

@@ -46,10 +46,10 @@ enum Action {
         /// A preset or a description in TOML, unless --control is given, and the application's name
         #[arg(value_names = ["DRIVE", "NAME"], num_args = 1..=2, action = clap::ArgAction::Set, required = true)]
         names: Vec<String>,
-        /// Bytes that it is to keep, such as 1GiB
+        /// Capacity of the application, such as 1GiB
         #[arg(long, value_name = "SIZE")]
         capacity: String,
-        /// Flash beyond that, as a share of its LUNs: 10% or 0.1
+        /// Additional flash for over-provisioning, as a share of its LUNs: 10% or 0.1
         #[arg(long, value_name = "SHARE", default_value = "0")]
         over_provisioning: String,
         #[command(flatten)]
@@ -228,7 +228,7 @@ fn open_begun(drive: &str, global: &Global) -> Result<Monitor<Device>, Failure> 
     let (subject, path) = in_a_file(drive, global)?;
     if !path.exists() {
         return Err(Failure::asked(anyhow!(
-            "{}: there is no such file, so no application has flash there; pellucid apps allocate makes it",
+            "{}: no such file, so no application has flash there; pellucid apps allocate makes it",
             path.display()
         )));
     }
@@ -240,7 +240,7 @@ fn in_a_file(drive: &str, global: &Global) -> Result<(Subject, PathBuf), Failure
     let subject = Subject::open_to_serve(drive, Use::Serve, global)?;
     let StoreKind::File(path) = &subject.spec.drive.media.store else {
         return Err(Failure::asked(anyhow!(
-            "{drive}: drive.media.store: of a drive in memory nothing would be left; allowed: file:PATH"
+            "{drive}: drive.media.store: a drive in memory would be lost at the end; allowed: file:PATH"
         )));
     };
     let path = path.clone();

@@ -36,32 +36,32 @@ without the cache.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Cache {
-    /// The slow device: a file or block device (PATH, or file:PATH with direct=, threads=), which nothing else may use meanwhile
+    /// The slow device: a file or block device (PATH, or file:PATH with direct=, threads=), which no other program may use meanwhile
     #[arg(long, value_name = "FILE_OR_DEVICE")]
     backing: String,
     /// The cache drive: a file or block device (file:PATH,size=1GiB), a preset, a description or an image
     #[arg(long, value_name = "DRIVE")]
     drive: String,
-    /// write-back: a write is acknowledged when the flash has it; write-through: when the backing store has it
+    /// write-back: a write is acknowledged when it is in flash; write-through: when it is on the backing store
     #[arg(long, value_name = "MODE", default_value = "write-back", value_parser = ["write-back", "write-through"])]
     mode: String,
     /// Write dirty blocks back while more than this percentage of the cache is dirty
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = whole::<u32>(1..=99))]
     dirty: u32,
-    /// Write dirty blocks back after their region had no write for this many seconds; 0: never
+    /// Write dirty blocks back after this many seconds without a write to their region; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = whole::<u64>(..=1_000_000_000))]
     fallow: u64,
     /// Sequential streams longer than this many KiB bypass the cache; 0: none
     #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = whole::<u64>(..=1 << 40))]
     sequential_kib: u64,
-    /// Make a new cache whatever the cache drive holds: what is not written back is lost
+    /// Make a new cache, whatever the cache drive holds; blocks that are not written back are lost
     #[arg(long)]
     format: bool,
     #[command(flatten)]
     serving: Serving,
 }
 
-/// Have a cache write everything back and put it out of use; it goes on serving the backing store alone
+/// Have a cache write everything back and stop caching; the server continues with the backing store alone
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  pellucid detach --control /run/cache.control")]
 pub struct Detach {
@@ -71,7 +71,8 @@ pub struct Detach {
     /// The cache, when the server has several drives
     #[arg(long, value_name = "NAME")]
     drive: Option<String>,
-    /// Drop dirty blocks that the cache drive cannot read: the older data of the backing store count again. Without it the detach fails because of them
+    /// Drop dirty blocks that the cache drive cannot read: the older data of the backing store become valid again. Without this option
+    /// such blocks make the detach fail
     #[arg(long)]
     give_up_lost: bool,
 }
@@ -234,11 +235,11 @@ fn backing_config(backing: &str) -> Result<FileConfig, Failure> {
     };
     match config.size_bytes {
         None if !config.path.exists() => Err(Failure::asked(anyhow!(
-            "--backing {backing}: no such file; allowed: a file or block device that is there"
+            "--backing {backing}: no such file; allowed: an existing file or block device"
         ))),
         None => Ok(config),
         Some(_) => Err(Failure::asked(anyhow!(
-            "--backing {backing}: a backing store is there already; allowed: no size"
+            "--backing {backing}: the backing store exists already; allowed: no size"
         ))),
     }
 }

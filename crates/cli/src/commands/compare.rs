@@ -33,11 +33,11 @@ Examples:
   pellucid compare examples/papers/prism-fig8.toml examples/papers/prism-fig8-ssd.toml --own-jobs
   pellucid compare aged.pellucid aged.pellucid,scheduler.order=read-first --rw randrw --bs 4k --number-ios 100000";
 
-/// Do the same work on several drives and put the results side by side
+/// Do the same work on several drives and show the results side by side
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Compare {
-    /// Presets, descriptions in TOML, or images; the first is what the others are compared with
+    /// Presets, descriptions in TOML, or images; the others are compared with the first
     #[arg(value_name = "DRIVE", num_args = 2.., required = true)]
     drives: Vec<String>,
     /// Replay this trace on each drive
@@ -46,7 +46,7 @@ pub struct Compare {
     /// Run this fio job file on each drive
     #[arg(long, value_name = "FILE", conflicts_with = "trace")]
     fio: Option<PathBuf>,
-    /// Let each drive do the jobs of its own description, and not those of the first
+    /// Run on each drive the jobs of its own description instead of those of the first
     #[arg(long, conflicts_with_all = ["trace", "fio"])]
     own_jobs: bool,
     /// Start each drive from this image's media (made by `pellucid age`)
@@ -284,7 +284,7 @@ impl Compare {
         }
     }
 
-    /// Drives whose media are in one file would not be told the same work: each would find what those before it have written.
+    /// Drives whose media are in one file would not start equal: each would find the data of those before it.
     fn check_files(&self, subjects: &[Subject]) -> Result<(), Failure> {
         let mut seen: Vec<(PathBuf, &str)> = Vec::new();
         for (subject, drive) in subjects.iter().zip(&self.drives) {

@@ -67,16 +67,16 @@ pub struct Fault {
     target: Target,
     #[command(flatten)]
     damage: Damage,
-    /// How many times as slow (--slow-die), or as many bit errors (--bit-errors)
+    /// Factor on the times (--slow-die), or on the bit error rate (--bit-errors)
     #[arg(long, value_name = "F", value_parser = factor)]
     factor: Option<f64>,
-    /// Chance that a program fails
+    /// Probability that a program fails
     #[arg(long, value_name = "P", value_parser = chance)]
     program_fail: Option<f64>,
-    /// Chance that an erase fails
+    /// Probability that an erase fails
     #[arg(long, value_name = "P", value_parser = chance)]
     erase_fail: Option<f64>,
-    /// Chance that an attempt to read fails
+    /// Probability that a read attempt fails
     #[arg(long, value_name = "P", value_parser = chance)]
     read_fail: Option<f64>,
 }
@@ -88,7 +88,7 @@ struct Damage {
     /// Array operations of this die take F times as long (F here, or by --factor); dies count channel by channel, way by way
     #[arg(long, value_name = "DIExF")]
     slow_die: Option<SlowDie>,
-    /// This die is dead: its programs and erases fail, and its data are lost
+    /// Kill this die: its programs and erases fail, and its data are lost
     #[arg(long, value_name = "DIE", value_parser = whole::<u32>(..))]
     kill_die: Option<u32>,
     /// The raw bit error rate is --factor times the model's, on this die or, without a number, on all
@@ -100,14 +100,14 @@ struct Damage {
     /// The next N erases fail
     #[arg(long, value_name = "N", value_parser = whole::<u32>(..))]
     fail_erases: Option<u32>,
-    /// No spare block is left: the drive is read-only from now on
+    /// Use up all spare blocks: the drive is read-only from now on
     #[arg(long)]
     wear_out: bool,
-    /// Hosts meet this fault from now on: KIND[:KEY=VALUE,...]. Kinds: io-error, torn-write, lost-flush, corrupt, delay=TIME; keys:
+    /// Make hosts see this fault from now on: KIND[:KEY=VALUE,...]. Kinds: io-error, torn-write, lost-flush, corrupt, delay=TIME; keys:
     /// on=read+write+flush+trim, range=FROM-TO, rate=P, count=N, seed=N
     #[arg(long, value_name = "FAULT")]
     inject: Option<HostFault>,
-    /// Hosts meet none of the faults of --inject any more
+    /// Remove all faults of --inject
     #[arg(long)]
     clear: bool,
 }

@@ -41,7 +41,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Demo {
-    /// Do not wait for the Enter key between steps; without a terminal nothing waits anyway
+    /// Do not wait for the Enter key between steps; without a terminal the demo never waits
     #[arg(long)]
     no_pause: bool,
 }

@@ -24,7 +24,7 @@ pub struct Diff {
     /// report.json of a run, or the directory with it
     #[arg(value_name = "A")]
     first: PathBuf,
-    /// Report of the run that is compared with it
+    /// Report of the run to compare with A
     #[arg(value_name = "B")]
     second: PathBuf,
 }

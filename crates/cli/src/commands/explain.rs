@@ -26,7 +26,7 @@ pub struct Explain {
     /// A key of a description (`drive.` can be left out), a table of it, or a key of jobs
     #[arg(value_name = "KEY")]
     key: String,
-    /// Show its value here too: a preset, a description in TOML, or an image
+    /// Show the value of the key here too: a preset, a description in TOML, or an image
     #[arg(value_name = "DRIVE")]
     drive: Option<String>,
 }

@@ -49,21 +49,21 @@ pub struct Fs {
 
 #[derive(Debug, clap::Subcommand)]
 enum FsCommand {
-    /// Makes an empty file system
+    /// Make an empty file system
     Format {
         #[command(flatten)]
         ground: Ground,
-        /// Size of the file, such as 10GiB; it is made if it is not there [default: the size it has; with --drive as large as the drive]
+        /// Size of the file, such as 10GiB; a missing file is made [default: its present size; with --drive that of the drive]
         #[arg(long, value_name = "SIZE")]
         size: Option<String>,
-        /// Replace what is on it
+        /// Replace existing data
         #[arg(long)]
         force: bool,
-        /// Have checksums of metadata only
+        /// Store checksums of metadata only
         #[arg(long)]
         no_data_checksums: bool,
     },
-    /// Mount it and serve the mount until it ends; the answer, once it is mounted: target, mountpoint, and whether it is read_only
+    /// Mount a file system and serve the mount until it ends; the answer, once it is mounted: target, mountpoint, and read_only
     Mount(Mount),
     /// Run a file server on a described drive in simulated time, as a job with app does
     Run(Box<AppRun<OfFiles>>),
@@ -71,8 +71,8 @@ enum FsCommand {
     Check {
         #[command(flatten)]
         ground: Ground,
-        /// Accept the readable rest of a damaged file system as its state, so that it can be mounted read-write. Mount it first: the mount
-        /// shows what will be lost, and you can copy it
+        /// Accept the readable part of a damaged file system as its state, so that it can be mounted read-write. Mount it first: the
+        /// mount shows the readable part, which you can copy
         #[arg(long)]
         repair: bool,
     },
@@ -96,16 +96,16 @@ struct Mount {
     /// Refuse changes, and leave the image as it is
     #[arg(long)]
     read_only: bool,
-    /// Memory for changes that are not written yet and for what was read, such as 64MiB
+    /// Memory for unwritten changes and for data that were read, such as 64MiB
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     memory: String,
     /// Threads that answer the kernel [default: two for each processor, at least 4]
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=256))]
     threads: Option<u32>,
-    /// Let other users in, as far as modes allow [default: where root mounts]
+    /// Let other users access the mount, as far as modes allow [default: where root mounts]
     #[arg(long)]
     allow_other: bool,
-    /// Give the room of free segments back to the file or device
+    /// Return the space of free segments to the file or device
     #[arg(long)]
     discard: bool,
     #[command(flatten)]
@@ -117,7 +117,7 @@ impl Mount {
         let memory_bytes = size_of("--memory", &self.memory)? as usize;
         if memory_bytes < MEMORY_MIN {
             return Err(Failure::asked(anyhow!(
-                "--memory {}: too little; allowed: from 4MiB on",
+                "--memory {}: too small; allowed: at least 4MiB",
                 self.memory
             )));
         }
@@ -147,7 +147,7 @@ impl Mount {
         let of_target = |what: &Finding| format!("{}: {}", self.ground.target.display(), what.0);
         output::warn(global, damage.iter().chain(target.fs.findings().notes()).map(of_target));
         if !damage.is_empty() {
-            let why = "durable data are damaged: it is mounted read-only. Copy what you need; then fs check --repair accepts the readable rest";
+            let why = "durable data are damaged: it is mounted read-only. Copy the data that you need; then fs check --repair accepts the readable rest";
             output::warn(global, [format!("{}: {why}", self.ground.target.display())]);
         } else if read_only && !self.read_only {
             let why = "takes no writes, or not all metadata can be read: it is mounted read-only";
@@ -242,7 +242,7 @@ struct Ground {
 
 type Modelled = ModelledDrive<Tower<Device>>;
 
-/// A file system, and the modelled drive that it lies on, if it does.
+/// A file system, and the modelled drive below it, if there is one.
 struct Open {
     target: Target,
     below: Below,
@@ -270,7 +270,7 @@ impl Below {
 }
 
 impl Ground {
-    /// The modelled drive; `None`: it lies on a plain file or device.
+    /// The modelled drive; `None`: the file system is on a plain file or device.
     fn drive(&self, pace: Pace, global: &Global) -> Result<Option<Arc<Modelled>>, Failure> {
         let refuse = |why: String| Failure::asked(anyhow!("{}: {why}", self.target.display()));
         let Some(called) = &self.drive else {
@@ -379,7 +379,7 @@ impl Ground {
         let options = MountOptions { repair: true, ..MountOptions::default() };
         let Open { target, below } = self.open(options, Pace::Instant, global)?;
         if target.fs.state() != FsState::Ready {
-            let why = "takes no writes, or not all metadata can be read: it cannot be repaired; copy what a read-only mount shows, and format anew";
+            let why = "takes no writes, or not all metadata can be read: it cannot be repaired; copy the data that a read-only mount shows, and format again";
             return Err(Failure::work(anyhow!("{}: {why}", self.target.display())));
         }
         let found = target.fs.findings().damage().iter().map(|found| found.0.clone()).collect();

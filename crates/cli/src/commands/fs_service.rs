@@ -95,7 +95,7 @@ impl InService {
         assert!(self.figures.set(Box::new(figures)).is_ok(), "a drive in service has one file system");
     }
 
-    /// Calls `end` from a separate thread when the server is told to stop.
+    /// Calls `end` from a separate thread when the server must stop.
     pub fn on_stop(&self, end: impl Fn() + Send + Sync + 'static) {
         let end = Arc::new(end);
         self.drive.act(|local| {

@@ -57,7 +57,7 @@ enum GraphCommand {
     Pagerank {
         #[command(flatten)]
         common: Common,
-        /// Iterations at most
+        /// Most iterations
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = whole::<u32>(1..))]
         iterations: u32,
         /// End when the sum of all changes is below X
@@ -112,13 +112,13 @@ struct Common {
     /// Write the value of each vertex to this file: .parquet, .csv, or columns with tabs (.tsv, .txt, or no ending)
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Replace the file of --out, whatever it is; without this only results of this command are replaced
+    /// Replace the file of --out whatever it holds; without this option only results of this command are replaced
     #[arg(long, requires = "out")]
     force: bool,
     /// Print the N largest values, or components
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<u32>(..=10_000))]
     top: u32,
-    /// Format of the edges: text, matrix-market, binary or parquet [default: what name and first bytes say]
+    /// Format of the edges: text, matrix-market, binary or parquet [default: as name and first bytes show]
     #[arg(long, value_name = "NAME", value_parser = ["text", "matrix-market", "binary", "parquet"])]
     format: Option<String>,
     /// Columns of a Parquet file: from,to or from,to,weight [default: the first ones]
@@ -130,7 +130,7 @@ struct Common {
     /// Directory for what does not fit into memory [default: beside the edges]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// Keep what was prepared: the next run with the same options begins there
+    /// Keep the prepared graph: the next run with the same options starts from it
     #[arg(long)]
     keep: bool,
 }
@@ -160,7 +160,7 @@ impl Graph {
         let Some(graph_bytes) = memory_bytes.checked_sub(not_graph).filter(|&bytes| bytes >= MEMORY_MIN)
         else {
             let (had, least) = (&common.memory, binary_bytes((not_graph + MEMORY_MIN) as f64));
-            return Err(Failure::asked(anyhow!("--memory {had}: too little; allowed: from {least} on")));
+            return Err(Failure::asked(anyhow!("--memory {had}: too small; allowed: at least {least}")));
         };
         let config = Config {
             origin: origin(&common, &program, storage, memory_bytes, &data)?,
@@ -221,7 +221,7 @@ fn refuse_without_meaning(
         return Err(Failure::asked(anyhow!("--columns {names}; allowed: two or three names")));
     }
     if !common.columns.is_empty() && format != Format::Table {
-        return Err(Failure::asked(anyhow!("--columns means nothing here; allowed: with Parquet")));
+        return Err(Failure::asked(anyhow!("--columns: allowed: with Parquet")));
     }
     if let Some(out) = &common.out {
         output::refuse_answer_place("--out", out)?;
@@ -391,7 +391,7 @@ fn ending(path: &Path) -> String {
     path.extension().and_then(|ending| ending.to_str()).unwrap_or("").to_lowercase()
 }
 
-/// The work directory: beside the edges, so on a disk that holds as much already. What comes through a pipe lies nowhere.
+/// The work directory: beside the edges, and so on a disk large enough for them. Edges from a pipe have no directory.
 fn beside(edges: &Path, is_file: bool) -> PathBuf {
     let mut path = if is_file { edges.as_os_str().to_owned() } else { "edges".into() };
     path.push(".work");
@@ -457,7 +457,7 @@ fn failure(common: &Common, not_graph: u64, error: JobError) -> Failure {
         JobError::Prepare(PrepareError::Store(error)) => Failure::work(anyhow!("{error}")),
         JobError::Prepare(PrepareError::Memory { what, needed, .. }) => {
             let least = binary_bytes((needed + not_graph) as f64);
-            Failure::asked(anyhow!("{edges}: {what} need --memory {least} at least"))
+            Failure::asked(anyhow!("{edges}: {what} need at least --memory {least}"))
         }
         // It names the file itself.
         JobError::Output(OutputError::Complete(error)) => Failure::work(anyhow!(error)),

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 const HEAD: &str = "# Imported by pellucid from ";
 /// Beginning of its second line, which has the checksum of all other lines.
 const CHECKSUM: &str = "# As it was imported: ";
-/// The name of a description that is not written yet; it stands in places, and is taken out of what users read.
+/// The name of a description that is not written yet; it appears in places and is removed from messages.
 const RESULT: &str = "the import";
 /// Bytes of a parameter file, at most.
 const BYTES_MAX: u64 = 1 << 20;
@@ -76,7 +76,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = FEMU_EXAMPLES)]
 struct Femu {
-    /// The script that starts QEMU, or a file with its -device femu,...
+    /// The script that starts QEMU, or a file with its -device femu,... option
     #[arg(value_name = "SCRIPT")]
     drive: PathBuf,
     #[command(flatten)]
@@ -94,10 +94,10 @@ struct Nvmevirt {
     /// The header that describes the models
     #[arg(value_name = "SSD_CONFIG.h")]
     drive: PathBuf,
-    /// The model: what BASE_SSD is in its Makefile
+    /// The model: the value of BASE_SSD in its Makefile
     #[arg(long, value_name = "NAME")]
     model: String,
-    /// The memory that the module is given, which is the size of the flash
+    /// Memory of the module, which is the size of the flash
     #[arg(long, value_name = "SIZE")]
     memory: String,
     #[command(flatten)]
@@ -170,7 +170,7 @@ impl Nvmevirt {
             && let Some(least) = least_memory(bytes, is_drive)
         {
             return Err(Failure::asked(anyhow!(
-                "--memory {memory}: too little for {model}: its blocks become too small; allowed: {least}MiB or more"
+                "--memory {memory}: too small for {model}, as its blocks become too small; allowed: at least {least}MiB"
             )));
         }
         let name = format!("{} ({model})", drive.display());
@@ -273,7 +273,7 @@ impl To {
                     text.starts_with(HEAD)
                 })?;
                 if is_edited {
-                    let message = "was edited since it was imported; allowed: another name, or --force, which replaces it";
+                    let message = "was edited after it was imported; allowed: another name, or --force, which replaces it";
                     return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
                 }
                 let mut file = OutputFile::create(path)?;

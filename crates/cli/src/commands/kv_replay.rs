@@ -29,7 +29,7 @@ pub struct KvReplay {
     /// The trace
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// A preset or a description in TOML; its [kv] says what the cache is like
+    /// A preset or a description in TOML, with the cache's settings in [kv]
     #[arg(long, value_name = "DRIVE")]
     drive: String,
     /// Storage engine: original, policy, function, raw, direct; the same as --set kv.engine=ENGINE
@@ -38,7 +38,7 @@ pub struct KvReplay {
     /// Memory for write buffers, such as 256MiB; the same as --set kv.memory=SIZE
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
-    /// Format of the trace: twitter or cachelib [default: what its first line says]
+    /// Format of the trace: twitter or cachelib [default: as its first line shows]
     #[arg(long, value_name = "NAME")]
     format: Option<String>,
     /// Clients, each with one request at a time
@@ -98,7 +98,7 @@ impl KvReplay {
         }
         match report.summary.wrong_values {
             0 if report.summary.failed > 0 => Err(Failure::work(anyhow!(
-                "the cache refused {} of {} requests: for want of space, for their size, or because the flash failed",
+                "the cache refused {} of {} requests, for lack of space, for their size, or because the flash failed",
                 report.summary.failed,
                 report.summary.requests
             ))),

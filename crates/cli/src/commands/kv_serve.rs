@@ -26,7 +26,7 @@ const LISTEN: &str = "11211";
 /// The options.
 #[derive(Debug, clap::Args)]
 pub struct KvServe {
-    /// A preset, a description in TOML, or an image, whose [kv] says how the cache is; or file:PATH[,size=...] or
+    /// A preset, a description in TOML, or an image, with the cache's settings in [kv]; or file:PATH[,size=...] or
     /// nvme+tcp://HOST:PORT[/NQN], with --set kv.KEY=VALUE
     #[arg(value_name = "DRIVE")]
     drive: Option<String>,
@@ -52,15 +52,15 @@ pub struct KvServe {
     /// [default: instant]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     time: Option<Time>,
-    /// Keep looking for work for N microseconds after the last, instead of sleeping
+    /// Keep polling for N microseconds after the last work, instead of sleeping
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(..))]
     poll_us: u64,
-    /// Connections at once; more are turned away [default: 1024]
+    /// Most concurrent connections; more are refused [default: 1024]
     #[arg(long, value_name = "N", value_parser = parse_connections)]
     connections: Option<usize>,
     #[command(flatten)]
     monitor: MonitorOptions,
-    /// How events are logged to standard error
+    /// Format of the event log on standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", conflicts_with = "quiet")]
     log_format: LogFormat,
     /// Take commands on this Unix socket: pellucid status, pellucid top
@@ -105,8 +105,7 @@ impl KvServe {
         // A refusal must come before the drive is opened: a cache that has begun is no warm one any more.
         let is_real = FileConfig::is_meant(drive) || layered::is_remote(drive);
         if self.time.is_some() && is_real {
-            let message =
-                "files and remote drives take the time that they take; allowed: with a modelled drive";
+            let message = "files and remote drives have no modelled time; allowed: with a modelled drive";
             return Err(Failure::asked(anyhow!("--time: {message}")));
         }
         let sockets: Result<Vec<Bound>, _> = addresses.iter().map(Bound::new).collect();
@@ -131,7 +130,7 @@ impl KvServe {
             ..Options::default()
         };
         let mut server = Server::new(service, options, Box::new(log)).map_err(Failure::work)?;
-        // Whoever finds the server listening may already ask it to stop.
+        // A client may ask the server to stop as soon as it listens.
         let stopper = server.stopper();
         interrupt::instead(move || stopper.stop_because("signal"));
         let mut facts = Vec::new();

@@ -35,7 +35,7 @@ pub struct Replay {
     /// The trace
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// Start from this image's media (made by `pellucid age`); DRIVE then describes the drive around them
+    /// Start from this image's media (made by `pellucid age`); DRIVE then describes the rest of the drive
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Replay on this target of DRIVE: of its description ([[target]]), or made by `pellucid target`
@@ -100,7 +100,7 @@ impl Replay {
         Ok(subject)
     }
 
-    /// Commands that may come next, each of which works as it is printed; none where the trace or the drive can be read only once.
+    /// Suggested next commands, each of which works as printed; none if the trace or the drive can be read only once.
     fn hints(&self, global: &Global, reported: bool, address: AddressPolicy) -> Vec<String> {
         if is_stream(stdin_or(&self.trace)) || self.drive == "-" || is_stream(Path::new(&self.drive)) {
             return Vec::new();

@@ -76,7 +76,7 @@ impl Reproduce {
         }
     }
 
-    /// Runs the claims, and prints each as soon as it is there.
+    /// Runs the claims, and prints each result as soon as it is known.
     fn outcomes(
         &self,
         claims: Vec<&'static Claim>,

@@ -96,7 +96,7 @@ fn check_policies(file: &ReportFile) -> Result<(), Failure> {
     }
 }
 
-/// Refuses another version; another commit of the same version is only told.
+/// Refuses another version; another commit of the same version is only mentioned.
 fn check_program(file: &ReportFile, global: &Global) -> Result<(), Failure> {
     let provenance = file.provenance()?;
     let (was, is) = (provenance["version"].as_str().unwrap_or_default(), env!("CARGO_PKG_VERSION"));

@@ -39,7 +39,7 @@ pub struct Run {
     /// A fio job file
     #[arg(value_name = "FILE.fio")]
     fio: Option<PathBuf>,
-    /// Start from this image's media (made by `pellucid age`); DRIVE then describes the drive around them
+    /// Start from this image's media (made by `pellucid age`); DRIVE then describes the rest of the drive
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Target of DRIVE for jobs that name none: from its description ([[target]]), or made by `pellucid target`

@@ -50,29 +50,29 @@ pub struct Serving {
     /// Refuse NBD clients without a certificate signed by ca-cert.pem in the directory of --tls
     #[arg(long, requires = "tls")]
     tls_verify_peer: bool,
-    /// Do not offer structured replies to NBD clients: they read an answer with half as many system calls, but cannot ask which ranges
-    /// hold data (block status)
+    /// Do not offer structured replies to NBD clients: they then read an answer with half as many system calls, but cannot ask which
+    /// ranges hold data (block status)
     #[arg(long, requires = "nbd")]
     nbd_simple_replies: bool,
     /// Serve NVMe/TCP here: HOST:PORT or PORT (on 127.0.0.1); each drive is the subsystem nqn.2026-01.org.pellucid:NAME.
-    /// Drives of one name in two servers need others for a host that attaches both: --set drive.name=NAME of a modelled drive, another file
-    /// name of a file
+    /// A host that attaches two servers needs drives of different names: --set drive.name=NAME of a modelled drive, another file name of
+    /// a file
     #[arg(long, value_name = "ADDR")]
     nvme_tcp: Vec<Address>,
     /// Accept only the NVMe host with this qualified name; may be given several times
     #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
     host_nqn: Vec<String>,
-    /// Let this NVMe host connect only if it proves that it knows its secret (DH-HMAC-CHAP). Hosts without a secret are refused;
-    /// may be given several times. FILE holds the host's secret as "nvme gen-dhchap-key" prints it and, on a second line,
-    /// the controller's if the host asks for it; only its owner may read it (mode 0600)
+    /// Accept this NVMe host only if it proves that it knows its secret (DH-HMAC-CHAP). Hosts without a secret are refused; may be given
+    /// several times. FILE holds the host's secret as "nvme gen-dhchap-key" prints it and, on a second line, the controller's if the host
+    /// asks for it; only its owner may read it (mode 0600)
     #[arg(long, value_name = "NQN=FILE", requires = "nvme_tcp", value_parser = parse_host_file)]
     dhchap: Vec<(String, PathBuf)>,
     /// Refuse smaller Diffie-Hellman groups than this, with --dhchap and --remote-dhchap: null, or ffdhe with 2048, 3072, 4096, 6144 or
-    /// 8192 bits. Of those that a host offers the smallest is used; with null an eavesdropper can try secrets offline
+    /// 8192 bits. The smallest of the groups that a host offers is used; with null an eavesdropper can try secrets offline
     /// [default: null]
     #[arg(long, value_name = "GROUP", value_parser = parse_group)]
     dhchap_group: Option<DhGroup>,
-    /// Serve NVMe/TCP through TLS 1.3 only, to hosts whose key is given like this, and to no others; may be given several times. FILE
+    /// Serve NVMe/TCP only through TLS 1.3, and only to hosts whose key is given; may be given several times. FILE
     /// holds one key as "nvme gen-tls-key" prints it (SHA-256); only its owner may read it (mode 0600). Needs a build with the feature
     /// tls-psk
     #[arg(long, value_name = "NQN=FILE", requires = "nvme_tcp", value_parser = parse_host_file)]
@@ -81,25 +81,25 @@ pub struct Serving {
     /// [default: paced]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     time: Option<Time>,
-    /// Keep looking for work for N microseconds after the last, instead of sleeping
+    /// Keep polling for N microseconds after the last work, instead of sleeping
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(..))]
     poll_us: u64,
     /// Send completions N microseconds early to offset the client's own latency. The server's sending time is measured and subtracted
-    /// as well. "measured": N is the time in which the client sends its next request with nothing else outstanding; right for a
-    /// client that does so at once [default: 6, the time of a polling client over the loopback; with --time instant 0]
+    /// as well. "measured": N is the time that the client takes to send its next request when nothing else is outstanding; suits clients
+    /// that send it at once [default: 6, the time of a polling client over the loopback; with --time instant 0]
     #[arg(long, value_name = "N|measured", value_parser = parse_lead)]
     lead_us: Option<Lead>,
-    /// Connections at once; more are turned away [default: 1024]
+    /// Most concurrent connections; more are refused [default: 1024]
     #[arg(long, value_name = "N", value_parser = parse_connections)]
     connections: Option<usize>,
     /// Write the requests to this file, as a trace that replay reads
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Make a block device of this machine of each block namespace, /dev/ublkbN, without a network; needs root, Linux 6.5 or
-    /// newer and its module ublk_drv
+    /// Make each block namespace a block device of this machine, /dev/ublkbN, without a network; needs root, Linux 6.5 or newer and its
+    /// module ublk_drv
     #[arg(long)]
     ublk: bool,
-    /// How events are logged to standard error
+    /// Format of the event log on standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", conflicts_with = "quiet")]
     log_format: LogFormat,
     #[command(flatten)]
@@ -113,9 +113,9 @@ pub struct Oversight {
     monitor: MonitorOptions,
     /// Plan a fault: KIND@WHEN[:KEY=VALUE,...]; may be given several times. Kinds: power-cut, program-fail=P, erase-fail=P,
     /// read-fail=P, slow-die=DIExF, kill-die=DIE, bit-errors=F, bit-errors=DIExF, fail-programs=N, fail-erases=N, wear-out
-    /// (as pellucid fault does them), and what hosts meet: io-error, torn-write, lost-flush, corrupt, delay=TIME, clear; when: a time (2s,
-    /// 500ms), an operation (1000ops), random; keys: drive=NAME, times=N, with random seed=N, mean=OPERATIONS, and of what hosts meet
-    /// on=read+write+flush+trim, range=FROM-TO, rate=P, count=N, seed=N
+    /// (as with pellucid fault), and faults that hosts see: io-error, torn-write, lost-flush, corrupt, delay=TIME, clear; when: a time
+    /// (2s, 500ms), an operation (1000ops), random; keys: drive=NAME, times=N, with random seed=N, mean=OPERATIONS, and for faults that
+    /// hosts see on=read+write+flush+trim, range=FROM-TO, rate=P, count=N, seed=N
     #[arg(long, value_name = "FAULT")]
     fault: Vec<PlannedFault>,
     /// Take commands on this Unix socket
@@ -272,7 +272,7 @@ pub(super) fn parse_time(text: &str) -> Result<Time, String> {
     }
 }
 
-/// A second: a client that is farther away than that would be told of writes long before they are done.
+/// One second: with a larger lead a client would receive answers to writes long before they end.
 const LEAD_MAX_US: u64 = 1_000_000;
 
 fn parse_lead(text: &str) -> Result<Lead, String> {
@@ -318,7 +318,7 @@ impl Serving {
         Ok(Reserved { nbd, nvme_tcp, control, tls, offer, secrets, recording, board })
     }
 
-    /// Plans the faults on a stand-in for a drive of this name, to find out whether they are refused; nothing happens to its file.
+    /// Plans the faults on a stand-in for a drive of this name, to learn whether they are refused; its file stays unchanged.
     pub fn rehearse(&self, name: &str, stand_in: FileDrive) -> Result<(), Failure> {
         let refuse = |why: String| Failure::asked(anyhow!("{name}: {why}"));
         let drive = Served::on_file(stand_in, &[]).map_err(refuse)?;
@@ -331,7 +331,7 @@ impl Serving {
     fn recording(&self, files: &[&Path], global: &Global) -> Result<Option<Recording>, Failure> {
         let Some(path) = &self.record else { return Ok(None) };
         if files.iter().any(|file| is_one_file(file, path)) {
-            let why = "a drive is on it, or this command reads it for one; allowed: another file";
+            let why = "it holds a drive, or this command reads it as one; allowed: another file";
             return Err(Failure::asked(anyhow!("--record {}: {why}", path.display())));
         }
         if let Some((option, other)) =
@@ -344,7 +344,7 @@ impl Serving {
         }
         let is_ours = |file: &File| begins_with(file, &[b"fio version "]);
         refuse_foreign(path, global.force, is_ours)?;
-        // It tells what hosts did, so it is for its owner only.
+        // The file shows the requests of hosts, so only its owner may read it.
         let mut recording = Recording(FioTrace::new(OutputFile::create_private(path)?));
         match recording.failed() {
             Some(why) => Err(Failure::asked(anyhow!("--record {}: {why}", path.display()))),
@@ -402,7 +402,7 @@ impl Serving {
         self.oversight.plan(&mut core)?;
         let blocks = self.block_namespaces(&core, &names, global)?;
         let log = self.log_format.log(global);
-        // They are said when everything listens, so that a refusal stands alone.
+        // They are logged once all listeners are open, so that a refusal is printed alone.
         let mut facts = served_log::drives(&core, &origins);
         facts.extend(names.iter().zip(&made).filter_map(|(name, made)| made.event(name)));
         let offered = served_log::offered(&core, &names);
@@ -412,7 +412,7 @@ impl Serving {
             ..Options::default()
         };
         let mut server = Server::new(core, options, Box::new(log)).map_err(Failure::work)?;
-        // Whoever finds the server listening may already ask it to stop.
+        // A client may ask the server to stop as soon as it listens.
         let stopper = server.stopper();
         interrupt::instead(move || stopper.stop_because("signal"));
         facts.extend(self.listen_nbd(&mut server, nbd, tls.as_ref(), &offered)?);
@@ -555,15 +555,14 @@ impl Serving {
     fn check_time(&self, is_real: bool) -> Result<(), Failure> {
         let given = [("--time", self.time.is_some()), ("--lead-us", self.lead_us.is_some())];
         if let Some((option, _)) = given.iter().find(|(_, given)| *given && is_real) {
-            let message =
-                "files and remote drives take the time that they take; allowed: with a modelled drive";
+            let message = "files and remote drives have no modelled time; allowed: with a modelled drive";
             return Err(Failure::asked(anyhow!("{option}: {message}")));
         }
         if self.lead_us.is_some_and(|lead| lead != Lead::Fixed(Duration::ZERO))
             && self.time() == Time::Instant
         {
             return Err(Failure::asked(anyhow!(
-                "--lead-us: with --time instant nothing has a time; allowed: paced, xF"
+                "--lead-us: with --time instant no time is kept; allowed: paced, xF"
             )));
         }
         Ok(())
@@ -650,7 +649,7 @@ impl Serving {
         Ok(secrets)
     }
 
-    /// TLS as it is offered to NVMe hosts; `None`: they speak in the clear.
+    /// TLS offered to NVMe hosts; `None`: connections are not encrypted.
     fn tls_offer(&self) -> Result<Option<TlsOffer>, Failure> {
         let mut keys = TlsKeys::default();
         for (host, file) in &self.tls_psk {
@@ -713,7 +712,8 @@ where
 }
 
 fn no_ublk(error: UblkError) -> Failure {
-    let instead = "a block device comes also with --nvme-tcp PORT and `nvme connect`, or with --nbd PORT and `nbd-client`";
+    let instead =
+        "--nvme-tcp PORT with `nvme connect`, or --nbd PORT with `nbd-client`, also makes a block device";
     Failure::work(anyhow!("--ublk: {error}. {instead}"))
 }
 

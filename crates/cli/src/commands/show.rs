@@ -35,7 +35,7 @@ pub struct Show {
 impl Show {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let spec = Subject::open_to_show(&self.drive, global)?.spec;
-        // What `run` would refuse is no description.
+        // A description that `run` would refuse is refused here too.
         jobs(&spec).map_err(Failure::asked)?;
         if !global.json {
             let described = if self.explain { show_explained(&spec) } else { show(&spec) };

@@ -48,7 +48,7 @@ enum Action {
         drive: String,
         /// The target's name
         name: String,
-        /// Its parallel units, groups and units counted through
+        /// Its parallel units, numbered through all groups
         #[arg(long, value_name = "FIRST-LAST", value_parser = units)]
         units: Range<u32>,
         /// block: a host FTL; raw: vector commands of an application
@@ -130,7 +130,7 @@ impl OnFile<'_> {
         let name = target.name.clone();
         all.create(&self.geometry, target.clone()).map_err(|error| match &error {
             TargetError::Exists(_) if self.describes(&name) => Failure::asked(anyhow!(
-                "{name}: there is a [[target]] of this name in {}; allowed: another name",
+                "{name}: a [[target]] of this name is in {}; allowed: another name",
                 self.called
             )),
             TargetError::Overlap { other, .. } if self.describes(&other.name) => {
@@ -287,7 +287,7 @@ impl Action {
             }
         };
         let answer = server.ask(&Request::Targets { drive: Some(drive) })?;
-        let strange = || Failure::work(anyhow!("{}: an answer that makes no sense", control.display()));
+        let strange = || Failure::work(anyhow!("{}: an invalid answer", control.display()));
         let shape = Shape::of_answer(&answer).ok_or_else(strange)?;
         let rows = answer["targets"].as_array().and_then(|all| all.iter().map(Row::of_answer).collect());
         let rows: Vec<Row> = rows.ok_or_else(strange)?;

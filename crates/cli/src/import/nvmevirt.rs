@@ -161,7 +161,7 @@ impl Header {
         Ok(value)
     }
 
-    /// Value of an expression; names stand for their definitions, at most this many deep.
+    /// Value of an expression; names are replaced by their definitions, at most this many levels deep.
     fn value(&self, text: &str, depth: u32) -> Result<f64, String> {
         if depth > 20 {
             return Err("defined by itself".into());

@@ -7,7 +7,7 @@
 //!  latency by stage
 //!  foot                       server, keys
 //! ```
-//! Everything is told by text and shape first; colours only repeat it.
+//! Text and shape carry all information; colours only repeat it.
 
 use super::model::{Model, Scene};
 use crate::watch::requests;

@@ -45,7 +45,7 @@ impl Model {
     /// Takes newer figures.
     pub fn push(&mut self, figures: Figures) {
         if let Some(last) = self.frames.back() {
-            // Repeated figures are dropped; older ones come from a server that was started anew.
+            // Repeated figures are dropped; older figures come from a restarted server.
             if last.wall_seconds == figures.wall_seconds {
                 return;
             }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_millis(250);
 /// Keys are answered within this time.
 const KEYS: Duration = Duration::from_millis(50);
-/// So long the engine is waited for; then the picture stays as it is.
+/// Longest wait for the engine; after it the picture stays unchanged.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 static SHOWN: AtomicBool = AtomicBool::new(false);
@@ -46,7 +46,7 @@ pub trait Source {
     /// The next figures.
     ///
     /// # Errors
-    /// When there will be no more, for a reason to be told.
+    /// The source can give no more figures; the error names the reason.
     fn next(&mut self) -> Result<Next, Self::Error>;
 
     /// Returns whether [`Source::next`] would give [`Next::Over`].
@@ -68,7 +68,7 @@ pub enum Next {
 /// Takes the terminal, shows what `source` gives until the user or the source ends it, and gives it back.
 ///
 /// # Errors
-/// What the terminal or the source says.
+/// Input from the terminal or the source.
 pub fn show<S: Source>(model: &mut Model, source: &mut S) -> Result<Ending, S::Error> {
     let mut terminal = ratatui::try_init()?;
     SHOWN.store(true, Ordering::Release);

@@ -374,7 +374,7 @@ fn careless_command_lines_get_one_sentence_each() {
         ),
         (
             run(&["--set", "job=[{rw=\"write\"}]"]),
-            "--set job= and --rw read do not go together: both say what the work is; allowed: one of them",
+            "--set job= and --rw read do not go together: both describe the work; allowed: one of them",
         ),
         (
             vec!["run", "tiny.toml", "--job", "rw=read", "--set", "job=[{rw=\"write\"}]"],

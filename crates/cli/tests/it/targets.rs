@@ -55,7 +55,7 @@ fn what_cannot_be_is_refused_with_a_sentence() {
         ),
         (
             &["create", "open.toml", "main", "--units", "2"],
-            "main: there is a target of this name; allowed: another name, or to remove it first",
+            "main: a target of this name exists; allowed: another name, or remove the target first",
         ),
         (&["remove", "open.toml", "other"], "other: no such target; allowed: main"),
         (&["list", "block.toml"], "block.toml: no open-channel namespace"),
@@ -75,7 +75,7 @@ fn the_registry_of_a_drive_that_is_served_is_left_alone() {
     listens(&folder, "control");
     for words in [&["create", "open.toml", "main", "--units", "0-1"][..], &["remove", "open.toml", "main"]] {
         let done = folder.run(&[&["target"], words].concat());
-        let why = "open.targets.toml: another program keeps it; a server that has the drive is asked with --control";
+        let why = "open.targets.toml: another program has it open; to ask a server that has the drive, use --control";
         assert!(done.status == 1 && done.stderr.contains(why), "{words:?}: {} {}", done.status, done.stderr);
     }
     let list = folder.run(&["target", "list", "open.toml", "--json"]).json();

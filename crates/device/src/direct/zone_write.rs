@@ -166,7 +166,7 @@ pub(super) fn issue_stage(
     if probes::is_observed(shared)
         && let Purpose::Stage(slot) | Purpose::Log(slot) = purpose
     {
-        // What was logged goes to its own place later.
+        // Logged data are written to their own place later.
         probes::observe_programs(shared, op, stored_at(zoned, slot), purpose == Purpose::Log(slot));
     }
     shared.ask_issue(op);

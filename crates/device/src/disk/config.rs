@@ -68,33 +68,33 @@ pub struct DiskConfig {
     /// Both are of one cylinder.
     #[setting(default = "800us")]
     pub head_switch: Nanos,
-    /// Disk: settling of a write on top of its seek.
+    /// Disk: additional settling time of a write after its seek.
     #[setting(default = "200us")]
     pub write_settle: Nanos,
-    /// Disk: time of its controller for a command.
+    /// Disk: controller time of a command.
     #[setting(default = "30us")]
     pub command: Nanos,
     /// Disk: rate of the host link.
     #[setting(kind = RATE, default = "600MB/s")]
     pub link_rate: u64,
-    /// Disk: commands that it holds and orders (NCQ: 32).
+    /// Disk: commands that it queues and reorders (NCQ: 32).
     #[setting(kind = whole(1, 65_536), default = 32)]
     pub queue: u32,
-    /// Disk: acknowledged writes that it holds; 0: none.
+    /// Disk: acknowledged writes that it caches; 0: no write cache.
     #[setting(kind = MEMORY, default = 32 << 20)]
     pub write_cache_bytes: u64,
-    /// Disk: ranges that its read buffer remembers; 0: no read buffer.
+    /// Disk: ranges in its read buffer; 0: no read buffer.
     #[setting(kind = few(0), default = 16)]
     pub segments: u32,
-    /// Disk: how far it reads ahead.
+    /// Disk: length of its read-ahead.
     ///
     /// Bytes of a range.
     #[setting(kind = MEMORY, default = 1 << 20)]
     pub segment_bytes: u64,
-    /// Disk: cached writes on each side of the arm that it weighs against each other.
+    /// Disk: cached writes on each side of the arm among which it chooses the next.
     #[setting(kind = few(1), default = 2)]
     pub candidates: u32,
-    /// Disk: time until an unreadable sector is given up.
+    /// Disk: time after which it gives up an unreadable sector.
     #[setting(default = "500ms")]
     pub retry: Nanos,
 }

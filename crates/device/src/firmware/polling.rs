@@ -232,7 +232,7 @@ impl Shared {
 
     /// Lets each processor go on with its next step, if it is not in one. `command_waits`: one could take a command.
     pub(crate) fn loop_on(&mut self, command_waits: bool) {
-        // What the host's processor hands over is there for the scheduler's.
+        // Work that the host's processor hands over is visible to the scheduler's processor.
         for processor in (0..self.polling().loops.len()).rev() {
             if self.loop_of(processor).doing.is_none() {
                 self.goes_on(processor, command_waits);

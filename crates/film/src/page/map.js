@@ -112,7 +112,7 @@ class DriveMap {
   }
 
   colour(cell, mode, colours, at, [least, most]) {
-    // What was erased since the last frame is marked over what it holds now.
+    // Blocks erased since the last frame are marked over their present contents.
     if (this.frame > 0 && this.mark[cell] === this.frame) return blend(this.held(cell, mode, colours, at, [least, most]), colours.erased, 0.6);
     return this.held(cell, mode, colours, at, [least, most]);
   }
@@ -176,7 +176,7 @@ class DriveMap {
     return inside ? (channel * dies_per_channel + way) * cells_per_die + at : null;
   }
 
-  // What a cell is, in words; `age` words a difference of moments.
+  // Describes a cell in words; `age` describes a difference of times.
   words(cell, at, age) {
     const { cells_per_die, dies_per_channel, blocks_per_cell, blocks_per_die } = this.grid;
     const die = Math.floor(cell / cells_per_die), first = cell % cells_per_die * blocks_per_cell;
@@ -191,7 +191,7 @@ class DriveMap {
   }
 }
 
-// What the colours of a mode mean, as elements.
+// The legend of a mode's colours, as elements.
 function mapLegend(mode, streams, used, range) {
   const colours = mapColours(), css = c => "rgb(" + c.join(",") + ")", items = [];
   const item = (words, background) => {

@@ -9,7 +9,7 @@ use crate::stop::Stop;
 pub(crate) fn new_batch(core: &mut Core, stream: Stream) -> Result<Batch, Stop> {
     let now_s = core.turn.now_s();
     let Some((address, limit)) = core.space.place(stream, now_s) else {
-        // What was accepted has room, so this is never seen; if it is, nothing more is accepted.
+        // Accepted data have space, so this never happens; if it does, nothing more is accepted.
         core.degrade();
         return Err(Stop::Room);
     };

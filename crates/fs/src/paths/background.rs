@@ -22,7 +22,7 @@ pub(crate) fn work(core: &mut Core) {
     if !core.life.writes() {
         return;
     }
-    // What is written may need a flash block that is being handed out.
+    // A write may need a flash block that is being allocated.
     let steps = if drive::wants_segment(core) { STEPS.len() - 2 } else { STEPS.len() };
     for step in STEPS.into_iter().take(steps) {
         let result = step(core);

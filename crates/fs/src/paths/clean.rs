@@ -17,7 +17,7 @@ pub(crate) fn clean(core: &mut Core) -> Result<(), Stop> {
     for _ in 0..STEP {
         let Some((address, owner)) = core.cleaner.next_block() else { break };
         match move_block(core, address, owner) {
-            // What cannot be read stays where it is.
+            // Unreadable data stay where they are.
             Ok(()) | Err(Stop::Errno(_)) => {
                 core.turn.went_on();
                 core.cleaner.block_done();

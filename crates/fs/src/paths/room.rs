@@ -57,7 +57,7 @@ pub(crate) fn to_add(core: &mut Core, blocks: u64, entries: u64) -> Result<(), S
         None => used(core).saturating_add(wanted) + slack(core) > core.space.layout().usable(),
     };
     if is_full {
-        // What is being freed will be free soon.
+        // Segments that are being freed will be free soon.
         return Err(if core.orphans.next().is_some() { Stop::Room } else { Errno::NoSpace.into() });
     }
     to_free(core)

@@ -67,12 +67,12 @@ use virtuals::Virtuals;
 /// Settings.
 #[derive(Clone, Debug, PartialEq, Settings)]
 pub struct NamelessConfig {
-    /// Nameless writes: spare capacity as a share of what can hold data (Jasmine's firmware: 7 / 93).
+    /// Nameless writes: spare capacity as a share of the space for data (Jasmine's firmware: 7 / 93).
     ///
     /// Media units / units that may live - 1.
     #[setting(kind = share(0.0, 100.0), default = 0.0753)]
     pub over_provisioning: f64,
-    /// Nameless writes: share of what can hold data that has virtual addresses.
+    /// Nameless writes: share of the space for data that has virtual addresses.
     #[setting(kind = SHARE, default = 0.0625)]
     pub virtual_share: f64,
     /// Nameless writes: GC runs while this many chunks or fewer are free. 0: 1/256 of all chunks, at least one per parallel unit plus four.
@@ -80,11 +80,12 @@ pub struct NamelessConfig {
     /// A chunk is a block, and a parallel unit a die.
     #[setting(kind = few(0), default = 0)]
     pub gc_low: u32,
-    /// Nameless writes: acknowledged: the old copy of a moved sector is kept until the host knows the new name; prototype: it is erased first, as in the paper.
+    /// Nameless writes: old copy of a moved sector. acknowledged: kept until the host knows the new name; prototype: erased earlier, as
+    /// in the paper.
     #[setting(default = "acknowledged")]
     pub migration: Migration,
-    /// Nameless writes: how long a write waits for a host that has to acknowledge moves, or free names, before there is space. Then it ends with an
-    /// error.
+    /// Nameless writes: longest time that a write waits for space, until the host acknowledges moves or frees names; then the write
+    /// fails.
     ///
     /// A host may be unable to acknowledge while its writes wait: a disk interface has no slot for it when they have all.
     #[setting(key = "acknowledge_within", default = "1s")]

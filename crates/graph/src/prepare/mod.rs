@@ -84,13 +84,13 @@ pub enum PrepareError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// More edges than one window can have.
-    #[error("{edges} edges in one window; allowed: 4,294,967,294")]
+    #[error("{edges} edges in one window; allowed: at most 4,294,967,294")]
     Window {
         /// Edges of the window.
         edges: u64,
     },
     /// Data that have to be in memory do not fit.
-    #[error("{what} need {needed} bytes of memory at least; allowed are {allowed}")]
+    #[error("{what} need at least {needed} bytes of memory; the limit is {allowed}")]
     Memory {
         /// Data that do not fit.
         what: &'static str,

@@ -49,18 +49,18 @@ pub struct AtaConfig {
     /// ATA: namespace below.
     #[setting(kind = whole(0, 255), default = 0)]
     pub namespace: u16,
-    /// ATA: commands that the drive queues at most (native command queuing).
+    /// ATA: most commands in the drive's queue (native command queuing).
     #[setting(kind = whole(1, 32), default = 32)]
     pub slots: u32,
-    /// ATA: rate of the link, at which patterns and other data without use cross it.
+    /// ATA: rate of the link for patterns and other data without use.
     ///
     /// SATA 3 Gb/s with 8b/10b coding. Other data cross the drive's own link (drive.host.link_rate).
     #[setting(key = "link_rate", kind = rate(1_000_000, 1 << 50), default = "300MB/s")]
     pub link_bytes_per_second: u64,
-    /// ATA: where the type of a command stands that is neither read nor write: in spare bits of the length, or in an opcode that the drive cannot queue.
+    /// ATA: encoding of commands other than reads and writes: in spare bits of the length, or in an opcode that the drive cannot queue.
     #[setting(default = "length-bits")]
     pub carry: Carry,
-    /// ATA, cache: how a miss is told: by a pattern in place of the data, or by an error.
+    /// ATA, cache: report of a miss: a pattern in place of the data, or an error.
     #[setting(default = "in-band")]
     pub miss: MissReply,
     /// ATA, cache: share of blocks whose content looks like the pattern.
@@ -68,21 +68,21 @@ pub struct AtaConfig {
     /// If it is clean, such a block is taken for a miss. Which blocks do is drawn from address, content and the drive's seed.
     #[setting(kind = SHARE, default = 0.0)]
     pub false_misses: f64,
-    /// ATA, nameless: how a write's address comes back: by a command before it that cannot be queued, or by an error.
+    /// ATA, nameless: report of a write's address: by a command before it that cannot be queued, or by an error.
     #[setting(default = "read-native-max")]
     pub address: NameReply,
-    /// ATA, nameless: how the host learns of moved sectors: it polls, or an error tells it.
+    /// ATA, nameless: report of moved sectors: the host polls, or an error tells it.
     #[setting(default = "poll")]
     pub upcalls: Upcalls,
     /// ATA, nameless: time between two polls.
     #[setting(key = "poll", kind = time(1_000, 3_600_000_000_000), default = "100ms")]
     pub poll_ns: Nanos,
-    /// ATA: time for which the host sends nothing after an error: it resets the link and waits until it is steady.
+    /// ATA: time for which the host sends nothing after an error, while it resets the link and waits until the link is steady.
     ///
     /// Linux debounces the link for 100 ms (`sata_deb_timing_normal`).
     #[setting(default = "100ms")]
     pub error_time_ns: Nanos,
-    /// ATA: how often the host tries a command again that ended with an error (Linux: 5).
+    /// ATA: most retries of a command that ended with an error (Linux: 5).
     #[setting(kind = few(0), default = 5)]
     pub error_retries: u32,
     /// Bytes of a sector.

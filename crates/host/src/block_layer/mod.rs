@@ -56,12 +56,12 @@ pub struct BlockLayerConfig {
     /// Block layer: order in which requests go to the drive.
     #[setting(default = "deadline")]
     pub elevator: Elevator,
-    /// Block layer: requests that wait at most (Linux: nr_requests).
+    /// Block layer: most requests in its queue (Linux: nr_requests).
     ///
     /// Further commands wait in front of the queue.
     #[setting(kind = few(1), default = 128)]
     pub requests: u32,
-    /// Block layer: commands that are with the drive at most.
+    /// Block layer: most commands in the drive.
     #[setting(kind = few(1), default = 32)]
     pub depth: u32,
     /// Block layer: largest request; larger commands are cut (Linux: max_sectors_kb).
@@ -69,20 +69,20 @@ pub struct BlockLayerConfig {
     /// In sectors; a description says it in bytes.
     #[setting(kind = size(512, 1 << 30), default = "512KiB", made = 1024)]
     pub largest: u32,
-    /// Block layer: requests that an idle queue gathers before the first goes to the drive; 0: none.
+    /// Block layer: requests that an idle queue gathers before it sends the first to the drive; 0: none.
     #[setting(kind = few(0), default = 4)]
     pub plug: u32,
-    /// Block layer above a nameless namespace: request that a write joins which is adjacent to none: the newest that is not full, or that of the last
-    /// merge alone, full or not, until it goes to the drive (Linux: last_merge).
+    /// Block layer above a nameless namespace: request that a write without an adjacent request joins: the newest that has space, or only
+    /// that of the last merge until it goes to the drive (Linux: last_merge).
     #[setting(default = "newest")]
     pub join: Join,
-    /// Block layer: longest time for which an idle queue gathers; a request that comes alone waits for all of it.
+    /// Block layer: longest time for which an idle queue gathers requests; a single request waits for all of it.
     #[setting(key = "plug_time", default = "3ms")]
     pub plug_ns: Nanos,
-    /// Block layer, deadline: no request overtakes a read that has waited this long.
+    /// Block layer, deadline: age from which no request overtakes a read.
     #[setting(default = "500ms")]
     pub read_expire: Nanos,
-    /// Block layer, deadline: no request overtakes a write that has waited this long.
+    /// Block layer, deadline: age from which no request overtakes a write.
     #[setting(default = "5s")]
     pub write_expire: Nanos,
     /// Processor time of the layer's work.

@@ -108,47 +108,47 @@ pub struct CacheConfig {
     /// Bytes of a sector of both drives.
     #[setting(skip = 4096)]
     pub sector_bytes: u32,
-    /// Cache: a write is acknowledged when the flash has it (write-back), or when the backing store has it (write-through).
+    /// Cache: a write is acknowledged when it is in flash (write-back), or on the backing store (write-through).
     #[setting(default = "write-back")]
     pub mode: CacheMode,
-    /// Cache on a block drive: bytes of a cached block; a solid-state cache has its own.
+    /// Cache on a block drive: size of a cached block; a solid-state cache has its own.
     #[setting(kind = size(512, 1 << 20), default = 4096)]
     pub block_bytes: u32,
-    /// Cache: blocks of a set (FlashCache: 512). On a block drive a block is cached in its set only. Dirty neighbours are written back together as
-    /// far as their set goes.
+    /// Cache: blocks of a set (FlashCache: 512). On a block drive a block is cached only in its set. Dirty neighbours within a set are
+    /// written back together.
     #[setting(key = "set", kind = whole(1, 1 << 16), default = 512)]
     pub set_blocks: u32,
-    /// Cache on a block drive: when the record of a dirty block is written. on-flush: with the next flush; each-write: before each write is
-    /// acknowledged (FlashCache); each-forced: likewise, and record and data are forced to the media.
+    /// Cache on a block drive: time at which the record of a dirty block is written. on-flush: the next flush; each-write: before each
+    /// write is acknowledged (FlashCache); each-forced: as each-write, with record and data forced to the media.
     #[setting(default = "on-flush", via = Records)]
     pub records: RecordWrites,
-    /// Cache: what makes a sequential stream as long as this, and what follows, bypasses the cache; 0: nothing does (FlashCache's default).
+    /// Cache: length from which the rest of a sequential stream bypasses the cache; 0: never (FlashCache's default).
     #[setting(kind = size(0, 1 << 40), default = 0)]
     pub sequential_bytes: u64,
     /// Cache: percent of dirty blocks above which blocks are written back (FlashCache: 20).
     #[setting(key = "dirty", kind = whole(1, 99), default = 20)]
     pub dirty_percent: u32,
-    /// Cache: dirty blocks are written back after their region had no write for this time; 0: never (FlashCache: 15 minutes).
+    /// Cache: time without a write to a region after which its dirty blocks are written back; 0: never (FlashCache: 15 minutes).
     #[setting(default = 900_000_000_000)]
     pub fallow: Nanos,
-    /// Cache: while fewer blocks than this are being written back, the next dirty block and its dirty neighbours are, too (FlashCache: 4).
+    /// Cache: write-backs under way below which the next dirty block and its dirty neighbours are written back (FlashCache: 4).
     #[setting(kind = few(1), default = 64)]
     pub clean_blocks: u32,
-    /// Cache on a block drive: which clean block of a set is evicted (FlashCache: fifo).
+    /// Cache on a block drive: choice of the clean block of a set that is evicted (FlashCache: fifo).
     #[setting(default = "clock")]
     pub replacement: Replacement,
-    /// Cache: the backing store is flushed before what was written back counts as clean (FlashCache: false).
+    /// Cache: the backing store is flushed before blocks that were written back count as clean (FlashCache: false).
     ///
     /// `false`: a power cut of the backing store loses cleaned blocks in its write cache, even flushed ones.
     #[setting(default = true)]
     pub flush_cleaned: bool,
-    /// Cache: a read that missed, and a write that goes through, are answered when the cache has its copy (FlashCache: true).
+    /// Cache: read misses and written-through writes are answered only when their copy is in the cache (FlashCache: true).
     ///
     /// FlashCache: `READFILL`, and a write of both drives in `flashcache_io_callback`; there both drives are written in parallel.
     #[setting(default = false)]
     pub await_fills: bool,
-    /// Cache: which drives a flush of the host reaches: both, the cache drive (flash), or none (FlashCache refuses barriers). What is not
-    /// reached may lose acknowledged writes at a power cut.
+    /// Cache: drives that a flush of the host reaches: both, the cache drive (flash), or none (FlashCache refuses barriers). At a power
+    /// cut, the others may lose acknowledged writes.
     ///
     /// A stop reaches both.
     #[setting(default = "both")]

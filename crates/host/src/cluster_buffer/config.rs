@@ -43,15 +43,17 @@ pub struct ClusterBufferConfig {
     /// Cluster buffer: host memory for data, tables and evictions (FlashFire: 32 MiB).
     #[setting(kind = size(1 << 10, 1 << 40), default = 32 << 20)]
     pub size_bytes: u64,
-    /// Cluster buffer: within: tables are part of size, and clusters leave when theirs are used up; beside: they come on top of size (FlashFire).
+    /// Cluster buffer: memory of the tables. within: part of size, and full tables evict clusters; beside: in addition to size
+    /// (FlashFire).
     #[setting(default = "within")]
     pub tables: TableMemory,
-    /// Cluster buffer: a cluster, which is what an eviction writes (FlashFire: 1 MiB or 2 MiB).
+    /// Cluster buffer: size of a cluster, the unit of an eviction (FlashFire: 1 MiB or 2 MiB).
     ///
     /// In sectors; a description says it in bytes.
     #[setting(key = "cluster", kind = size(512, 1 << 31), default = 1 << 20, made = 2048)]
     pub cluster_sectors: u32,
-    /// Cluster buffer: strict: a flush writes the buffer; paper: a flush bypasses the buffer, whose content a power cut then loses.
+    /// Cluster buffer: effect of a flush. strict: it writes the buffer; paper: it bypasses the buffer, so a power cut loses the buffered
+    /// data.
     #[setting(default = "strict")]
     pub flush: FlushPolicy,
     /// Region at the end of the device into which a flush may write; `None`: flushes drain the buffer.
@@ -62,21 +64,21 @@ pub struct ClusterBufferConfig {
     /// The least recently used first; `None` turns this off.
     #[setting(or = "never", default = 500_000_000)]
     pub idle_ns: Option<Nanos>,
-    /// Cluster buffer: longest time that data stay in the buffer before their eviction begins.
+    /// Cluster buffer: longest time from a write to the beginning of its eviction.
     ///
     /// It bounds the loss with [`FlushPolicy::Paper`]; `None`: no bound.
     #[setting(or = "never")]
     pub age_ns: Option<Nanos>,
-    /// Cluster buffer: an eviction reads what is missing and writes a whole cluster; false: each run of sectors is a write.
+    /// Cluster buffer: an eviction reads the missing sectors and writes a whole cluster; false: it writes each run of sectors separately.
     #[setting(default = true)]
     pub padding: bool,
-    /// Cluster buffer: full clusters leave before all others.
+    /// Cluster buffer: full clusters are evicted before all others.
     #[setting(default = true)]
     pub early_retirement: bool,
     /// Cluster buffer: evictions under way at once; each has memory for a cluster.
     #[setting(kind = whole(1, 32), default = 1)]
     pub evictions: u32,
-    /// Cluster buffer: bytes whose writes pass the buffer by, FROM-TO such as "0-64MiB", several with commas; empty: none.
+    /// Cluster buffer: byte ranges whose writes bypass the buffer, FROM-TO such as "0-64MiB", separated by commas; empty: none.
     ///
     /// In sectors; a description says it in bytes. Such as those of a file system's metadata.
     #[setting(kind = Kind::Text, default = "", made = Vec::new())]

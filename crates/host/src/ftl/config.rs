@@ -16,7 +16,7 @@ pub struct HostFtlConfig {
     /// Counted across groups.
     #[setting(default = 0)]
     pub first_unit: u32,
-    /// Host FTL: parallel units of its range; 0: all from the first on.
+    /// Host FTL: parallel units of its range; 0: all from first_unit on.
     #[setting(default = 0)]
     pub units: u32,
     /// First chunk of each parallel unit.
@@ -25,7 +25,7 @@ pub struct HostFtlConfig {
     /// Number of chunks of each parallel unit; 0 takes all from the first on.
     #[setting(skip)]
     pub chunks: u32,
-    /// Host FTL: spare capacity as a share of what it offers (pblk: 11 %).
+    /// Host FTL: spare capacity as a share of the capacity that it offers (pblk: 11 %).
     #[setting(kind = share(0.0, 100.0), default = 0.11)]
     pub over_provisioning: f64,
     /// Capacity in bytes, in place of the one that over-provisioning yields.
@@ -47,13 +47,13 @@ pub struct HostFtlConfig {
     /// Host FTL: share of free lines below which GC runs and writers are slowed down (pblk: an eighth).
     #[setting(kind = SHARE, default = 0.125)]
     pub gc_share: f64,
-    /// Host FTL: which line GC frees next.
+    /// Host FTL: choice of the line that GC frees next.
     #[setting(default = "greedy")]
     pub victim: Victim,
     /// Policies from outside; that of victims chooses among lines instead of `victim`.
     #[setting(skip)]
     pub policies: Policies,
-    /// Host FTL: off: GC copies share lines with host writes, as in pblk; gc-copies: they have lines of their own.
+    /// Host FTL: lines of GC copies. off: shared with host writes, as in pblk; gc-copies: separate.
     #[setting(kind = Kind::Word(&["off", "gc-copies"]), default = "off")]
     pub separation: Separation,
     /// Host FTL: journal keeps translation pages on the drive, so that trims survive a crash.
@@ -61,7 +61,7 @@ pub struct HostFtlConfig {
     /// With it, mounting reads less, too.
     #[setting(default = "journal", via = Survives)]
     pub durability: Durability,
-    /// Host FTL: how often a read that failed in the drive is tried again.
+    /// Host FTL: most retries of a read that failed in the drive.
     #[setting(kind = few(0), default = 2)]
     pub read_retries: u32,
     /// The drive limits the number of partly written chunks, and the host finishes chunks that take no more

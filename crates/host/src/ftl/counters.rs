@@ -168,7 +168,7 @@ impl HostCounters {
             Figure::bytes("written_bytes", "Bytes that applications wrote.", bytes(self.written_sectors)),
             Figure::bytes(
                 "buffer_read_bytes",
-                "Bytes of reads that the write buffer had.",
+                "Bytes that reads found in the write buffer.",
                 bytes(self.buffer_read_hits),
             ),
             Figure::count("commands", "Commands sent to the drive.", self.commands),

@@ -479,7 +479,7 @@ impl Blocks {
                 }
             }
         }
-        // What a dead LUN holds cannot be erased any more.
+        // The blocks of a dead LUN can no longer be erased.
         let dead = self.luns[number].is_dead();
         let chunks = self.access.geometry().chunks;
         let gone = |wiped: &u32| *wiped == block || (dead && (*wiped / chunks) as usize == number);

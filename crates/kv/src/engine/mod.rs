@@ -241,7 +241,7 @@ impl Engine {
     /// Makes everything written durable: [`Event::Flushed`].
     pub fn flush(&mut self, io: &mut Io) {
         if let Engine::Function(_) = self {
-            // What the level has acknowledged is on the media.
+            // Data that the level has acknowledged are on the media.
             return io.events.push_back(Event::Flushed);
         }
         let flush = Command::new(FLUSH, Opcode::Flush, Lba(0), 0, Vec::new());

@@ -145,7 +145,7 @@ impl PolicyEngine {
     }
 
     pub fn next_command(&mut self, io: &mut Io, buffers: &Buffers, stopped: bool) -> Option<Command> {
-        // What `original` would send to its drive goes to the level.
+        // Commands that `original` would send to its drive go to the level.
         while let Some(command) = self.slabs.next_command(io, buffers, stopped) {
             self.level.submit(io.now, Command { namespace: 0, ..command });
         }

@@ -68,7 +68,7 @@ impl Writer {
             }
             let from = write.sent;
             let end = (from / self.boundary + 1) * self.boundary;
-            // What belongs to another block waits until this one has ended well.
+            // Data of another block wait until this block has been written successfully.
             if from.is_multiple_of(self.boundary) && write.outstanding > 0 {
                 continue;
             }

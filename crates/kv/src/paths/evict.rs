@@ -114,7 +114,7 @@ fn kept_of_victim(core: &Core, slab: &SlabRecord, by_space: bool) -> Option<Keep
         // What is written again into slabs that are closed before they are full takes as much flash as it frees: eviction would
         // never end.
         _ if core.slabs.was_closed_early() => Keep::Nothing,
-        // What is written again needs buffers, and must not take those of stores that wait: slabs would be closed half empty.
+        // Items that are written again need buffers, but must not take those of waiting stores, or slabs would be closed half empty.
         _ if owns
             && (core.flash.engine().free() == 0
                 || core.requests.waiting() > 0

@@ -18,7 +18,7 @@ pub(crate) fn take(core: &mut Core, mut ask: Ask) {
     let hash = item::hash(core.config.seed, ask.key.as_bytes());
     if matches!(ask.what, What::FlushAll { .. }) {
         if core.requests.waiting() > 0 {
-            // What was asked for before is stored before.
+            // A flush of all items waits until all earlier requests are stored.
             let request = core.requests.add(ask, hash);
             return core.requests.wait(request, false);
         }

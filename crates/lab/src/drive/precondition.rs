@@ -34,7 +34,7 @@ pub fn precondition(
         }
         device.reset_counters();
     }
-    // What a file holds from earlier runs grows older, too.
+    // Data in a file from earlier runs age too.
     device.elapse(what.shelf_seconds());
     Ok(ageing)
 }

@@ -221,7 +221,7 @@ impl Jobs {
             }
         }
         match soonest {
-            // What is still to wait for is no request, so nothing that is measured.
+            // The remaining waits are no requests, so they are not measured.
             Some(_) if self.workers.iter().all(Worker::is_over) => Next::Blocked,
             Some(time) => Next::At(time),
             None if blocked => {

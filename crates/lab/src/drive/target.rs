@@ -369,7 +369,7 @@ impl<D: Bottom> Target for Tower<D> {
             host.layer = below.name();
             host.cpu_busy += below.cpu_busy();
             host.memory_bytes += below.memory_bytes();
-            // What reaches the drive is what the lower layer makes of the upper one's commands.
+            // The drive receives the commands that the lower layer makes of the upper layer's.
             if let Some(counters) = below.zone_chunks().map(ZoneChunks::counters) {
                 host.counters.commands = counters.commands;
                 host.counters.programmed_sectors[Cause::Journal as usize] += counters.trailer_sectors;

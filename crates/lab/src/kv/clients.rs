@@ -178,7 +178,7 @@ impl Clients {
                 },
             };
             if own.is_none() && working == 0 {
-                // What the cache does in the background is no request.
+                // Background work of the cache is no request.
                 break;
             }
             self.now = self.now.max(next);

@@ -24,7 +24,7 @@ pub struct Uncorrectable;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EccError {
     /// The number of correctable bits is out of range.
-    #[error("ECC strength = {strength} bits: allowed 1 to {max}")]
+    #[error("ECC strength = {strength} bits: allowed: 1 to {max}")]
     Strength {
         /// Requested strength, in bits.
         strength: usize,
@@ -32,7 +32,7 @@ pub enum EccError {
         max: usize,
     },
     /// The chunk is empty or too long for any supported field.
-    #[error("ECC chunk = {chunk_bytes} bytes: allowed 1 to {max} with {strength} correctable bits")]
+    #[error("ECC chunk = {chunk_bytes} bytes: allowed: 1 to {max} with {strength} correctable bits")]
     ChunkBytes {
         /// Requested chunk size, in bytes.
         chunk_bytes: usize,
@@ -42,7 +42,7 @@ pub enum EccError {
         max: usize,
     },
     /// The page is not a whole number of chunks.
-    #[error("ECC chunk = {chunk_bytes} bytes: allowed are divisors of the page's {page_bytes} data bytes")]
+    #[error("ECC chunk = {chunk_bytes} bytes: allowed: divisors of the page's {page_bytes} data bytes")]
     PageBytes {
         /// Data bytes of the page.
         page_bytes: usize,

@@ -171,7 +171,7 @@ mod tests {
         );
         assert_eq!(
             message(16_384, 1_664, 300, 13).as_deref(),
-            Some("ECC chunk = 300 bytes: allowed are divisors of the page's 16384 data bytes")
+            Some("ECC chunk = 300 bytes: allowed: divisors of the page's 16384 data bytes")
         );
         assert_eq!(message(16_384, 1_664, 0, 13).map(|m| m.starts_with("ECC chunk = 0 bytes")), Some(true));
         assert_eq!(

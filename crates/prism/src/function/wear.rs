@@ -248,7 +248,7 @@ fn write_copy(function: &mut Function, completion: &mut Completion) {
     let erases = function.blocks.erases(to);
     let (content, copy) = function.blocks[to].content();
     for bytes in vector.metadata.as_chunks_mut::<{ Vector::METADATA_BYTES }>().0 {
-        // What this level did not write has no mark, and none is lost.
+        // Data that this level did not write have no mark, so no mark is lost.
         let mark = Oob::decode(bytes).map_or(0, |oob| oob.mark);
         *bytes = Oob { mark, content, erases, copy }.encode();
     }

@@ -139,7 +139,7 @@ pub enum MonitorError {
         has: u32,
     },
     /// There are data of another owner.
-    #[error("no state of a flash monitor, and {blocks} blocks hold something else; allowed: blank media")]
+    #[error("no state of a flash monitor, but {blocks} blocks hold other data; allowed: blank media")]
     NotBlank {
         /// Blocks that are written.
         blocks: u32,
@@ -153,7 +153,7 @@ pub enum MonitorError {
     #[error("application name {0:?}: allowed: letters, digits, '-', '_' and '.', 1 to 255 of them")]
     Name(String),
     /// There is an application of this name.
-    #[error("{0}: there is an application of this name; open it, or release it first")]
+    #[error("{0}: an application of this name exists; open it, or release it first")]
     Exists(String),
     /// There is none.
     #[error("{name}: no such application; there are {known}")]
@@ -199,7 +199,7 @@ pub enum MonitorError {
         lun_bytes: u64,
     },
     /// The application has commands under way.
-    #[error("{name}: {commands} of its commands are under way; wait for them")]
+    #[error("{name}: {commands} of its commands are under way; wait until they end")]
     Busy {
         /// The application.
         name: String,
@@ -211,7 +211,7 @@ pub enum MonitorError {
     NoAnswer,
     /// The blocks for the state are gone.
     #[error(
-        "the flash monitor cannot record which application has which LUN: every block that it keeps for that has failed; allowed: the applications that there are"
+        "the flash monitor cannot record which application has which LUN: all its blocks for this record have failed; allowed: the existing applications"
     )]
     NoState,
 }

@@ -63,7 +63,7 @@ pub(super) fn load<D: Drive>(
     spares::tidy(monitor, &infos, fresh, wait)?;
     if recorded.as_ref() != Some(&monitor.state) {
         match (save::save_by(monitor, wait), recorded) {
-            // What is recorded stays as it is: bad blocks are replaced no more, and all else goes on.
+            // The recorded state stays unchanged: bad blocks are no longer replaced, and everything else continues.
             (Err(MonitorError::NoState), Some(recorded)) => monitor.state = recorded,
             (saved, _) => saved?,
         }

@@ -49,7 +49,7 @@ pub struct PolicyConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyError {
     /// The level still reads its record.
-    #[error("the level is still starting: it reads which ranges there are")]
+    #[error("the level is still starting: it reads the list of ranges")]
     NotReady,
     /// The bounds are none.
     #[error(
@@ -77,10 +77,10 @@ pub enum PolicyError {
     #[error("over-provisioning {0}: allowed: 0 to 100, as a share of the range")]
     OverProvisioning(String),
     /// There are enough ranges.
-    #[error("there are {RANGES_MAX} ranges already, which is as many as may be")]
+    #[error("there are {RANGES_MAX} ranges already, the most that are allowed")]
     TooMany,
     /// There is no such range to remove.
-    #[error("range {begin} to {end}: there is no such range; there are: {there}")]
+    #[error("range {begin} to {end}: no such range; existing ranges: {there}")]
     Missing {
         /// First byte.
         begin: u64,

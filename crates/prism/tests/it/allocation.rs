@@ -89,7 +89,7 @@ fn what_does_not_fit_is_refused_in_a_sentence_and_changes_nothing() {
     };
     assert_eq!(
         refused("first", lun, 0.0),
-        "first: there is an application of this name; open it, or release it first"
+        "first: an application of this name exists; open it, or release it first"
     );
     assert_eq!(
         refused("a b", lun, 0.0),

@@ -76,7 +76,7 @@
 
   // ---- plots
 
-  // Of the values: the axis goes to the ends that the figure has, and a little beyond the data where it has none.
+  // The axis of the values ends at the figure's limits, or, without limits, a little beyond the data.
   function range(axis) {
     if (axis.scale !== "linear") return undefined;
     return (_, low, high) => {
@@ -129,7 +129,7 @@
     const distribution = axis => axis.scale === "linear" ? {} : { distr: 3, log: axis.scale === "log" ? 10 : 2 };
     const options = {
       title: model.title, width: place.clientWidth, height: Math.max(220, Math.min(300, place.clientWidth * 0.5)),
-      // What is zoomed to is shown as it is.
+      // A zoomed range is shown unchanged.
       scales: { x: { time: false, ...distribution(model.x), range: (_, low, high) => low < high ? [low, high] : [low - 0.5, high + 0.5] }, y: { ...distribution(model.y), range: range(model.y) } },
       axes: [axisOf(model.x, 32, 2), axisOf(model.y, model.y.unit.startsWith("bytes") ? 80 : 66, 3)],
       series: [{ label: model.x.label || "x", value: (_, value) => words(model.x.unit, value) }, ...series],

@@ -180,7 +180,7 @@ impl Decoder {
 
     /// Drops the carried bytes, which have been used.
     fn forget(&mut self) {
-        // What a long line took is not kept.
+        // The memory of a long line is released.
         if self.carry.capacity() > LINE_BYTES_MAX / 4 {
             self.carry = Vec::new();
         }

@@ -174,7 +174,7 @@ impl<'a> OptionRequest<'a> {
             OptionKind::ExportName => {
                 Fields(data).text(data.len()).map(Self::ExportName).ok_or(ReplyError::Invalid)
             }
-            // What an ABORT carries does not matter any more.
+            // The data of an ABORT are irrelevant.
             OptionKind::Abort => Ok(Self::Abort),
             OptionKind::List => empty(Self::List),
             OptionKind::StartTls => empty(Self::StartTls),

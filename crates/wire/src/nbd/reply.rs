@@ -251,7 +251,7 @@ impl ReplyDecoder {
     /// without further input, so call until `None`.
     ///
     /// # Errors
-    /// What ends the connection; every later call returns it again.
+    /// Error that ends the connection; every later call returns it again.
     pub fn decode<'a, 'i: 'a>(
         &'a mut self,
         input: &mut &'i [u8],

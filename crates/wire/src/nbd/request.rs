@@ -212,7 +212,7 @@ impl RequestDecoder {
     /// without further input, so call until `None`.
     ///
     /// # Errors
-    /// What ends the connection; every later call returns it again.
+    /// Error that ends the connection; every later call returns it again.
     #[inline]
     pub fn decode<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<RequestEvent<'a>>, NbdError> {
         match &mut self.state {

@@ -89,7 +89,7 @@ impl ServerHandshake {
     /// Takes bytes off the front of `input` up to the next event; `None` when it is used up.
     ///
     /// # Errors
-    /// What ends the connection; every later call returns it again.
+    /// Error that ends the connection; every later call returns it again.
     pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<ServerHandshakeEvent<'_>>, NbdError> {
         match self.advance(input) {
             Ok(Some(Step::Flags { fixed, no_zeroes })) => {

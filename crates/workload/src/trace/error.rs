@@ -31,7 +31,9 @@ pub enum Problem {
     #[error("{}, one of: {}", excerpt(.0), list(&Format::ALL))]
     Unrecognised(String),
     /// The file is compressed in another way, or is no text and no trace.
-    #[error("it is {0}, which is not read; allowed: a trace as it is, compressed by gzip, or by zstd")]
+    #[error(
+        "it is {0}, which is not supported; allowed: an uncompressed trace, or one compressed with gzip or zstd"
+    )]
     Foreign(&'static str),
     /// The names in the first line are those of no format.
     #[error(
@@ -51,7 +53,7 @@ pub enum Problem {
         line: String,
     },
     /// The trace holds no request.
-    #[error("no request in the trace (format {format}), whose {skipped} lines or records hold other things; expected at least one{}", needs(*format))]
+    #[error("no request in the trace (format {format}), whose {skipped} lines or records hold other data; expected at least one{}", needs(*format))]
     Nothing {
         /// The format it was read as.
         format: Format,
@@ -86,7 +88,7 @@ pub enum Problem {
         layout: &'static str,
     },
     /// The line goes on after its last field.
-    #[error("the line goes on with {value:?} after its last field; expected {layout}")]
+    #[error("the line continues with {value:?} after its last field; expected {layout}")]
     Excess {
         /// Text that follows.
         value: String,

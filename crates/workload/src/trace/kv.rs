@@ -151,7 +151,7 @@ impl KvReader {
             }),
         };
         let layout = layout.map_err(|problem| {
-            // What cannot be read is not recognised either.
+            // An unreadable file has no recognised format.
             whole(source.take_failure().map_or(problem, Problem::Io))
         })?;
         let mut reader =

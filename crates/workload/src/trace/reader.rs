@@ -81,7 +81,7 @@ impl TraceReader {
         }
         let mut source = Source::new(Box::new(input)).map_err(|error| whole(error.into()))?;
         let (format, decoder) = Decoder::new(&mut source, options).map_err(|problem| {
-            // What cannot be read is not recognised either.
+            // An unreadable file has no recognised format.
             whole(source.take_failure().map_or(problem, Problem::Io))
         })?;
         Ok(TraceReader {

@@ -155,7 +155,7 @@ fn a_trace_without_a_request_is_no_work() {
     );
     assert_eq!(
         message.unwrap_err(),
-        "t: no request in the trace (format blkparse), whose 2 lines or records hold other things; \
+        "t: no request in the trace (format blkparse), whose 2 lines or records hold other data; \
          expected at least one: an event Q, D or C with sectors"
     );
     assert!(find("", Some(Format::Msr)).is_err());

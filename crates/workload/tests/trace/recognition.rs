@@ -61,7 +61,8 @@ fn a_byte_order_mark_is_no_part_of_the_trace() {
 
 #[test]
 fn a_file_that_is_no_trace_is_named_and_not_printed() {
-    let allowed = "which is not read; allowed: a trace as it is, compressed by gzip, or by zstd";
+    let allowed =
+        "which is not supported; allowed: an uncompressed trace, or one compressed with gzip or zstd";
     for (content, kind) in [
         (&b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46\x02\0\x21"[..], "compressed by xz"),
         (b"BZh91AY&SY\x13\x37\x01\0\xff\xfe", "compressed by bzip2"),

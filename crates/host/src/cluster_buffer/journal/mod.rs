@@ -81,13 +81,16 @@ pub struct JournalConfig {
 /// Keys that decide on the journal together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
 pub struct JournalSettings {
-    /// Cluster buffer, strict: ring at the end of the drive into which a flush may write; its size is taken from what the buffer offers.
+    /// Cluster buffer, strict: ring at the end of the drive into which a flush may write; the buffer offers less capacity by its size.
     #[setting(key = "journal", kind = size(1 << 10, 1 << 40), or = "none")]
     pub ring_bytes: Option<u64>,
-    /// Cluster buffer: records of the journal begin and end at multiples of this, best what the drive programs at once.
+    /// Cluster buffer: records of the journal begin and end at multiples of this; best the size of one program operation of the drive.
     #[setting(key = "journal_unit", kind = size(512, 1 << 31), default = 16 << 10)]
     pub unit_bytes: u32,
-    /// Cluster buffer: a flush journals when that has been cheaper so far than to drain, or always.
+    /// Cluster buffer: a flush uses the journal if its mean cost so far is below that of draining (cheaper), or whenever there is space
+    /// (always). With cheaper, every 64th flush tries the other way.
+    ///
+    /// The trials cost time: sequential writes that are each flushed may be a tenth slower than without a journal.
     #[setting(key = "journal_use", default = "cheaper")]
     pub usage: JournalUse,
 }
