@@ -28,9 +28,10 @@
 //! | over-provisioning | 25 %; of ULFS-Prism as `Flash_SetOPS`. U2's block drives are the simulator of P5 | section IV-A; P5 |
 //! | cost of a request, of a KiB moved | the kernel's stack 15 us and 300 ns, the library 3 us and 100 ns | those of P1 to P5: chosen by outcome there |
 //! | cost of an operation, of a page copied | 10 us and 1 us, on two cores, for all three | assumed |
-//! | files that exist | 55 % of the file system, two thirds of what ULFS-Prism leaves to files | assumed |
+//! | files that exist, U1 | 55 % of the file system, two thirds of what ULFS-Prism leaves to files | assumed |
+//! | files that exist, U2 | 40 % of the file system | **fitted** to ULFS-Prism's row of Table II: file copies are 0.21 of what it programs, 5,280 times Table I's 8.9 MB for an erase |
 //! | memory | a twelfth of the file system | assumed |
-//! | addresses of U2's block drives | the file system has 70 %, the others were never written | **fitted** to MIT-XMP's row of Table II: its drive programs 1.46 times what it is given, as one does whose flash is 59 % full (B1) |
+//! | addresses of U2's block drives | the file system has 70 %, the others were never written | **fitted** to their rows of Table II: with 8 MiB for an erase they program 1.26 (MIT-XMP) and 1.15 times (ULFS-SSD) what they are given, as ours do on 62 and 80 % |
 //! | operations of U2 | 384,000 before 128,000 | assumed |
 //! | segments of ULFS-SSD | as long as flash blocks, 12 open | "equal-sized segments"; their size is assumed; as many open as ULFS-Prism has, as Table II has both copy the same |
 //! | a block drive at the start | all addresses mapped | as in P5 |
@@ -144,22 +145,28 @@ const VARIED: [(&str, Assumed); 10] = [
     ("3 MiB, 40 %, a rotation for each thread", Assumed { picks: "apart", ..assumed(3072, 0.40) }),
 ];
 
+/// Share of the file system in files of U2: then file copies are 0.21 of what ULFS-Prism programs, as in its row.
+const FILLED: f64 = 0.40;
 /// Settings of U2.
 const COLLECTED: Assumed =
-    Assumed { flash: LONG, segment_bytes: LONG.block_bytes(), operations: ROUNDS, ..ASSUMED };
+    Assumed { flash: LONG, segment_bytes: LONG.block_bytes(), filled: FILLED, operations: ROUNDS, ..ASSUMED };
 const UNKNOWN_OF_COLLECTION: (&str, &str) = (
     "how many segments of ULFS-SSD are open, share of the file system in files, whether threads share a rotation over these, share of the drive's addresses \
      that the file system has, and how often the log has come round before",
-    "12, 55 %, one rotation, 70 % of the addresses, after 384,000 operations",
+    "12, 40 %, one rotation, 70 % of the addresses, after 384,000 operations",
 );
 const COLLECTED_EARLIER: Assumed = Assumed { operations: EARLIER, ..COLLECTED };
-const VARIED_IN_COLLECTION: [(&str, Assumed); 5] = [
+/// As settings of U2, on a drive of which the file system has this share of the addresses.
+const fn on_addresses(addresses: f64, settings: Assumed) -> Assumed {
+    Assumed { flash: Flash { addresses, ..settings.flash }, ..settings }
+}
+const VARIED_IN_COLLECTION: [(&str, Assumed); 8] = [
+    ("62 % of the addresses: MIT-XMP's row alone", on_addresses(0.62, COLLECTED)),
+    ("80 % of the addresses: ULFS-SSD's row alone", on_addresses(0.80, COLLECTED)),
     ("after 192,000 operations", COLLECTED_EARLIER),
-    (
-        "all addresses, after 192,000",
-        Assumed { flash: Flash { addresses: 1.0, ..LONG }, ..COLLECTED_EARLIER },
-    ),
+    ("all addresses, after 192,000", on_addresses(1.0, COLLECTED_EARLIER)),
     ("1 open, after 192,000", Assumed { open_segments: 1, ..COLLECTED_EARLIER }),
+    ("55 %, as U1, after 192,000", Assumed { filled: ASSUMED.filled, ..COLLECTED_EARLIER }),
     ("65 %, after 192,000", Assumed { filled: 0.65, ..COLLECTED_EARLIER }),
     ("a rotation for each thread, after 192,000", Assumed { picks: "apart", ..COLLECTED_EARLIER }),
 ];

@@ -386,7 +386,7 @@ pub(super) static CLAIMS: &[Claim] = &[
          7.24 GB, nothing on the function level, 9.37 GB in place; 6,594, 5,280 and 5,429 erases",
         "nothing copied below the function level; ratios within 15 %",
         Partly,
-        "share of the drive's addresses in use to MIT-XMP's row; lengths follow from the paper's blocks and files and were asked before; range over open segments, fill, rotations, that share and rounds of the log",
+        "fill to ULFS-Prism's row, share of the drive's addresses in use to those of the block drives; lengths follow from the paper's blocks and files and were asked before; range over open segments, fill, rotations, that share and rounds of the log",
         file_system::collection
     ),
     prism!(
