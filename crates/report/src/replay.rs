@@ -20,7 +20,7 @@ pub struct Replay {
     pub widened: u64,
     /// With another address on the drive than in the trace.
     pub moved: u64,
-    /// Requests split because their sectors are not contiguous on the drive.
+    /// Requests split because their sectors are not contiguous on the drive, or because they are longer than 1 GiB.
     pub split: u64,
     /// Longer than the drive: clipped to its length.
     pub clipped: u64,

@@ -667,3 +667,13 @@ fn a_drive_whose_host_or_media_fail_answers_all_the_same() {
         assert!(!done.stdout.is_empty(), "{more:?}");
     }
 }
+
+/// A request of a trace is one command, however long it is.
+#[test]
+fn a_long_request_of_a_trace_is_one_command() {
+    let folder = Folder::with_drive();
+    folder.write("long.csv", "0,R,0,4194304\n1,W,0,2097152\n");
+    let columns = "csv:time=1,op=2,offset=3,size=4,unit=us";
+    let report = folder.run(&["replay", "tiny.toml", "long.csv", "--format", columns, "--json"]).json();
+    assert_eq!((&report["requests"], &report["replay"]["split"]), (&2.into(), &0.into()));
+}

@@ -570,11 +570,10 @@ pub struct Trace {
     in_flight: u32,
     start: Option<SimTime>,
     queues: u16,
-    /// The record to come, and how many of its sectors were submitted.
-    pending: Option<(pellucid_workload::trace::Record, u64)>,
+    /// The record to come.
+    pending: Option<pellucid_workload::trace::Record>,
     sector_bytes: u64,
     ended: bool,
-    sectors_max: u32,
 }
 
 impl Trace {
@@ -596,8 +595,6 @@ impl Trace {
             pending: None,
             sector_bytes: sector_bytes.into(),
             ended: false,
-            // Larger requests are cut, as a host's block layer would.
-            sectors_max: (1 << 20) / sector_bytes,
         }
     }
 
@@ -609,10 +606,10 @@ impl Trace {
         if self.depth.is_some_and(|d| self.in_flight >= d) {
             return Ok(Next::Blocked);
         }
-        let (record, done) = match self.pending.take() {
+        let record = match self.pending.take() {
             Some(pending) => pending,
             None => match self.shaped.next() {
-                Some(record) => (record?, 0),
+                Some(record) => record?,
                 None => {
                     self.ended = true;
                     return Ok(Next::End);
@@ -622,25 +619,20 @@ impl Trace {
         let start = *self.start.get_or_insert(now);
         let due = SimTime(start.0 + record.at.0);
         if self.depth.is_none() && due > now {
-            self.pending = Some((record, done));
+            self.pending = Some(record);
             return Ok(Next::At(due));
         }
         let opcode: Opcode = record.action.into();
-        let sectors = record.length_bytes / self.sector_bytes;
-        let here = (sectors - done).min(self.sectors_max.into()) as u32;
-        if done + u64::from(here) < sectors {
-            self.pending = Some((record, done + u64::from(here)));
-        }
+        let (lba, sectors) = match opcode {
+            Opcode::Flush => (0, 0),
+            _ => (record.offset_bytes / self.sector_bytes, record.length_bytes / self.sector_bytes),
+        };
         self.in_flight += 1;
         Ok(Next::Now(Request {
             opcode,
             namespace: self.namespace,
-            lba: Lba(if opcode == Opcode::Flush {
-                0
-            } else {
-                record.offset_bytes / self.sector_bytes + done
-            }),
-            sectors: if opcode == Opcode::Flush { 0 } else { here },
+            lba: Lba(lba),
+            sectors: sectors as u32,
             fua: false,
             queue: (record.stream % u32::from(self.queues)) as u16,
             handle: 0,

@@ -19,6 +19,9 @@ use super::{Action, ReadStats, Record, TraceReader};
 
 /// The unit in which [`AddressPolicy::Compact`] moves addresses.
 const EXTENT_BYTES: u64 = 1 << 20;
+
+/// Longest piece that is handed out. A longer request, such as a trim of a whole disk, is split, so that the data of one command fit into memory.
+const PIECE_BYTES: u64 = 1 << 30;
 /// The latest arrival, 146 years: so that the run's start and the work that follows still have a time.
 const LATEST_NS: u64 = u64::MAX >> 2;
 
@@ -382,6 +385,7 @@ impl Shaped {
             self.stats.moved += u64::from(rest.moved);
             return None;
         };
+        let to = to.min(from + (PIECE_BYTES >> self.sector_shift));
         rest.pieces += 1;
         rest.moved |= from != drive;
         rest.next = to;

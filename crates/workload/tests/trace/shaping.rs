@@ -75,6 +75,16 @@ fn fold_wraps_splits_and_clips() {
 }
 
 #[test]
+fn only_requests_above_a_gibibyte_are_split() {
+    let gib = 1 << 30;
+    let requests = [(Write, 4096, gib), (Trim, 0, 2 * gib + 4096), (Read, 0, 64 * MIB)];
+    let (all, stats) = shape(&requests, with(AddressPolicy::Fold, 4 * gib));
+    let expected = [(4096, gib), (0, gib), (gib, gib), (2 * gib, 4096), (0, 64 * MIB)];
+    assert_eq!(extents(&all.unwrap()), expected);
+    assert_eq!(stats, ShapeStats { taken: 3, split: 1, ..ShapeStats::default() });
+}
+
+#[test]
 fn compact_places_extents_in_order_of_first_touch() {
     let requests = [
         (Write, 700 * MIB + 8192, 4096),
