@@ -8,6 +8,7 @@ use pellucid_report::{Directions, JobOptions, LOG_BEGINNING, Report, render_text
 use pellucid_text::format::count;
 pub use pellucid_text::quoted;
 use pellucid_workload::{BlockSize, Job};
+use std::fmt::Display;
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -151,15 +152,20 @@ pub fn report(
         let page = directory.path().join("index.html");
         text.push_str(&format!("{:20}{}  (JSON and CSV beside it)\n", "report", page.display()));
     }
-    if !global.quiet && !hints.is_empty() {
-        text.push('\n');
-        for (i, hint) in hints.iter().enumerate() {
-            text.push_str(&format!("{:7}{hint}\n", if i == 0 { "next:" } else { "" }));
-        }
-    }
+    text.push_str(&next(global, hints));
     print(&text)?;
     written?;
     ended(report)
+}
+
+/// Commands to try next, below an answer, unless hints are not wanted.
+pub fn next<S: Display>(global: &Global, hints: &[S]) -> String {
+    if global.quiet || hints.is_empty() {
+        return String::new();
+    }
+    let lines = hints.iter().enumerate();
+    let lines = lines.map(|(i, hint)| format!("{:7}{hint}\n", if i == 0 { "next:" } else { "" }));
+    format!("\n{}", lines.collect::<String>())
 }
 
 /// The exit status shows whether the user cut the report short with an interrupt, and whether requests failed; one

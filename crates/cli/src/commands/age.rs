@@ -138,7 +138,7 @@ impl Age {
         let seconds = began.elapsed().as_secs_f64();
         let summary =
             Summary { spec: &spec, device: &device, ageing, capacity_bytes, path, film, bytes, seconds };
-        Ok(output::print(&if global.json { summary.json() } else { summary.text() })?)
+        Ok(output::print(&if global.json { summary.json() } else { summary.text(global) })?)
     }
 
     fn spec(&self, name: &str, mut sets: Vec<String>, global: &Global) -> Result<Spec, Failure> {
@@ -255,19 +255,21 @@ impl Summary<'_> {
         EraseCounts::of(&self.device.erase_counts().collect::<Vec<_>>())
     }
 
-    fn text(&self) -> String {
+    fn text(&self, global: &Global) -> String {
         let erases = self.erases();
         let size = self.bytes.map_or(String::new(), |bytes| format!(", {}", binary_bytes(bytes as f64)));
         let free = f64::from(self.device.free_blocks()) / f64::from(self.device.layout().blocks);
         let film =
             self.film.as_deref().map(|film| format!("{:20}{}\n", "film", film.display())).unwrap_or_default();
         let path = self.path.display();
-        let quoted = output::quoted(&path.to_string());
+        let next = format!(
+            "pellucid run --image {} --rw randwrite --number-ios 100000",
+            output::quoted(&path.to_string())
+        );
         format!(
             "age  {}  >  {path}{size}, in {}\n\n\
              {}\
-             {film}{:20}{} filled, erases per block {} to {}, mean {}, free blocks {}\n\n\
-             next:  pellucid run --image {quoted} --rw randwrite --number-ios 100000\n",
+             {film}{:20}{} filled, erases per block {} to {}, mean {}, free blocks {}\n{}",
             self.spec.drive_name,
             span(self.seconds),
             self.evidence(),
@@ -277,6 +279,7 @@ impl Summary<'_> {
             count(erases.max.into()),
             significant(erases.mean),
             percent(free),
+            output::next(global, &[next]),
         )
     }
 

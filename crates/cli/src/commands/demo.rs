@@ -100,11 +100,12 @@ impl Demo {
             name(&directory.join("film.html"))
         ))?;
         walk.say("The command writes the same of round 1: full.pellucid is the drive before it.")?;
-        output::print(&format!(
-            "\nnext:  pellucid show {PRESET} --explain\n       pellucid compare {PRESET} jasmine --rw randwrite --bs 4k \
-             --number-ios 20000\n       pellucid --help\n"
-        ))?;
-        Ok(())
+        let next = [
+            format!("pellucid show {PRESET} --explain"),
+            format!("pellucid compare {PRESET} jasmine --rw randwrite --bs 4k --number-ios 20000"),
+            "pellucid --help".to_owned(),
+        ];
+        Ok(output::print(&output::next(global, &next))?)
     }
 }
 

@@ -677,3 +677,16 @@ fn a_long_request_of_a_trace_is_one_command() {
     let report = folder.run(&["replay", "tiny.toml", "long.csv", "--format", columns, "--json"]).json();
     assert_eq!((&report["requests"], &report["replay"]["split"]), (&2.into(), &0.into()));
 }
+
+/// Commands to try next are hints, of every command that has some.
+#[test]
+fn a_quiet_command_has_no_hints() {
+    let folder = Folder::with_drive();
+    let age = ["age", "tiny.toml", "--overwrite", "0.1", "--output", "a.pellucid", "--force"];
+    for words in [&age[..], &["demo", "--force"]] {
+        let told = folder.run(words).answer();
+        assert!(told.contains("\nnext:  pellucid "), "{told}");
+        let quiet = folder.run(&[words, &["--quiet"]].concat()).answer();
+        assert!(!quiet.contains("next:"), "{quiet}");
+    }
+}
