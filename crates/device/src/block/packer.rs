@@ -98,13 +98,15 @@ impl SuperpagePacker {
         queue as usize
     }
 
-    /// A unit has left a queue. A stream of log blocks without units has no queue.
+    /// A unit has left a queue. A stream of log blocks without units has no queue. (An unused queue still names its last stream, which may
+    /// have another queue by now.)
     #[inline]
     fn left(&mut self, queue: usize) {
         if let Stream::Log(log) = self.queues[queue].stream
             && self.queues[queue].units.is_empty()
-            && self.logs[log as usize].take().is_some()
+            && self.logs[log as usize] == Some(queue as u32)
         {
+            self.logs[log as usize] = None;
             self.stalled -= u32::from(std::mem::take(&mut self.queues[queue].stalled));
             self.idle.push(queue as u32);
         }
@@ -334,6 +336,19 @@ mod tests {
         assert_eq!(packer.next_superpage(first).collect::<Vec<_>>(), [1, 3]);
         packer.stall(0);
         assert!(!packer.has_stalled(), "not of a log block");
+    }
+
+    /// Emptying an unused queue takes nothing from the stream that had it last.
+    #[test]
+    fn an_unused_queue_is_unused_once() {
+        let mut packer = SuperpagePacker::of_host(1, 2);
+        let first = packer.pack(Stream::Log(7), 1);
+        let second = packer.pack(Stream::Log(8), 2);
+        assert_eq!((packer.take(first), packer.take(second)), (Some(1), Some(2)));
+        assert_eq!(packer.pack(Stream::Log(7), 3), second, "the queue that was left last");
+        packer.take_all(first);
+        assert_eq!(packer.pack(Stream::Log(7), 4), second);
+        assert_ne!(packer.pack(Stream::Log(8), 5), packer.pack(Stream::Log(9), 6));
     }
 
     /// Every queue once, or none if no unit waits.

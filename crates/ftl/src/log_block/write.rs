@@ -17,6 +17,8 @@ pub(super) fn plan_host(core: &mut Core, block: BlockId, superpage: u32, kind: K
     for ((ppa, &lpn), unit) in (first.0..).map(Ppa).zip(lpns).zip(units) {
         let mut old = Ppa::NONE;
         if lpn != Lpn::NONE {
+            let die = core.shape.die_of_lbn(core.shape.lbn(lpn).0);
+            debug_assert_eq!(layout.die_of_block(block), die, "page {} goes to another die", lpn.0);
             old = core.map.replace(lpn, ppa);
             core.blocks.refer(block);
         }
