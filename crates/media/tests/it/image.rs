@@ -53,6 +53,37 @@ fn an_image_keeps_what_was_made_and_what_was_done() {
     assert_eq!(read(&mut media, Ppa(2), 0), (GOOD, 12));
 }
 
+/// What describes new media has no effect on old ones, so it is refused unless they were made with it.
+#[test]
+fn a_past_that_the_media_did_not_have_is_refused() {
+    let file = TempPath::new("past");
+    let mut config = file.config();
+    config.integrity.cycles = 100;
+    config.faults.list = vec![ListedFault::FactoryBad { die: 0, block: 4 }];
+    drop(open(&config));
+    drop(open(&file.config()));
+    let mut media = open(&config);
+    media.retire(BlockId(5));
+    erase(&mut media, 1);
+    drop(media);
+    drop(open(&config));
+    let bytes = std::fs::read(file.path()).unwrap();
+    let refused = |change: fn(&mut MediaConfig), named: &str| {
+        let mut other = config.clone();
+        change(&mut other);
+        let error = Media::new(&other).map(drop).unwrap_err();
+        assert!(matches!(&error, MediaError::Config { key, .. } if *key == named), "{error}");
+        assert!(error.to_string().contains("what the media file was made with"), "{error}");
+        assert!(std::fs::read(file.path()).unwrap() == bytes, "a refused file was changed");
+    };
+    refused(|config| config.integrity.cycles = 101, "cycles");
+    refused(|config| config.faults.factory_bad = 1.0, "faults.factory_bad");
+    refused(
+        |config| config.faults.list.push(ListedFault::FactoryBad { die: 0, block: 3 }),
+        "faults.factory_bad",
+    );
+}
+
 /// A unit that a drive gave up as unreadable may be older than the version its host was told of, so no later process may read it either.
 #[test]
 fn a_unit_that_was_given_up_stays_so_and_so_do_its_copies() {
