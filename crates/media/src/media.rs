@@ -162,7 +162,8 @@ impl Media {
     /// Refuses a description of new media that a file was not made with: it would have no effect.
     fn check_past(&self, config: &MediaConfig) -> Result<(), MediaError> {
         let refuse = |key, value: String| {
-            let allowed = "what the media file was made with (it describes new media), or another file".into();
+            let allowed =
+                "what the media file was made with (it describes new media), or another file".into();
             Err(MediaError::Config { key, value, allowed })
         };
         let Array { layout, store, .. } = &self.array;

@@ -56,5 +56,8 @@ fn a_cut_at_every_event_loses_no_more_than_is_stated() {
     // One seed that is repeated shows nothing of both modes.
     let both = drives < 20 || (drives / 6..=drives - drives / 6).contains(&strict);
     assert!(cuts > 10 && both, "{cuts} cuts, {strict} of {drives} buffers strict");
-    assert!(drives < 20 || lost > 100, "{lost} sectors were lost: the cuts came when there was nothing to lose");
+    assert!(
+        drives < 20 || lost > 100,
+        "{lost} sectors were lost: the cuts came when there was nothing to lose"
+    );
 }

@@ -409,6 +409,7 @@ fn zones_that_fail_keep_what_was_durable() {
     // 281: a zone that was offline came back read-only. 785: a write was said to be safe whose superpage the log had, before that of
     // a superpage in front of it.
     for seed in seeds(12).chain([86, 125, 161, 281, 785]) {
+        println!("seed {seed}");
         let buffer = ["write-back", "write-through"][seed as usize / 2 % 2];
         let rate = [0.02, 0.05, 0.1][seed as usize % 3];
         let sets = [
