@@ -147,6 +147,7 @@ impl<'a> SparseMapCache<'a> {
     /// Returns whether a power cut could bring back a version of the page that is older than a write that begins now.
     pub fn may_come_back(&self, lpn: Lpn) -> bool {
         self.state_of(lpn) != CacheState::Absent
+            || self.core.table.may_return(lpn)
             || !self.core.gc.emptied().is_empty()
             || self.core.pages.is_dirty(self.core.page_of(lpn))
     }

@@ -39,7 +39,12 @@ pub(super) fn drop_of_block(core: &mut Core<CachePages>, lpn: Lpn, block: BlockI
     if must_say(core, lpn, closed) {
         core.pages.dirty(region, core.programs.sequence());
         core.blocks.set_last_trim(block, core.pages.last_trim());
-    } else if was_marked && !core.table.sparse().is_marked(lpn) {
+        return;
+    }
+    if !core.shape.is_volatile() {
+        core.table.left_with_block(lpn, block);
+    }
+    if was_marked && !core.table.sparse().is_marked(lpn) {
         core.table.leaves_with_block(region, block);
     }
 }

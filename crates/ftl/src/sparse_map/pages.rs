@@ -10,6 +10,7 @@ use crate::page_map::table::Found;
 use crate::setup_error::SetupError;
 use crate::sparse::SparseTable;
 use pellucid_flash::{BlockId, CacheState, Lpn, Ppa};
+use std::collections::BTreeMap;
 
 /// Pages of a cache: the table of those that it holds of a large address space, and that of its translation pages.
 #[derive(Clone, Debug)]
@@ -24,6 +25,9 @@ pub struct CachePages {
     evicting: Vec<BlockId>,
     /// Regions of marked pages that left with an emptied block, until it is erased.
     leaving: Vec<(BlockId, u32)>,
+    /// Pages that left with an emptied block and whose translation page still names the copy there: a power cut brings it back until the
+    /// block is erased.
+    left: BTreeMap<Lpn, BlockId>,
     /// Clean units that were dropped to make space.
     evicted_units: u64,
     lists: Lists,
@@ -45,6 +49,7 @@ impl CachePages {
             promised: 0,
             evicting: Vec::new(),
             leaving: Vec::new(),
+            left: BTreeMap::new(),
             evicted_units: 0,
             lists: Lists::new(&shape.config, shape.map_pages, &shape.layout),
             found: Vec::new(),
@@ -188,8 +193,19 @@ impl CachePages {
         }
     }
 
+    /// Records that a page was dropped whose copy in `block` a mount finds until the block is erased.
+    pub(super) fn left_with_block(&mut self, lpn: Lpn, block: BlockId) {
+        self.left.insert(lpn, block);
+    }
+
+    /// Returns whether a mount may find a copy of a dropped page in a block that is to be erased, or is being erased.
+    pub(super) fn may_return(&self, lpn: Lpn) -> bool {
+        self.left.contains_key(&lpn)
+    }
+
     /// Records that the content of `block` is no longer on the media.
     pub(super) fn erased(&mut self, block: BlockId) {
+        self.left.retain(|_, of| *of != block);
         if let Some(marks) = self.sparse.marks_mut() {
             let left = self.leaving.extract_if(.., |&mut (of, _)| of == block);
             left.for_each(|(_, region)| marks.erased(region));
