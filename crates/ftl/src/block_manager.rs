@@ -333,7 +333,7 @@ impl BlockManager {
         self.came.add(self.layout.die_of_block(block));
     }
 
-    /// Restores, at a mount, a block that holds data, `open` if it can take more. Its last program had the number `sequence`.
+    /// Restores, at a mount, a block that holds data, `open` if it can take more. Its programs have numbers below `sequence`.
     pub fn restore(&mut self, block: BlockId, valid: u32, open: bool, sequence: u64) {
         pool_of(self, block).take_this(block);
         self.came.add(self.layout.die_of_block(block));

@@ -14,7 +14,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Sequence number at which the block was full and settled.
+    /// Number of the next program when the block was full and settled: those of its own programs are lower.
     pub fn closed_at(&self) -> u64 {
         self.closed_at
     }

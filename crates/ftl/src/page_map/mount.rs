@@ -301,7 +301,7 @@ fn restore_block<T: Table>(core: &mut Core<T>, range: &BlockRange, valid: u32, n
     };
     core.blocks.set_kind(range.block, range.meta, range.owner, likely);
     let open = partial && streams.iter().any(|&stream| reopen(core, range, stream));
-    core.blocks.restore(range.block, valid, open, range.last);
+    core.blocks.restore(range.block, valid, open, range.last + 1);
 }
 
 /// Lets a block take data of `stream` behind its last superpage, if no other block is open for it.

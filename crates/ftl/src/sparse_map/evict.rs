@@ -31,7 +31,7 @@ pub(super) fn drop_clean(core: &mut Core<CachePages>, lpn: Lpn) {
     }
 }
 
-/// Drops a page of an emptied block, whose last program had the number `closed`.
+/// Drops a page of an emptied block, whose programs have numbers below `closed`.
 pub(super) fn drop_of_block(core: &mut Core<CachePages>, lpn: Lpn, block: BlockId, closed: u64) {
     let region = core.page_of(lpn);
     let was_marked = core.table.sparse().is_marked(lpn);
