@@ -69,10 +69,14 @@ pub fn import(text: &str, name: &str) -> Result<Imported, String> {
     if all.is_empty() {
         return Err("no option of \"-device femu\"; allowed: a script or command line of FEMU".into());
     }
-    if let Some(mode) = all.get("femu_mode")
-        && mode.value != "1"
-    {
-        return Err(refused(mode, "1, the black-box SSD"));
+    match all.get("femu_mode") {
+        Some(mode) if mode.value == "1" => {}
+        Some(mode) => return Err(refused(mode, "1, the black-box SSD")),
+        None => {
+            return Err(
+                "no femu_mode: FEMU then adds no latency; allowed: femu_mode=1, the black-box SSD".into()
+            );
+        }
     }
     let mut toml = Toml::default();
     toml.table("[drive]");

@@ -463,6 +463,10 @@ fn a_script_that_is_none_of_femu_s_black_box_is_refused() {
         ("echo\n", "black-box.sh: no option of \"-device femu\""),
         (&FEMU.replace("femu_mode=1", "femu_mode=3"), "black-box.sh:10: femu_mode = 3: allowed: 1"),
         (
+            &FEMU.replace(",femu_mode=1", ""),
+            "black-box.sh: no femu_mode: FEMU then adds no latency; allowed: femu_mode=1",
+        ),
+        (
             &FEMU.replace("read_ns=45000", ""),
             "black-box.sh:13: pg_rd_lat = ${read_ns}: allowed: a number from 0",
         ),

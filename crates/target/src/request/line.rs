@@ -8,7 +8,10 @@ use super::error::PlanError;
 use pellucid_flash::DieId;
 use pellucid_host::{Target, TargetKind};
 use pellucid_media::Fault;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
+use std::fmt;
 
 /// Names of the requests.
 const REQUESTS: &str = "status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, apps, app-allocate, app-release, detach, fire-pause, fire-resume, stop";
@@ -99,11 +102,13 @@ impl Request {
     /// # Errors
     /// Returns a sentence that names the problem and the allowed values.
     pub fn parse(line: &[u8]) -> Result<Request, String> {
-        let request: Value = serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
-        let what = request.get("do").and_then(Value::as_str).unwrap_or_default();
-        let unknown = || format!("do: {what:?}; allowed: {REQUESTS}");
-        let Some(fields) = request.as_object() else { return Err(unknown()) };
-        let fields = Fields(fields);
+        let given: Given = serde_json::from_slice(line).map_err(|error| match error.is_data() {
+            true => format!("{error}; allowed: an object such as {{\"do\":\"status\"}}, each key once"),
+            false => format!("not JSON: {error}"),
+        })?;
+        let fields = Fields(&given.0);
+        let what = fields.get("do").as_str().unwrap_or_default();
+        let unknown = || format!("do: {}; allowed: {REQUESTS}", fields.said("do"));
         fields.only(what, keys_of(what).ok_or_else(unknown)?, "nothing beside do")?;
         let drive = fields.name("drive")?;
         let act = |action| Request::Break { drive: drive.clone(), action };
@@ -270,10 +275,43 @@ fn fields_of(action: &Action) -> (&'static str, Value) {
     }
 }
 
+/// A line as an object, each of whose keys is given once: the last of two would hide the other.
+struct Given(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Given {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Given, D::Error> {
+        struct Once;
+        impl<'de> Visitor<'de> for Once {
+            type Value = Given;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Given, A::Error> {
+                let mut fields = Map::new();
+                while let Some((key, value)) = all.next_entry::<String, Value>()? {
+                    if fields.contains_key(&key) {
+                        return Err(A::Error::custom(format!("{key}: given twice")));
+                    }
+                    fields.insert(key, value);
+                }
+                Ok(Given(fields))
+            }
+        }
+        deserializer.deserialize_map(Once)
+    }
+}
+
 /// Fields of a request.
 struct Fields<'a>(&'a Map<String, Value>);
 
 impl Fields<'_> {
+    /// The value of a key in a sentence that refuses it.
+    fn said(&self, key: &str) -> String {
+        self.0.get(key).map_or_else(|| "missing".to_owned(), Value::to_string)
+    }
+
     fn get(&self, key: &str) -> &Value {
         self.0.get(key).unwrap_or(&Value::Null)
     }
@@ -292,17 +330,18 @@ impl Fields<'_> {
 
     fn required_name(&self, key: &str) -> Result<String, String> {
         let name = self.get(key).as_str();
-        name.map(str::to_owned).ok_or_else(|| format!("{key}: {}; allowed: a name", self.get(key)))
+        name.map(str::to_owned).ok_or_else(|| format!("{key}: {}; allowed: a name", self.said(key)))
     }
 
     fn whole(&self, key: &str) -> Result<u32, String> {
         let whole = self.get(key).as_u64().and_then(|value| u32::try_from(value).ok());
-        whole.ok_or_else(|| format!("{key}: {}; allowed: a whole number from 0 to 4294967295", self.get(key)))
+        whole
+            .ok_or_else(|| format!("{key}: {}; allowed: a whole number from 0 to 4294967295", self.said(key)))
     }
 
     fn factor(&self) -> Result<f64, String> {
-        let factor = self.get("factor");
-        factor.as_f64().ok_or_else(|| format!("factor: {factor}; allowed: a number"))
+        let factor = self.get("factor").as_f64();
+        factor.ok_or_else(|| format!("factor: {}; allowed: a number", self.said("factor")))
     }
 
     fn chance(&self, key: &str) -> Result<Option<f64>, String> {
@@ -313,7 +352,8 @@ impl Fields<'_> {
 
     fn damage(&self) -> Result<Fault, String> {
         let what = self.get("what").as_str().unwrap_or_default();
-        let takes = damage_keys_of(what).ok_or_else(|| format!("what: {what:?}; allowed: {DAMAGE}"))?;
+        let takes =
+            damage_keys_of(what).ok_or_else(|| format!("what: {}; allowed: {DAMAGE}", self.said("what")))?;
         let its = [takes, &["drive", "what"]].concat();
         if let Some(key) = self.0.keys().find(|key| *key != "do" && !its.contains(&key.as_str())) {
             let allowed = if takes.is_empty() { "nothing".to_owned() } else { takes.join(", ") };
@@ -451,9 +491,18 @@ mod tests {
         for (line, sentence) in [
             ("no", "not JSON: expected ident at line 1 column 2"),
             (
-                "[]",
-                "do: \"\"; allowed: status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, apps, app-allocate, app-release, detach, fire-pause, fire-resume, stop",
+                "{}",
+                "do: missing; allowed: status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, apps, app-allocate, app-release, detach, fire-pause, fire-resume, stop",
             ),
+            (
+                "[]",
+                "invalid type: sequence, expected an object at line 1 column 0; allowed: an object such as {\"do\":\"status\"}, each key once",
+            ),
+            (
+                r#"{"do":"status","do":"stop"}"#,
+                "do: given twice at line 1 column 20; allowed: an object such as {\"do\":\"status\"}, each key once",
+            ),
+            (r#"{"do":"damage","what":"slow-die","die":1}"#, "factor: missing; allowed: a number"),
             (r#"{"do":"status","drive":"a"}"#, "drive: unknown to status; allowed: nothing beside do"),
             (
                 r#"{"do":"faults","read":1}"#,
@@ -463,7 +512,7 @@ mod tests {
             (r#"{"do":"faults","read_fail":"x"}"#, "read_fail: \"x\"; allowed: a number from 0 to 1"),
             (
                 r#"{"do":"damage"}"#,
-                "what: \"\"; allowed: slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out",
+                "what: missing; allowed: slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out",
             ),
             (
                 r#"{"do":"damage","what":"kill-die","die":0,"factor":1}"#,

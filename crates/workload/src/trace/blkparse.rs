@@ -50,7 +50,9 @@ impl Blkparse {
                 Some(other) if !other.starts_with(b"[") => {
                     return Err(wrong("the word after sector", other, "+"));
                 }
-                _ => (number("sector", field)?, 0),
+                Some(_) => (number("sector", field)?, 0),
+                // The line was cut off.
+                None => return fields.field("+").map(|_| Decoded::Nothing),
             },
         };
         let (flush, kind) = meaning(rwbs);

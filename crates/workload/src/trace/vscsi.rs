@@ -6,7 +6,8 @@
 //!            32 response_us u64
 //! ```
 //! Little-endian. The version stands in the high byte of its field. Blocks are of 512 bytes. The command is the first byte of
-//! the SCSI command; all but reads, writes and flushes hold no request of ours (an UNMAP keeps its extents elsewhere).
+//! the SCSI command; all but reads, writes, flushes and trims hold no request of ours. UNMAP and WRITE SAME keep their extents, or lengths,
+//! elsewhere.
 
 use super::Action;
 use super::error::Problem;
@@ -84,6 +85,11 @@ impl Vscsi {
             0x0a | 0x2a | 0x8a | 0xaa | 0x2e | 0x8e | 0xae => Action::Write,
             // SYNCHRONIZE CACHE(10), (16).
             0x35 | 0x91 => Action::Flush,
+            // UNMAP, WRITE SAME(10), (16): no record has their extents, so they are counted as empty.
+            0x42 => return Ok(Decoded::Request(request(ticks, Action::Trim, sectors(0), sectors(0), 0)?)),
+            0x41 | 0x93 => {
+                return Ok(Decoded::Request(request(ticks, Action::Write, sectors(block), sectors(0), 0)?));
+            }
             _ => return Ok(Decoded::Nothing),
         };
         Ok(Decoded::Request(request(ticks, action, sectors(block), bytes(u64::from(length)), 0)?))

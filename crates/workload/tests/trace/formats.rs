@@ -255,6 +255,10 @@ fn blkparse_malformed() {
         bad("8,0 3 1 0.0 697 Q W 1 - 8 [x]"),
         r#"t: line 1: the word after sector is "-"; expected +"#
     );
+    // A line that was cut off.
+    for cut in ["8,0 3 1 0.0 697 Q W 1", "8,0 3 1 0.0 697 Q W 1 +"] {
+        assert!(bad(cut).starts_with("t: line 1: "), "{}", bad(cut));
+    }
     assert_eq!(
         bad("8,0 3 1 0.0 697 Q W 1 + x [x]"),
         r#"t: line 1: nsectors is "x"; expected a whole number below 2^64"#
@@ -402,6 +406,14 @@ fn vscsi() {
             record(6_000, Flush, 0, 0, 0),
         ];
         assert_eq!(records(Format::Vscsi, &trace), expected);
+        // WRITE SAME and UNMAP, whose lengths no record has.
+        let without_length: Vec<u8> = [(0x41, 0), (0x93, 1), (0x42, 2)]
+            .into_iter()
+            .flat_map(|(command, us)| vscsi_record(version, command, us))
+            .collect();
+        let expected =
+            [record(0, Write, 8192, 0, 0), record(1_000, Write, 8192, 0, 0), record(2_000, Trim, 0, 0, 0)];
+        assert_eq!(records(Format::Vscsi, &without_length), expected);
         let (_, cut) = failure(&ReadOptions::default(), &trace[..trace.len() - 1]);
         assert!(cut.contains("the trace ends inside a record"), "{cut}");
         let other = [trace.clone(), vscsi_record(version, 0x28, 7), vec![0; 40]].concat();
