@@ -441,8 +441,10 @@ fn a_slow_stop_is_logged() {
     });
     told.recv().expect("the server starts").stop();
     let still = "event=still-stopping seconds=0 connections=0 drives=\"\"";
-    for expected in ["event=stopping reason=asked connections=0", still, still] {
-        assert_eq!(lines.recv().expect("a line"), expected);
+    let stopping = "event=stopping reason=asked connections=0";
+    assert!(lines.iter().any(|line| line == stopping));
+    for _ in 0..2 {
+        assert_eq!(lines.recv().expect("a line"), still);
     }
     here.send(&[0, b'E', 0]).expect("the last request");
     server.join().expect("the server does not panic");

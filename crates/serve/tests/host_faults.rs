@@ -230,7 +230,7 @@ fn a_power_cut_ends_what_is_held_back() {
 fn what_cannot_be_is_refused_with_what_is_allowed() {
     let mut one = One::modelled(&[]);
     for (fault, named) in [
-        ("delay=5s@0s", "with --time instant nothing has a time"),
+        ("delay=5s@0s", "with --time instant no time is kept"),
         ("io-error@0s:range=1TiB-", "allowed: a range that begins within them"),
         ("io-error@0s:drive=two", "drive: \"two\"; allowed: one"),
     ] {

@@ -287,8 +287,9 @@ fn a_deleted_file_keeps_no_promise() {
 #[test]
 fn a_file_that_never_had_a_name_is_not_deleted() {
     let path = scratch("nameless").join("image");
-    let file = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
-    let file = file.expect("a file");
+    let _ = std::fs::remove_file(&path);
+    drop(Device::new(&in_file(&path, Space::Reserve)).expect("a drive"));
+    let file = std::fs::File::open(&path).expect("its file");
     std::fs::remove_file(&path).expect("a file without a name");
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let device = Device::new(&in_file(&path, Space::Reserve)).expect("a drive");

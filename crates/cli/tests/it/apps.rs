@@ -50,7 +50,7 @@ fn applications_have_luns_of_their_own_until_they_are_released() {
     for words in [&["list", "open.toml"][..], &["stats", "open.toml"], &["release", "open.toml", "cache"]] {
         let done = folder.run(&[&["apps"], words].concat());
         assert_eq!(
-            (done.status, done.stderr.contains("there is no such file")),
+            (done.status, done.stderr.contains("no such file")),
             (2, true),
             "{}",
             done.stderr
@@ -95,10 +95,7 @@ fn what_cannot_be_allocated_is_refused_and_changes_nothing() {
     folder.write("other.toml", &DRIVE.replace("store = \"file\"\npath = \"flash.media\"", "store = \"ram\""));
     let before = apps(&folder, &["allocate", "open.toml", "cache", "--capacity", "4MiB"]);
     let refused = [
-        (
-            &["allocate", "open.toml", "cache", "--capacity", "1MiB"][..],
-            "there is an application of this name",
-        ),
+        (&["allocate", "open.toml", "cache", "--capacity", "1MiB"][..], "an application of this name exists"),
         (&["allocate", "open.toml", "more", "--capacity", "1GiB"], "LUNs"),
         (&["allocate", "open.toml", "a b", "--capacity", "1MiB"], "allowed: letters"),
         (&["allocate", "open.toml", "x", "--capacity", "much"], "--capacity much"),

@@ -368,7 +368,12 @@ fn a_cache_that_cannot_be_is_refused_with_a_sentence() {
     };
     let flash = "file:flash.img,size=4MiB";
     refused("dir", flash, &[], "--backing: dir: allowed: a regular file, a block device");
-    refused("absent.img", flash, &[], "--backing absent.img: no such file; allowed: a file or block device");
+    refused(
+        "absent.img",
+        flash,
+        &[],
+        "--backing absent.img: no such file; allowed: an existing file or block device",
+    );
     refused("file:disk.img,size=8MiB", flash, &[], "allowed: no size");
     refused("disk.img", "file:./disk.img", &[], "--drive: ./disk.img is the backing store");
     assert!(!folder.path("flash.img").exists(), "nothing is made for a store that cannot be");

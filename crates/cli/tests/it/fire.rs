@@ -255,7 +255,7 @@ fn what_cannot_be_is_refused_in_one_sentence() {
             &["--memory", "1TiB"],
             "host.cluster_buffer.size = 1099511627776: allowed: at most the memory of this machine",
         ),
-        (&["--bypass-metadata"], "--bypass-metadata: free.img: no file system that is known"),
+        (&["--bypass-metadata"], "--bypass-metadata: free.img: no known file system"),
         (&["--cluster", "auto", "--journal", "4MiB"], "--cluster auto: allowed: without a journal"),
         (&["--cluster", "auto"], "--cluster auto free.img: 16777216 bytes: too small to be probed"),
         (&["--set", "media.blocks=64"], "--set media.blocks=64: allowed: host.cluster_buffer.KEY=VALUE"),

@@ -102,7 +102,7 @@ fn mistakes_are_named() {
         (&["pagerank", "wrong.txt"], "wrong.txt: line 2: \"two\" is no vertex"),
         (&["pagerank", "large.txt"], "large.txt: line 1: vertex 5000000000 is too large"),
         (&["pagerank", "short.bin", "--format", "binary"], "record 2: 1 bytes, cut short"),
-        (&["pagerank", "edges.txt", "--memory", "1"], "--memory 1: too little; allowed: from 17.0 MiB on"),
+        (&["pagerank", "edges.txt", "--memory", "1"], "--memory 1: too small; allowed: at least 17.0 MiB"),
         (&["pagerank", "edges.txt", "--memory", "lots"], "--memory lots"),
         (&["pagerank", "edges.txt", "--damping", "1.5"], "--damping 1.5; allowed: from 0 to below 1"),
         (&["pagerank", "edges.txt", "--format", "parquet"], "edges.txt"),

@@ -351,7 +351,7 @@ fn an_edited_import_is_replaced_with_force_only() {
     folder.write("mine.toml", &edited);
     let done = folder.run(&import);
     assert!(
-        done.status == 2 && done.stderr.contains("mine.toml: was edited since it was imported"),
+        done.status == 2 && done.stderr.contains("mine.toml: was edited after it was imported"),
         "{}",
         done.stderr
     );
@@ -391,9 +391,14 @@ fn too_little_memory_for_nvmevirt_is_refused_with_what_is_enough() {
     };
     let done = with("1MiB");
     assert_eq!(done.status, 2, "{}", done.stderr);
-    let (_, least) = done.stderr.split_once("--memory 1MiB: too little for SMALL").expect("the option");
-    let least: u64 =
-        least.split_once("allowed: ").and_then(|(_, it)| it.split_once("MiB")).unwrap().0.parse().unwrap();
+    let (_, least) = done.stderr.split_once("--memory 1MiB: too small for SMALL").expect("the option");
+    let least: u64 = least
+        .split_once("allowed: at least ")
+        .and_then(|(_, it)| it.split_once("MiB"))
+        .unwrap()
+        .0
+        .parse()
+        .unwrap();
     assert!(least > 1);
     assert_eq!(with(&format!("{least}MiB")).status, 0);
     assert_eq!(with(&format!("{}MiB", least - 1)).status, 2);

@@ -94,7 +94,7 @@ fn impossible_drives_are_refused_by_key_and_value() {
             not(
                 "media.timing.channel_rate",
                 "0",
-                "a rate such as \"200MB/s\", \"1.6 GB/s\" (1000-based), \"1 GiB/s\"; only 0 needs no unit; at least 1B/s",
+                "a rate such as \"200MB/s\", \"1.6 GB/s\" (1000-based), \"1 GiB/s\"; only 0 needs no unit; at least 1B/s; below 2^63 B/s",
             ),
         ),
         // Beyond what can be addressed: by a key alone, and by several together.
@@ -724,7 +724,10 @@ fn an_unknown_claim_is_named_with_those_that_exist() {
          cosmos-plus, lightnvm, theory, cachelib, zns, data-sheets, prism, jasmine, flashfire"
     );
     let sentence = refused(&folder, &["reproduce", "C10", "--verify"]);
-    assert_eq!(sentence, "--verify means nothing to reproduce; allowed: with run, replay, compare");
+    assert_eq!(
+        sentence,
+        "--verify means nothing to reproduce; allowed: with run, replay, compare, graph run, fs run"
+    );
 }
 
 #[test]

@@ -344,7 +344,7 @@ fn targets_of_a_description_are_listed_and_have_their_units() {
         ),
         (
             &["create", "three.toml", "a", "--units", "3"],
-            "error: a: there is a [[target]] of this name in three.toml; allowed: another name",
+            "error: a: a [[target]] of this name is in three.toml; allowed: another name",
         ),
         (&["remove", "three.toml", "b"], "b: a [[target]] of three.toml"),
     ] {

@@ -302,7 +302,7 @@ fn what_cannot_be_recorded_is_refused() {
         (&["--timeline", "t", "--timeline-window", "5ms"], "FROM..TO"),
         (&["--timeline", "t", "--timeline-window", "5..6ms"], "allowed: a duration"),
         (&["--timeline", "t", "--timeline-slower", "soon"], "allowed: a duration"),
-        (&["--timeline-slower", "1ms"], "--timeline <FILE>"),
+        (&["--timeline-slower", "1ms"], "--timeline-slower: allowed: with --timeline FILE"),
         (&["--timeline", "t", "--seeds", "3"], "allowed: one of them"),
         (&["--timeline", "mine"], "--force"),
         (&["--timeline", "t", "--log", "t"], "another name"),

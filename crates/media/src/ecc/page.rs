@@ -176,11 +176,11 @@ mod tests {
         assert_eq!(message(16_384, 1_664, 0, 13).map(|m| m.starts_with("ECC chunk = 0 bytes")), Some(true));
         assert_eq!(
             message(16_384, 1_664, 256, 0).as_deref(),
-            Some("ECC strength = 0 bits: allowed 1 to 128")
+            Some("ECC strength = 0 bits: allowed: 1 to 128")
         );
         assert_eq!(
             message(16_384, 1_664, 16_384, 13).as_deref(),
-            Some("ECC chunk = 16384 bytes: allowed 1 to 8165 with 13 correctable bits")
+            Some("ECC chunk = 16384 bytes: allowed: 1 to 8165 with 13 correctable bits")
         );
     }
 }

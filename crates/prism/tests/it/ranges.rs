@@ -150,7 +150,7 @@ fn a_range_is_removed_when_nothing_of_it_is_under_way() {
     let sentence = |refused: Result<(), PolicyError>| refused.expect_err("it is refused").to_string();
     assert_eq!(
         sentence(host.layer.remove_range(0..512)),
-        "range 0 to 512: there is no such range; there are: 0 to 358400, 358400 to 389120"
+        "range 0 to 512: no such range; existing ranges: 0 to 358400, 358400 to 389120"
     );
     assert!(sentence(host.layer.remove_range(5..7)).contains("multiples of the 512 bytes"));
     host.ask(host.now(), command(Opcode::Read, &FIRST, vec![0; bytes(&FIRST).count()]));

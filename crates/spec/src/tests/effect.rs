@@ -137,10 +137,6 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
             "--set ftl.map_cache: drive.ftl.map_cache = \"1MiB\": has no effect here; allowed: with drive.ftl.map = \"demand\"",
         ),
         ("ecc.chunk=512", "allowed: with drive.ecc.code = \"bch\""),
-        (
-            "ecc.code=bch",
-            "allowed: with drive.media.bit_errors.enabled = true, or drive.ecc.data = \"real\" or \"checked\"",
-        ),
         ("scheduler.priorities.read_trigger=0", "allowed: with drive.media.timing.command above 0"),
         ("scheduler.priorities.status_check=9", "allowed: with drive.media.timing.status above 0"),
         ("host.block_layer.plug=1", "allowed: with host.layers with \"block-layer\""),
@@ -167,6 +163,10 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
         let message = refused(SMALL, &[set], Use::Work);
         assert!(message.ends_with(said), "{message}");
     }
+    let message = refused(SMALL, &["ecc.code=bch", "media.spare_size=2KiB"], Use::Work);
+    let said =
+        "allowed: with drive.media.bit_errors.enabled = true, or drive.ecc.data = \"real\" or \"checked\"";
+    assert!(message.ends_with(said), "{message}");
     let plain = format!("{SMALL}[[job]]\nrw = \"randwrite\"\n");
     let message = refused(&plain, &["ftl.handles=2"], Use::Work);
     assert!(message.ends_with("allowed: with a job with fdp = 1, or an application"), "{message}");

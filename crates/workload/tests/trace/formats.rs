@@ -31,7 +31,7 @@ fn msr_malformed() {
         ("1,h,0,Read,0", format!("the line ends before Size; expected {layout}")),
         (
             "1,h,0,Read,0,512,0,9,9",
-            format!(r#"the line goes on with "9,9" after its last field; expected {layout}"#),
+            format!(r#"the line continues with "9,9" after its last field; expected {layout}"#),
         ),
         (
             "1,h,0,Read,18446744073709551615,1,0",
@@ -168,7 +168,7 @@ fn fio_version_2() {
     );
     assert_eq!(
         bad("f add now"),
-        "t: line 2: the line goes on with \"now\" after its last field; expected filename action [offset length]"
+        "t: line 2: the line continues with \"now\" after its last field; expected filename action [offset length]"
     );
 }
 
