@@ -198,7 +198,7 @@ impl Event {
             Event::StillStopping { seconds, connections, drives } => vec![
                 word("seconds", seconds),
                 word("connections", connections),
-                text("drives", &drives.join(", ")),
+                text("drives", drives.join(", ")),
             ],
             Event::FlushFailed { drive, status } => {
                 vec![text("drive", drive), word("status", format_args!("{status:?}"))]
