@@ -206,7 +206,7 @@ mod tests {
         );
         assert_eq!(
             sentence(raw.page_read(0, at, 3, Vec::new())),
-            "3 pages from <channel 2, LUN 1, block 4, page 4> on: allowed: 1 to the 2 that its block has from there"
+            "3 pages from <channel 2, LUN 1, block 4, page 4> on: allowed: 1 to 2, the pages left in its block"
         );
         assert_eq!(
             sentence(raw.page_write(0, at, vec![0; 17])),

@@ -481,7 +481,7 @@ fn damage_is_done_on_command() {
     let served = serve("damage", vec![("one".into(), drive)], Time::Instant);
     for (line, part) in [
         (r#"{"do":"damage"}"#, "allowed: slow-die"),
-        (r#"{"do":"damage","what":"kill-die"}"#, "die: null; allowed"),
+        (r#"{"do":"damage","what":"kill-die"}"#, "die: missing; allowed"),
         (r#"{"do":"damage","what":"kill-die","die":4}"#, "die"),
         (r#"{"do":"damage","what":"slow-die","die":0,"factor":"x"}"#, "factor"),
         (r#"{"do":"damage","what":"slow-die","die":0,"factor":0}"#, "factor"),

@@ -146,7 +146,7 @@ fn mistakes_are_named() {
     let done = folder.run(&["graph", "components", "far.txt", "--memory", "17MiB"]);
     assert!(
         done.status == 2
-            && done.stderr.contains("far.txt: the values of all vertices need --memory 29.8 GiB at least"),
+            && done.stderr.contains("far.txt: the values of all vertices need at least --memory 29.8 GiB"),
         "{}",
         done.stderr
     );

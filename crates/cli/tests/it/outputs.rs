@@ -343,7 +343,7 @@ fn no_output_replaces_a_link_or_a_socket() {
     let done = folder.run(&[&remote[..], &["--record", "key.psk"]].concat());
     assert_eq!(done.status, 2, "{}", done.stderr);
     assert!(
-        done.stderr.contains("--record key.psk: a drive is on it, or this command reads it for one"),
+        done.stderr.contains("--record key.psk: it holds a drive, or this command reads it as one"),
         "{}",
         done.stderr
     );

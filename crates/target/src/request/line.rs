@@ -500,7 +500,7 @@ mod tests {
             ),
             (
                 r#"{"do":"status","do":"stop"}"#,
-                "do: given twice at line 1 column 20; allowed: an object such as {\"do\":\"status\"}, each key once",
+                "do: given twice at line 1 column 27; allowed: an object such as {\"do\":\"status\"}, each key once",
             ),
             (r#"{"do":"damage","what":"slow-die","die":1}"#, "factor: missing; allowed: a number"),
             (r#"{"do":"status","drive":"a"}"#, "drive: unknown to status; allowed: nothing beside do"),
