@@ -244,9 +244,9 @@ const char *prism_status_name(uint32_t status);
 
 /*
  * Opens a drive and its flash monitor; blank media get a new monitor. `uri` is one of:
- * - a preset or the path of a description, optionally with settings:
- *   `open-channel,drive.media.blocks=64`. The drive is modelled in this process, and its data are in
- *   memory unless the settings say `drive.media.store=file:PATH`.
+ * - a preset or the path of a description, optionally with settings: `open-channel,drive.media.blocks=64`.
+ *   The drive is modelled in this process, and its data are in memory unless the settings say
+ *   `drive.media.store=file:PATH`.
  * - `nvme+tcp://HOST:PORT`, optionally with `/NQN`: an open-channel or zoned drive that another process or
  *   machine serves.
  * - `file:PATH`, optionally with `,size=10GiB`: a block device, or a plain file, which is created if it does

@@ -524,7 +524,7 @@ mod tests {
             ),
             (
                 r#"{"do":"damage","what":"kill-die"}"#,
-                "die: null; allowed: a whole number from 0 to 4294967295",
+                "die: missing; allowed: a whole number from 0 to 4294967295",
             ),
             (r#"{"do":"target-create","name":"a","kind":"odd"}"#, "kind: \"odd\"; allowed: block, raw"),
         ] {
