@@ -49,12 +49,7 @@ fn applications_have_luns_of_their_own_until_they_are_released() {
     let folder = folder();
     for words in [&["list", "open.toml"][..], &["stats", "open.toml"], &["release", "open.toml", "cache"]] {
         let done = folder.run(&[&["apps"], words].concat());
-        assert_eq!(
-            (done.status, done.stderr.contains("no such file")),
-            (2, true),
-            "{}",
-            done.stderr
-        );
+        assert_eq!((done.status, done.stderr.contains("no such file")), (2, true), "{}", done.stderr);
     }
     assert!(!folder.path("flash.media").exists(), "to ask makes no file");
     let first = apps(&folder, &["allocate", "open.toml", "cache", "--capacity", "4MiB"]);
