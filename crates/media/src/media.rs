@@ -153,29 +153,10 @@ impl Media {
             media.array.wear_in(config.integrity.cycles);
             media.array.store.finish_creation()?;
         } else {
-            media.check_past(config)?;
+            check_past(&media.array, media.made, config)?;
             media.power_cut();
         }
         Ok(media)
-    }
-
-    /// Refuses a description of new media that a file was not made with: it would have no effect.
-    fn check_past(&self, config: &MediaConfig) -> Result<(), MediaError> {
-        let refuse = |key, value: String| {
-            let allowed =
-                "what the media file was made with (it describes new media), or another file".into();
-            Err(MediaError::Config { key, value, allowed })
-        };
-        let Array { layout, store, .. } = &self.array;
-        let is_good = |block: u32| store.state(block).health() == Health::Good;
-        let cycles = config.integrity.cycles;
-        if (0..layout.blocks).any(|block| is_good(block) && store.state(block).erase_count() < cycles) {
-            return refuse("cycles", cycles.to_string());
-        }
-        match faults::factory_bad(&config.faults, layout, self.made).any(is_good) {
-            true => refuse("faults.factory_bad", config.faults.factory_bad.to_string()),
-            false => Ok(()),
-        }
     }
 
     /// Sets the drive's time, which never goes back. It determines the age of stored data.
@@ -407,5 +388,23 @@ impl Clone for Media {
     /// With a file store.
     fn clone(&self) -> Media {
         self.fork().unwrap_or_else(|e| panic!("clone of media: {e}"))
+    }
+}
+
+/// Refuses a description of new media that a file was not made with: it would have no effect.
+fn check_past(array: &Array, made: u64, config: &MediaConfig) -> Result<(), MediaError> {
+    let refuse = |key, value: String| {
+        let allowed = "what the media file was made with (it describes new media), or another file".into();
+        Err(MediaError::Config { key, value, allowed })
+    };
+    let Array { layout, store, .. } = array;
+    let is_good = |block: u32| store.state(block).health() == Health::Good;
+    let cycles = config.integrity.cycles;
+    if (0..layout.blocks).any(|block| is_good(block) && store.state(block).erase_count() < cycles) {
+        return refuse("cycles", cycles.to_string());
+    }
+    match faults::factory_bad(&config.faults, layout, made).any(is_good) {
+        true => refuse("faults.factory_bad", config.faults.factory_bad.to_string()),
+        false => Ok(()),
     }
 }

@@ -53,7 +53,7 @@ fn an_image_keeps_what_was_made_and_what_was_done() {
     assert_eq!(read(&mut media, Ppa(2), 0), (GOOD, 12));
 }
 
-/// What describes new media has no effect on old ones, so it is refused unless they were made with it.
+/// A description of new media has no effect on old ones, so it is refused unless they were made with it.
 #[test]
 fn a_past_that_the_media_did_not_have_is_refused() {
     let file = TempPath::new("past");
