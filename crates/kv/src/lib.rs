@@ -162,7 +162,7 @@ impl Kv {
             index_bytes: index.bytes() + slabs.bytes(),
             slabs: slabs.records().iter().filter(|slab| !slab.tops.is_empty()).count() as u64,
             slab_bytes: shape.slab_bytes.into(),
-            slabs_total: shape.slabs.into(),
+            slabs_total: flash.engine().slabs().into(),
             slabs_free: flash.engine().free().into(),
             watermarks: self.core.evictions.marks().map(u64::from),
             ..self.core.counters.get().clone()

@@ -196,6 +196,15 @@ impl Engine {
         each!(self, engine => engine.free())
     }
 
+    /// Slabs that the flash has room for, perhaps fewer than at the start: too many of its blocks have failed since.
+    pub fn slabs(&self) -> u32 {
+        let without_flash = match self {
+            Engine::Policy(engine) => engine.without_flash(),
+            Engine::Original(_) | Engine::Function(_) | Engine::Blocks(_) => 0,
+        };
+        self.shape().slabs - without_flash
+    }
+
     /// Returns whether a slab can begin to be written now.
     pub fn is_ready(&self) -> bool {
         each!(self, engine => engine.is_ready())

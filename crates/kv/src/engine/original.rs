@@ -29,6 +29,8 @@ pub(crate) struct Original {
     /// At a start: places that are kept.
     kept: Vec<bool>,
     free: VecDeque<u32>,
+    /// Places that were free when the flash below had no room for them.
+    without_flash: Vec<u32>,
     writer: Writer,
     failures_in_a_row: u32,
     read_only: bool,
@@ -82,6 +84,7 @@ impl Original {
             places: Vec::new(),
             kept: vec![false; slabs as usize],
             free: VecDeque::new(),
+            without_flash: Vec::new(),
             writer: Writer::new(slab_bytes, slab_bytes, sector_bytes, DEPTH),
             failures_in_a_row: 0,
             read_only: false,
@@ -95,6 +98,7 @@ impl Original {
             places: Vec::new(),
             kept: vec![false; slabs as usize],
             free: VecDeque::new(),
+            without_flash: Vec::new(),
             writer: Writer::new(slab_bytes, slab_bytes, sector_bytes, DEPTH),
             failures_in_a_row: 0,
             read_only: false,
@@ -146,11 +150,24 @@ impl Original {
 
     /// Tells the level below which places have no slab, so that it keeps no data for them.
     pub fn discards(&self) -> impl Iterator<Item = Command> + '_ {
+        self.free.iter().map(|&place| self.discard(place))
+    }
+
+    /// Tells the level below that a place has no slab.
+    pub fn discard(&self, place: u32) -> Command {
         let sectors = self.shape.slab_bytes / self.shape.sector_bytes;
-        self.free.iter().map(move |&place| {
-            let discard = Command::new(DISCARD, Opcode::Trim, self.lba(place, 0), sectors, Vec::new());
-            Command { namespace: self.namespace, ..discard }
-        })
+        let discard = Command::new(DISCARD, Opcode::Trim, self.lba(place, 0), sectors, Vec::new());
+        Command { namespace: self.namespace, ..discard }
+    }
+
+    /// The flash below has no room for more slabs than there are: free places are used no more.
+    pub fn shrink(&mut self) {
+        self.without_flash.extend(self.free.drain(..));
+    }
+
+    /// Places that are used no more.
+    pub fn without_flash(&self) -> u32 {
+        self.without_flash.len() as u32
     }
 
     pub fn write(&mut self, slab: u32, buffer: u32, forced: bool) {
@@ -277,6 +294,7 @@ impl Original {
 
     pub fn check(&self) {
         let used = self.places.iter().filter(|&&place| place != NIL).count();
-        assert_eq!(used + self.free.len(), self.shape.slabs as usize, "a place is lost");
+        let unused = self.free.len() + self.without_flash.len();
+        assert_eq!(used + unused, self.shape.slabs as usize, "a place is lost");
     }
 }

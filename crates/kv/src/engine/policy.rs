@@ -1,6 +1,8 @@
 //! `policy`: the slabs of `original`, on a block-mapped range of the library's policy level instead of a block drive.
 //!
-//! Only the set-up of the drive differs: the cache says that it writes in whole blocks, so the library maps blocks and copies nothing.
+//! Only the set-up of the drive differs: the cache says that it writes in whole blocks, so the library maps blocks and copies nothing. Where so
+//! many blocks have failed that the range has none for another slab, the cache shrinks: places without a slab are used no more, and each
+//! place is trimmed when its slab leaves.
 
 use super::original::Original;
 use super::{EngineCounters, Io, Shape, flash_of};
@@ -21,6 +23,8 @@ pub(crate) struct PolicyEngine {
     range: (u64, f64),
     configured: bool,
     failed: Option<String>,
+    /// Places whose slabs have left a range that is short of blocks, and which it is to be told of.
+    left: Vec<u32>,
 }
 
 impl PolicyEngine {
@@ -42,14 +46,21 @@ impl PolicyEngine {
         // What is left beside the range, as a share of the range.
         let range = u64::from(slabs.shape().slabs) * u64::from(slabs.shape().slab_bytes);
         let beside = (most.saturating_sub(range) as f64 / range.max(1) as f64 * 100.0).floor() / 100.0;
-        Ok(PolicyEngine { slabs, level, range: (range, beside), configured: false, failed: None })
+        Ok(PolicyEngine {
+            slabs,
+            level,
+            range: (range, beside),
+            configured: false,
+            failed: None,
+            left: Vec::new(),
+        })
     }
 
     pub fn fresh(&self, now: SimTime) -> PolicyEngine {
         let mut level = self.level.clone();
         let failed = level.restart(now).err();
         // The level keeps what its ranges are.
-        PolicyEngine { slabs: self.slabs.fresh(), level, failed, ..*self }
+        PolicyEngine { slabs: self.slabs.fresh(), level, failed, left: Vec::new(), ..*self }
     }
 
     /// `FTL_Ioctl`, as soon as the level knows what is on the flash.
@@ -74,6 +85,11 @@ impl PolicyEngine {
         self.slabs.shape()
     }
 
+    /// Places of slabs that the flash has no room for any more.
+    pub fn without_flash(&self) -> u32 {
+        self.slabs.without_flash()
+    }
+
     pub fn is_started(&self) -> bool {
         self.configured && self.failed.is_none() && self.level.is_ready()
     }
@@ -96,7 +112,7 @@ impl PolicyEngine {
 
     pub fn try_again(&mut self, io: &mut Io) {
         self.slabs.try_again(io);
-        let stuck = self.level.is_read_only();
+        let (stuck, lacks_chunks) = (self.level.is_read_only(), self.level.lacks_chunks());
         self.level.try_again(io.now);
         if stuck {
             // Blocks that failed writes have left in pieces hold the chunks that others wait for.
@@ -104,6 +120,9 @@ impl PolicyEngine {
             for command in discards {
                 self.level.submit(io.now, Command { namespace: 0, ..command });
             }
+        }
+        if lacks_chunks {
+            self.slabs.shrink();
         }
         self.take_answers(io);
     }
@@ -117,6 +136,9 @@ impl PolicyEngine {
     }
 
     pub fn release(&mut self, slab: u32) {
+        if self.slabs.without_flash() > 0 {
+            self.left.extend(self.slabs.places(slab));
+        }
         self.slabs.release(slab);
     }
 
@@ -145,6 +167,9 @@ impl PolicyEngine {
     }
 
     pub fn next_command(&mut self, io: &mut Io, buffers: &Buffers, stopped: bool) -> Option<Command> {
+        for place in std::mem::take(&mut self.left) {
+            self.level.submit(io.now, Command { namespace: 0, ..self.slabs.discard(place) });
+        }
         // Commands that `original` would send to its drive go to the level.
         while let Some(command) = self.slabs.next_command(io, buffers, stopped) {
             self.level.submit(io.now, Command { namespace: 0, ..command });

@@ -459,6 +459,32 @@ fn stores_are_taken_again_after_a_short_trouble() {
     }
 }
 
+/// Two thirds of the blocks fail for good: the cache shrinks and takes stores on what is left.
+#[test]
+fn a_cache_on_the_policy_level_shrinks_with_its_flash() {
+    for step in [STEP, Nanos(0)] {
+        let mut cache = on_larger_flash(EngineKind::Policy);
+        let before = cache.system.statistics();
+        let mut from = 0;
+        cache.system.drive_mut().faults = Faults { program: 0.1, erase: 1.0, ..Faults::default() };
+        while cache.system.drive().offline_chunks() < 340 && from < 100_000 {
+            cache.stores(from, 100, step);
+            from += 100;
+        }
+        assert!(cache.system.drive().offline_chunks() >= 340, "{step:?}: {:?}", cache.system.statistics());
+        cache.system.drive_mut().faults = Faults::default();
+        cache.stores(from, 1500, step);
+        let now = cache.system.now();
+        cache.system.advance(now + Nanos(3_000_000_000));
+        let (refused, _) = cache.stores(from + 1500, 1500, step);
+        let after = cache.system.statistics();
+        assert!(refused == 0 && after.takes_stores, "{step:?}: {refused} refused, {after:?}");
+        assert!(after.slabs_total > 0 && after.slabs_total < before.slabs_total, "{before:?} -> {after:?}");
+        assert!(cache.finds(from + 2900..from + 3000) > 90, "{step:?}");
+        cache.finds(0..from + 2900);
+    }
+}
+
 /// A part of the flash that is gone for good is named, and the rest goes on.
 #[test]
 fn a_dead_part_of_the_flash_rests_and_is_named() {

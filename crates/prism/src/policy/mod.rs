@@ -170,6 +170,12 @@ impl Policy {
         self.ranges.iter().map(resting).sum()
     }
 
+    /// Returns whether a block-mapped range refuses writes because too many of its chunks are bad. It accepts writes again after data have
+    /// been trimmed and [`Policy::try_again`] was called.
+    pub fn lacks_chunks(&self) -> bool {
+        self.ranges.iter().any(|range| matches!(&range.work, Work::Block(map) if map.lacks_chunks()))
+    }
+
     /// Tries again what block-mapped ranges have given up after failures, so that a short trouble of the flash has an end.
     pub fn try_again(&mut self, now: SimTime) {
         self.now = now;

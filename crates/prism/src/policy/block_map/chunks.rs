@@ -114,6 +114,11 @@ impl Chunks {
         self.pool.free_total()
     }
 
+    /// Chunks that are not bad.
+    pub fn good(&self) -> u32 {
+        self.pool.all().filter(|&block| !self.pool.is_bad(block)).count() as u32
+    }
+
     /// Takes a free chunk from the LUN with the fewest current writes and, among these, with the most free chunks. Ties rotate over LUNs
     /// channel by channel, so that consecutively written blocks are read on different channels.
     pub fn take(&mut self, for_application: bool) -> Option<u32> {

@@ -9,6 +9,8 @@ const FAILURES_MAX: u32 = 32;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Health {
     read_only: bool,
+    /// No chunk will become free.
+    lacks_chunks: bool,
     failures_in_a_row: u32,
     /// Why the range could not start.
     failure: Option<String>,
@@ -45,11 +47,16 @@ impl Health {
 
     /// Refuses writes: no chunk will become free.
     pub fn give_up(&mut self) {
-        self.read_only = true;
+        (self.read_only, self.lacks_chunks) = (true, true);
+    }
+
+    /// Returns whether writes are refused because no chunk will become free.
+    pub fn lacks_chunks(&self) -> bool {
+        self.lacks_chunks
     }
 
     /// Takes writes again.
     pub fn try_again(&mut self) {
-        (self.read_only, self.failures_in_a_row) = (false, 0);
+        (self.read_only, self.lacks_chunks, self.failures_in_a_row) = (false, false, 0);
     }
 }

@@ -64,6 +64,9 @@ use start::Start;
 use std::ops::Range;
 use tally::Counters;
 
+/// Chunks that a full range needs beside those of its blocks and the reserve.
+const CHUNKS_BESIDE: u32 = 2;
+
 /// A block-mapped range. Its commands have tags below 2^32.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockMap {
@@ -97,6 +100,13 @@ impl BlockMap {
         self.core.chunks.resting()
     }
 
+    /// Returns whether writes are refused because too many chunks are bad: no chunk will become free, and those that are left are
+    /// fewer than a full range needs.
+    pub fn lacks_chunks(&self) -> bool {
+        let needed = self.core.blocks.count() + chunks::RESERVE + CHUNKS_BESIDE;
+        self.core.health.lacks_chunks() && self.core.chunks.good() < needed
+    }
+
     /// Tries again what was given up after failures: erases, and blocks that could not be written.
     pub fn try_again(&mut self, now: SimTime) {
         gc::try_again(&mut self.core, now);
@@ -116,7 +126,7 @@ impl BlockMap {
 /// Logical blocks that this many chunks can hold.
 pub(super) fn most_blocks(chunks: u64, over_provisioning: f64) -> u64 {
     let by_share = (chunks as f64 / (1.0 + over_provisioning)) as u64;
-    by_share.min(chunks.saturating_sub(u64::from(chunks::RESERVE) + 2))
+    by_share.min(chunks.saturating_sub(u64::from(chunks::RESERVE + CHUNKS_BESIDE)))
 }
 
 impl Machine for BlockMap {
