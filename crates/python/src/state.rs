@@ -214,6 +214,7 @@ impl State {
         // The command ends with status 1 here; a program goes on with what was measured.
         let unsteady = report.steady_state.iter().filter(|steady| !steady.reached);
         warn(py, unsteady.map(|steady| format!("steady state, {}", steady.words())).collect())?;
+        warn(py, report.warnings.clone())?;
         let requests = watch.requests().map(tables::requests).transpose()?;
         Ok(Outcome::new(report, requests, blocks))
     }

@@ -317,6 +317,12 @@ def test_warnings_are_pythons():
         pl.Drive("netbook-ssd").run(pl.Job(rw="read", rwmixread=30, number_ios=10))
 
 
+def test_what_a_report_warns_of_is_a_warning_too(small):
+    with pytest.warns(RuntimeWarning) as caught:
+        result = pl.Drive("netbook-ssd", media={"blocks": 128}).run(pl.Job(rw="randread", number_ios=100), precondition="none")
+    assert result.report.warnings and set(result.report.warnings) <= {str(one.message) for one in caught}
+
+
 def test_claims_are_reproduced_as_the_command_does():
     found = pl.reproduce("L2")
     assert list(found) == ["L2"] and found.all_misses_known

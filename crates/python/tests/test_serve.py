@@ -63,6 +63,14 @@ def test_a_server_that_does_not_start_says_why():
         pl.serve("jasmine", nbd=False)
 
 
+@pytest.mark.parametrize("drive", ["zoned", "jasmine-ssc"])
+def test_a_drive_that_nbd_cannot_show_is_refused(drive):
+    with pytest.raises(pl.Error, match="not reached over nbd: .*no block namespace"), pl.serve(drive, media={"blocks": 128}):
+        pass
+    with pl.serve(drive, nbd=False, nvme_tcp="127.0.0.1:0", media={"blocks": 128}) as served:
+        assert served.nvme_connect.startswith("nvme connect -t tcp")
+
+
 def test_a_drive_over_nvme_says_how_to_connect():
     with pl.serve("jasmine", nbd=False, nvme_tcp="127.0.0.1:0") as drive:
         assert drive.nvme_connect.startswith("nvme connect -t tcp")

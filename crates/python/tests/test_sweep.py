@@ -1,5 +1,6 @@
 """Sweeps: plans, engines, results."""
 import csv
+import errno
 import itertools
 import json
 import os
@@ -78,6 +79,8 @@ def test_ranges_are_linear_or_logarithmic():
     ('trace = "none.csv"', "trace", "a file"),
     (f"trace = '{__file__}'\nseeds = 2", "seeds", "seed_keys"),
     ("[axes]\njob.bs = ['4k']", "axes", "with job"),
+    ("[axes]\n'run.seed' = [11, 12]", "axes", "each key once; seeds and steady_state give run.seed"),
+    ("[axes]\n'ftl.victim' = ['fifo']\n'drive.ftl.victim' = ['greedy']", "axes", "each key once"),
 ])
 def test_a_wrong_plan_names_key_and_what_is_allowed(text, key, allowed):
     with pytest.raises(pl.Error) as caught:
@@ -363,7 +366,7 @@ def test_the_command_sweeps_with_the_package(plan):
     plan.write_text(PLAN.replace("seeds = 3", "seeds = 1"))
     words = [os.environ["PELLUCID"], "sweep", str(plan), "--python", sys.executable, "--on", "local:2"]
     done = subprocess.run(words, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.returncode == 0 and done.stderr.startswith("warning: 4 of 4 points, the first is 1: write amplification is not steady"), done.stderr
     read = sweep.Plan.read(plan)
     assert not sweep.Sweep(read, plan.with_suffix(".sweep")).left() and "write_amplification.total: mean" in done.stdout
 
@@ -405,3 +408,48 @@ def test_a_sweep_that_does_not_become_steady_says_so(tmp_path, capsys):
     plan.write_text(f'drive = "netbook-ssd"\njob = {job}\nsteady_state = "snia"\nkeep = ["requests"]\n[overrides]\n"run.steady_round" = "50ms"\n')
     assert main([str(plan), "--quiet", "--on", "local:1"]) == 1
     assert "1 of 1 points did not become steady" in capsys.readouterr().err
+
+
+def test_an_axis_of_words_and_numbers_has_its_table(tmp_path, capsys):
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN.replace('"job.iodepth" = [1, 4]', '"ftl.over_provisioning" = ["20%", 0.25]').replace("seeds = 3", "seeds = 1"))
+    assert main([str(path)]) == 0, capsys.readouterr().err
+    import pandas
+
+    frame = pandas.read_parquet(path.with_suffix(".sweep") / "results.parquet")
+    assert sorted(set(frame["ftl.over_provisioning"])) == ["0.25", "20%"] and frame["seed"].dtype == "int64"
+    assert (path.with_suffix(".sweep") / "report.html").exists()
+
+
+def test_a_damaged_point_is_named_and_done_again_without_its_file(plan, capsys):
+    assert main([str(plan), "-q"]) == 0
+    (one, other, *_) = sorted((plan.with_suffix(".sweep") / "points").iterdir())
+    whole, of_other = one.read_bytes(), other.read_bytes()
+    for content in (whole[:-100], b"\xff" + whole[1:], b"[]", of_other):
+        one.write_bytes(content)
+        capsys.readouterr()
+        for words in ([], ["--report"]):
+            assert main([str(plan), "-q", *words]) == 2
+            error = capsys.readouterr().err
+            assert one.name in error and "allowed: without this file" in error and "Traceback" not in error
+    one.unlink()
+    assert main([str(plan), "-q", "--report"]) == 0 and "1 of 12 points are not done" in capsys.readouterr().err
+    assert main([str(plan), "-q"]) == 0 and one.read_bytes() == whole
+
+
+def test_a_disk_that_is_full_is_named(plan, capsys, monkeypatch):
+    def full(path, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr("pellucid.sweep.results.write_whole", full)
+    assert main([str(plan), "-q"]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {plan.with_suffix('.sweep') / 'plan.toml'}: No space left on device; ")
+
+
+def test_what_points_are_warned_of_is_said_once(tmp_path, capsys):
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN.replace('precondition = "fill"', 'precondition = "none"').replace("randwrite", "randread"))
+    assert main([str(path)]) == 0
+    warned = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: 12 of 12 points, the first is 1: ")]
+    assert len(warned) == 1
+    assert main([str(path), "-q"]) == 0 and "warning" not in capsys.readouterr().err

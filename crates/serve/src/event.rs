@@ -42,6 +42,8 @@ pub enum Event {
         /// URI to open, or command to type.
         how: Reach,
     },
+    /// All listeners are open, and the log has said how each drive is reached.
+    Ready,
     /// A store may grow to this extent on this machine.
     Store {
         /// Drive of the store.

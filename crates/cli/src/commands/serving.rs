@@ -432,6 +432,7 @@ impl Serving {
             server.show_on(&board);
         }
         facts.iter().for_each(log);
+        log(&Event::Ready);
         made.into_iter().for_each(MadeFile::keep);
         let core = server.run().map_err(Failure::work)?;
         match core.unstopped() {
@@ -488,9 +489,9 @@ impl Serving {
         let numbered = core.namespaces().iter().enumerate();
         let is_block = |n: &Namespace| matches!(n.interface, Interface::Block { .. });
         let blocks: Vec<usize> = numbered.filter(|(_, n)| is_block(n)).map(|(index, _)| index).collect();
+        let by_nbd_alone = !self.nbd.is_empty() && self.nvme_tcp.is_empty();
         // By the control socket there may come other things to do with it.
-        let alone = self.nvme_tcp.is_empty() && self.oversight.control.is_none();
-        if blocks.is_empty() && !self.nbd.is_empty() && alone {
+        if blocks.is_empty() && by_nbd_alone && self.oversight.control.is_none() {
             let open_channel = |n: &Namespace| matches!(n.interface, Interface::OpenChannel(_));
             let instead = match core.namespaces().iter().any(open_channel) {
                 true => ", or a host FTL on it: --set host.layers=[\"host-ftl\"]",
@@ -501,7 +502,7 @@ impl Serving {
                 names.join(", ")
             )));
         }
-        if !self.nbd.is_empty() && alone {
+        if by_nbd_alone {
             let has_block = |drive| blocks.iter().any(|&index| core.namespaces()[index].drive == drive);
             let unseen = names.iter().enumerate().filter(|(drive, _)| !has_block(*drive));
             let sentence =

@@ -96,6 +96,11 @@ fn a_drive_that_nbd_cannot_show_is_not_served_by_it() {
     eventually("the server listens", || log().contains("event=listening"));
     assert!(log().contains("warning: unseen: no block namespace, so NBD does not show it;"), "{}", log());
     assert!(!log().contains("warning: tiny"), "{}", log());
+    // Through the control socket it can be given one; until then it is named.
+    let script = "exec \"$0\" serve zoned,drive.name=later --set media.store=ram --set media.blocks=32 --nbd unix:other --control control";
+    let _server = Serving::new(&folder, script);
+    eventually("all is said", || log().contains("event=ready"));
+    assert!(log().contains("warning: later: no block namespace, so NBD does not show it;"), "{}", log());
 }
 
 /// One line of the control socket, and its answer.

@@ -64,7 +64,8 @@ class Served:
         self._ready.wait()
         if self._missing:
             self.stop()
-            raise Error("serve: the server did not start: " + ("; ".join(self._said[-5:]) or f"exit status {self._child.returncode}"))
+            why = "; ".join(self._said[-5:]) or f"exit status {self._child.returncode}"
+            raise Error(f"serve: the drive is not reached over {', '.join(sorted(self._missing))}: {why}")
 
     def _read(self) -> None:
         """Reads the log to its end: a server whose log nobody reads drops lines of it."""
@@ -79,8 +80,8 @@ class Served:
             if event.get("event") == "reachable":
                 self._reach.setdefault(event["protocol"], event)
                 self._missing.discard(event["protocol"])
-                if not self._missing:
-                    self._ready.set()
+            elif event.get("event") == "ready":
+                self._ready.set()
         self._ready.set()
 
     @property

@@ -25,6 +25,7 @@ impl Event {
             Event::NotPreconditioned { .. } => "not-preconditioned",
             Event::MediaMade { .. } => "media-made",
             Event::Reachable { .. } => "reachable",
+            Event::Ready => "ready",
             Event::Store { .. } => "store",
             Event::StoreNotice { notice: StoreNotice::Damaged { .. }, .. } => "store-damaged",
             Event::StoreNotice { notice: StoreNotice::Refused { .. }, .. } => "store-refused",
@@ -91,6 +92,7 @@ impl Event {
                     Reach::Command(command) => text("command", command),
                 },
             ],
+            Event::Ready | Event::Stopped => Vec::new(),
             Event::Store { drive, extent: Extent { memory_max, reserved, file_max } } => {
                 let mut fields = vec![text("drive", drive), word("memory_max_bytes", memory_max)];
                 if *file_max > 0 {
@@ -203,7 +205,6 @@ impl Event {
             Event::FlushFailed { drive, status } => {
                 vec![text("drive", drive), word("status", format_args!("{status:?}"))]
             }
-            Event::Stopped => Vec::new(),
         }
     }
 }

@@ -129,10 +129,15 @@ class Plan:
         if any(key.startswith("job.") for key in self.axes) and "job" not in self._plan:
             raise refuse("axes", next(key for key in self.axes if key.startswith("job.")), "with job in the plan")
         own = {key.removeprefix("drive.") for key in self._table("overrides")}
-        varied = [*self.axes, *(["run.steady_state"] if "steady_state" in self._plan else []), *self._seed_keys("trace" in self._plan)]
+        beside = [*(["run.steady_state"] if "steady_state" in self._plan else []), *self._seed_keys("trace" in self._plan or "trace" in self.axes)]
+        varied = [*self.axes, *beside]
         twice = next((key for key in varied if key.removeprefix("drive.") in own), None)
         if twice:
             raise refuse("overrides", twice, "keys that neither axes, steady_state nor seeds set, too")
+        names = [key.removeprefix("drive.") for key in varied]
+        again = next((key for key, name in zip(varied, names) if names.count(name) > 1), None)
+        if again:
+            raise refuse("axes", again, f"each key once; seeds and steady_state give {', '.join(beside) or 'none'}; another seed: seed_keys")
         jobs = self._jobs()
         if not all(isinstance(job, dict) and job for job in jobs):
             raise refuse("job", jobs, KEYS["job"])

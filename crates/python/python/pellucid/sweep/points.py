@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,12 @@ def run_point(point: Point) -> bytes:
 
     for path, digest in point.inputs.items():
         check_input(path, digest)
-    drive = Drive(point.drive, overrides=point.overrides)
-    work = [Trace(point.trace)] if point.trace else [Job(**job) for job in point.jobs]
-    result = drive.run(*work, precondition=point.precondition, requests=False)
+    # The sweep says what its points are warned of, once.
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        drive = Drive(point.drive, overrides=point.overrides)
+        work = [Trace(point.trace)] if point.trace else [Job(**job) for job in point.jobs]
+        result = drive.run(*work, precondition=point.precondition, requests=False)
     report = json.loads(result.json(cost=False))
     kept = {path: result.report.at(path) for path in point.keep}
     unknown = [path for path, value in kept.items() if isinstance(value, (dict, list)) or not _is_known(report, path)]
@@ -86,6 +90,7 @@ def run_point(point: Point) -> bytes:
         "point": point.chosen,
         "seed": point.seed,
         "kept": kept,
+        "warnings": [str(one.message) for one in warned],
         "version": __version__,
         "inputs": {os.path.basename(path): digest for path, digest in point.inputs.items()},
         "description": drive.show(),

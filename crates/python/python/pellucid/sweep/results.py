@@ -21,7 +21,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,19 +97,33 @@ class Sweep:
         else:
             write_whole(self.error_file(point), f"point {point.number}: {point.name}\n{error}\n".encode())
 
+    def _done(self) -> Iterator[tuple[Point, dict[str, Any]]]:
+        """The points that are done, with what their files hold. A file that a point cannot have left is refused."""
+        for point in self.plan.points:
+            file = self.file(point)
+            try:
+                content = json.loads(file.read_bytes())
+            except FileNotFoundError:
+                continue
+            except ValueError as error:
+                raise Error(f"{file}: damaged: {error}; allowed: without this file, so that the next run does the point again") from None
+            whole = isinstance(content, dict) and all(isinstance(content.get(key), dict) for key in ("point", "kept", "report"))
+            if not whole or content["point"] != point.chosen or content.get("seed") != point.seed or set(content["kept"]) != set(point.keep):
+                raise Error(f"{file}: not the result of {point.name}; allowed: without this file, so that the next run does the point again")
+            yield point, content
+
     def rows(self) -> list[dict[str, Any]]:
         """The tidy table: a row for each point that is done."""
-        rows = []
-        for point in self.plan.points:
-            if self.file(point).exists():
-                content = json.loads(self.file(point).read_bytes())
-                rows.append({**content["point"], "seed": content["seed"], **content["kept"]})
-        return rows
+        return [{**content["point"], "seed": content["seed"], **content["kept"]} for _, content in self._done()]
 
     def unsteady(self) -> int:
         """How many points that are done were to go on until they are steady and did not become so."""
-        states = (json.loads(self.file(point).read_bytes())["report"].get("steady_state") for point in self.plan.points if self.file(point).exists())
+        states = (content["report"].get("steady_state") for _, content in self._done())
         return sum(1 for state in states if state and not state["reached"])
+
+    def warned(self) -> list[tuple[Point, str]]:
+        """The points that are done and were warned of something, each with its first warning."""
+        return [(point, content["warnings"][0]) for point, content in self._done() if content.get("warnings")]
 
     def frame(self) -> Any:
         """The tidy table as a data frame of pandas."""
@@ -157,7 +171,7 @@ class Sweep:
         except ImportError:
             warnings.warn("results.parquet is not written, results.csv is: pyarrow is missing (pip install 'pellucid[frames]')", stacklevel=2)
             return
-        table = pyarrow.table({column: [row[column] for row in rows] for column in columns})
+        table = pyarrow.table({column: _of_one_type([row[column] for row in rows]) for column in columns})
         out = io.BytesIO()
         pyarrow.parquet.write_table(table, out)
         write_whole(directory / "results.parquet", out.getvalue())
@@ -218,6 +232,13 @@ class Sweep:
         return "\n".join(lines).lstrip("\n")
 
 
+def _of_one_type(values: list[Any]) -> list[Any]:
+    """The values of a column of Parquet: all as text, unless they are all numbers or all of one type."""
+    kinds = {type(value) for value in values if value is not None}
+    alike = len(kinds) < 2 or kinds == {int, float}
+    return values if alike else [None if value is None else str(value) for value in values]
+
+
 def _csv(columns: list[str], rows: list[dict[str, Any]]) -> bytes:
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")
@@ -266,18 +287,31 @@ def main(arguments: list[str]) -> int:
             sweep.write(given.report or None)
         else:
             sweep.run(given.on, None if given.quiet else _say)
+        if given.json:
+            print(json.dumps(sweep.answer()))
+        return _told(sweep, given)
     except Error as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"error: {error.filename or out}: {error.strerror or error}; the points that are done stay, and the next run goes on", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("interrupted; the points that are done stay, and the next run goes on", file=sys.stderr)
         return 130
-    if given.json:
-        print(json.dumps(sweep.answer()))
-    if not sweep.rows():
-        print(f"error: none of {len(plan.points)} points is done", file=sys.stderr)
+
+
+def _told(sweep: Sweep, given: Any) -> int:
+    """Prints what came of a sweep; its exit status."""
+    points, left = len(sweep.plan.points), len(sweep.left())
+    if left == points:
+        print(f"error: none of {points} points is done", file=sys.stderr)
     elif not given.json:
         print(sweep)
+    if given.report is not None and 0 < left < points:
+        print(f"warning: {left} of {points} points are not done", file=sys.stderr)
+    if (warned := sweep.warned()) and not given.quiet:
+        print(f"warning: {len(warned)} of {points} points, the first is {warned[0][0].number}: {warned[0][1]}", file=sys.stderr)
     alike: dict[str, list[int]] = {}
     for number, error in sorted(sweep.failed.items()):
         alike.setdefault(error, []).append(number)
@@ -285,10 +319,8 @@ def main(arguments: list[str]) -> int:
         which = f"point {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} points, the first is {numbers[0]},"
         print(f"{which} failed: {error}", file=sys.stderr)
     if unsteady := sweep.unsteady():
-        print(f"error: {unsteady} of {len(plan.points)} points did not become steady (run.steady_state)", file=sys.stderr)
-    if sweep.failed or unsteady or not sweep.rows():
-        return 1
-    return 0
+        print(f"error: {unsteady} of {points} points did not become steady (run.steady_state)", file=sys.stderr)
+    return 1 if sweep.failed or unsteady or left == points else 0
 
 
 def _of_snia(given: Any, out: Path) -> int | None:
