@@ -74,7 +74,7 @@ pub struct Serving {
     pub layers: Vec<LayerSide>,
     /// Owners of the LUNs of each drive that is divided among applications or targets.
     pub luns: Vec<DriveLuns>,
-    /// What each namespace keeps over a power cut: acknowledged, flushed, nothing.
+    /// Data that each namespace keeps over a power cut: acknowledged, flushed, nothing.
     pub keeps: Vec<(String, &'static str)>,
     /// Bytes of data in drives and outputs.
     pub held_bytes: u64,

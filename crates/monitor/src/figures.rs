@@ -51,7 +51,7 @@ pub struct ServingFigures {
     /// LUNs of each drive that is divided among applications or targets.
     #[serde(default)]
     pub luns: Vec<DriveLunFigures>,
-    /// What each namespace keeps over a power cut: `acknowledged` writes, `flushed` ones, `nothing`.
+    /// Data that each namespace keeps over a power cut: `acknowledged` writes, `flushed` ones, `nothing`.
     #[serde(default)]
     pub keeps: BTreeMap<String, String>,
     /// Bytes of data in drives and outputs.

@@ -34,7 +34,7 @@ struct Held {
     keeper_rests: bool,
     /// The keeper must end.
     ending: bool,
-    /// Whether changes were accepted at the last report.
+    /// True if changes were accepted at the last report.
     is_writable: bool,
     /// The loss of the drive was reported.
     loss_is_told: bool,
