@@ -62,7 +62,7 @@ impl SourceSizes {
 pub enum Sizes {
     /// filebench's.
     Gamma(Gamma),
-    /// Those of a source tree.
+    /// Sizes of a source tree.
     Sources(SourceSizes),
 }
 
