@@ -1,8 +1,8 @@
 //! B5: the cost of each victim policy, measured through the path of `run`, with an unthrottled host.
 //!
-//! For uniform writes there is theory: FIFO a / (a + W0(-a e^-a)), a = 1 + OP; a mean field for the emptiest of d random blocks, of which random (d =
-//! 1) gives (1 + OP) / OP. Greedy is the limit of large d: with few pages per block it finds emptier blocks than the closed form says. Skewed writes,
-//! and policies by age, are compared with a plain log ([`super::plain_log`]).
+//! For uniform writes there is theory: FIFO a / (a + W0(-a e^-a)), a = 1 + OP; a mean field for the emptiest of d random blocks, which for d = 1
+//! (random) gives (1 + OP) / OP. Greedy is the limit of large d: with few pages per block it finds emptier blocks than the closed form says. Skewed
+//! writes, and policies by age, are compared with a plain log ([`super::plain_log`]).
 //!
 //! OP counts the blocks from which a policy chooses. At that moment one block is reserved for garbage collection and all others are closed, as host
 //! data and copies share the open block; so one block is neither spare nor the user's.
