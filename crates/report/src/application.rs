@@ -91,10 +91,12 @@ impl ApplicationReport {
         self.copies.iter().find(|copies| copies.by == part).map(|copies| copies.bytes)
     }
 
+    /// Returns the phase of this name.
     pub fn phase(&self, name: &str) -> Option<&PhaseReport> {
         self.phases.iter().find(|phase| phase.phase == name)
     }
 
+    /// Returns the counter of this name.
     pub fn figure(&self, name: &str) -> Option<u64> {
         self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
     }

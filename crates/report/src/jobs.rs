@@ -22,6 +22,7 @@ pub struct Span {
 }
 
 impl Span {
+    /// Makes the span between two times of the measurement.
     pub fn new(start: Nanos, end: Nanos) -> Span {
         let runtime = Nanos(end.0.saturating_sub(start.0));
         Span {
@@ -32,6 +33,7 @@ impl Span {
         }
     }
 
+    /// Returns the length.
     pub fn runtime(&self) -> Nanos {
         self.runtime
     }

@@ -109,10 +109,12 @@ impl Default for LatencyRecorder {
 }
 
 impl LatencyRecorder {
+    /// Makes an empty recorder.
     pub fn new() -> LatencyRecorder {
         LatencyRecorder { histogram: Histogram::default(), min_ns: u64::MAX, max_ns: 0 }
     }
 
+    /// Adds one latency.
     #[inline]
     pub fn record(&mut self, latency: Nanos) {
         self.histogram.record(latency.0, 1);

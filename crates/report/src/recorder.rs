@@ -74,6 +74,7 @@ impl Directions {
         [("read", &self.read), ("write", &self.write), ("trim", &self.trim), ("flush", &self.flush)]
     }
 
+    /// Returns the requests of all directions.
     pub fn requests(&self) -> u64 {
         self.named().iter().map(|(_, direction)| direction.requests).sum()
     }
@@ -191,6 +192,7 @@ pub struct RequestRecorder {
 const UNMAPPED: usize = 4;
 
 impl RequestRecorder {
+    /// Makes an empty recorder.
     pub fn new() -> RequestRecorder {
         RequestRecorder::default()
     }
