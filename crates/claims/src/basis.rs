@@ -1,17 +1,17 @@
-//! Which claims are predictions: what was set in sight of the published numbers.
+//! How far each claim is a prediction: which constants were set with the published numbers in sight.
 //!
-//! Invariant: the table of `docs/explanation/reproduce.md` is that of the claims.
+//! Invariant: the table of `docs/explanation/reproduce.md` lists the claims with their basis.
 
-/// Worth of a claim that holds.
+/// Evidential value of a claim that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// No constant or assumption was set in sight of its numbers.
+    /// No constant or assumption was set with its numbers in sight.
     Prediction,
-    /// No constant was set to its numbers, but they were known when mechanisms or assumptions were chosen.
+    /// No constant was fitted to its numbers, but they were known when mechanisms or assumptions were chosen.
     Seen,
-    /// Some of its numbers set constants; the others follow.
+    /// Some of its numbers set constants; the rest follow.
     Partly,
-    /// Its numbers set constants: that it holds says nothing.
+    /// Its numbers set constants, so holding proves nothing.
     Fitted,
     /// It has no constants: a rule, a count, or a closed form.
     Exact,
@@ -34,7 +34,7 @@ impl Basis {
 mod tests {
     use crate::{Claim, claims};
 
-    /// The table of the page is that of the claims, in their order.
+    /// The table of the page lists the claims in their order.
     #[test]
     fn the_page_has_the_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explanation/reproduce.md");

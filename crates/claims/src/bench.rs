@@ -1,7 +1,6 @@
-//! The bench for claims: drives made from presets, run on all allowed threads.
+//! The bench for claims: builds drives from presets and runs them on all allowed threads.
 //!
-//! Invariant: each point has a drive and a seed of its own, and results stand in the order of the points; so
-//! results do not depend on threads.
+//! Invariant: each point has its own drive and seed, and results are in the order of the points; so results do not depend on threads.
 
 use super::flashfire::FireStudy;
 use super::latency::LatencyStudy;
@@ -21,40 +20,39 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Mapping units (16 KiB) of every Cosmos+ drive here: 64 GiB of media, whatever the number of ways. The paper's 1 TiB would
-/// only cost memory: no experiment writes more than a part of this, and a page map is as fast at any size.
+/// Mapping units (16 KiB) of every Cosmos+ drive here: 64 GiB of media, for any number of ways. The paper's 1 TiB would only cost memory: no
+/// experiment writes more than a part of 64 GiB, and a page map is as fast at any size.
 const MEDIA_UNITS: u32 = 1 << 22;
-/// [`Bench::fill`] of measurements in full: 3.6 GiB, more than 200 times the data buffer.
+/// [`Bench::fill`] of full-length measurements: 3.6 GiB, more than 200 times the data buffer.
 const FILL: f64 = 1.0 / 16.0;
-/// Region that reads reach, in MiB.
+/// Region that reads cover, in MiB.
 const READ_MIB: u32 = 3 << 10;
 
-/// Written before a measurement of writes, as the paper's runs had: more than the data buffer holds, so that every further
-/// write has to wait for a program.
+/// Written before a measurement of writes, as in the paper's runs: more than the data buffer holds, so that every further write waits for a program.
 const WARM_UP: &str = "rw=write,bs=128k,iodepth=16,number_ios=256";
-/// Where measured writes begin: behind what the warm-up wrote.
+/// Start of measured writes, behind the warm-up.
 pub(super) const BEHIND_WARM_UP: &str = "offset=64m";
 
-/// Why a claim could not be run.
+/// Reason why a claim could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ReproduceError {
-    /// The description is refused, for example because an override is wrong.
+    /// The description is refused, for example because of a wrong override.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The experiment failed.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
-    /// An override of what makes the experiment what it is.
+    /// An override of a key that defines the experiment.
     #[error("--set {set}: this experiment sets the key itself, to {own}; allowed: other keys{instead}")]
     Owned {
         /// The override.
         set: String,
         /// The experiment's own value.
         own: String,
-        /// Another way to set it.
+        /// How to set it instead.
         instead: &'static str,
     },
-    /// An override that changes no drive of the claim.
+    /// An override that has no effect on any drive of the claim.
     #[error("--set {set}: has no effect on a drive of this claim; allowed: with {with}")]
     NoEffect {
         /// The override.
@@ -76,7 +74,7 @@ impl From<RunError> for ReproduceError {
     }
 }
 
-/// The mode of the flash in the Cosmos+ measurements.
+/// Cell mode of the Cosmos+ flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Slc,
@@ -112,7 +110,7 @@ impl Mode {
     }
 }
 
-/// The direction of the requests.
+/// Direction of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Read,
@@ -129,7 +127,7 @@ impl Flow {
         }
     }
 
-    /// Its part of a report.
+    /// The part of a report for this direction.
     pub fn of(self, report: &Report) -> &Direction {
         match self {
             Flow::Read => &report.directions.read,
@@ -165,15 +163,15 @@ pub struct Bench {
     threads: usize,
     seed: u64,
     sets: Vec<String>,
-    /// For each of `sets` that met a drive: `None` if it had an effect on one, else what would give it an effect.
+    /// For each of `sets` that met a drive: `None` if it had an effect on one, else the condition it lacks.
     effects: Mutex<BTreeMap<String, Option<&'static str>>>,
-    /// Overrides that count more than what makes an experiment what it is: smaller drives and wrong models of the tests.
+    /// Overrides that take precedence over those of the experiment: smaller drives and wrong models of the tests.
     last: Vec<String>,
-    /// Every measurement is this many times shorter; 1 but in tests.
+    /// Factor by which every measurement is shorter; 1 outside tests.
     shorter: u32,
-    /// Settings that papers do not give are varied where a number is beyond its limit; not in tests, which compare single numbers.
+    /// True to vary settings that papers do not give when a number exceeds its limit; not in tests, which compare single numbers.
     varies: bool,
-    /// How the names of the points begin that are measured; empty: all are. Tests of one check measure those that it looks at.
+    /// Prefixes of the names of the points to measure; empty: all. Tests of one check measure only its points.
     only: &'static [&'static str],
     throughput: OnceLock<ThroughputStudy>,
     latency: OnceLock<LatencyStudy>,
@@ -185,8 +183,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A bench with this many threads (at least one). `sets`: overrides (`KEY=VALUE`) for every drive; those of what makes an
-    /// experiment what it is are refused by it.
+    /// A bench with this many threads (at least one). `sets`: overrides (`KEY=VALUE`) for every drive; an experiment refuses overrides of the keys
+    /// that define it.
     pub fn new(threads: usize, seed: u64, sets: Vec<String>) -> Bench {
         let (throughput, latency, pblk) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (sizes, server) = (OnceLock::new(), OnceLock::new());
@@ -211,39 +209,39 @@ impl Bench {
         }
     }
 
-    /// A bench of the tests: measurements that are `shorter` this many times, of drives with `last` behind all other overrides.
+    /// A bench for tests: measurements are `shorter` by this factor, and `last` overrides everything else.
     #[cfg(test)]
     pub(super) fn of_test(shorter: u32, last: Vec<String>) -> Bench {
         Bench { last, shorter, varies: false, ..Bench::new(2, 1, Vec::new()) }
     }
 
-    /// This bench, which measures only the points whose names begin with one of these; all if there is none.
+    /// Restricts the bench to points whose names begin with one of `only`; empty: all points.
     #[cfg(test)]
     pub(super) fn of_points(self, only: &'static [&'static str]) -> Bench {
         Bench { only, ..self }
     }
 
-    /// How many times shorter measurements are.
+    /// Factor by which measurements are shorter.
     pub(super) fn shorter(&self) -> u32 {
         self.shorter
     }
 
-    /// Returns whether settings that a paper does not give are varied.
+    /// Reports whether settings that a paper does not give are varied.
     pub(super) fn varies(&self) -> bool {
         self.varies
     }
 
-    /// A job in fio's words with this many requests, or fewer.
+    /// A job in fio's words with at most this many requests.
     pub(super) fn job(&self, words: &str, requests: u32) -> String {
         format!("{words},number_ios={}", (requests / self.shorter).max(1))
     }
 
-    /// The share of the capacity that is written in order before reads: more than any measurement reads.
+    /// The share of the capacity that is written sequentially before reads: more than any measurement reads.
     pub(super) fn fill(&self) -> f64 {
         FILL / f64::from(self.shorter)
     }
 
-    /// The seed of work and of media.
+    /// Seed of work and media.
     pub(super) fn seed(&self) -> u64 {
         self.seed
     }
@@ -273,7 +271,7 @@ impl Bench {
         once(&self.server, || ServerStudy::run(self))
     }
 
-    /// The row of a file server in Fig. 7 of "Getting Real", run once.
+    /// The study of personality `set` in Fig. 7 of "Getting Real"; the file server is run once.
     pub(super) fn caches(&self, set: usize) -> Result<&CacheStudy, ReproduceError> {
         once(&self.caches[set], || CacheStudy::run(self, set))
     }
@@ -283,7 +281,7 @@ impl Bench {
         once(&self.fire, || FireStudy::run(self))
     }
 
-    /// `work` on each of the `points`, on all threads; results in the order of the points.
+    /// Runs `work` on each of the `points`, on all threads; results are in the order of the points.
     pub(super) fn map<P: Sync, R: Send>(
         &self,
         points: &[P],
@@ -312,8 +310,8 @@ impl Bench {
         done.collect()
     }
 
-    /// Measures points as [`Bench::map`] does, for a study of which each check looks at a few: a point that a test leaves out is `absent`, which no
-    /// check may take for a measurement. The debug format of a point is its name.
+    /// Measures points as [`Bench::map`] does, for a study whose checks each use a few of them. A point that a test leaves out becomes `absent`,
+    /// which no check may take for a measurement. The debug format of a point is its name.
     pub(super) fn map_or<P: Sync + Debug, R: Clone + Send + Sync>(
         &self,
         points: &[P],
@@ -330,7 +328,7 @@ impl Bench {
         }
     }
 
-    /// The caller's overrides and an experiment's `own` behind them; those of a test count most.
+    /// The caller's overrides, followed by an experiment's `own`, followed by those of a test.
     ///
     /// # Errors
     /// The caller has set a key that the experiment sets.
@@ -347,22 +345,22 @@ impl Bench {
         Ok(self.sets.iter().chain(&seeds).chain(own).chain(&self.last).cloned().collect())
     }
 
-    /// Resolves a preset with the overrides of the caller and those of the experiment.
+    /// Resolves a preset with the overrides of the caller and the experiment.
     pub(super) fn preset(&self, name: &str, own: &[String]) -> Result<Spec, ReproduceError> {
         self.noted(pellucid_spec::load(name, &self.sets_with(own)?)?, Use::Work)
     }
 
-    /// Resolves the description of a drive that a claim has itself, as [`Bench::preset`] does; `name` stands in messages.
+    /// Resolves a claim's own drive description, as [`Bench::preset`] does; `name` appears in messages.
     pub(super) fn drive(&self, text: &str, name: &str, own: &[String]) -> Result<Spec, ReproduceError> {
         self.noted(pellucid_spec::from_str(text, name, &self.sets_with(own)?)?, Use::Work)
     }
 
-    /// Resolves a description as [`Bench::drive`] does, for a drive under a cache of keys and values.
+    /// Resolves a description as [`Bench::drive`] does, for a drive under a key-value cache.
     pub(super) fn cache(&self, text: &str, name: &str, own: &[String]) -> Result<Spec, ReproduceError> {
         self.noted(pellucid_spec::from_str(text, name, &self.sets_with(own)?)?, Use::Kv)
     }
 
-    /// Notes which of the caller's overrides have an effect on a drive.
+    /// Records which of the caller's overrides have an effect on a drive.
     fn noted(&self, spec: Spec, used: Use) -> Result<Spec, ReproduceError> {
         let mut effects = self.effects.lock().unwrap_or_else(PoisonError::into_inner);
         for set in &self.sets {
@@ -377,7 +375,7 @@ impl Bench {
         Ok(spec)
     }
 
-    /// Refuses an override that has had no effect on any drive so far.
+    /// Refuses an override that has had no effect on any drive.
     ///
     /// # Errors
     /// The first such override.
@@ -388,7 +386,7 @@ impl Bench {
         idle.map_or(Ok(()), |(set, with)| Err(ReproduceError::NoEffect { set: set.clone(), with }))
     }
 
-    /// The description of a Cosmos+ drive, `fill` of whose capacity holds sequential data.
+    /// The description of a Cosmos+ drive; the share `fill` of its capacity holds sequential data.
     pub(super) fn cosmos(&self, drive: &Cosmos, fill: f64) -> Result<Spec, ReproduceError> {
         let (channels, ways) = (drive.channels, drive.ways);
         let blocks = MEDIA_UNITS / (channels * ways * drive.mode.pages());
@@ -402,14 +400,14 @@ impl Bench {
         self.preset(drive.mode.preset(), &own)
     }
 
-    /// Reads from a drive that holds [`Bench::fill`]. `job` in fio's words, without `rw`.
+    /// Reads from a drive filled by [`Bench::fill`]. `job` in fio's words, without `rw`.
     pub(super) fn read(&self, drive: &Cosmos, rw: &str, job: &str) -> Result<Report, ReproduceError> {
         let spec = self.cosmos(drive, self.fill())?;
         let mut device = prepare(&spec, None)?;
         measure(&mut device, &spec, &format!("rw={rw},size={}m,{job}", READ_MIB / self.shorter))
     }
 
-    /// Writes to a drive whose buffer is full and whose addresses were `fill`ed before.
+    /// Writes to a drive whose buffer is full, at addresses of which `fill` were written before.
     pub(super) fn write(
         &self,
         drive: &Cosmos,
@@ -432,14 +430,14 @@ impl Bench {
     }
 }
 
-/// The key of an override, without the table that may be left out, and its value.
+/// The key of an override, without an optional `drive.`, and its value.
 fn parts(set: &str) -> (&str, &str) {
     let (key, value) = set.split_once('=').unwrap_or((set, ""));
     let key = key.trim();
     (key.strip_prefix("drive.").unwrap_or(key), value.trim())
 }
 
-/// `get_or_init` for work that can fail.
+/// `get_or_init` for fallible work.
 pub(super) fn once<T>(
     cell: &OnceLock<T>,
     make: impl FnOnce() -> Result<T, ReproduceError>,
@@ -453,9 +451,9 @@ pub(super) fn once<T>(
     }
 }
 
-/// Runs a job on a drive at rest.
+/// Runs a job on an idle drive.
 pub(super) fn measure(device: &mut impl Target, spec: &Spec, job: &str) -> Result<Report, ReproduceError> {
-    // Real time is of no interest here.
+    // Real time does not matter here.
     Ok(execute_on(device, spec, &jobs(spec, job)?, None, &|| 0.0, &mut Unwatched)?)
 }
 

@@ -1,12 +1,11 @@
-//! B2: a flash cache's two streams on one drive, mixed in its blocks and kept apart by placement handles.
+//! B2: the two streams of a flash cache on one drive: mixed in its blocks, or separated by placement handles.
 //!
 //! ```text
 //!  utilised part of the drive:  [ small objects: random 4 KiB buckets ][ large objects: a log of regions, written round and round ]
 //!                                 4 %, `SMALL_WRITES` of the bytes       96 %
-//! ```
-//! A small-object cache is a set-associative table: an insertion rewrites the 4 KiB bucket that the key hashes to. A large-object
-//! cache evicts whole regions in the order in which they were written. Mixed, a block's large objects are still live when its buckets
-//! have long been rewritten, and GC copies them. Apart, blocks of the log die as a whole, and the buckets have all spare space of
+//! A small-object cache is a set-associative table: an insertion rewrites the 4 KiB bucket that the key hashes to. A large-object cache evicts whole
+//! regions in the order in which they were written. If both are mixed, a block's large objects are still live long after its buckets were rewritten,
+//! and GC copies them. If they are separate, blocks of the log die as a whole, and the buckets have all spare space of the drive.
 //! the drive.
 
 use super::bench::{Bench, ReproduceError};
@@ -17,25 +16,25 @@ use pellucid_flash::{Lpn, Rng};
 use pellucid_lab::drive::RunError;
 use pellucid_report::plot::{Axis, Plot, Unit};
 
-/// Share of the space in use that small objects have.
+/// Share of the utilised space that holds small objects.
 const SMALL_SPACE: f64 = 0.04;
-/// Share of the written bytes that are buckets of small objects. The claim does not give it; fitted to the mixed figure at half
-/// utilisation, see `docs/explanation/papers/beyond.md`.
+/// Share of the written bytes that goes to small objects. The claim does not give it; fitted to the mixed figure at half utilisation, see
+/// `docs/explanation/papers/beyond.md`.
 const SMALL_WRITES: f64 = 0.7;
-/// Units of a region: 16 MiB at 4 KiB. Consecutive units of a region are not written without a bucket in between.
+/// Units of a region: 16 MiB at 4 KiB. Bucket writes fall between consecutive units of a region.
 const REGION_UNITS: u32 = 4096;
-/// How often the large objects' part is written before the measurement, and in it.
+/// Writes of the large-object part, in multiples of its size, before the measurement and in it.
 const SETTLE: f64 = 3.0;
 const MEASURE: f64 = 2.0;
-/// Over-provisioning, fitted to the mixed figure at full utilisation; and so little that the buckets, which have nearly all of it, are
-/// rewritten by GC too, by an amount that theory gives.
+/// Over-provisioning, fitted to the mixed figure at full utilisation. It is so small that GC copies buckets too, though they have nearly all of it;
+/// theory gives the amount.
 const SPARE: f64 = 0.28;
 const LITTLE_SPARE: f64 = 0.05;
-/// Blocks that are not spare: one open for each stream, one to collect into, one kept free.
+/// Blocks that are not spare: one open per stream, one GC destination, one kept free.
 const UNAVAILABLE: f64 = 4.0;
 const UTILISATION: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
-/// One die: times do not matter, and a reclaim unit is then one block, 1/600 of the drive.
+/// One die: timing does not matter, and a reclaim unit is then one block, 1/600 of the drive.
 const DRIVE: &str = r#"
 [drive.media]
 channels = 1
@@ -63,7 +62,6 @@ durability = "volatile"
 entries = 64
 "#;
 
-/// B2.
 pub(super) fn streams(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let of = |apart| UTILISATION.map(|utilisation| Point { apart, utilisation, spare: SPARE });
     let scarce = Point { apart: true, utilisation: 1.0, spare: LITTLE_SPARE };
@@ -111,7 +109,6 @@ pub(super) fn streams(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures: vec![Figure { caption, svg: plot.to_svg() }] })
 }
 
-/// One measurement.
 #[derive(Debug)]
 struct Point {
     apart: bool,
@@ -122,13 +119,12 @@ struct Point {
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     amplification: f64,
-    /// Blocks that the buckets fill, and that no live data do.
+    /// Blocks filled by buckets, and blocks without live data.
     blocks: [f64; 2],
 }
 
-/// Write amplification of both streams, if the regions, which die block by block, cost nothing and leave all spare blocks to the
-/// buckets: those are rewritten as greedy GC rewrites any data of their size (the closed form of B1). Blocks that are open or
-/// kept free are not spare.
+/// Write amplification of both streams if the regions, which die block by block, cost nothing and leave all spare blocks to the buckets. GC copies
+/// buckets as greedy GC copies any data of their size (the closed form of B1). Blocks that are open or kept free are not spare.
 fn alone([used, unused]: [f64; 2]) -> f64 {
     1.0 + SMALL_WRITES * (closed_form((unused - UNAVAILABLE) / used) - 1.0)
 }
@@ -157,7 +153,7 @@ fn amplification(bench: &Bench, point: &Point) -> Result<Measured, ReproduceErro
     cache.write(&mut device, writes)?;
     let moved = device.ftl_counters().victim_valid_units - before;
     let geometry = &spec.drive.media.geometry;
-    // A unit is a page here.
+    // A unit is one page here.
     let blocks = |units: u32| f64::from(units) / f64::from(geometry.pages);
     let used = blocks(cache.small);
     let unused = f64::from(geometry.blocks) - used - blocks(cache.large);
@@ -168,7 +164,7 @@ fn amplification(bench: &Bench, point: &Point) -> Result<Measured, ReproduceErro
 struct Cache {
     /// Units of small objects, from 0.
     small: u32,
-    /// Units of large objects behind them, and the next of these.
+    /// Units of large objects behind them, and the next one to write.
     large: u32,
     next: u32,
     image: Vec<u8>,

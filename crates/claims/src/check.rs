@@ -8,11 +8,11 @@ use pellucid_report::plot::Unit;
 pub enum Verdict {
     /// Within the limit.
     Holds,
-    /// Beyond the limit at the settings argued for, but within what the settings that the paper does not give can make of it.
+    /// Beyond the limit at the chosen settings, but within the range that settings missing in the paper allow.
     InRange,
     /// Beyond the limit; no setting was varied.
     Misses,
-    /// Beyond the limit at every plausible setting of what the paper does not give, and on one side of the published number.
+    /// Beyond the limit at every plausible setting of what the paper leaves open, always on the same side of the published number.
     Contradicts,
 }
 
@@ -31,26 +31,26 @@ impl Verdict {
 /// Limit of a measured number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// The published number, give or take this share of it.
+    /// The published number, within this share of it.
     Within(f64),
-    /// The published number, give or take this much.
+    /// The published number, within this absolute difference.
     Points(f64),
     /// At least this.
     AtLeast(f64),
     /// At most this.
     AtMost(f64),
-    /// From the first to the second.
+    /// Between the two.
     Between(f64, f64),
-    /// No limit: the number is shown, and other checks decide.
+    /// No limit: the number is informative, and other checks decide.
     Shown,
 }
 
-/// A setting that the paper does not give, varied over what is plausible, and what is measured with each value. The others stay as they are.
+/// A setting that the paper does not give, varied over plausible values, with the number measured at each value. All other settings keep theirs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
-    /// The setting, and what bounds its values.
+    /// The setting, and the bounds of its values.
     pub unknown: &'static str,
-    /// Values, and the number measured with each; the first is the one argued for.
+    /// Values with their measured numbers; the first one is the chosen value.
     pub points: Vec<(String, f64)>,
 }
 
@@ -67,20 +67,20 @@ impl Range {
 pub struct Check {
     /// Measured quantity.
     pub what: String,
-    /// The number in the paper, where it gives one, or that follows from it.
+    /// The number in the paper, or the one that follows from it.
     pub published: Option<f64>,
-    /// The paper does not print `published`: it follows from what the paper prints, or from what was measured here.
+    /// True if the paper does not print `published`, which follows from what it prints or from what was measured here.
     pub derived: bool,
-    /// The number here.
+    /// The measured number.
     pub measured: f64,
-    /// The unit of both.
+    /// Unit of both numbers.
     pub unit: Unit,
-    /// Limit that `measured` has to keep.
+    /// Limit of `measured`.
     pub limit: Limit,
-    /// Number with which two systems that are compared would be equal, such as 0 for a gain; a number on the wrong side of it turns the paper's
+    /// Value at which two compared systems would be equal, such as 0 for a gain. A number on its wrong side reverses the paper's order.
     /// order round.
     pub even: Option<f64>,
-    /// Values that a number beyond the limit takes where the paper leaves a setting open; each setting is varied alone.
+    /// Range of a number beyond its limit for each setting that the paper leaves open; each is varied alone.
     pub ranges: Vec<Range>,
 }
 
@@ -91,18 +91,18 @@ impl Check {
         Check { published: Some(published), ..Check::bound(what, unit, measured, limit) }
     }
 
-    /// A number that the paper does not print but that follows, and must be met within a share of it.
+    /// A number that follows from the paper and must be met within a share of it.
     pub fn derived(what: impl Into<String>, unit: Unit, expected: f64, measured: f64, share: f64) -> Check {
         Check { derived: true, ..Check::within(what, unit, expected, measured, share) }
     }
 
-    /// A published share that must be met within so much, both as shares of 1.
+    /// A published share that must be met within `points`; both are shares of 1.
     pub fn points(what: impl Into<String>, published: f64, measured: f64, points: f64) -> Check {
         let limit = Limit::Points(points);
         Check { published: Some(published), ..Check::bound(what, Unit::Percent, measured, limit) }
     }
 
-    /// An order or a shape, as a number and its bound.
+    /// An order or a shape, expressed as a number and its bound.
     pub fn bound(what: impl Into<String>, unit: Unit, measured: f64, limit: Limit) -> Check {
         Check {
             what: what.into(),
@@ -116,7 +116,7 @@ impl Check {
         }
     }
 
-    /// The check as a comparison of two systems, which are equal at `even`.
+    /// Turns the check into a comparison of two systems that are equal at `even`.
     pub fn even_at(self, even: f64) -> Check {
         Check { even: Some(even), ..self }
     }
@@ -126,12 +126,12 @@ impl Check {
         Check { published, ..Check::bound(what, unit, measured, Limit::Shown) }
     }
 
-    /// Measured / published, where the paper gives a number other than 0.
+    /// Measured / published, if the paper gives a number other than 0.
     pub fn ratio(&self) -> Option<f64> {
         self.published.filter(|published| *published != 0.0).map(|published| self.measured / published)
     }
 
-    /// Compares the number with its limit. A number that is none keeps no limit.
+    /// Compares the number with its limit. NaN meets no limit.
     pub fn verdict(&self) -> Verdict {
         match self.limit {
             Limit::Shown => Verdict::Holds,
@@ -142,12 +142,12 @@ impl Check {
         }
     }
 
-    /// Returns whether the number at the settings argued for turns the paper's order round: it is beyond its limit, and on the other side of equal.
+    /// Reports whether the number at the chosen settings reverses the paper's order: it is beyond its limit, on the wrong side of `even`.
     pub fn is_reversed(&self) -> bool {
         self.verdict() != Verdict::Holds && !self.has_the_sign(self.measured)
     }
 
-    /// Returns whether this number, measured at any settings, has the paper's order; one that compares nothing always has it.
+    /// Reports whether `measured`, at any settings, has the paper's order; always true for a check that compares nothing.
     pub fn has_the_sign(&self, measured: f64) -> bool {
         let Some(even) = self.even else { return true };
         match (self.published, self.limit) {
@@ -159,7 +159,7 @@ impl Check {
         }
     }
 
-    /// Returns whether a value in the range keeps the limit, or the published number lies between two.
+    /// Reports whether a value in the range meets the limit, or the published number lies between two values.
     fn is_in(&self, range: &Range) -> bool {
         let keeps = |&(_, measured): &(String, f64)| self.strain_of(measured) <= 1.0;
         let (least, most) = range.ends();
@@ -167,7 +167,7 @@ impl Check {
         spans || range.points.iter().any(keeps)
     }
 
-    /// How much of the limit is used: 1 at the limit, more beyond.
+    /// Fraction of the limit that is used up: 1 at the limit, more beyond.
     pub fn strain(&self) -> f64 {
         self.strain_of(self.measured)
     }
@@ -189,8 +189,8 @@ impl Check {
     }
 }
 
-/// Varies a setting that the paper does not give: `again` measures the checks of a claim with each of the `settings`, and every check that is beyond
-/// its limit gets the range of its number. Nothing is measured where all checks keep their limits.
+/// Varies a setting that the paper does not give: `again` measures the checks of a claim at each of the `settings`, and every check beyond its limit
+/// gets the range of its number. Measures nothing if all checks meet their limits.
 ///
 /// # Errors
 /// A measurement fails.

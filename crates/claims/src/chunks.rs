@@ -6,7 +6,7 @@ use pellucid_report::plot::Unit;
 use pellucid_testing::conformance::cases;
 use std::panic::catch_unwind;
 
-/// L2: every open-channel case of the suite, run here and now. One that fails is a check of its own, with its name.
+/// L2: runs every open-channel case of the suite; each failure is a check of its own, named after the case.
 pub(super) fn conformance(_: &Bench) -> Result<Outcome, ReproduceError> {
     let cases: Vec<_> = cases().filter(|case| case.name.starts_with("open-channel: ")).collect();
     let failed: Vec<_> = cases.iter().filter(|case| catch_unwind(case.run).is_err()).collect();

@@ -6,29 +6,28 @@ use super::{Check, Figure, Limit, Outcome};
 use pellucid_report::plot::{Axis, Plot, Unit};
 
 const CLOCKS_MHZ: [u32; 9] = [200, 300, 400, 500, 600, 700, 800, 900, 1000];
-/// Channels, and as many ways.
+/// Numbers of channels, each with as many ways.
 const SQUARES: [u32; 3] = [2, 4, 8];
 /// Requests of each measurement.
 const REQUESTS: u32 = 1_500;
-/// A clock is enough when it gives this share of the throughput at the highest.
+/// A clock saturates throughput if it reaches this share of the throughput at the highest clock.
 const SATURATED: f64 = 0.95;
 
 /// Throughput in bytes per second by clock.
 type Curve = [f64; CLOCKS_MHZ.len()];
 
-/// The share of throughput that the lowest clock costs.
+/// The share of throughput that is lost at the lowest clock.
 fn loss(curve: &Curve) -> f64 {
     1.0 - curve[0] / curve[CLOCKS_MHZ.len() - 1]
 }
 
-/// The lowest clock that is enough.
+/// The lowest clock that saturates throughput.
 fn saturation_mhz(curve: &Curve) -> f64 {
     let enough = SATURATED * curve[CLOCKS_MHZ.len() - 1];
     let from = CLOCKS_MHZ.iter().zip(curve).rev().take_while(|(_, rate)| **rate >= enough).last();
     from.map_or(f64::NAN, |(&clock, _)| f64::from(clock))
 }
 
-/// C9.
 pub(super) fn frequencies(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let mut checks = Vec::new();
     let mut figures = Vec::new();
@@ -49,7 +48,7 @@ pub(super) fn frequencies(bench: &Bench) -> Result<Outcome, ReproduceError> {
         let what = format!("{name} 8x8, loss at 200 MHz of reads - of writes");
         let measured = loss(&reads[2]) - loss(&writes[2]);
         checks.push(Check::bound(what, Unit::Percent, measured, Limit::AtLeast(0.0)));
-        // A processor whose clock does not matter would pass everything above.
+        // A model that ignores the clock would pass everything above.
         let what = format!("{name} read 8x8, loss at 200 MHz");
         checks.push(Check::bound(what, Unit::Percent, loss(&reads[2]), Limit::AtLeast(0.05)));
         figures.push(figure(mode, &reads, &writes));
@@ -57,7 +56,7 @@ pub(super) fn frequencies(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures })
 }
 
-/// Reads and writes, each by [`SQUARES`].
+/// Reads and writes, each in the order of [`SQUARES`].
 fn measure(bench: &Bench, mode: Mode) -> Result<[[Curve; SQUARES.len()]; 2], ReproduceError> {
     let per_clock = |flow, square| CLOCKS_MHZ.map(|mhz| (mode, flow, square, mhz));
     let per_square = |flow| SQUARES.into_iter().flat_map(move |square| per_clock(flow, square));

@@ -1,7 +1,7 @@
 //! B1: write amplification of greedy GC against its closed form.
 //!
-//! Uniform random writes to a page-mapped log with greedy GC rewrite a / (a + W0(-a e^-a)) units for each one of the
-//! host, a = 1 + over-provisioning, W0 the principal branch of Lambert's function, for many blocks of many pages.
+//! Under uniform random writes, a page-mapped log with greedy GC writes a / (a + W0(-a e^-a)) units per host unit, where a = 1 + over-provisioning
+//! and W0 is the principal branch of Lambert's function, for many blocks of many pages.
 
 use super::bench::{Bench, ReproduceError, measure};
 use super::{Check, Figure, Outcome};
@@ -10,14 +10,14 @@ use pellucid_lab::experiment::prepare;
 use pellucid_report::plot::{Axis, Plot, Unit};
 
 const OVER_PROVISIONING: [f64; 5] = [0.07, 0.10, 0.14, 0.28, 0.30];
-/// How often the capacity is overwritten before the measurement, and in it.
+/// Overwrites of the capacity before the measurement, and in it.
 const SETTLE: f64 = 3.0;
 const MEASURE: f64 = 0.5;
-/// Number of blocks, large enough that the few which are open or waiting do not count.
+/// Number of blocks, large enough that the few open or free ones do not matter.
 const BLOCKS: u32 = 2048;
 const PAGES: u32 = 256;
 
-/// One die, so that there is one pool of blocks as in the theory.
+/// One die, so that there is one pool of blocks, as in the theory.
 pub(super) const DRIVE: &str = r#"
 [drive.media]
 channels = 1
@@ -44,7 +44,6 @@ retain = false
 fill = 1.0
 "#;
 
-/// B1.
 pub(super) fn greedy(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let measured = bench.map_or(&OVER_PROVISIONING, f64::NAN, |&spare| amplification(bench, spare))?;
     let checks = OVER_PROVISIONING.iter().zip(&measured).map(|(&spare, &measured)| {
@@ -68,23 +67,23 @@ fn amplification(bench: &Bench, spare: f64) -> Result<f64, ReproduceError> {
     Ok(drive.amplification(bench, SETTLE, MEASURE)?.0)
 }
 
-/// A drive of one die, as theory has it.
+/// A one-die drive, as the theory assumes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OneDie {
     pub victim: Victim,
     pub blocks: u32,
     pub pages: u32,
-    /// Pages that the host can address.
+    /// Pages of user capacity.
     pub user: u32,
-    /// GC copies have an open block of their own.
+    /// True if GC copies have their own open block.
     pub separated: bool,
-    /// The hot part, as shares of the pages and of the writes.
+    /// The hot part: its share of the pages, and of the writes.
     pub hot: Option<(f64, f64)>,
 }
 
 impl OneDie {
-    /// Write amplification in steady state, with 64 writes outstanding and no limit, and how many victims were not the policy's. The
-    /// capacity is overwritten `settle` times before, and `times` in the measurement.
+    /// Write amplification in steady state, with 64 writes outstanding and no rate limit, and the number of victims that the policy did not choose.
+    /// The capacity is overwritten `settle` times before the measurement and `times` in it.
     pub fn amplification(
         &self,
         bench: &Bench,
@@ -108,7 +107,7 @@ impl OneDie {
             let (hot, cold) = (100.0 * share, 100.0 * writes);
             format!(",random_distribution=zoned:{cold:.0}/{hot:.0}:{:.0}/{:.0}", 100.0 - cold, 100.0 - hot)
         });
-        // Writes in an order of their own: those of the same seed would meet the pages in the order in which they were written.
+        // Each phase has its own seed: equal seeds would rewrite the pages in the order in which they were written.
         let mut job = |times: f64, number: u64| {
             let count = (f64::from(self.user) * times) as u64;
             let seed = bench.seed().wrapping_add(number) >> 1;
@@ -123,13 +122,12 @@ impl OneDie {
     }
 }
 
-/// The closed form.
 pub(super) fn closed_form(spare: f64) -> f64 {
     let a = 1.0 + spare;
     a / (a + lambert_w0(-a * (-a).exp()))
 }
 
-/// Lambert's W, the branch with w > -1, for -1/e < x <= 0, by Newton's method.
+/// Lambert's W, principal branch (w > -1), for -1/e < x <= 0, by Newton's method.
 fn lambert_w0(x: f64) -> f64 {
     let mut w = 0.0f64;
     for _ in 0..100 {
@@ -148,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_closed_form_gives_its_known_values() {
-        // Independent of the code above: w e^w = x.
+        // Checks the definition: w e^w = x.
         for x in [-0.36, -0.3, -0.1, -1e-3, 0.0] {
             let w = lambert_w0(x);
             assert!((w * w.exp() - x).abs() < 1e-12 && w > -1.0, "{x}: {w}");

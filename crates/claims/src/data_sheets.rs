@@ -1,9 +1,9 @@
 //! B7: the presets of modern drives beside the published figures of the real drives.
 //!
 //! ```text
-//!  reads, depth 1     every die of the preset, fewer blocks: work without GC does not depend on their number
-//!  sustained writes   a quarter of channels, buffer, link, firmware and outstanding requests, all blocks: each die as in the preset
-//!  SLC cache          filled by the job itself; never more than it holds
+//!  reads, depth 1     all dies of the preset, fewer blocks: without GC, the number of blocks does not matter
+//!  sustained writes   a quarter of channels, buffer, link, firmware and outstanding requests; each die as in the preset
+//!  SLC cache          filled by the job itself, which never exceeds it
 //! ```
 //! `docs/explanation/presets.md` has the source of each published number.
 
@@ -14,7 +14,7 @@ use pellucid_report::plot::Unit;
 
 /// Within this share of the published number.
 const SHARE: f64 = 0.20;
-/// Divisor of channels, and of everything they share, in the drive that is written over and over.
+/// Divisor of the channels, and of everything they share, in the drive under sustained writes.
 const QUARTER: f64 = 4.0;
 
 /// Micron 7450 PRO, 3.84 TB; at depth 1 the data sheet of the Micron 9200.
@@ -25,9 +25,9 @@ const CLIENT: &str = "client-qlc";
 /// Measured figure.
 #[derive(Clone, Copy, Debug)]
 enum Figure {
-    /// Requests in a second.
+    /// Requests per second.
     Requests,
-    /// Bytes in a second.
+    /// Bytes per second.
     Rate,
 }
 
@@ -42,7 +42,7 @@ struct Point {
     /// Jobs before the measurement, and the measured one.
     before: &'static [&'static str],
     job: &'static str,
-    /// Factor by which the measured drive is smaller.
+    /// Factor by which the measured drive is scaled down.
     scale: f64,
 }
 
@@ -54,7 +54,7 @@ const SMALL_DATACENTER: &[&str] = &[
     "ftl.over_provisioning=0.35",
     "precondition.fill=1.0",
 ];
-/// A quarter of the dies, and of what they share. Blocks are half as large once more, and so are erases.
+/// A quarter of the dies and of what they share. Blocks are half as large, and so are erases.
 const QUARTER_DATACENTER: &[&str] = &[
     "media.channels=2",
     "media.pages=48",
@@ -67,7 +67,7 @@ const QUARTER_DATACENTER: &[&str] = &[
     "precondition.fill=1.0",
     "precondition.overwrite=2.0",
 ];
-/// All dies, as many blocks beside the cache's 512 MiB as hold data.
+/// All dies; blocks for data as well as for the cache's 512 MiB.
 const SMALL_CLIENT: &[&str] = &["media.blocks=64", "ftl.over_provisioning=0.35", "precondition.fill=1.0"];
 /// A quarter of the cache.
 const CACHED: &[&str] = &["rw=write,bs=128k,iodepth=32,size=128m"];
@@ -210,7 +210,6 @@ impl Point {
     }
 }
 
-/// B7.
 pub(super) fn figures(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks: bench.map(&POINTS, |point| point.check(bench))?, figures: Vec::new() })
 }
@@ -220,7 +219,7 @@ mod tests {
     use super::*;
     use crate::Verdict;
 
-    /// The checks that miss when the model is changed like this.
+    /// The checks that miss when the model is changed by `set`.
     fn missed(set: &str, only: impl Fn(&Point) -> bool) -> Vec<&'static str> {
         let bench = Bench::new(2, 1, vec![set.into()]);
         let points = POINTS.iter().filter(|point| only(point));

@@ -1,6 +1,6 @@
-//! Experiments of `examples/papers`, as claims run them: the file that a user has, with the keys that differ at a point of a figure.
+//! Experiments of `examples/papers`, as claims run them: the user's file, plus the keys that differ at a point of a figure.
 //!
-//! Invariant: nothing of an experiment stands only here. A claim's point is a file, overrides, and keys of its jobs.
+//! Invariant: no part of an experiment is defined only here. A claim's point is a file, overrides, and keys of its jobs.
 
 use super::bench::{Bench, ReproduceError};
 use pellucid_lab::drive::Unwatched;
@@ -15,7 +15,7 @@ pub(crate) struct File {
     name: &'static str,
 }
 
-/// The file of `examples/papers` with this name.
+/// Includes the file of `examples/papers` with this name.
 macro_rules! paper {
     ($name:literal) => {
         $crate::described::File::new(
@@ -31,7 +31,7 @@ impl File {
         File { text, name }
     }
 
-    /// The experiment with overrides, and with further keys in its first job; no words: none.
+    /// The experiment with overrides, and with further keys (`words`) in its first job.
     ///
     /// # Errors
     /// An override of the caller is refused.
@@ -43,7 +43,7 @@ impl File {
         Ok(spec)
     }
 
-    /// Runs the experiment as [`File::with`] has it.
+    /// Runs the experiment as [`File::with`] describes it.
     ///
     /// # Errors
     /// An override of the caller is refused, or the run fails.
@@ -51,7 +51,7 @@ impl File {
         execute(&self.with(bench, own, words)?)
     }
 
-    /// Runs the experiment, and returns what its application did.
+    /// Runs the experiment and returns the report of its application.
     ///
     /// # Errors
     /// As [`File::run`], or no application ran.
@@ -65,7 +65,7 @@ impl File {
         found.pop().ok_or_else(|| ReproduceError::Program(format!("{}: no application ran", self.name)))
     }
 
-    /// The experiment as it stands in the file.
+    /// The experiment, exactly as in the file.
     #[cfg(test)]
     pub fn alone(self) -> Spec {
         pellucid_spec::from_str(self.text, self.name, &[]).unwrap_or_else(|error| panic!("{error}"))
@@ -77,11 +77,11 @@ impl File {
 /// # Errors
 /// It is refused, or fails.
 pub(crate) fn execute(spec: &Spec) -> Result<Report, ReproduceError> {
-    // Real time is of no interest here.
+    // Real time does not matter here.
     Ok(execute_described(spec, &jobs(spec)?, &|| 0.0, &mut Unwatched)?.1)
 }
 
-/// Gives a job of an experiment further keys, which count more than those that it has.
+/// Gives a job of an experiment further keys, which override its own.
 pub(crate) fn add_words(spec: &mut Spec, job: usize, words: &str) {
     spec.jobs[job].pairs.extend(parse_job(words, "the claim's job").pairs);
 }

@@ -1,7 +1,7 @@
 //! B4: a FIFO cache under uniform writes, against its closed form.
 //!
-//! A cache that keeps the last S writes of uniformly drawn keys, K in number, holds each key with a probability of 1 - (1 - 1/K)^S, which is
-//! 1 - e^(-S/K). It holds less if the eviction of a stale copy can remove the live one.
+//! A cache that keeps the last S writes of K uniformly drawn keys holds each key with probability 1 - (1 - 1/K)^S, about 1 - e^(-S/K). It holds less
+//! if evicting a stale copy can remove the live one.
 
 use super::bench::{Bench, ReproduceError};
 use super::{Check, Figure, Outcome};
@@ -11,7 +11,7 @@ use pellucid_report::plot::{Axis, Plot, Unit};
 use pellucid_workload::kv::laws::{KeySize, Popularity, ValueSize};
 use pellucid_workload::kv::{OnMiss, Workload, WorkloadConfig};
 
-/// Keys for each slot of the flash; 0.74 is the published measurement's ratio (1.5 million keys, 2.02 million slots).
+/// Keys per slot of the flash; 0.74 is the ratio of the published measurement (1.5 million keys, 2.02 million slots).
 const RATIOS: [f64; 4] = [0.5, 0.74, 1.0, 1.5];
 const BLOCKS: u32 = 480;
 /// Key, value and header of an item.
@@ -46,7 +46,6 @@ victim = "fifo"
 keep = "nothing"
 "#;
 
-/// B4.
 pub(super) fn uniform(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let measured = bench.map_or(&RATIOS, (f64::NAN, f64::NAN, f64::NAN), |&ratio| held(bench, ratio))?;
     let checks = RATIOS.iter().zip(&measured).map(|(ratio, &(hit, expected, _))| {
@@ -64,7 +63,7 @@ pub(super) fn uniform(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks: checks.collect(), figures: vec![Figure { caption, svg: plot.to_svg() }] })
 }
 
-/// Hit ratio, what it should be, and slots for each key.
+/// Measured hit ratio, expected hit ratio, and slots per key.
 fn held(bench: &Bench, ratio: f64) -> Result<(f64, f64, f64), ReproduceError> {
     let blocks = BLOCKS / bench.shorter().min(8);
     let sets =

@@ -10,14 +10,14 @@
 //!
 //! # Scale
 //!
-//! Lengths and times are a quarter: pages of 4 KiB that are programmed in 187 and sensed in 12.5 us, files, appends and requests, and
-//! the processor's time for an operation. Blocks of the file systems stay at 4 KiB.
+//! Sizes and times are a quarter of the paper's: pages of 4 KiB that are programmed in 187 us and sensed in 12.5 us, files, appends and requests, and
+//! the processor's time for an operation. File system blocks stay at 4 KiB.
 //!
-//! In U1 a flash block is 256 KiB, so that a small drive has many, and its erase is as much shorter. There are 64 blocks in each of 12
-//! channels, the least of which 24 open segments take little, and over-provisioning beside them.
+//! In U1 a flash block is 256 KiB, so that a small drive has many, and its erase is shorter in proportion. Each of 12 channels has 64 blocks, so that
+//! 24 open segments take little of them, plus over-provisioning.
 //!
-//! In U2 a flash block is 2 MiB, so that it holds as many files as the paper's: 64 of 128 KiB in 8 MiB. What lives in a segment of few
-//! files varies by chance, and the cleaner chooses by that. There are 32 blocks in each channel.
+//! In U2 a flash block is 2 MiB, so that it holds as many files as the paper's: 64 of 128 KiB in 8 MiB. The live share of a segment with few files
+//! varies by chance, and the cleaner would exploit that. Each channel has 32 blocks.
 //!
 //! # Published and assumed
 //!
@@ -37,7 +37,7 @@
 //! | a block drive at the start | all addresses mapped | as in P5 |
 //! | work of Table II | fileserver | the paper does not say |
 //!
-//! The scale and the number of blocks were chosen in sight of results, for the reasons above: docs/explanation/papers/prism.md, U1.
+//! Scale and number of blocks were chosen with results in sight, for the reasons above: docs/explanation/papers/prism.md, U1.
 
 use super::bench::{Bench, ReproduceError};
 use super::described::{File, paper};
@@ -47,7 +47,7 @@ use pellucid_report::ApplicationReport;
 use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
 use pellucid_workload::files::Personality;
 
-/// The experiments, for anybody to run: varmail on each system.
+/// The experiments as users run them: varmail on each system.
 const ULFS_SSD: File = paper!("prism-fig8-ssd.toml");
 const ULFS_PRISM: File = paper!("prism-fig8.toml");
 const MIT_XMP: File = paper!("prism-fig8-xmp.toml");
@@ -55,7 +55,7 @@ const MIT_XMP: File = paper!("prism-fig8-xmp.toml");
 const SCALE: u64 = 4;
 const CHANNELS: u64 = 12;
 const PAGE_BYTES: u64 = 4 << 10;
-/// Over-provisioning of ULFS-Prism and of commercial drives, beside what the file systems have.
+/// Over-provisioning of ULFS-Prism and of commercial drives, beyond the space of the file systems.
 const OVER_PROVISIONING: f64 = 0.25;
 
 /// The flash of a file system.
@@ -63,15 +63,15 @@ const OVER_PROVISIONING: f64 = 0.25;
 struct Flash {
     /// Pages of a block.
     pages: u64,
-    /// Blocks of each channel that the file system has.
+    /// Blocks per channel of the file system.
     blocks_each: u32,
-    /// Share of a block drive's addresses that the file system has. The others were never written.
+    /// Share of a block drive's addresses that the file system occupies. The rest was never written.
     addresses: f64,
 }
 
-/// The flash of U1: that of the files.
+/// The flash of U1 and of the files.
 const SMALL: Flash = Flash { pages: 64, blocks_each: 64, addresses: 1.0 };
-/// The flash of U2: a block has 8 pages of each of 64 files, as the paper's.
+/// The flash of U2: as in the paper, a block holds 64 files, with 8 pages of each.
 const LONG: Flash = Flash { pages: 512, blocks_each: 32, addresses: 0.7 };
 
 impl Flash {
@@ -79,26 +79,26 @@ impl Flash {
         self.pages * PAGE_BYTES
     }
 
-    /// Bytes of the file system.
+    /// Size of the file system in bytes.
     fn bytes(self) -> u64 {
         CHANNELS * u64::from(self.blocks_each) * self.block_bytes()
     }
 }
 
-/// Operations before a measurement, and in it. Before the log has come round there is nothing to clean. In U1, as in the files: throughput is steady
-/// from 80,000 on.
+/// Operations before a measurement, and in it. Cleaning starts only when the log has wrapped around. U1, like the files: throughput is steady from
+/// 80,000 on.
 const OPERATIONS: [u64; 2] = [96_000, 32_000];
-/// Operations of U2: the log has come round five times before, as a drive with empty addresses begins to copy late.
+/// Operations of U2: the log has wrapped around five times before the measurement, as a drive with unmapped addresses begins to copy late.
 const ROUNDS: [u64; 2] = [384_000, 128_000];
 const EARLIER: [u64; 2] = [192_000, 64_000];
 
-/// Settings that the paper does not give: the flash, the length of ULFS-SSD's segments, how many are open, the share of the file system that files have
-/// at the start, how threads pick files, and the operations before a measurement and in it.
+/// Settings that the paper does not give: the flash, the length of ULFS-SSD's segments, the number of open ones, the share of the file system that
+/// files fill at the start, how threads pick files, and the operations before a measurement and in it.
 #[derive(Clone, Copy, Debug)]
 struct Assumed {
     flash: Flash,
     segment_bytes: u64,
-    /// As many again take what the cleaner moves.
+    /// The cleaner opens as many again for its copies.
     open_segments: u32,
     filled: f64,
     /// `picks` of the job.
@@ -106,7 +106,7 @@ struct Assumed {
     operations: [u64; 2],
 }
 
-/// One of each channel, as ULFS-Prism has.
+/// One per channel, as in ULFS-Prism.
 const OPEN_SEGMENTS: u32 = 12;
 const ASSUMED: Assumed = Assumed {
     flash: SMALL,
@@ -122,13 +122,13 @@ const UNKNOWN: (&str, &str) = (
     "256 KiB, 12, 55 %, one rotation",
 );
 
-/// A segment that is as long as one of each channel is open alone.
+/// Segments as long as one block of each channel are open one at a time.
 const fn assumed(segment_kib: u64, filled: f64) -> Assumed {
     let open_segments = (OPEN_SEGMENTS as u64 * SMALL.block_bytes() / (segment_kib << 10)) as u32;
     Assumed { segment_bytes: segment_kib << 10, open_segments, filled, ..ASSUMED }
 }
 
-/// Together, as one decides what the others do.
+/// Varied together, as the effect of one depends on the others.
 const VARIED: [(&str, Assumed); 10] = [
     ("256 KiB, 12 open, 55 %, a rotation for each thread", Assumed { picks: "apart", ..ASSUMED }),
     (
@@ -145,7 +145,7 @@ const VARIED: [(&str, Assumed); 10] = [
     ("3 MiB, 40 %, a rotation for each thread", Assumed { picks: "apart", ..assumed(3072, 0.40) }),
 ];
 
-/// Share of the file system in files of U2: then file copies are 0.21 of what ULFS-Prism programs, as in its row.
+/// Share of the file system that files fill in U2, where file copies are 0.21 of what ULFS-Prism programs, as in its row.
 const FILLED: f64 = 0.40;
 /// Settings of U2.
 const COLLECTED: Assumed =
@@ -156,7 +156,7 @@ const UNKNOWN_OF_COLLECTION: (&str, &str) = (
     "12, 40 %, one rotation, 70 % of the addresses, after 384,000 operations",
 );
 const COLLECTED_EARLIER: Assumed = Assumed { operations: EARLIER, ..COLLECTED };
-/// As settings of U2, on a drive of which the file system has this share of the addresses.
+/// Settings on a drive whose addresses are filled to this share by the file system.
 const fn on_addresses(addresses: f64, settings: Assumed) -> Assumed {
     Assumed { flash: Flash { addresses, ..settings.flash }, ..settings }
 }
@@ -189,7 +189,6 @@ impl System {
         }
     }
 
-    /// Its experiment.
     fn file(self) -> File {
         match self {
             System::Ssd => ULFS_SSD,
@@ -199,16 +198,16 @@ impl System {
     }
 }
 
-/// Kind of the block drive.
+/// Kind of block drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Block {
     /// Flash of equal size, with the over-provisioning of the paper's drives.
     Commercial,
-    /// The simulator that the paper counts erases with.
+    /// The simulator with which the paper counts erases.
     Replayed,
 }
 
-/// The drive of a system, in place of that of its file.
+/// Overrides that replace the drive of a system's file.
 fn drive(system: System, block: Block, flash: Flash) -> Vec<String> {
     let is_replayed = block == Block::Replayed && system != System::Prism;
     let spare = if is_replayed { REPLAY_RESERVED / (1.0 - REPLAY_RESERVED) } else { OVER_PROVISIONING };
@@ -225,7 +224,7 @@ fn drive(system: System, block: Block, flash: Flash) -> Vec<String> {
     sets
 }
 
-/// The keys of the job that differ from its file's.
+/// Keys of the job that differ from its file's.
 fn words(bench: &Bench, system: System, personality: Personality, assumed: Assumed) -> String {
     let [warm_up, operations] = assumed.operations.map(|count| count / u64::from(bench.shorter()));
     let (name, file_bytes) = (personality.name(), personality.file_bytes() / SCALE);
@@ -257,7 +256,6 @@ fn serve(
     Served::of(&report).ok_or_else(|| ReproduceError::Program(format!("{}: nothing was done", system.name())))
 }
 
-/// Work of one system.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Served {
     operations_per_second: f64,
@@ -279,7 +277,6 @@ impl Served {
     }
 }
 
-/// U1.
 pub(super) fn throughput(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let points: Vec<(Personality, System)> =
         Personality::ALL.into_iter().flat_map(|work| System::ALL.map(|system| (work, system))).collect();
@@ -313,7 +310,7 @@ pub(super) fn throughput(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures: vec![figure(&rates)] })
 }
 
-/// ULFS-Prism is faster with every personality; by how much is published for one.
+/// ULFS-Prism is faster with every personality; the factor is published for one.
 fn gains(work: Personality, ratio: f64) -> Vec<Check> {
     let what = format!("{}, ULFS-Prism / ULFS-SSD", work.name());
     let mut checks = vec![Check::bound(what, Unit::Plain, ratio, Limit::AtLeast(1.0)).even_at(1.0)];
@@ -324,7 +321,6 @@ fn gains(work: Personality, ratio: f64) -> Vec<Check> {
     checks
 }
 
-/// Fig. 8.
 fn figure(rates: &[[f64; 3]]) -> Figure {
     let over = |at: usize| rates.iter().map(|row| row[at] / row[0]).collect();
     let chart = BarChart::new("Fig. 8: operations over those of ULFS-SSD", Bars::Grouped)
@@ -337,7 +333,6 @@ fn figure(rates: &[[f64; 3]]) -> Figure {
     Figure { caption, svg: chart.to_svg() }
 }
 
-/// U2.
 pub(super) fn collection(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let mut checks = collected(bench, COLLECTED)?;
     let again = |&assumed: &_| collected(bench, assumed);
@@ -380,7 +375,7 @@ fn collected(bench: &Bench, assumed: Assumed) -> Result<Vec<Check>, ReproduceErr
     ])
 }
 
-/// Nothing is copied below a file system that owns its flash.
+/// A file system that owns its flash has no copies below it.
 fn copied_below(prism: &Served) -> Check {
     let copied = mib(prism.flash_copied_bytes);
     Check::bound("flash copies, ULFS-Prism, MiB", Unit::Plain, copied, Limit::AtMost(0.0))
@@ -396,7 +391,7 @@ mod tests {
     use super::*;
     use pellucid_lab::experiment::jobs;
 
-    /// The files are U1's points with varmail, to the last key.
+    /// The files are U1's points for varmail, to the last key.
     #[test]
     fn the_files_are_the_points_of_varmail() {
         let bench = Bench::of_test(1, Vec::new());
@@ -418,7 +413,7 @@ mod tests {
         assert_eq!(LONG.block_bytes() / (file_bytes / SCALE), (8 << 20) / file_bytes);
     }
 
-    /// U2: the same file system above a block drive, which copies for it.
+    /// U2: the same file system above a block drive, which copies on its behalf.
     #[test]
     #[cfg_attr(quick, ignore = "slow")]
     fn a_file_system_on_a_block_drive_misses() {
@@ -429,8 +424,8 @@ mod tests {
         assert_eq!(verdicts, [Verdict::Holds, Verdict::Misses]);
     }
 
-    /// How much more ULFS-Prism does than ULFS-SSD with varmail, on flash with these overrides. The claim's check holds where the latter has one
-    /// open segment, and each thread a rotation of its own.
+    /// Speed-up of ULFS-Prism over ULFS-SSD with varmail, on flash with these overrides. The claim's check holds if the latter has one open segment
+    /// and each thread its own rotation.
     fn varmail(sets: &[&str]) -> f64 {
         let bench = Bench::of_test(1, sets.iter().map(|set| (*set).to_string()).collect());
         let assumed = Assumed { open_segments: 1, picks: "apart", ..ASSUMED };
@@ -439,12 +434,12 @@ mod tests {
         rates[0].operations_per_second / rates[1].operations_per_second
     }
 
-    /// U1: with as many LUNs on one channel, one segment of new data is open, and commits wait for each other. The drive uses all LUNs.
+    /// U1: with all LUNs on one channel, one segment of new data is open, and commits wait for each other. The drive uses all LUNs.
     #[test]
     #[cfg_attr(quick, ignore = "slow")]
     fn a_file_system_that_sees_one_channel_misses() {
         let (right, wrong) = (varmail(&[]), varmail(&["media.channels=1", "media.ways=12"]));
-        // As the claim: 21.5 %, within 10 points.
+        // As in the claim: 21.5 %, within 10 points.
         let holds = |gain: f64| (gain - 1.215).abs() <= 0.1;
         assert!(holds(right) && !holds(wrong), "{right}, on one channel {wrong}");
     }

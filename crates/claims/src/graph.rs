@@ -1,5 +1,5 @@
-//! G1: PageRank on a graph larger than memory, on a drive behind the kernel and on flash that the program configures itself (Prism-SSD,
-//! section VI-C).
+//! G1: PageRank on a graph larger than memory, on a drive behind the kernel and on flash that the program configures itself (Prism-SSD, section
+//! VI-C).
 //!
 //! ```text
 //!   Original     the engine ─► the kernel's block stack ─► a drive that maps by page
@@ -7,10 +7,10 @@
 //! ```
 //! # Scale
 //!
-//! The graph has an eighth of LiveJournal's vertices and edges (Table III: 4.0 and 34.7 million). Memory is a quarter of what it would take
-//! in memory; the paper does not say how much it allowed. Blocks, pages and their times are those of claims P1 to P6, but for reading: a
-//! page is a quarter of `memblaze`'s, so it is sensed in a quarter of the time, as it is programmed. What matters here is what a LUN reads a
-//! second, not how long one get of a cache waits.
+//! The graph has an eighth of LiveJournal's vertices and edges (Table III: 4.0 and 34.7 million). Memory is a quarter of the graph's size in memory;
+//! the paper does not say how much it allowed. Blocks, pages and their times are those of claims P1 to P6, except for reads: a page is a quarter of
+//! `memblaze`'s, so it is sensed in a quarter of the time, as it is programmed. Here the read rate of a LUN matters, not the latency of one get of a
+//! cache.
 //!
 //! # What is published, and what is not
 //!
@@ -30,11 +30,11 @@ use super::described::{File, paper};
 use super::{Check, Figure, Outcome};
 use pellucid_report::plot::{Axis, Plot, Unit};
 
-/// The experiments, for anybody to run.
+/// The experiments as users run them.
 const ORIGINAL: File = paper!("prism-fig9-ssd.toml");
 const LIBRARY: File = paper!("prism-fig9.toml");
 
-/// LiveJournal's vertices and edges (paper, Table III), and how many times fewer the files have.
+/// LiveJournal's vertices and edges (paper, Table III), and the divisor of both in the files.
 const VERTICES: u32 = 4_000_000;
 const EDGES: u64 = 34_700_000;
 const SCALE: u32 = 8;
@@ -47,7 +47,6 @@ struct Took {
     computing: f64,
 }
 
-/// G1.
 pub(super) fn page_rank(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let took = bench.map(&[false, true], |&library| run(bench, library))?;
     let (original, prism) = (took[0], took[1]);
@@ -81,7 +80,7 @@ fn run(bench: &Bench, library: bool) -> Result<Took, ReproduceError> {
     Ok(Took { preparing: seconds("prepare")?, computing: seconds("compute")? })
 }
 
-/// The graph of the files, as many times smaller as the bench says.
+/// The graph of the files, smaller by the bench's factor.
 fn smaller(bench: &Bench) -> String {
     let scale = SCALE * bench.shorter();
     format!("vertices={},edges={}", VERTICES / scale, EDGES / u64::from(scale))

@@ -1,4 +1,4 @@
-//! C10 and C11: what scrambler and error correction do to bit errors.
+//! C10 and C11: the effect of scrambler and error correction on bit errors.
 
 use super::bench::{Bench, Cosmos, Flow, Mode, ReproduceError};
 use super::throughput::LARGE;
@@ -15,17 +15,17 @@ const CYCLES: [u32; 8] = [100, 500, 1000, 1500, 2000, 3000, 4000, 5000];
 const FEW: u32 = 500;
 /// Table 5: a page with its spare area.
 const PAGE_BITS: u32 = (16_384 + 1_664) * 8;
-/// Section 7.3.
+/// Reduction published in section 7.3.
 const PUBLISHED_REDUCTION: f64 = 0.137;
 const TOLERANCE: f64 = 0.03;
 
-/// Pages behind each bar, each read once because a second read finds the same bits wrong, and about this many wrong bits in
-/// each: an average is then good to half a percent.
+/// Pages behind each bar, each read once, as a second read finds the same wrong bits, with about this many wrong bits each: the average is accurate
+/// to half a percent.
 const PAGES: u64 = 2_400;
 const BITS_PER_READ: f64 = 40.0;
 
-/// C10: a drive with and one without scrambler write the patterns and read them; the drive counts the bits that its error
-/// correction mends, as the paper's monitor does.
+/// C10: a drive with and one without scrambler write and read the patterns; the drive counts the bits that its error correction corrects, like the
+/// paper's monitor.
 pub(super) fn scrambler(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let mut points = Vec::new();
     for pattern in STUDY_PATTERNS {
@@ -90,14 +90,14 @@ fn avoided_figure(study: &[StudyPoint]) -> Figure {
     Figure { caption, svg: plot.to_svg() }
 }
 
-/// Mean of the bits corrected in a page of alternating cells, by a worn drive.
+/// Mean number of corrected bits per page of alternating cells, on a worn drive.
 fn errors_per_page(
     bench: &Bench,
     cells: (MlcSymbol, MlcSymbol),
     pe_cycles: u32,
     scrambler: bool,
 ) -> Result<f64, ReproduceError> {
-    // More errors than the part has where it has few: for less noise, and without effect on any ratio.
+    // Raises low error counts: less noise, without effect on any ratio.
     let expected = scrambler_study(&BitErrorModel::new(PAGE_BITS), &[pe_cycles])[0].scrambled;
     let factor = BITS_PER_READ / expected;
     let sets = [
@@ -156,10 +156,10 @@ fn pattern_figure(pattern: &str, study: &[StudyPoint]) -> Figure {
 /// The code of section 7.2.
 const CHUNK_BYTES: usize = 256;
 const STRENGTH: usize = 13;
-/// Chunks decoded for each number of wrong bits.
+/// Codewords decoded for each number of wrong bits.
 const CHUNKS: u32 = 4_000;
 
-/// C11: the codec on real data, and the drive with its key-equation solver shared by more and more channels.
+/// C11: the codec on real data, and the drive with its key-equation solver shared by a growing number of channels.
 pub(super) fn error_correction(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let code = Bch::new(CHUNK_BYTES, STRENGTH).expect("the code of the paper exists");
     let weights: Vec<usize> = (0..=STRENGTH).collect();
@@ -172,12 +172,12 @@ pub(super) fn error_correction(bench: &Bench) -> Result<Outcome, ReproduceError>
     Ok(Outcome { checks: vec![exact, shared], figures: vec![figure] })
 }
 
-/// Channels that share a solver: one has its own; four as in the paper; all.
+/// Channels that share a solver: one each; four, as in the paper; all.
 const SHARED_BY: [u32; 4] = [1, 2, 4, 8];
 /// The reads of section 6.2.
 const SOLVER_READS: u32 = 2_500;
 
-/// Throughput that reads lose when four channels share a solver instead of having one each.
+/// Throughput that reads lose if four channels share a solver instead of having one each.
 fn shared_solver(bench: &Bench) -> Result<(Check, Figure), ReproduceError> {
     let rates = bench.map(&SHARED_BY, |by| {
         let drive = Cosmos::new(Mode::Mlc, 8, 8).set(format!("scheduler.solver.channels={by}"));
@@ -197,7 +197,7 @@ fn shared_solver(bench: &Bench) -> Result<(Check, Figure), ReproduceError> {
     Ok((Check::bound(what, Unit::Percent, lost, Limit::AtMost(0.02)), figure))
 }
 
-/// Random chunks with `weight` wrong bits at random places that do not come back as they were.
+/// Number of random codewords with `weight` wrong bits at random places that are not restored.
 fn wrong_chunks(code: &Bch, weight: usize, seed: u64) -> u32 {
     let mut rng = Rng::stream(seed, &format!("reproduce bch {weight}"));
     let mut data = vec![0u8; CHUNK_BYTES];

@@ -1,17 +1,17 @@
-//! J1 to J3: OpenSSD Jasmine with its reference firmware and with the optimised one ("Getting Real", 3.1: Table 2, Figs. 3 and 4).
+//! J1 to J3: OpenSSD Jasmine with its reference firmware and with the optimised firmware ("Getting Real", 3.1: Table 2, Figs. 3 and 4).
 //!
 //! ```text
 //!  J1, writes    fio ─► page cache, written back up the addresses ─► block layer, which merges ─► jasmine, its pages written before
 //!  J2            the same, 4 KB, ─► jasmine-optimized
 //!  J3, reads     some outstanding, in order or at random ─► either, written in order before
 //! ```
-//! Assumptions where the paper is silent (`docs/explanation/papers/jasmine.md` has what each assumption moves):
+//! Assumptions where the paper is silent (`docs/explanation/papers/jasmine.md` has the effect of each):
 //!
-//! - fio writes as it does by default, through the page cache: [`DIRTY`] of the partition waits to be written back, in the order of the
-//!   addresses. It is fitted to the mean request of the first row, 9 sectors.
+//! - fio writes through the page cache, as by default: [`DIRTY`] of the partition waits to be written back, in address order. It is fitted to the
+//!   mean request of the first row, 9 sectors.
 //! - No request is larger than [`LARGEST`], the mean request of the row "Seq 4 KB".
-//! - The rows were measured one after the other, the first on the empty device, of which it writes [`FIRST`]. The others find data in
-//!   their pages, so that a partial write has to read what it does not bring.
+//! - The rows were measured one after the other, the first on the empty device, of which it writes [`FIRST`]. The others find data in their pages, so
+//!   that a partial write has to read the rest of its page.
 //! - Random reads have [`READERS`] outstanding.
 
 use super::bench::{Bench, ReproduceError};
@@ -27,17 +27,17 @@ const WRITES: File = paper!("jasmine-table2.toml");
 const READS: File = paper!("jasmine-fig4.toml");
 /// Section 3.1.1: "tests on an 8 GB partition"; a quarter of it here, as only shares of it count.
 const PARTITION_KIB: u32 = 2 << 20;
-/// Offset at which the disk writes the 100 MB/s of its sequential row, so that the partition lies about there.
+/// Offset at which the disk writes the 100 MB/s of its sequential row; the partition is assumed there.
 const DISK_OFFSET: &str = "811GiB";
 /// Share of the partition that waits to be written back.
 const DIRTY: f64 = 0.10;
 /// Share of the partition that the first row writes.
 const FIRST: f64 = 0.30;
-/// 336 sectors: of "Seq 4 KB".
+/// 336 sectors: the mean request of "Seq 4 KB".
 const LARGEST: &str = "168KiB";
-/// Reads outstanding where they are random.
+/// Outstanding random reads.
 const READERS: u32 = 2;
-/// Less than the capacity, so that a little more than the partition is written.
+/// Less than the capacity, so that little more than the partition is written.
 const CAPACITY_KIB: u32 = 56 << 20;
 const SECTOR: f64 = 512.0;
 
@@ -48,12 +48,12 @@ struct Row {
     rw: &'static str,
     kib: u32,
     largest: &'static str,
-    /// True if the row finds an empty device.
+    /// True if the row starts on an empty device.
     first: bool,
     published: f64,
-    /// Column Disk.
+    /// Column "Disk".
     disk: f64,
-    /// Mean sectors of a request, column 3.
+    /// Mean request in sectors, column 3.
     sectors: f64,
 }
 
@@ -71,7 +71,7 @@ const fn sequential(
     Row { name, rw: "write", kib: 4, largest, first: false, published, disk, sectors }
 }
 
-/// The rows whose numbers are known here; the others are held out.
+/// The published rows; the others are held out.
 static ROWS: [Row; 7] = [
     Row { first: true, ..random("4 KB", 4, 2_560.0, 9.0, 1_497.0) },
     random("16 KB", 16, 1_920.0, 36.0, 563.0),
@@ -83,7 +83,7 @@ static ROWS: [Row; 7] = [
 ];
 
 impl Row {
-    /// IO/s on a drive of flash, and sectors of a request of the block layer.
+    /// IO/s on a flash drive, and request size of the block layer in sectors.
     fn measure(&self, bench: &Bench, preset: &str) -> Result<(f64, f64), ReproduceError> {
         let partition = PARTITION_KIB / bench.shorter();
         let fill = if self.first { 0.0 } else { f64::from(partition) / f64::from(CAPACITY_KIB) };
@@ -106,10 +106,10 @@ impl Row {
         Ok(report.directions.write.iops)
     }
 
-    /// Overrides and job of the row on a partition of this many KiB.
+    /// Overrides and job of the row on a partition of this size in KiB.
     fn recipe(&self, partition: u32) -> (Vec<String>, String) {
         let waiting = ((f64::from(partition / self.kib) * DIRTY) as u32).max(32);
-        // A few times what waits, so that neither the first nor the last of it counts.
+        // A few times what waits, so that start and end do not matter.
         let requests = match self.first {
             true => (f64::from(partition / self.kib) * FIRST) as u32,
             false => (waiting * 6).max((200 << 10) / self.kib),
@@ -156,7 +156,6 @@ pub(super) fn table(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures: vec![Figure { caption, svg: chart.to_svg() }] })
 }
 
-/// J2: Fig. 3.
 pub(super) fn merge_buffer(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let (scattered, ordered) = (&ROWS[0], &ROWS[5]);
     let points = [
@@ -194,7 +193,6 @@ fn chart(title: &str, baseline: Vec<f64>, new: Vec<f64>) -> BarChart {
         .series("new", new)
 }
 
-/// J3: Fig. 4, reads.
 pub(super) fn read_buffer(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let results = bench.map(&["jasmine", "jasmine-optimized"], |preset| {
         let partition = PARTITION_KIB / bench.shorter();

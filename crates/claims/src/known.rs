@@ -1,22 +1,22 @@
-//! Misses that are known, each with its reason: what else misses is news.
+//! Known misses, each with its reason; any other miss is news.
 //!
-//! Invariants: every entry names a claim and is explained in `docs/explanation/reproduce.md`; one whose check holds again is reported by every
-//! run with the standard seed and presets, and then has to go.
+//! Invariants: every entry names a claim and is explained in `docs/explanation/reproduce.md`. Every run with the standard seed and presets reports an
+//! entry whose check holds again; the entry must then be removed.
 
 use super::{Check, Claim, Limit, Outcome, Verdict};
 
-/// A check of a claim that does not hold.
+/// A check of a claim that is known not to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownMiss {
     /// The claim's identifier.
     pub claim: &'static str,
-    /// How the text of the check begins.
+    /// Prefix of the check's text.
     pub check: &'static str,
     /// Why it does not hold.
     pub reason: &'static str,
 }
 
-/// All of them.
+/// All known misses.
 pub static KNOWN_MISSES: &[KnownMiss] = &[
     KnownMiss {
         claim: "B3",
@@ -37,7 +37,7 @@ pub static KNOWN_MISSES: &[KnownMiss] = &[
 
 impl KnownMiss {
     fn is_of(&self, claim: &Claim, check: &Check) -> bool {
-        // A check that is only shown cannot miss.
+        // A check without a limit cannot miss.
         self.claim == claim.id && check.limit != Limit::Shown && check.what.starts_with(self.check)
     }
 }
@@ -45,16 +45,16 @@ impl KnownMiss {
 /// Outcome of a claim, compared with the known misses.
 #[derive(Clone, Debug, Default)]
 pub struct Standing<'a> {
-    /// Checks that do not hold, as is known.
+    /// Checks that are known not to hold.
     pub known: Vec<(&'a Check, &'static KnownMiss)>,
-    /// Checks that do not hold, which is news.
+    /// Checks that unexpectedly do not hold.
     pub unknown: Vec<&'a Check>,
-    /// Known misses all of whose checks hold: they have to leave the table.
+    /// Known misses all of whose checks hold: they must leave the table.
     pub over: Vec<&'static KnownMiss>,
 }
 
 impl Standing<'_> {
-    /// The outcome's verdict; whether a miss was known; and whether a number in the range has the paper's order turned round.
+    /// The outcome's verdict, whether a miss was known, and whether a number in its range reverses the paper's order.
     pub fn word(&self, outcome: &Outcome) -> &'static str {
         match outcome.verdict() {
             Verdict::Misses if self.unknown.is_empty() => "misses, known",

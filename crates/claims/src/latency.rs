@@ -6,14 +6,14 @@ use pellucid_flash::Stage;
 use pellucid_report::plot::{Axis, BarChart, Bars, Plot, Unit};
 use pellucid_report::{Direction, Report};
 
-/// Outstanding requests that are measured; Table 7 is known at [`PUBLISHED_AT`].
+/// Numbers of outstanding requests that are measured; Table 7 is known at [`PUBLISHED_AT`].
 const OUTSTANDING: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// The columns of Table 7 that [`TABLE_7`] has.
 const PUBLISHED_AT: [u32; 4] = [1, 4, 16, 64];
 /// Bytes of a request (section 6.4).
 const REQUEST_BYTES: f64 = 16_384.0;
 
-/// The parts of a latency in Table 7.
+/// Parts of a latency in Table 7.
 const PARTS: [&str; 3] = ["host interface", "firmware", "storage controller"];
 
 /// One row group of Table 7: system latency and its parts in microseconds, one value per column of [`PUBLISHED_AT`].
@@ -25,20 +25,19 @@ struct Published {
 }
 
 impl Published {
-    /// Throughput of 8 outstanding to that of one, if the latency goes on growing as it does from 1 to 4.
+    /// Throughput at 8 outstanding requests over that at 1, if latency keeps growing as from 1 to 4.
     fn eight_to_one(&self) -> f64 {
         let [one, four, ..] = self.system_us;
         8.0 * one / (one + 7.0 * (four - one) / 3.0)
     }
 
-    /// Throughput of 64 outstanding to that of 16, by Little's law: in a closed loop, what is outstanding per latency.
+    /// Throughput at 64 outstanding requests over that at 16, by Little's law for a closed loop.
     fn most_to_sixteen(&self) -> f64 {
         let [_, _, sixteen, most] = self.system_us;
         4.0 * sixteen / most
     }
 }
 
-/// Table 7.
 const TABLE_7: [Published; 4] = [
     Published {
         mode: Mode::Slc,
@@ -66,7 +65,7 @@ const TABLE_7: [Published; 4] = [
     },
 ];
 
-/// A row group's results at one number of outstanding requests.
+/// Results of a row group at one number of outstanding requests.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     system_ns: f64,
@@ -94,7 +93,7 @@ impl LatencyStudy {
         Ok(LatencyStudy { rows: measured.chunks(OUTSTANDING.len()).map(<[_]>::to_vec).collect() })
     }
 
-    /// The study with MLC writes on flash whose programs take this much longer in the mean, at the columns of Table 7.
+    /// The study with MLC writes whose mean program takes `longer_ns` more, at the columns of Table 7.
     fn with_longer_programs(&self, bench: &Bench, longer_ns: f64) -> Result<LatencyStudy, ReproduceError> {
         let factor = 1.0 + longer_ns / MLC_PROGRAM_NS;
         let [lower, upper] = MLC_PROGRAMS_NS.map(|ns| (ns * factor).round());
@@ -121,8 +120,7 @@ fn column_of(outstanding: u32) -> usize {
 
 /// One cell of Table 7.
 fn measure(bench: &Bench, drive: &Cosmos, flow: Flow, outstanding: u32) -> Result<Measured, ReproduceError> {
-    // Few outstanding requests vary less from one to the next; many need time to settle. Whole rounds over 64
-    // ways and both page types.
+    // Few outstanding requests vary less between requests; many need time to settle. Whole rounds over 64 ways and both page types.
     let requests = 128 * (24 + 5 * outstanding);
     let job = bench.job(&format!("bs=16k,iodepth={outstanding}"), requests);
     Ok(Measured::of(&bench.sequential(drive, flow, &job)?, flow))
@@ -140,10 +138,10 @@ impl Measured {
     }
 }
 
-/// The parts of the mean latency, as the firmware's own state shows them (section 6.4): they begin when it has
-/// read the command, and end when it sees the end of the last DMA, which the host may have seen before. The storage controller's
-/// counts from the scheduler's issue to the completion that it senses; what waits before that, in the reservation station
-/// or for a buffer entry, is the firmware's; the host interface's is its transfers, until they are seen.
+/// The parts of the mean latency, as seen by the firmware (section 6.4): they begin when it has read the command and end when it sees the end of the
+/// last DMA, which the host may have seen earlier. The storage controller's part lasts from the scheduler's issue to the completion it detects;
+/// waiting before that, in the reservation station or for a buffer entry, is the firmware's; the host interface's part is its transfers until the
+/// firmware sees their end.
 fn parts(direction: &Direction, dma_unseen_ns: u64) -> [f64; 3] {
     let requests = direction.latency.count.max(1) as f64;
     let mut parts = [dma_unseen_ns as f64 / requests, 0.0, 0.0];
@@ -166,8 +164,8 @@ fn row_name(row: &Published) -> String {
 /// Table 5: programs of the two pages of a word line in MLC mode, and their mean.
 const MLC_PROGRAMS_NS: [f64; 2] = [481_000.0, 2_295_000.0];
 const MLC_PROGRAM_NS: f64 = 1_388_000.0;
-/// Table 5 has one number for 64 flash devices, and does not say of how many it is the mean. Section 6.4: the mean of each device could be another one,
-/// with deviations "up to tens of us". Written down before it was run: docs/explanation/papers/cosmos-plus.md.
+/// Table 5 has one number for 64 flash devices and does not say over how many it is averaged. Section 6.4: the means of devices could differ, by "up
+/// to tens of us". Written down before the run: docs/explanation/papers/cosmos-plus.md.
 const UNKNOWN_PROGRAM: (&str, &str) = (
     "mean time of an MLC program over the 64 devices beside that of Table 5, of which 6.4 says that devices deviate by up to tens of us",
     "as Table 5",
@@ -181,7 +179,6 @@ const VARIED_PROGRAM: [(&str, f64); 6] = [
     ("30 us more", 30e3),
 ];
 
-/// C6: Table 7.
 pub(super) fn split(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.latency()?;
     let mut checks = deciding(study);
@@ -224,7 +221,7 @@ fn deciding(study: &LatencyStudy) -> Vec<Check> {
     checks
 }
 
-/// The numbers that decide nothing.
+/// Numbers that decide nothing.
 fn shown(study: &LatencyStudy) -> Vec<Check> {
     let (mut parts, mut explained_errors) = (Vec::new(), Vec::new());
     for (r, row) in TABLE_7.iter().enumerate() {
@@ -257,20 +254,20 @@ fn is_mlc_write(row: &Published) -> bool {
     row.mode == Mode::Mlc && row.flow == Flow::Write
 }
 
-/// The row of MLC writes.
+/// Index of the row of MLC writes.
 fn mlc_write() -> usize {
     TABLE_7.iter().position(is_mlc_write).expect("a row group of the table")
 }
 
-/// Published time of the storage controller for one write, beyond bus and array.
+/// Published storage-controller time of one write, beyond bus and array.
 fn beyond_ns(mode: Mode) -> f64 {
     let row = TABLE_7.iter().find(|row| row.mode == mode && row.flow == Flow::Write);
     row.expect("a row group of the table").parts_us[2][0] * 1e3 - bus_and_array_ns(mode)
 }
 
-/// Returns the unexplained time of the storage controller in an MLC write, beyond that in an SLC write. Published are 21.6 us
-/// against 5.0 us on the same path. No mechanism known to us explains it, and none was fitted to it; that the mean program of the 64 devices is not
-/// that of Table 5 would ([`UNKNOWN_PROGRAM`]).
+/// Unexplained storage-controller time of an MLC write, beyond that of an SLC write: 21.6 us are published, against 5.0 us on the same path. No known
+/// mechanism explains it, and none was fitted to it. It would vanish if the mean program of the 64 devices differs from Table 5
+/// ([`UNKNOWN_PROGRAM`]).
 fn residue_ns() -> f64 {
     beyond_ns(Mode::Mlc) - beyond_ns(Mode::Slc)
 }
@@ -279,7 +276,7 @@ fn root_mean_square(errors: &[f64]) -> f64 {
     (errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64).sqrt()
 }
 
-/// A row group of Table 7 as bars: published and measured below each other.
+/// A row group of Table 7 as bars, published and measured one below the other.
 fn table_figure(study: &LatencyStudy, r: usize, row: &Published) -> Figure {
     let mut categories = Vec::new();
     let mut values = [const { Vec::new() }; 3];
@@ -303,7 +300,6 @@ fn table_figure(study: &LatencyStudy, r: usize, row: &Published) -> Figure {
     }
 }
 
-/// C7: Fig. 24.
 pub(super) fn outstanding(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.latency()?;
     let gain = |row, from, to| study.at(row, to).bytes_per_second / study.at(row, from).bytes_per_second;
@@ -331,7 +327,7 @@ fn throughput_figure(study: &LatencyStudy) -> Figure {
         .y_axis(Axis::linear("throughput", Unit::BytesPerSecond).from(0.0));
     for (r, row) in TABLE_7.iter().enumerate() {
         let measured = OUTSTANDING.map(|n| (f64::from(n), study.at(r, n).bytes_per_second));
-        // Little's law: in a closed loop, throughput is what is outstanding per latency.
+        // Little's law for a closed loop: throughput = outstanding / latency.
         let rate = |(n, us): (u32, f64)| (f64::from(n), f64::from(n) * REQUEST_BYTES / (us * 1e-6));
         let published = PUBLISHED_AT.into_iter().zip(row.system_us).map(rate);
         plot = plot.line(&row_name(row), measured.to_vec()).colour(r);

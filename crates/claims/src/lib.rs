@@ -1,14 +1,14 @@
-//! The published claims, run again: the numbers that a paper measured on hardware, beside those of the model.
+//! Published claims, reproduced: numbers that papers measured on hardware, beside those of the model.
 //!
 //! ```text
 //! claims() --select--> [Claim] --run(Bench)--> Outcome { checks, figures } --> text, JSON, page
 //! ```
-//! A [`Claim`] is a small function: it runs drives from presets on a [`Bench`] and returns [`Check`]s, each a number with
-//! the limit it must keep, and the paper's figures drawn again. Nothing here tunes a drive: a miss is reported with
-//! its distance. Published numbers stand in the claim's file with the place they come from.
+//! A [`Claim`] is a small function: it runs drives from presets on a [`Bench`] and returns [`Check`]s, each a number with its limit, and the paper's
+//! figures redrawn. Nothing here tunes a drive: a miss is reported with its distance. Published numbers are in the claim's file, with their place in
+//! the paper.
 //!
-//! [`KNOWN_MISSES`] lists the known misses. For each claim `mutations.rs` has wrong models that make it miss: a check that no model could
-//! miss would be worth nothing.
+//! [`KNOWN_MISSES`] lists the known misses. For each claim, `mutations.rs` has wrong models that make it miss: a check that no model could miss would
+//! be worthless.
 //!
 //! Invariants: the outcome of a claim depends on presets, overrides and seed alone, not on the number of threads; identifiers
 //! are unique; every claim has a section in the page of its paper, `docs/explanation/papers`.
@@ -61,7 +61,7 @@ pub use show::{
 
 use table::CLAIMS;
 
-/// Where a group of claims comes from.
+/// Source of a group of claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paper {
     /// Kwak et al., "Cosmos+ OpenSSD: Rapid Prototype for Flash Storage Systems", ACM Transactions on Storage 16(3), 2020.
@@ -86,7 +86,7 @@ pub enum Paper {
 }
 
 impl Paper {
-    /// The name to select its claims by.
+    /// Name that selects its claims.
     pub fn name(self) -> &'static str {
         match self {
             Paper::CosmosPlus => "cosmos-plus",
@@ -101,7 +101,7 @@ impl Paper {
         }
     }
 
-    /// Its name before a section, table or figure.
+    /// Short name, in front of a section, table or figure.
     pub fn short(self) -> &'static str {
         match self {
             Paper::CosmosPlus => "Cosmos+",
@@ -123,15 +123,15 @@ pub struct Claim {
     pub id: &'static str,
     /// Where it was published.
     pub paper: Paper,
-    /// The section, figure or table.
+    /// Section, figure or table.
     pub place: &'static str,
     /// Statement of the claim.
     pub text: &'static str,
     /// Condition under which it holds here.
     pub holds_when: &'static str,
-    /// Worth of a result that holds.
+    /// Evidential value if it holds.
     pub basis: Basis,
-    /// Constants and assumptions that were set in sight of its numbers, or what was seen.
+    /// Constants and assumptions set with its numbers in sight, or the numbers that were seen.
     pub set_or_seen: &'static str,
     run: fn(&Bench) -> Result<Outcome, ReproduceError>,
 }
@@ -142,7 +142,7 @@ impl Claim {
         format!("{} {}", self.paper.short(), self.place)
     }
 
-    /// Returns whether it follows overrides and seeds: the conformance suite makes drives of its own, and lines of code are a count.
+    /// Reports whether overrides and seeds affect it: the conformance suite builds its own drives, and lines of code are a count.
     pub fn has_settings(&self) -> bool {
         !matches!(self.id, "L2" | "P6")
     }
@@ -163,18 +163,17 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The claim holds when every check does; the worst decides. One without checks misses.
+    /// The worst verdict of its checks; a claim without checks misses.
     pub fn verdict(&self) -> Verdict {
         self.checks.iter().map(Check::verdict).max().unwrap_or(Verdict::Misses)
     }
 
-    /// Returns whether a check turns the paper's order round at the settings argued for.
+    /// Reports whether a check reverses the paper's order at the chosen settings.
     pub fn is_reversed(&self) -> bool {
         self.checks.iter().any(Check::is_reversed)
     }
 
-    /// The check that stands for the claim: of those that decide its verdict the one that is nearest to its limit, or
-    /// farthest beyond.
+    /// The check that represents the claim: of those that decide its verdict, the one nearest to its limit or farthest beyond it.
     pub fn headline(&self) -> Option<&Check> {
         let verdict = self.verdict();
         let deciding = self.checks.iter().filter(|check| check.verdict() == verdict);
@@ -182,7 +181,7 @@ impl Outcome {
     }
 }
 
-/// A figure of a paper, drawn again.
+/// A figure of a paper, redrawn.
 #[derive(Clone, Debug)]
 pub struct Figure {
     /// Content of the figure, and how it was measured.
@@ -223,7 +222,7 @@ impl std::fmt::Display for UnknownClaim {
     }
 }
 
-/// The claims of these names (identifiers or papers, in any case), each once, in the order of the table; all without names.
+/// The claims of these names (identifiers or papers, in any case), each once, in the order of the table; all claims if there are no names.
 pub fn select(names: &[String]) -> Result<Vec<&'static Claim>, UnknownClaim> {
     let matches = |claim: &Claim, name: &str| {
         claim.id.eq_ignore_ascii_case(name) || claim.paper.name().eq_ignore_ascii_case(name)

@@ -1,4 +1,4 @@
-//! B6: a map in flash and log-block hybrids against what their algorithms say.
+//! B6: a map in flash and log-block hybrids against the analysis of their algorithms.
 //!
 //! DFTL (Gupta, Kim, Urgaonkar, ASPLOS 2009) with a cached table that holds every entry has nothing to read and nothing to evict: it is
 //! the page map. BAST (Kim et al., IEEE Transactions on Consumer Electronics 48(2), 2002) and FAST (Lee et al., ACM Transactions on
@@ -59,7 +59,6 @@ retain = false
 fill = 1.0
 "#;
 
-/// B6.
 pub(super) fn maps(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let mut checks = vec![cached_table(bench)?];
     let hybrids = bench.map(&["bast", "fast"], |map| hybrid(bench, map))?;
@@ -67,7 +66,7 @@ pub(super) fn maps(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures: Vec::new() })
 }
 
-/// Runs equal mixed work on a page map and on a map in flash, whose table holds all of it.
+/// Runs the same mixed work on a page map and on a map in flash whose cached table holds every entry.
 fn cached_table(bench: &Bench) -> Result<Check, ReproduceError> {
     let reports = bench.map(&["page", "demand"], |map| {
         let own = [
@@ -78,7 +77,7 @@ fn cached_table(bench: &Bench) -> Result<Check, ReproduceError> {
             "ftl.over_provisioning=0.3".into(),
             "precondition.overwrite=1.0".into(),
         ];
-        // The second drive has the deliberate error.
+        // Deliberate errors are applied to the second drive.
         let spec = bench.drive(DRIVE, "the drive of the claim", &own)?;
         let mut device = prepare(&spec, None)?;
         let count = 8_000 / bench.shorter();
@@ -91,14 +90,14 @@ fn cached_table(bench: &Bench) -> Result<Check, ReproduceError> {
     Ok(Check::bound(what, Unit::Plain, differences(&reports[0], &reports[1]), Limit::AtMost(0.0)))
 }
 
-/// A report without what names its translation.
+/// A report without the fields that name its translation.
 fn comparable(report: &Report) -> Value {
-    // The cost of the run on this machine is no result.
+    // The cost of the run on this machine is not a result.
     let report = Report { host: None, map_cache: None, drive: Default::default(), ..report.clone() };
     serde_json::to_value(&report).unwrap_or_default()
 }
 
-/// How many values differ.
+/// Number of values that differ.
 fn differences(one: &Value, other: &Value) -> f64 {
     match (one, other) {
         (Value::Object(a), Value::Object(b)) => {
@@ -120,7 +119,7 @@ struct Hybrid {
     image: Vec<u8>,
 }
 
-/// Cost of some writes.
+/// Cost of a series of writes.
 struct Cost {
     ftl: FtlCounters,
     programs_per_write: f64,
@@ -159,7 +158,7 @@ impl Hybrid {
             let command =
                 Command::new(u64::from(page), Opcode::Write, Lba(page.into()), 1, self.image.clone());
             self.device.submit(self.device.now(), command);
-            // A merge that nobody waits for ends before the next write.
+            // Background merges end before the next write.
             while let Some(next) = self.device.next_event() {
                 self.device.advance(next);
             }
@@ -204,7 +203,7 @@ fn hybrid(bench: &Bench, map: &str) -> Result<Vec<Check>, ReproduceError> {
     let in_turn = Hybrid::new(bench, map, BLOCKS)?.write(in_turn);
     let merges = match map {
         "bast" => f64::from(writes - LOGS),
-        // The last log block is full, and the next write would merge another one.
+        // The last log block is full; only the next write would merge another one.
         _ => p * f64::from(rounds - LOGS),
     };
     checks.push(exactly(
@@ -213,7 +212,7 @@ fn hybrid(bench: &Bench, map: &str) -> Result<Vec<Check>, ReproduceError> {
         in_turn.merges(MergeKind::Full),
     ));
     checks.push(exactly(format!("{name}, blocks in turn: pages copied"), merges * p, in_turn.copies()));
-    // At random, from a steady state on.
+    // At random, measured from the steady state on.
     let mut rng = Rng::stream(bench.seed(), "random writes");
     let mut hybrid = Hybrid::new(bench, map, BLOCKS)?;
     let mut random =

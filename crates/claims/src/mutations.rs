@@ -1,36 +1,35 @@
-//! For each claim a model that is wrong, and the check that then misses: a criterion that a wrong model would
-//! meet is none.
+//! For each claim a wrong model, and the check that then misses: a criterion that a wrong model also meets is worthless.
 //!
 //! ```text
 //!             ┌─ as it is ─────────► the check holds
 //!  claim, ────┤
 //!  smaller    └─ with a wrong model ► the same check misses
 //! ```
-//! Measurements are short and drives small here, so only the named check of a claim is looked at, not its verdict.
+//! Measurements are short and drives small here, so only the named check is judged, not the claim's verdict.
 //!
-//! An entry takes away a mechanism that the claim is about, or makes it wrong, by overrides.
+//! By overrides, an entry removes a mechanism that the claim is about, or falsifies it.
 
 use super::bench::Bench;
 use super::{Check, Limit, Outcome, Verdict, claims, select};
 use std::collections::BTreeMap;
 
-/// A wrong model that a claim must tell from the right one.
+/// A wrong model that a claim must distinguish from the right one.
 struct Mutation {
     claim: &'static str,
-    /// How the text of the check begins that holds without `wrong` and misses with it.
+    /// Prefix of the text of a check that holds without `wrong` and misses with it.
     check: &'static str,
-    /// Description of the wrong model; its overrides follow. They win over those that define the experiment.
+    /// Description of the wrong model; its overrides follow. They take precedence over those that define the experiment.
     what: &'static str,
     wrong: &'static [&'static str],
     size: Size,
-    /// How the names of the points begin that the check looks at; empty: all.
+    /// Prefixes of the names of the points that the check uses; empty: all.
     points: &'static [&'static str],
 }
 
-/// How much smaller than in `pellucid reproduce` a claim is measured.
+/// How much smaller a claim is measured than in `pellucid reproduce`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Size {
-    /// Measurements, so many times shorter.
+    /// Factor by which measurements are shorter.
     shorter: u32,
     /// Overrides that make the drive smaller.
     drive: &'static [&'static str],
@@ -51,8 +50,8 @@ const fn mutation(
 }
 
 impl Mutation {
-    /// This mutation, of which only the points are measured whose names begin so: those that its check looks at. With too few of them, the check has
-    /// no number on the model as it is, and does not hold.
+    /// This mutation, restricted to the points whose names begin with `points`: those that its check uses. If points are missing, the check has no
+    /// number on the right model, and fails.
     const fn at(self, points: &'static [&'static str]) -> Mutation {
         Mutation { points, ..self }
     }
@@ -428,7 +427,7 @@ static MUTATIONS: &[Mutation] = &[
     .at(&["(Nameless, RandomWrite)", "(Baseline, SequentialWrite)"]),
 ];
 
-/// Claims whose wrong models are tested elsewhere, and where.
+/// Claims whose wrong models are tested elsewhere, with the place.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("L2", "each case of crates/testing/src/conformance asserts what it expects of drives of its own"),
     ("B5", "policies.rs: a_drive_that_is_greedy_whatever_it_is_told_misses"),
@@ -461,11 +460,11 @@ fn named<'a>(mutation: &Mutation, outcome: &'a Outcome) -> &'a Check {
     check
 }
 
-/// Size of the measurements, overrides of the model, and the points that are measured.
+/// Size of the measurements, overrides of the model, and measured points.
 type Measured = (Size, &'static [&'static str], &'static [&'static str]);
 
-/// Each check holds on the model as it is, at the same size, and misses on the wrong one. Claims of one study are tested together, so that
-/// it is run once for each model.
+/// Each check holds on the right model at the same size, and misses on the wrong one. Claims of one study are tested together, so that it runs once
+/// per model.
 fn tell_apart(claims: &[&str]) {
     let mut benches: BTreeMap<Measured, Bench> = BTreeMap::new();
     let mut outcomes: BTreeMap<(&str, Measured), Outcome> = BTreeMap::new();

@@ -8,10 +8,10 @@ use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
 const MODES: [Mode; 3] = [Mode::Slc, Mode::Mlc, Mode::Tlc];
 /// "Large amounts of data": the writes of section 6.2.
 const REQUESTS: u32 = 4_000;
-/// Pages of 16 KiB that they keep outstanding for each of eight channels.
+/// Pages of 16 KiB outstanding per channel.
 const OUTSTANDING: f64 = 16.0;
 const WAYS: f64 = 8.0;
-/// Tables 5 and 6: a page with its spare area on the bus.
+/// Tables 5 and 6: transfer time of a page with its spare area.
 const PAGE_US: f64 = 90.24;
 
 /// Pages of a program and its time in microseconds (Table 5, section 7.4).
@@ -23,15 +23,15 @@ fn program(mode: Mode) -> (f64, f64) {
     }
 }
 
-/// The channel's busy share, if each of its ways is given its pages, programs them and is given the next at once, as far as
-/// there are pages; a channel cannot be busier than always.
+/// Busy share of a channel if each of its ways receives its pages, programs them and receives the next at once, as long as pages are outstanding; at
+/// most 1.
 fn derived(mode: Mode) -> f64 {
     let (pages, time) = program(mode);
     let ways = WAYS.min(OUTSTANDING / pages);
     (ways * pages * PAGE_US / (pages * PAGE_US + time)).min(1.0)
 }
 
-/// C12. An order alone would hold for every model whose one-shot program stores more than one page.
+/// C12. A mere order would hold for every model whose one-shot program stores more than one page.
 pub(super) fn utilisation(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let shares = bench.map(&MODES, |&mode| {
         let job = bench.job(LARGE, REQUESTS);

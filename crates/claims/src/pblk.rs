@@ -1,4 +1,4 @@
-//! C13 and C14: Cosmos+ as an open-channel SSD, pblk's job done by the host (section 7.5, Figs. 33 to 37).
+//! C13 and C14: Cosmos+ as an open-channel SSD, with pblk's job done by the host (section 7.5, Figs. 33 to 37).
 
 use super::bench::{Bench, Cosmos, Flow, Mode, ReproduceError, measure};
 use super::{Check, Figure, Limit, Outcome};
@@ -11,13 +11,13 @@ use pellucid_report::Report;
 use pellucid_report::plot::{Axis, Plot, Unit};
 use pellucid_spec::Spec;
 
-/// The numbers of outstanding requests of section 6.4.
+/// Numbers of outstanding requests of section 6.4.
 const OUTSTANDING: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Section 6.4: requests of 16 KiB, in order.
+/// Section 6.4: sequential requests of 16 KiB.
 const JOB: &str = "bs=16k";
 /// Requests of a measurement: 192 MiB, many times the host's write buffer.
 const REQUESTS: u32 = 12_288;
-/// The share of the capacity that is written before: more than is read.
+/// Share of the capacity that is written before the run: more than is read.
 const FILL: f64 = 1.0 / 32.0;
 /// Region that is read, in MiB.
 const READ_MIB: u32 = 768;
@@ -33,13 +33,13 @@ pub(super) struct Point {
     outstanding: u32,
     write: Report,
     read: Report,
-    /// Mean latency of the writes that the drive was sent, ns.
+    /// Mean latency of the writes sent to the drive, in ns.
     drive_write_ns: f64,
     block_write: f64,
     block_read: f64,
 }
 
-/// Both drives at every number of outstanding requests.
+/// Both drives at each number of outstanding requests.
 #[derive(Debug)]
 pub(super) struct PblkStudy(Vec<Point>);
 
@@ -159,7 +159,7 @@ pub(super) fn latency(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.pblk()?;
     let direction = |n: u32| &study.at(n).write.directions.write;
     let mean = |n: u32| direction(n).latency.mean_ns.unwrap_or(f64::NAN);
-    // The mean cannot but grow while throughput is steady (Little's law, C13): that the distribution moves is what is claimed.
+    // The mean must grow while throughput is steady (Little's law, C13); the claim is that the whole distribution shifts.
     let median = |n: u32| direction(n).latency.p50_ns.map_or(f64::NAN, |ns| ns as f64);
     let quick = direction(16).distribution.cumulative();
     let quick =

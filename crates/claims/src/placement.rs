@@ -1,4 +1,4 @@
-//! C8: three ways to place data, their latency (Fig. 25) and how evenly they spread a request (Fig. 26).
+//! C8: three placement schemes, their latency (Fig. 25) and how evenly they spread a request (Fig. 26).
 
 use super::bench::{Bench, Cosmos, Flow, Mode, ReproduceError};
 use super::{Check, Figure, Limit, Outcome};
@@ -7,13 +7,13 @@ use pellucid_flash::Lpn;
 use pellucid_lab::experiment::prepare;
 use pellucid_report::plot::{Axis, Plot, Unit};
 
-/// Request sizes in KiB. The smallest fills all channels, or all ways, once: below it neither scheme could reach a
-/// deviation of zero, as the paper says they do in all cases.
+/// Request sizes in KiB. The smallest fills all channels, or all ways, once: below it, neither scheme could reach a deviation of zero, which the
+/// paper reports in all cases.
 const SIZES_KIB: [u32; 4] = [128, 256, 512, 1024];
 /// Requests of each measurement.
 const REQUESTS: u32 = 400;
 
-/// The paper's names and ours.
+/// The paper's names, and ours.
 const SCHEMES: [(&str, &str); 3] =
     [("ChPrev", "channel-first"), ("WayPrev", "way-first"), ("Random", "random")];
 const CH_PREV: usize = 0;
@@ -29,7 +29,6 @@ struct Measured {
     deviation_bytes: [f64; 2],
 }
 
-/// C8.
 pub(super) fn schemes(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let points: Vec<(usize, u32)> =
         (0..SCHEMES.len()).flat_map(|scheme| SIZES_KIB.map(|kib| (scheme, kib))).collect();
@@ -50,8 +49,8 @@ fn measure(bench: &Bench, placement: &str, kib: u32) -> Result<Measured, Reprodu
     Ok(Measured { latency_ns, deviation_bytes: deviations(&filled, kib, REQUESTS / bench.shorter()) })
 }
 
-/// devC and devW: for each request, the standard deviation of the bytes on the channels, and of those on the ways (all
-/// channels' ways of a number together), taken from where translation put the data; then the mean over requests.
+/// devC and devW: for each request, the standard deviation of the bytes per channel and per way (ways of equal number on all channels count
+/// together), derived from the translated addresses; then the mean over requests.
 fn deviations(device: &Device, kib: u32, requests: u32) -> [f64; 2] {
     let layout = device.layout();
     let units = kib * 1024 / layout.unit_bytes;
@@ -86,7 +85,7 @@ impl Study {
         self.0[scheme * SIZES_KIB.len() + column]
     }
 
-    /// Latency of one scheme / that of another.
+    /// Latency of one scheme over that of another.
     fn ratio(&self, flow: usize, kib: u32, scheme: usize, other: usize) -> f64 {
         self.at(scheme, kib).latency_ns[flow] / self.at(other, kib).latency_ns[flow]
     }
@@ -98,7 +97,7 @@ impl Study {
         };
         for (flow, name) in Flow::BOTH.map(Flow::name).into_iter().enumerate() {
             for kib in SIZES_KIB {
-                // At 1,024 KB, ChPrev and WayPrev are equal: the tolerance of "equal" counts for "lowest" too.
+                // At 1,024 KB, ChPrev and WayPrev are equal, so the tolerance of "equal" applies to "lowest" too.
                 let limit = Limit::AtMost(if kib == 1024 { 1.03 } else { 1.0 });
                 let least_other =
                     self.ratio(flow, kib, CH_PREV, WAY_PREV).max(self.ratio(flow, kib, CH_PREV, RANDOM));

@@ -1,9 +1,8 @@
-//! A page-mapped log without time, to judge the drive's victim policies by: the rules of `tools/victim_policies.py`.
+//! A page-mapped log without time, a reference for the drive's victim policies: the rules of `tools/victim_policies.py`.
 //!
-//! One die. Pages go to an open block, of the host or, `separated`, of garbage collection (GC) for what it copies. The last free block
-//! is for GC: the host writes until it would need that one. Then a victim is chosen, its valid pages are copied, and it gives its
-//! block back before the next one is chosen. A full block is as good a victim as any other, if the policy says so. Nothing here is shared
-//! with the translation that it judges.
+//! One die. Pages go to an open block of the host or, if `separated`, of garbage collection (GC) for its copies. The last free block is reserved for
+//! GC: the host writes until it would need that block. Then a victim is chosen, its valid pages are copied, and its block is freed before the next
+//! victim is chosen. A full block is a valid victim if the policy says so. Nothing here is shared with the translation under test.
 
 use pellucid_flash::Rng;
 use pellucid_ftl::Victim;
@@ -15,7 +14,7 @@ pub(super) struct PlainLog {
     victim: Victim,
     separated: bool,
     pages: u32,
-    /// Place of each logical page.
+    /// Location of each logical page.
     place: Vec<u32>,
     owner: Vec<u32>,
     blocks: Vec<Block>,
@@ -79,7 +78,7 @@ impl PlainLog {
         self.free.insert(0, block);
     }
 
-    /// Where the victim stands among the closed blocks.
+    /// Chooses a victim; returns its index among the closed blocks.
     fn choose(&mut self) -> usize {
         let count = self.closed.len() as u64;
         let block = |at: usize| self.blocks[self.closed[at] as usize];
@@ -134,7 +133,7 @@ fn least<K: Ord>(count: u64, key: impl Fn(usize) -> K) -> usize {
 mod tests {
     use super::*;
 
-    /// Host writes in turn leave empty blocks behind, which policies find that look at valid pages or at age.
+    /// Sequential host writes leave empty blocks behind, which policies by valid pages or age find.
     #[test]
     fn a_log_written_in_turn_copies_nothing() {
         for victim in [Victim::Greedy, Victim::Fifo, Victim::CostBenefit] {

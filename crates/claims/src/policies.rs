@@ -1,11 +1,11 @@
-//! B5: what each victim policy costs, through the path of `run`, with a host that is not throttled.
+//! B5: the cost of each victim policy, measured through the path of `run`, with an unthrottled host.
 //!
-//! Uniform writes have theory: FIFO a / (a + W0(-a e^-a)), a = 1 + OP; the emptiest of d random blocks a mean field, of which random
-//! (d = 1) gives (1 + OP) / OP, and greedy is the limit of large d: with blocks of few pages it finds emptier ones than the closed
-//! form says. Skewed writes, and policies that look at age, are compared with a plain log ([`super::plain_log`]).
+//! For uniform writes there is theory: FIFO a / (a + W0(-a e^-a)), a = 1 + OP; a mean field for the emptiest of d random blocks, which for d = 1
+//! (random) gives (1 + OP) / OP. Greedy is the limit of large d: with few pages per block it finds emptier blocks than the closed form says. Skewed
+//! writes, and policies by age, are compared with a plain log ([`super::plain_log`]).
 //!
-//! OP counts the blocks that a policy chooses from. When it chooses, one block is free for garbage collection and all others are
-//! closed, as host data and copies share the open block; so one block is neither spare nor the user's.
+//! OP counts the blocks from which a policy chooses. At that moment one block is reserved for garbage collection and all others are closed, as host
+//! data and copies share the open block; so one block is neither spare nor the user's.
 
 use super::bench::{Bench, ReproduceError};
 use super::collection::{OneDie, closed_form};
@@ -15,11 +15,11 @@ use pellucid_flash::Rng;
 use pellucid_ftl::Victim;
 use pellucid_report::plot::{Axis, Plot, Unit};
 
-/// How often the capacity is overwritten before the measurement, and in it.
+/// Overwrites of the capacity before the measurement, and in it.
 const SETTLE: f64 = 4.0;
 const MEASURE: f64 = 2.0;
 
-/// The hot part: this share of the pages gets this share of the writes.
+/// The hot part: this share of the pages receives this share of the writes.
 const HOT: (f64, f64) = (0.2, 0.8);
 
 /// One comparison.
@@ -72,7 +72,7 @@ impl Case {
         format!("write amplification, {victim}, {spare} over-provisioning, {pages} pages, {traffic}{apart}")
     }
 
-    /// Returns the value of theory or of the plain log.
+    /// The value of theory, or of the plain log.
     fn predicted(&self, seed: u64) -> f64 {
         match self.victim {
             Victim::Fifo if !self.hot => closed_form(self.over_provisioning),
@@ -105,12 +105,11 @@ impl Case {
     }
 }
 
-/// B5.
 pub(super) fn policies(bench: &Bench) -> Result<Outcome, ReproduceError> {
     measured_with(bench, &CASES, |victim| victim)
 }
 
-/// `used`: the policy that the drive has instead, to see that a wrong one is found.
+/// `used`: the policy that the drive has instead, to see that a wrong one is detected.
 fn measured_with(
     bench: &Bench,
     cases: &[Case],
@@ -158,8 +157,8 @@ fn measured_with(
 
 /// The mean field of many blocks of `pages` pages under uniform writes; the victim is the emptiest of `d` random blocks, or of all.
 ///
-/// `share[i]` of the blocks have i valid pages. A victim with j of them leaves room for `pages` - j writes, each of which takes a page
-/// of a block in proportion to its valid ones; then it is full. The fixed point is found by letting time pass.
+/// `share[i]` of the blocks have i valid pages. A victim with j valid pages makes room for `pages` - j writes, each of which invalidates a page of a
+/// block in proportion to its valid pages; then it is full. The fixed point is found by simulating steps.
 fn mean_field(over_provisioning: f64, pages: u32, d: Option<u32>) -> f64 {
     let (full, mean) = (pages as usize, f64::from(pages) / (1.0 + over_provisioning));
     let mut share = vec![0.0; full + 1];
@@ -173,7 +172,7 @@ fn mean_field(over_provisioning: f64, pages: u32, d: Option<u32>) -> f64 {
             let below = (above - share).max(0.0);
             *chosen = match d {
                 Some(d) => above.powi(d as i32) - below.powi(d as i32),
-                // Of the emptiest, at most as many as there are can be taken in one step.
+                // One step can take no more of the emptiest blocks than exist.
                 None => (share / step).min(left),
             };
             (above, left) = (below, left - *chosen);
@@ -200,14 +199,14 @@ mod tests {
             let random = mean_field(spare, 16, Some(1));
             assert!((random * spare / (1.0 + spare) - 1.0).abs() < 1e-3, "{spare}: {random}");
         }
-        // In the limit of many pages greedy is as good as FIFO; with few it is better. Between: the emptiest of some.
+        // In the limit of many pages, greedy is as good as FIFO; with few, it is better. The emptiest of some lies between.
         let [few, more, many] = [16, 64, 256].map(|pages| mean_field(0.28, pages, None));
         assert!(few < more && more < many && many < closed_form(0.28) && many > 0.98 * closed_form(0.28));
         let [two, ten] = [2, 10].map(|d| mean_field(0.28, 64, Some(d)));
         assert!(more < ten && ten < two && two < mean_field(0.28, 64, Some(1)));
     }
 
-    /// The plain log and theory do not know each other.
+    /// The plain log and the theory are independent.
     #[test]
     fn the_plain_log_meets_theory() {
         let cases = [uniform(Victim::Fifo, 0.28, 256, 32), uniform(Victim::Random, 0.28, 256, 32)];
@@ -217,7 +216,7 @@ mod tests {
         }
     }
 
-    /// A drive that ignores its policy, as ours did while hosts were not throttled, misses.
+    /// A drive that ignores its policy misses.
     #[test]
     #[cfg_attr(quick, ignore = "slow")]
     fn a_drive_that_is_greedy_whatever_it_is_told_misses() {

@@ -8,18 +8,18 @@ use pellucid_report::Latency;
 use pellucid_report::plot::{Axis, Plot, Unit};
 use pellucid_spec::Spec;
 
-/// The experiment, for anybody to run: both streams on an open-channel drive, each on a target of its own.
+/// The experiment as users run it: both streams on an open-channel drive, each on its own target.
 const OPEN_CHANNEL: (&str, &str) =
     (include_str!("../../../examples/papers/lightnvm-fig3.toml"), "lightnvm-fig3.toml");
 /// Both streams on a block drive.
 const BLOCK: (&str, &str) =
     (include_str!("../../../examples/papers/lightnvm-fig3-block.toml"), "lightnvm-fig3-block.toml");
 
-/// Reads and writes among 100 requests, and the weights that make them so; the first mix has no writes.
+/// Reads and writes per 100 requests, and the weights of the two jobs; the first mix has no writes.
 const MIXES: [(&str, u32, u32); 4] = [("100/0", 1, 0), ("80/20", 4, 1), ("66/33", 2, 1), ("50/50", 1, 1)];
 /// Section 4: five seconds.
 const LENGTH_MS: u32 = 5000;
-/// On shared units a read waits for programs, which take many times as long as a read; for the writes' transfers alone it would wait less.
+/// On shared units a read waits for programs, which take many times as long as a read; waiting for the writes' transfers alone would cost less.
 const SHARED: Limit = Limit::AtLeast(4.0);
 
 /// The description of an experiment with this mix of its two jobs.
@@ -36,14 +36,14 @@ fn mixed(spec: &Spec, streams: Streams, mix: usize, bench: &Bench) -> Spec {
         set(1, "target=reads".into());
     }
     if writes == 0 {
-        // Alone, it keeps no ratio.
+        // A single job keeps no ratio.
         spec.jobs.truncate(1);
         spec.jobs[0].pairs.retain(|pair| pair.key != "flow");
     }
     spec
 }
 
-/// The latencies of the reads of one run.
+/// Latencies of the reads of one run.
 fn reads(spec: &Spec) -> Result<Latency, ReproduceError> {
     let (_, report) = execute(spec, &jobs(spec)?, &|| 0.0, &mut Unwatched)?;
     Ok(report.jobs[0].requests.directions.read.latency)
@@ -68,14 +68,14 @@ pub(super) fn isolation(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks: checks(&apart, &together, &block), figures })
 }
 
-/// Where the two streams go.
+/// Placement of the two streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Streams {
-    /// Open-channel, on parallel units of their own.
+    /// Open-channel, on separate parallel units.
     Apart,
-    /// Open-channel, on the same parallel units: the drive and its work are as before, so what the percentiles gain is due to the units.
+    /// Open-channel, on the same parallel units: drive and work are unchanged, so any gain in the percentiles is due to the units.
     Together,
-    /// A block drive, which puts them where it likes.
+    /// A block drive, which places them itself.
     Block,
 }
 

@@ -1,6 +1,6 @@
 //! Outcomes for people (rows of text, one HTML page) and for scripts (JSON).
 //!
-//! Invariant: the verdict of a claim stands in a line, cell or field of its own, with no number of a check beside it; each check has its own verdict.
+//! Invariant: the verdict of a claim has its own line, cell or field, with no number of a check beside it; each check has its own verdict.
 
 use super::{Check, Claim, KnownMiss, Limit, Outcome, Range, Verdict, claims, standing};
 use pellucid_report::Shell;
@@ -9,9 +9,9 @@ use pellucid_text::format::significant;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Widths of the columns before the last one, in characters; the second one is as wide as the longest place of all claims.
+/// Widths of all columns but the last, in characters; the second one is as wide as the longest place of all claims.
 const WIDTHS: [usize; 6] = [5, 0, 17, 13, 8, 20];
-/// The words of the columns; the last one is as wide as it needs.
+/// Column titles; the last column is as wide as it needs.
 const COLUMNS: [&str; 7] = ["id", "where", "published", "measured", "ratio", "verdict", "what"];
 
 /// The claims with their places and texts, one line each.
@@ -25,19 +25,19 @@ pub fn render_list(claims: &[&Claim]) -> String {
     out
 }
 
-/// The heading of the rows of [`render_row`].
+/// The header of the rows of [`render_row`].
 pub fn render_rows_head() -> String {
     row(&COLUMNS.map(String::from))
 }
 
-/// A claim in one row: its verdict, and how many of its checks hold. [`render_details`] has the checks.
+/// A claim in one row: its verdict, and the number of its checks that hold. [`render_details`] has the checks.
 pub fn render_row(claim: &Claim, outcome: &Outcome) -> String {
     let verdict = standing(claim, outcome).word(outcome).to_string();
     let [published, measured, ratio] = [const { String::new() }; 3];
     row(&[claim.id.into(), claim.origin(), published, measured, ratio, verdict, held(outcome)])
 }
 
-/// How many checks of a claim hold, of those that decide something.
+/// How many of the deciding checks of a claim hold.
 fn held(outcome: &Outcome) -> String {
     let deciding = outcome.checks.iter().filter(|check| check.limit != Limit::Shown);
     let (hold, all) = deciding
@@ -45,8 +45,8 @@ fn held(outcome: &Outcome) -> String {
     format!("{hold} of {all} checks hold")
 }
 
-/// The checks of a claim, one row each with its own verdict: all of them, or those that decide the verdict of the claim: what does not hold, or the
-/// one that is nearest to its limit.
+/// The checks of a claim, one row each with its own verdict: all of them, or those that decide the claim's verdict, which are those that miss, or
+/// else the one nearest to its limit.
 pub fn render_details(outcome: &Outcome, all: bool) -> String {
     let line = |check: &Check| {
         let [published, measured, ratio, what] = cells(check);
@@ -58,7 +58,7 @@ pub fn render_details(outcome: &Outcome, all: bool) -> String {
     }
 }
 
-/// Checks that decide the verdict of a claim, the one that stands for it first.
+/// Checks that decide the verdict of a claim, the headline first.
 fn deciding(outcome: &Outcome) -> Vec<&Check> {
     let headline = outcome.headline();
     let is_headline = |check: &Check| headline.is_some_and(|headline| std::ptr::eq(headline, check));
@@ -66,7 +66,7 @@ fn deciding(outcome: &Outcome) -> Vec<&Check> {
     headline.into_iter().chain(outcome.checks.iter().filter(open)).collect()
 }
 
-/// Range that a setting gives a number beyond its limit, a line for each.
+/// Range that each setting gives a number beyond its limit, one line each.
 pub fn render_ranges(outcome: &Outcome) -> String {
     let ranges = outcome.checks.iter().flat_map(|check| check.ranges.iter().map(move |range| (check, range)));
     ranges
@@ -83,7 +83,7 @@ fn in_words(check: &Check, range: &Range) -> String {
     format!("{}: {}", range.unknown, points.join(", "))
 }
 
-/// Numbers that turn the paper's order round at the settings argued for, a line for each, and with which values they do not.
+/// Numbers that reverse the paper's order at the chosen settings, one line each, with the values at which they do not.
 pub fn render_reversed(outcome: &Outcome) -> String {
     let line = |check: &Check| {
         let of_paper = published(check);
@@ -98,7 +98,7 @@ pub fn render_reversed(outcome: &Outcome) -> String {
     outcome.checks.iter().filter(|check| check.is_reversed()).map(line).collect()
 }
 
-/// Values of what is unknown with which a number has the paper's order.
+/// Values of unknown settings at which a number has the paper's order.
 fn right_with(check: &Check) -> String {
     let right = |range: &Range| {
         let points = range.points.iter().filter(|point| check.has_the_sign(point.1));
@@ -112,7 +112,7 @@ fn right_with(check: &Check) -> String {
     }
 }
 
-/// Why what misses is known to, a line for each reason; and what is known to miss and does not.
+/// Reasons of known misses, one line each; and known misses that hold.
 pub fn render_known(claim: &Claim, outcome: &Outcome) -> String {
     let standing = standing(claim, outcome);
     let reasons =
@@ -123,7 +123,7 @@ pub fn render_known(claim: &Claim, outcome: &Outcome) -> String {
     lines.map(|line| format!("{:5}{line}\n", "")).collect()
 }
 
-/// How many checks of all claims hold, of those that decide something.
+/// How many of the deciding checks of all claims hold.
 pub fn render_total(outcomes: &[(&Claim, Outcome)]) -> String {
     let checks = outcomes.iter().flat_map(|(_, outcome)| &outcome.checks);
     let deciding: Vec<&Check> = checks.filter(|check| check.limit != Limit::Shown).collect();
@@ -155,14 +155,14 @@ fn row(cells: &[String; 7]) -> String {
     let mut widths = WIDTHS;
     widths[1] = place_width();
     for (cell, width) in cells.iter().zip(widths) {
-        // A cell that is too long pushes the others on, with a gap all the same.
+        // An overlong cell shifts the rest of its row and still has a gap behind it.
         let _ = write!(out, "{cell:<width$}{}", if cell.chars().count() >= width { "  " } else { "" });
     }
     out.push_str(&cells[6]);
     format!("{}\n", out.trim_end())
 }
 
-/// Published number or limit, measured number, ratio, and what they are.
+/// Published number or limit, measured number, ratio, and the quantity.
 fn cells(check: &Check) -> [String; 4] {
     let measured = if check.measured.is_nan() { "-".into() } else { show(check.unit, check.measured) };
     let ratio = check.ratio().map_or(String::new(), |ratio| format!("{ratio:.3}"));
@@ -195,7 +195,7 @@ fn show(unit: Unit, value: f64) -> String {
     }
 }
 
-/// The verdict on one check; one that decides nothing has none.
+/// The verdict on one check; empty for one that decides nothing.
 fn word(check: &Check) -> &'static str {
     match check.verdict() {
         _ if check.limit == Limit::Shown => "shown",
@@ -209,7 +209,7 @@ fn tolerance(check: &Check) -> String {
     match check.limit {
         Limit::Within(share) => format!("within {} %", significant(share * 100.0)),
         Limit::Points(points) => format!("within {} points", significant(points * 100.0)),
-        // A bound stands in the column before already.
+        // The bound is in the column before.
         Limit::AtLeast(_) | Limit::AtMost(_) | Limit::Between(..) | Limit::Shown => String::new(),
     }
 }
@@ -278,7 +278,7 @@ fn range_json(range: &Range) -> Value {
     json!({ "unknown": range.unknown, "points": range.points.iter().map(point).collect::<Value>() })
 }
 
-/// All outcomes as rows of a table in Markdown: each claim with its verdict, and the checks that decide it, each with its own.
+/// All outcomes as rows of a Markdown table: each claim with its verdict, and its deciding checks, each with its own.
 pub fn render_table(outcomes: &[(&Claim, Outcome)]) -> String {
     let mut out = String::from(
         "| claim | basis | set or seen | verdict of the claim | check | published or limit | here | verdict of the check | range | what decides |\n\
@@ -301,7 +301,7 @@ pub fn render_table(outcomes: &[(&Claim, Outcome)]) -> String {
     out
 }
 
-/// The ends of a number over each unknown, and the unknowns.
+/// The ends of a number's range over each unknown, and the unknowns.
 fn spread(check: &Check) -> [String; 2] {
     let ends = |range: &Range| {
         let (least, most) = range.ends();
@@ -312,10 +312,10 @@ fn spread(check: &Check) -> [String; 2] {
     [ranges.join("; "), unknowns.join("; ")]
 }
 
-/// Columns of words: they wrap, so that a page of 1,280 pixels shows every column.
+/// Columns of words wrap, so that a page of 1,280 pixels shows every column.
 const WORDS: &str = "#rows :is(th, td):is(:nth-child(2), :nth-child(3), :nth-child(4)) { text-align: left; white-space: normal; }";
 
-/// All outcomes as one page that needs nothing else: the rows, then each claim with its checks and figures.
+/// All outcomes as one self-contained page: the rows, then each claim with its checks and figures.
 pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String {
     let holding = outcomes.iter().filter(|(_, outcome)| outcome.verdict() == Verdict::Holds).count();
     let mut page = Shell::new("Published claims", WORDS);
@@ -396,7 +396,7 @@ fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {
     let _ = write!(out, "<div class=\"card scroll wide\">{}</div></div></section>", table(&head, rows));
 }
 
-/// The number with each value of the setting, beside the published one.
+/// The number at each value of the setting, beside the published one.
 fn range_svg(check: &Check, range: &Range) -> String {
     let published = check.published.map(|published| ("published".to_string(), published));
     let names = range.points.iter().chain(&published).map(|point| point.0.clone());
@@ -410,7 +410,7 @@ fn range_svg(check: &Check, range: &Range) -> String {
     chart.to_svg()
 }
 
-/// A table of cells that are HTML already.
+/// A table of cells that already are HTML.
 fn table<const N: usize>(head: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let mut out = String::from("<table><thead><tr>");
     for name in head {

@@ -1,16 +1,16 @@
-//! S1 to S4: a cache of flash in front of a disk, under filebench's file servers. A solid-state cache that evicts silently beside the
-//! same flash as a block drive under FlashCache's rules.
+//! S1 to S4: a flash cache in front of a disk, under filebench's file servers. A solid-state cache that evicts silently is compared with the same
+//! flash as a block drive under FlashCache's rules.
 //!
 //! ```text
 //!  threads ─► page cache ─► cache manager ─┬─► jasmine-optimized (SSD) or jasmine-ssc (SSC)
 //!                                          └─► disk
 //! ```
-//! All sizes are an eighth of the paper's: 1 GiB of flash, 256 MiB of page cache, 9 GiB of disk, whose seeks take the times of the paper's
-//! partition of 75 GB on 1.5 TB, and the disk's write cache. Erase blocks are a quarter, and are erased as much faster, so that each of 8 banks has as many as
-//! each of the paper's 16.
+//! All sizes are an eighth of the paper's: 1 GiB of flash, 256 MiB of page cache, 9 GiB of disk, and the disk's write cache; seeks take the times of
+//! the paper's partition of 75 GB on 1.5 TB. Erase blocks and their erase times are a quarter, so that each of 8 banks has as many blocks as each of
+//! the paper's 16.
 //!
-//! The files of `examples/papers` are the experiments, with fileserver and write-back; they give the source of FlashCache's own rules.
-//! Assumptions without a source are [`FILE_SETS`], [`Assumptions`], and the stream that goes past the cache.
+//! The files of `examples/papers` are the experiments, with fileserver and write-back; they cite the sources of FlashCache's rules. Assumptions
+//! without a source are [`FILE_SETS`], [`Assumptions`], and the stream that bypasses the cache.
 
 #[cfg(test)]
 mod variations;
@@ -25,15 +25,15 @@ use pellucid_report::Report;
 use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
 use std::sync::OnceLock;
 
-/// The experiments, for anybody to run: the disk alone, FlashCache above a block drive, the solid-state cache.
+/// The experiments as users run them: the disk alone, FlashCache above a block drive, the solid-state cache.
 const DISK: File = paper!("jasmine-fig7-disk.toml");
 const SSD: File = paper!("jasmine-fig7-ssd.toml");
 const SSC: File = paper!("jasmine-fig7-ssc.toml");
 
-/// A personality, what it works on (files and their mean size), and simulated seconds before the measurement, and in it. The paper says
-/// none of these. Files that exist fill about three quarters of the cache: the paper's webserver has no garbage collection, so its set
-/// fits. Before the measurement a set has been read in, and, as fileserver has garbage collection, the cache has been written more than once. Varmail
-/// is measured for an eighth of the minute that filebench's own file has, after as long.
+/// A personality, its files and their mean size, and simulated seconds before the measurement, and in it. The paper gives none of these. The files
+/// fill about three quarters of the cache: the paper's webserver has no garbage collection, so its set fits. Before the measurement, a set has been
+/// read in and, as fileserver has garbage collection, the cache has been written more than once. Varmail is measured for an eighth of the minute in
+/// filebench's own file, after a warm-up of equal length.
 struct FileSet {
     name: &'static str,
     files: u32,
@@ -47,16 +47,16 @@ const FILE_SETS: [FileSet; 3] = [
     FileSet { name: "webserver", files: 48_000, size: "16k", warm_up: 240, measured: 20 },
     FileSet { name: "varmail", files: 60_000, size: "16k", warm_up: 8, measured: 8 },
 ];
-/// Assumptions that [`variations`] vary: gaps of the paper and its programs, and mechanisms that are known.
+/// Assumptions that [`variations`] vary: gaps in the paper and its programs, and known mechanisms.
 #[derive(Clone, Copy, Debug)]
 struct Assumptions {
     /// Page cache, in MiB.
     page_cache: u32,
-    /// Times the files, the warm-up and the measurement of [`FILE_SETS`].
+    /// Factors of the files, the warm-up and the measurement of [`FILE_SETS`].
     files: f64,
     warm_up: f64,
     measured: f64,
-    /// When the solid-state cache makes checkpoints, and where else it logs, as its namespace has it; the file has `on-flush`.
+    /// When the solid-state cache makes checkpoints and where it also logs, as settings of its namespace; the file has `on-flush`.
     namespace: Option<&'static str>,
     /// Overrides of both caches, of the block drive, and of the solid-state cache.
     both: &'static [&'static str],
@@ -77,13 +77,14 @@ const ASSUMED: Assumptions = Assumptions {
 
 /// A block drive that was formatted before the run, as the public firmware does at every start.
 const EMPTY: [&str; 2] = ["precondition.fill=0", "precondition.overwrite=0"];
-/// A bank that issues all copies of its victim, at most 32 pages, at once, so that everything behind them waits for it: as the public firmware
+/// All valid pages of a victim, at most 32, are copied at once, and everything behind them in the bank waits, as in the public firmware
 /// (`garbage_collection`). The paper's banks cannot have done so: the block drive would be slower than the disk alone, and webserver would gain
 /// (`docs/explanation/papers/jasmine.md`).
 const ONE_BANK: &[&str] = &["ftl.gc_parallel=256"];
-/// Settings that the paper does not give, for fileserver: FlashCache's tunables between the values that its guide for administrators and its sources
-/// name, one by one and, where they keep most blocks clean, together; the files; and how much the manager of the solid-state cache, which has
-/// FlashTier's policies (section 4.1), cleans at once: all above its share of dirty blocks, or as many as FlashCache. Written down, with the sources, before it was run: docs/explanation/papers/jasmine.md.
+/// Settings that the paper does not give, for fileserver: FlashCache's tunables between the values named in its administrators' guide and its
+/// sources, one by one and, where they keep most blocks clean, together; the files; and how much the manager of the solid-state cache, which has
+/// FlashTier's policies (section 4.1), cleans at once: everything above its share of dirty blocks, or as many as FlashCache. Written down, with the
+/// sources, before the run: docs/explanation/papers/jasmine.md.
 const UNKNOWN_CLEANER: (&str, &str) = (
     "what the block drive holds at the start, whether its banks collect side by side, FlashCache's tunables between the values that its guide and sources name, files from filebench's 10,000 to four fifths of the partition, and \
      blocks that the solid-state cache's manager cleans at once, from FlashCache's 4 to all above its share",
@@ -122,9 +123,9 @@ const VARIED_CLEANER: [(&str, Assumptions); 18] = [
         Assumptions { ssc: &["host.cache.clean_blocks=4"], ..ASSUMED },
     ),
 ];
-/// Settings that decide S4: section 3.3.2 has a flush arrive at the solid-state cache, whose manager is made from FlashCache, which refuses barriers; how
-/// long it runs, on how many files; and how much of the disk's 64 MB holds writes, of which the preset assumes half. Written down before it was run, as
-/// those above.
+/// Settings that decide S4: section 3.3.2 has a flush arrive at the solid-state cache, but its manager is derived from FlashCache, which refuses
+/// barriers; the length of the run, and its files; and how much of the disk's 64 MB buffers writes (the preset assumes half). Written down before the
+/// run, as those above.
 const UNKNOWN_FLUSH: (&str, &str) = (
     "what the block drive holds at the start; whether its banks collect side by side; what a flush of the host reaches, which section 3.3.2 and FlashCache tell apart; the run, 8 s after 8 s or filebench's minute from the start; how much of \
      the disk's 64 MB caches writes; files; FlashCache's dirty threshold",
@@ -179,22 +180,22 @@ struct Run {
     mean_ns: f64,
     erases: f64,
     hit_ratio: f64,
-    /// Bytes programmed for a byte that the cache manager wrote; NaN: there is no flash, or nothing was written.
+    /// Bytes programmed per byte that the cache manager wrote; NaN without flash or writes.
     write_amplification: f64,
-    /// Bytes of the host's memory for each block that the cache can hold.
+    /// Bytes of host memory per block of cache capacity.
     bytes_per_block: f64,
 }
 
-/// A row of Fig. 7: a personality on each system. Short studies have the caches alone.
+/// A row of Fig. 7: one personality on each system. Short studies have only the caches.
 #[derive(Debug)]
 pub(crate) struct CacheStudy {
     runs: Vec<Run>,
-    /// The fileserver with [`VARIED_CLEANER`], run once for two claims.
+    /// The fileserver at each setting of [`VARIED_CLEANER`], run once for two claims.
     varied: OnceLock<Vec<CacheStudy>>,
 }
 
 impl CacheStudy {
-    /// Runs the personality with number `set`.
+    /// Runs the personality with index `set`.
     pub fn run(bench: &Bench, set: usize) -> Result<CacheStudy, ReproduceError> {
         CacheStudy::assuming(bench, set, &ASSUMED)
     }
@@ -208,7 +209,7 @@ impl CacheStudy {
         Ok(CacheStudy { runs, varied: OnceLock::new() })
     }
 
-    /// The fileserver with the setting `at` of [`VARIED_CLEANER`].
+    /// The fileserver at setting `at` of [`VARIED_CLEANER`].
     fn varied(&self, bench: &Bench, at: usize) -> Result<&CacheStudy, ReproduceError> {
         let run = |(_, assumed): &(&str, Assumptions)| CacheStudy::assuming(bench, FILESERVER, assumed);
         Ok(&once(&self.varied, || VARIED_CLEANER.iter().map(run).collect())?[at])
@@ -220,7 +221,7 @@ impl CacheStudy {
     }
 }
 
-/// Returns whether everything is measured, or the deciding checks alone.
+/// Reports whether everything is measured, or only the deciding checks.
 fn is_whole(bench: &Bench) -> bool {
     bench.shorter() == 1
 }
@@ -231,7 +232,7 @@ const ADDRESS_SPACE: u64 = (9 << 30) + (1 << 20);
 /// Write cache of the disk, as in the files.
 const WRITE_CACHE_KIB: u32 = 4 << 10;
 
-/// Runs one system: its file, with the personality and what is assumed. A `shorter` bench makes all sizes and times smaller by its factor.
+/// Runs one system: its file, with the personality and the assumptions. A `shorter` bench divides all sizes and times by its factor.
 fn one(bench: &Bench, set: usize, system: System, assumed: &Assumptions) -> Result<Run, ReproduceError> {
     let FileSet { name, files, size, warm_up, measured } = FILE_SETS[set];
     let shorter = bench.shorter();
@@ -249,11 +250,11 @@ fn one(bench: &Bench, set: usize, system: System, assumed: &Assumptions) -> Resu
     };
     let mut sets = vec![format!("host.cache.mode={}", mode.name())];
     if set == WEBSERVER && matches!(system, System::Ssd(_)) {
-        // "There is no garbage collection overhead" (4.2), so the drive had room.
+        // "There is no garbage collection overhead" (4.2), so the drive had free space.
         sets.extend(EMPTY.iter().map(|set| (*set).to_string()));
     }
     if shorter > 1 {
-        // A shorter study has shorter blocks, which are erased as much faster.
+        // A shorter study has shorter blocks, with erase times in proportion.
         sets.push(format!("media.pages={}", 32 / shorter));
         sets.push(format!("media.timing.erase={}ns", 750_000 / shorter));
         sets.push(format!("backing.write_cache={}KiB", WRITE_CACHE_KIB / shorter));
@@ -289,7 +290,7 @@ const WEBSERVER: usize = 1;
 const VARMAIL: usize = 2;
 const MODES: [CacheMode; 2] = [CacheMode::WriteBack, CacheMode::WriteThrough];
 
-/// Returns the gain of the solid-state cache over the block drive, as a share of the latter.
+/// Gain of the solid-state cache over the block drive, as a share of the latter.
 fn gain(study: &CacheStudy, mode: CacheMode) -> f64 {
     gain_of([System::Ssd(mode), System::Ssc(mode)].map(|system| study.of(system)))
 }
@@ -298,7 +299,7 @@ fn gain_of([ssd, ssc]: [Run; 2]) -> f64 {
     ssc.operations_per_second / ssd.operations_per_second - 1.0
 }
 
-/// Both against the disk alone: what S1, S3 and S4 are about, to be seen.
+/// Both caches against the disk alone, which S1, S3 and S4 are about; for information.
 fn against_disk(bench: &Bench, study: &CacheStudy) -> Vec<Check> {
     if !is_whole(bench) {
         return Vec::new();
@@ -389,7 +390,7 @@ fn saved_erases(mode: CacheMode, measured: f64) -> Check {
     Check { published: Some(0.9), ..bound }
 }
 
-/// Erases for an operation that the solid-state cache does without.
+/// Share of the erases per operation that the solid-state cache saves.
 fn saved(study: &CacheStudy, mode: CacheMode) -> f64 {
     saved_of([System::Ssd(mode), System::Ssc(mode)].map(|system| study.of(system)))
 }
@@ -399,7 +400,7 @@ fn saved_of(runs: [Run; 2]) -> f64 {
     1.0 - ssc / ssd
 }
 
-/// S3: nothing gained and little lost where there is no garbage collection.
+/// S3: no gain, and little loss, without garbage collection.
 pub(super) fn webserver(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.caches(WEBSERVER)?;
     let mut checks = MODES.map(|mode| gain_of_webserver(mode, gain(study, mode))).to_vec();
@@ -411,7 +412,7 @@ fn gain_of_webserver(mode: CacheMode, measured: f64) -> Check {
     Check::points(format!("webserver, {}: SSC over SSD", mode.name()), 0.0, measured, 0.03)
 }
 
-/// S4: a log inside the drive costs less than records from the host.
+/// S4: logging inside the drive costs less than records from the host.
 pub(super) fn varmail(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.caches(VARMAIL)?;
     let check = |study: &CacheStudy| gain_of_varmail(gain(study, CacheMode::WriteBack));
@@ -426,7 +427,7 @@ fn gain_of_varmail(measured: f64) -> Check {
     Check::points("varmail, write-back: SSC over SSD", 0.27, measured, 0.1).even_at(0.0)
 }
 
-/// Fig. 7, and the gains in it beside those that the paper prints.
+/// Fig. 7, and its gains beside those that the paper prints.
 fn figures(bench: &Bench) -> Result<Vec<Figure>, ReproduceError> {
     let rows = [FILESERVER, WEBSERVER, VARMAIL].map(|set| bench.caches(set));
     let rows: Vec<&CacheStudy> = rows.into_iter().collect::<Result<_, _>>()?;

@@ -1,7 +1,7 @@
-//! C15: where the firmware's processor spends its time (sections 5, 6.4 and 7.1).
+//! C15: how the firmware's processor spends its time (sections 5, 6.4 and 7.1).
 //!
-//! The paper's scheduler hands out host DMA and flash operations (its issuer) and finds out what has ended (its status checker).
-//! Turns of the loop that find nothing are no work and do not count.
+//! The paper's scheduler starts host DMA and flash operations (its issuer) and detects their ends (its status checker). Idle turns of the polling
+//! loop do not count.
 
 use super::bench::{Bench, Cosmos, Flow, Mode, ReproduceError};
 use super::throughput::LARGE;
@@ -9,20 +9,20 @@ use super::{Check, Figure, Limit, Outcome};
 use pellucid_report::Report;
 use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
 
-/// Channels, and as many ways.
+/// Numbers of channels, each with as many ways.
 const SQUARES: [u32; 3] = [2, 4, 8];
 /// Requests of each measurement.
 const REQUESTS: u32 = 1_500;
-/// Outstanding requests of 16 KiB, fewest and most of Table 7.
+/// Outstanding requests of 16 KiB: fewest and most of Table 7.
 const OUTSTANDING: [u32; 2] = [1, 64];
-/// The paper's firmware has seven parts: NVMe manager, the FTL's four, issuer and status checker. "A significant portion" is taken to be at
-/// least what two of them would have if all had the same.
+/// The paper's firmware has seven parts: NVMe manager, the FTL's four, issuer and status checker. "A significant portion" is read as at least the
+/// share of two parts if all had equal shares.
 const EVEN_SHARE: f64 = 2.0 / 7.0;
 
-/// Where the processor's time goes in one run.
+/// Breakdown of the processor's time in one run.
 #[derive(Clone, Copy, Debug)]
 struct Split {
-    /// Busy time / length of the measurement.
+    /// Busy time over the length of the measurement.
     busy: f64,
     /// Shares of the busy time.
     issuer: f64,
@@ -60,7 +60,6 @@ impl Split {
     }
 }
 
-/// C15.
 pub(super) fn time(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let (mut checks, mut figures) = (Vec::new(), Vec::new());
     for flow in Flow::BOTH {
@@ -89,7 +88,7 @@ pub(super) fn time(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures })
 }
 
-/// The workload of C9 at the default clock, by [`SQUARES`].
+/// The workload of C9 at the default clock, in the order of [`SQUARES`].
 fn over_devices(bench: &Bench, flow: Flow) -> Result<Vec<Split>, ReproduceError> {
     bench.map(&SQUARES, |&square| {
         let drive = Cosmos::new(Mode::Slc, square, square);

@@ -2,7 +2,7 @@ use super::*;
 use pellucid_report::plot::Unit;
 use std::collections::BTreeSet;
 
-/// The index, with the known misses.
+/// The index page, with the known misses.
 const INDEX: &str = include_str!("../../../docs/explanation/reproduce.md");
 
 /// The pages of the papers, in the order of the claims.
@@ -83,8 +83,8 @@ fn a_check_holds_up_to_its_limit_and_not_beyond() {
     }
 }
 
-/// A number beyond its limit is in range where a value of an unknown keeps the limit or the published number lies between two, and
-/// contradicts where all are on one side of it.
+/// A number beyond its limit is in range if a value of an unknown meets the limit or the published number lies between two values; it contradicts if
+/// all values are on one side.
 #[test]
 fn what_is_unknown_decides_between_in_range_and_contradicts() {
     let range = |numbers: &[f64]| Range {
@@ -105,7 +105,7 @@ fn what_is_unknown_decides_between_in_range_and_contradicts() {
     assert_eq!(verdict(&[&spans]), Verdict::InRange);
     assert_eq!(verdict(&[&below]), Verdict::Contradicts);
     assert_eq!(verdict(&[&below, &near]), Verdict::InRange);
-    // Two unknowns that lie on two sides of the number show nothing: each is varied alone.
+    // Two unknowns on two sides of the number prove nothing: each is varied alone.
     assert_eq!(verdict(&[&below, &range(&[106.0, 150.0])]), Verdict::Contradicts);
     assert_eq!(check(99.0, Limit::Within(0.05), vec![below.clone()]).verdict(), Verdict::Holds);
     let order = |ranges| Check { published: None, ..check(1.1, Limit::AtMost(1.0), ranges) }.verdict();
@@ -113,7 +113,7 @@ fn what_is_unknown_decides_between_in_range_and_contradicts() {
     assert_eq!(order(vec![range(&[1.1, 1.05])]), Verdict::Contradicts);
 }
 
-/// Only what is beyond its limit is varied, and nothing is measured where all holds.
+/// Only checks beyond their limits are varied, and nothing is measured if all hold.
 #[test]
 fn settings_are_varied_for_checks_beyond_their_limits_alone() {
     let bench = Bench::new(1, 1, Vec::new());
@@ -141,7 +141,7 @@ fn a_claim_is_as_good_as_its_worst_check() {
     let good = Check::within("a", Unit::Plain, 1.0, 1.0, 0.1);
     let near = Check::within("b", Unit::Plain, 1.0, 1.09, 0.1);
     let bad = Check::within("c", Unit::Plain, 1.0, 1.2, 0.1);
-    // Beyond its limit, and a setting that is not known decides it.
+    // Beyond its limit, with an unknown setting that decides.
     let point = |measured: f64| (measured.to_string(), measured);
     let unknown = Range { unknown: "u", points: vec![point(1.3), point(1.0)] };
     let open = Check { ranges: vec![unknown], ..Check::within("d", Unit::Plain, 1.0, 1.3, 0.1) };
@@ -195,7 +195,7 @@ fn a_known_miss_is_told_from_news_and_from_one_that_is_over() {
     let over = format!("known to miss, but holds now: {}", of_claim[1].check);
     assert!(render_known(claim, &other).contains(&over));
 
-    // Another claim's miss of the same words is news.
+    // A miss of the same words in another claim is news.
     let c7 = select(&["C7".into()]).unwrap()[0];
     assert_eq!(standing(c7, &all).unknown.len(), of_claim.len());
 }
@@ -211,8 +211,8 @@ fn a_cheap_claim_runs_the_same_on_any_number_of_threads() {
     assert_eq!(render_details(&one, true).lines().count(), 2, "all checks");
 }
 
-/// A claim whose first check holds, and whose second is in range with the order reversed: the verdict of the claim stands by itself, without a
-/// number of a check, and each check has its own.
+/// A claim whose first check holds and whose second is in range with the order reversed: the claim's verdict stands alone, and each check has its
+/// own.
 #[test]
 fn the_verdict_of_a_claim_stands_apart_from_those_of_its_checks() {
     let claim = select(&["N2".into()]).unwrap()[0];

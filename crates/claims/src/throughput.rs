@@ -4,30 +4,28 @@ use super::bench::{Bench, Cosmos, Flow, Mode, ReproduceError};
 use super::{Check, Figure, Limit, Outcome};
 use pellucid_report::plot::{Axis, Plot, Unit};
 
-/// Numbers of channels and of ways that are measured.
+/// Numbers of channels and ways that are measured.
 const COUNTS: [u32; 4] = [1, 2, 4, 8];
 /// The paper's largest configuration.
 const MOST: u32 = 8;
-/// Section 6.2.
 pub(super) const LARGE: &str = "bs=128k,iodepth=16";
 const LARGE_REQUESTS: u32 = 2_500;
-/// Section 6.3. So many that the last ones, which fill fewer and fewer ways, take less than half a percent of the time.
+/// Section 6.3. So many requests that the end, when fewer and fewer ways are busy, takes less than half a percent of the time.
 const SMALL: &str = "bs=4k,iodepth=128";
 const SMALL_REQUESTS: u32 = 64_000;
-/// Section 6.2: 1,275 MB/s, in bytes.
+/// Section 6.2: 1,275 MB/s, in bytes per second.
 const PUBLISHED_READ: f64 = 1275e6;
-/// Section 6.2: what eight channels can carry beside the spare area, in bytes per second.
+/// Section 6.2: what eight channels can transfer besides the spare area, in bytes per second.
 const PUBLISHED_BOUND: f64 = 1440e6;
-/// Writes with a second way: a page crosses its channel in a fifth of the time of the shortest program, so nothing but the program bounds
-/// them yet.
+/// Gain of writes from a second way: a page's transfer takes a fifth of the shortest program, so only programs limit throughput.
 const SECOND_WAY: Limit = Limit::Between(1.8, 2.05);
-/// Reads of eight channels in those of one. More than in proportion is as wrong as less: eight
-/// channels share all that one has for itself. What is above 8 is for the noise of a measurement.
+/// Reads of eight channels over those of one. More than proportional is as wrong as less: eight channels share what one has to itself. The margin
+/// above 8 allows for noise.
 const IN_PROPORTION: Limit = Limit::Between(7.5, 8.05);
-/// Section 6.3: the mapping unit that a request of any size costs.
+/// Section 6.3: the mapping unit, the cost of a request of any smaller size.
 const PAGE_BYTES: f64 = 16_384.0;
 
-/// One configuration and what is asked of it.
+/// One configuration and its work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
     mode: Mode,
@@ -47,7 +45,7 @@ fn series_name(mode: Mode, flow: Flow) -> String {
 /// Measurements for Fig. 21.
 #[derive(Debug)]
 pub(super) struct ThroughputStudy {
-    /// Bytes per second.
+    /// Bytes per second of each point.
     points: Vec<(Point, f64)>,
 }
 
@@ -90,7 +88,7 @@ fn value_at(points: &[(Point, f64)], wanted: Point) -> f64 {
     points.iter().find(|(point, _)| *point == wanted).map_or(f64::NAN, |(_, value)| *value)
 }
 
-/// One drawing per series: a line per number of channels over the ways.
+/// One drawing per series: a line per number of channels, over the ways.
 fn figures(
     name: &str,
     points: &[(Point, f64)],
@@ -141,7 +139,7 @@ pub(super) fn over_channels(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks: vec![check(Mode::Slc), check(Mode::Mlc)], figures: Vec::new() })
 }
 
-/// C3: no step to more ways loses throughput. The worst step of each series stands for it.
+/// C3: no step to more ways loses throughput. Each series is represented by its worst step.
 pub(super) fn over_ways(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.throughput()?;
     let worst_step = |series| {
@@ -177,8 +175,7 @@ pub(super) fn mlc_writes(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks: vec![check], figures: Vec::new() })
 }
 
-/// C5: small random requests. Reads go to data written before; writes to a drive that held none, as the drive erases its
-/// blocks when it starts.
+/// C5: small random requests. Reads find data that was written before; writes go to an empty drive, as the drive erases its blocks at start.
 pub(super) fn small_random(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.throughput()?;
     let points = all_points();

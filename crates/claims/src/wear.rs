@@ -1,8 +1,7 @@
-//! B8: the spread of erase counts beside the gap of static wear levelling, with a host that never pauses and with one that does.
+//! B8: the spread of erase counts against the gap of static wear levelling, with a host that never pauses and with one that does.
 //!
-//! One die. A fifth of the pages is overwritten at random, the rest lies still. Without levelling only the blocks of that fifth would
-//! wear. A block is due when it lags by more than the gap, which is seen at an erase, and has been moved one erase later: so the spread
-//! may exceed the gap by one.
+//! One die. A fifth of the pages is overwritten at random, the rest is static. Without levelling, only the blocks of that fifth would wear. A block
+//! is due when it lags by more than the gap, which is detected at an erase, and it is moved one erase later: so the spread may exceed the gap by one.
 
 use super::bench::{Bench, ReproduceError, measure};
 use super::collection::DRIVE;
@@ -13,14 +12,13 @@ use pellucid_report::plot::Unit;
 const GAP: u32 = 8;
 const BLOCKS: u32 = 128;
 const PAGES: u32 = 64;
-/// Erases of each block in the mean, without what is copied: several times the gap.
+/// Mean erases of each block, GC copies not counted: several times the gap.
 const ROUNDS: u32 = 32;
 
-/// How the host writes, and the options of its job.
+/// Host behaviours, with the options of the job.
 const HOSTS: [(&str, &str); 2] =
     [("64 writes outstanding and no limit", ""), ("150 writes a second", ",rate_iops=150")];
 
-/// B8.
 pub(super) fn levelling(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let spreads = bench.map(&HOSTS, |&(_, rate)| spread(bench, rate))?;
     let checks = HOSTS.iter().zip(spreads).map(|(&(host, _), spread)| {

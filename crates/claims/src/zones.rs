@@ -5,15 +5,14 @@
 //!        ▲──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
 //!  readers:  any sector of any file that no writer has, one after another
 //! ```
-//! Both drives get the same writers, readers, sizes of writes and pace in bytes. To the zoned drive a job brings one file. To a block
-//! drive it brings what a compaction of the suite's store does: files of 128 MiB, one for a file of a level and four for those of the
-//! next, four times larger level that it overlaps, which lie side by side. What differs is the drive: a zone is a file's own blocks,
-//! while a page map puts what the writers bring together into the same blocks, and must collect them.
+//! Both drives get the same writers, readers, write sizes and byte rate. On the zoned drive a job writes one file. On a block drive it writes what a
+//! compaction of the suite's store does: files of 128 MiB, one of a level and four adjacent ones of the next, four times larger level that it
+//! overlaps. What differs is the drive: a zone is a file's own blocks, while a page map puts everything that arrives together into the same blocks,
+//! and must collect them.
 //!
-//! The host is that of the publication (its authors' benchmark suite, zbdbench, `usenix_atc_2021_zns_eval`): a key-value store with
-//! 32 threads that read and up to 8 that write files, each of which brings files as fast as the drive takes them; a limit, where
-//! there is one, is on what users write, so on how often a job is due. The drive here has an eighth of the dies, so an eighth of
-//! the readers, and of the bytes that writers have under way.
+//! The host follows the publication (its authors' benchmark suite, zbdbench, `usenix_atc_2021_zns_eval`): a key-value store with 32 reading threads
+//! and up to 8 that write files, each as fast as the drive accepts them. A rate limit applies to users' writes, and so to how often a job is due. The
+//! drive here has an eighth of the dies, so an eighth of the readers and of the bytes in flight from writers.
 
 use super::bench::{Bench, ReproduceError};
 use super::{Check, Figure, Limit, Outcome};
@@ -29,27 +28,27 @@ use pellucid_spec::Spec;
 
 /// Over-provisioning of the block drives.
 const BLOCK_DRIVES: [f64; 2] = [0.07, 0.28];
-/// Bytes in a second by which jobs are due: 7 to 30 % of what the dies can program, and without a limit.
+/// Byte rates at which jobs are due: 7 to 30 % of what the dies can program, and unlimited.
 const RATES: [Option<u64>; 5] =
     [Some(50_000_000), Some(100_000_000), Some(150_000_000), Some(200_000_000), None];
-/// How many times lower the percentile is on zones.
+/// Factor by which the percentile is lower on zones.
 const RANGE: Limit = Limit::Between(2.0, 4.0);
-/// A drive keeps the pace if it takes this share of what is asked.
+/// A drive keeps the pace if it accepts this share of the demand.
 const PACE: f64 = 0.98;
 /// An eighth of 32.
 const READERS: u32 = 4;
-/// Four writes of 256 KiB are under way at most, an eighth of eight of 1 MiB (what RocksDB hands out at once by default).
+/// At most four writes of 256 KiB are in flight, an eighth of eight of 1 MiB (RocksDB's default).
 const WRITERS: usize = 4;
 const WRITE_BYTES: u32 = 256 << 10;
-/// Every file is written this many times on average before the measurement.
+/// Mean number of writes of each file before the measurement.
 const WARM_UP_ROUNDS: u64 = 1;
-/// Share of the files that is written at the measured pace first: the buffer that the warm-up has filled must drain.
+/// Share of the files that is first written at the measured rate, to drain the buffer that the warm-up has filled.
 const SETTLING_SHARE: u64 = 24;
 /// Share of the files that is written during the measurement.
 const MEASURED_SHARE: u64 = 6;
-/// Files of the block drive that are as large as a zone (1,077 MiB): the suite's are 128 MiB.
+/// Number of the block drive's files that equal a zone (1,077 MiB): the suite's are 128 MiB.
 const FILES_OF_ZONE: u64 = 8;
-/// Files of a job on the block drive that lie side by side; one more lies elsewhere (the suite's `max_bytes_for_level_multiplier`).
+/// Adjacent files of a job on the block drive; one more lies elsewhere (the suite's `max_bytes_for_level_multiplier`).
 const NEIGHBOURS: u64 = 4;
 const READ: u64 = WRITERS as u64;
 
@@ -58,10 +57,10 @@ const READ: u64 = WRITERS as u64;
 struct Files {
     zoned: bool,
     count: u64,
-    /// From one file's begin to the next.
+    /// Sectors from the start of one file to the start of the next.
     stride: u64,
     sectors: u64,
-    /// Files that a job writes, one after another.
+    /// Files that a job writes in sequence.
     of_job: u64,
 }
 
@@ -73,7 +72,7 @@ struct Writer {
     at: u64,
     forgotten: bool,
     busy: bool,
-    /// Files of the job that come after this one.
+    /// Remaining files of the job.
     left: u64,
 }
 
@@ -118,18 +117,18 @@ impl Host {
         }
     }
 
-    /// A writer goes on to the next file of its job, or begins a job.
+    /// Moves a writer to the next file of its job, or to a new job.
     fn next_file(&mut self, number: usize) {
         let Writer { file, left, .. } = self.writers[number];
         let left = left.checked_sub(1).unwrap_or(self.files.of_job - 1);
         let next = (file + 1) % self.files.count;
-        // The first lies elsewhere, and the second is where the others begin.
+        // The first file lies elsewhere; the second starts the adjacent ones.
         let beside = left + 2 < self.files.of_job && self.writers.iter().all(|writer| writer.file != next);
         let file = if beside { next } else { self.idle_file() };
         self.writers[number] = Writer { file, at: 0, forgotten: false, busy: false, left };
     }
 
-    /// The next command of a writer.
+    /// Submits the next command of a writer.
     fn write(&mut self, now: SimTime, number: usize) {
         if self.writers[number].at == self.files.sectors {
             self.next_file(number);
@@ -156,12 +155,12 @@ impl Host {
         self.written += length;
     }
 
-    /// Sectors of all files.
+    /// Total sectors of all files.
     fn round(&self) -> u64 {
         self.files.count * self.files.sectors
     }
 
-    /// Sectors of a write.
+    /// Sectors of one write.
     fn length(&self) -> u64 {
         u64::from(WRITE_BYTES / self.device.layout().sector_bytes)
     }
@@ -173,7 +172,7 @@ impl Host {
         self.reading += 1;
     }
 
-    /// Takes the commands that have ended.
+    /// Handles completed commands.
     fn take_ended(&mut self) -> Result<(), RunError> {
         while let Some(completion) = self.device.pop() {
             if completion.status != Status::Success {
@@ -208,7 +207,7 @@ impl Host {
         Ok(())
     }
 
-    /// Goes on to the next event, or to when a job is due; and from there, as long as it is before `limit`, until something ends.
+    /// Advances to the next event, or to the time a job is due; then, before `limit`, until a command completes.
     fn step(&mut self, due: Option<SimTime>, limit: SimTime) -> Result<SimTime, RunError> {
         let next = self.device.next_event().into_iter().chain(due).min();
         let next = next.ok_or_else(|| RunError::Host("the drive does not answer".into()))?;
@@ -217,7 +216,7 @@ impl Host {
         Ok(now)
     }
 
-    /// Writes `sectors` beside `readers`. Jobs are due every `pace` nanoseconds; 0: one after another.
+    /// Writes `sectors` while `readers` read. Jobs are due every `pace` nanoseconds; 0: back to back.
     fn work(&mut self, sectors: u64, readers: u32, pace: f64) -> Result<(), RunError> {
         let (start, mut now, mut begun) = (self.device.now(), self.device.now(), 0u64);
         let until = self.written + sectors;
@@ -235,7 +234,7 @@ impl Host {
                 self.read(now);
             }
             let waits = self.writers.iter().any(|writer| !writer.busy);
-            // The measurement ends with the event after the last write arrived.
+            // The measurement ends with the event after the arrival of the last write.
             let limit = if self.written < until { SimTime(u64::MAX) } else { now };
             now = self.step(waits.then(|| due(begun)), limit)?;
         }
@@ -243,8 +242,8 @@ impl Host {
     }
 }
 
-/// Differences of B3's drive to the preset: blocks of full size, and the controller and the even media beside which `scheduler.suspensions` was
-/// fitted to measurements of two drives (docs/explanation/papers/beyond.md). It is that of another drive of the class.
+/// Differences of B3's drive from the preset: full-size blocks, the controller and the uniform media beside which `scheduler.suspensions` was fitted
+/// to measurements of two drives (docs/explanation/papers/beyond.md). The controller is that of another drive of the class.
 const CONTROLLER: [&str; 13] = [
     "media.pages=1152",
     "media.timing.erase=4.5ms",
@@ -261,9 +260,8 @@ const CONTROLLER: [&str; 13] = [
     "scheduler.decode=3us",
 ];
 
-/// Four of the preset's 32 dies, so that a round over all files is short. Blocks are as large as the preset's: reads meet erases as
-/// often. There are three times as many, as the block or two that a die keeps free for GC weigh less the more it has; a
-/// die of 64 GB has 900.
+/// Four of the preset's 32 dies, so that a round over all files is short. Blocks are as large as the preset's, so that reads meet erases as often.
+/// There are three times as many, as the one or two blocks that a die keeps free for GC weigh less the more it has; a die of 64 GB has 900.
 fn drive(bench: &Bench, over_provisioning: Option<f64>) -> Result<Spec, ReproduceError> {
     let mut own: Vec<String> = ["media.channels=2", "media.ways=2", "media.blocks=288"]
         .into_iter()
@@ -277,7 +275,7 @@ fn drive(bench: &Bench, over_provisioning: Option<f64>) -> Result<Spec, Reproduc
     bench.preset("zoned", &own)
 }
 
-/// A drive that has been written over and over, which is the same at every rate.
+/// A drive that was overwritten repeatedly; the same at every rate.
 fn aged(bench: &Bench, over_provisioning: Option<f64>) -> Result<Host, ReproduceError> {
     let zones = prepare(&drive(bench, None)?, None)?;
     let Some(Interface::Zoned(geometry)) = Drive::interface(&zones, 0) else {
@@ -302,7 +300,7 @@ fn aged(bench: &Bench, over_provisioning: Option<f64>) -> Result<Host, Reproduce
     Ok(host)
 }
 
-/// Measures the host of an aged drive while jobs are due at `rate`, or always.
+/// Measures the host of an aged drive while jobs are due at `rate`, or continuously.
 fn point(mut host: Host, rate: Option<u64>) -> Result<Point, RunError> {
     let sector_bytes = u64::from(host.device.layout().sector_bytes);
     let pace = rate.map_or(0.0, |rate| {
@@ -323,12 +321,11 @@ fn point(mut host: Host, rate: Option<u64>) -> Result<Point, RunError> {
 
 struct Point {
     read: Latency,
-    /// Bytes that were written in a second.
+    /// Bytes written per second.
     rate: f64,
     amplification: f64,
 }
 
-/// B3.
 pub(super) fn tail(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let drives: Vec<Option<f64>> = [None].into_iter().chain(BLOCK_DRIVES.map(Some)).collect();
     let hosts = bench.map(&drives, |&drive| aged(bench, drive))?;

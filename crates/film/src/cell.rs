@@ -1,15 +1,15 @@
-//! Cells: blocks, or groups of them, reduced to what is shown.
+//! Cells: blocks, or groups of blocks, reduced to what is shown.
 
 use pellucid_flash::{BlockMap, BlockStream, BlockUse, BlockView};
 use serde::Serialize;
 
-/// Cells of a drive, at most; drives with more blocks have cells of several blocks.
+/// Maximum number of cells of a drive; on larger drives a cell is several blocks.
 pub const CELLS_MAX: u32 = 1 << 16;
 
 /// Highest level of valid data: all units of the cell are valid.
 pub(crate) const LEVEL_MAX: u32 = 15;
 
-/// Shape of the cells of a drive.
+/// Shape of a drive's cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Grid {
     /// Channels.
@@ -27,7 +27,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The shape for the blocks of a drive.
+    /// The shape for a drive's blocks.
     pub fn of(map: &BlockMap) -> Grid {
         let dies = (map.channels * map.dies_per_channel).max(1);
         let per_die = (CELLS_MAX / dies).max(1);
@@ -42,12 +42,12 @@ impl Grid {
         }
     }
 
-    /// Cells in all.
+    /// Number of cells.
     pub fn cells(&self) -> u32 {
         self.channels * self.dies_per_channel * self.cells_per_die
     }
 
-    /// The cells of a drive of this shape.
+    /// Reduces blocks to cells.
     pub(crate) fn reduce(&self, blocks: &[BlockView]) -> Vec<Cell> {
         let mut cells = Vec::with_capacity(self.cells() as usize);
         for die in blocks.chunks(self.blocks_per_die.max(1) as usize) {
@@ -58,7 +58,7 @@ impl Grid {
     }
 }
 
-/// A cell as it is shown.
+/// Displayed state of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     /// Level of valid data: 0 without any, [`LEVEL_MAX`] if all is valid.
@@ -78,7 +78,7 @@ impl Cell {
             _ => 1 + (units * u64::from(LEVEL_MAX - 1) / whole) as u32,
         };
         let shown = group.iter().max_by_key(|view| view.usage).copied().unwrap_or_default();
-        // A free block beside one with data says nothing of the stream.
+        // A free block beside one with data has no stream to show.
         let stream = group.iter().find(|view| view.stream != BlockStream::None).map(|view| view.stream);
         Cell {
             level: level as u8,

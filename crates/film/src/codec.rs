@@ -1,8 +1,8 @@
-//! Frames as bytes; the format stands in the head of the crate.
+//! Encoding of frames; the crate's head describes the format.
 
 use crate::cell::Cell;
 
-/// One changed cell. Absent parts are as in the frame before.
+/// One changed cell. Absent parts equal those of the previous frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     level: u8,
@@ -12,7 +12,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// The change that makes `now` of `before`; `None`: they are the same.
+    /// The change from `before` to `now`; `None`: they are equal.
     pub fn between(before: Cell, now: Cell) -> Option<Change> {
         (before != now).then(|| Change {
             level: now.level,
@@ -33,7 +33,7 @@ impl Change {
     }
 }
 
-/// Encodes changes, in rising order of their cells.
+/// Encodes changes, in ascending order of their cells.
 pub(crate) fn encode(changes: impl Iterator<Item = (u32, Change)>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut end = 0;
@@ -72,7 +72,7 @@ fn write_varint(out: &mut Vec<u8>, mut value: u32) {
     out.push(value as u8);
 }
 
-/// The changes of an encoded frame, which must be one of [`encode`].
+/// Decodes the changes of a frame made by [`encode`].
 pub(crate) fn decode(bytes: &[u8]) -> Vec<(u32, Change)> {
     let mut reader = bytes.iter().copied();
     let mut changes = Vec::new();
@@ -103,7 +103,7 @@ fn read_varint(reader: &mut impl Iterator<Item = u8>) -> Option<u32> {
     None
 }
 
-/// Two frames that follow each other as one.
+/// Merges two consecutive frames.
 pub(crate) fn merge(first: &[u8], second: &[u8]) -> Vec<u8> {
     let (first, second) = (decode(first), decode(second));
     let mut merged = Vec::with_capacity(first.len().max(second.len()));

@@ -8,10 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 use pellucid_flash::{BlockMap, BlockStream, BlockUse};
 use serde_json::{Value, json};
 
-/// A moment of a film. Counters count since the drive was made, or since they were last reset.
+/// Counters at a moment of a film, since the drive was made or they were last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// When, by the film's clock, since its beginning.
+    /// Time on the film's clock, since its start.
     pub at: u64,
     /// Victim blocks chosen.
     pub victims: u64,
@@ -23,7 +23,7 @@ pub struct Moment {
     pub host_written_bytes: u64,
     /// Bytes programmed, for all causes.
     pub programmed_bytes: u64,
-    /// Erased blocks that are waiting.
+    /// Erased blocks that are free.
     pub free_blocks: u32,
 }
 
@@ -41,13 +41,13 @@ impl Moment {
     }
 }
 
-/// A film: see the head of the crate.
+/// A film; see the crate's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Film {
     pub(crate) name: String,
     pub(crate) clock: Clock,
     pub(crate) grid: Grid,
-    /// One for each frame, ascending.
+    /// One per frame, ascending.
     pub(crate) moments: Vec<Moment>,
     pub(crate) frames: Vec<Vec<u8>>,
 }
@@ -58,12 +58,12 @@ impl Film {
         &self.name
     }
 
-    /// Gives the drive another name, which tells it from others beside it.
+    /// Renames the drive, to distinguish it from others.
     pub fn rename(&mut self, name: &str) {
         self.name = name.into();
     }
 
-    /// The clock of its moments.
+    /// The clock of the film's moments.
     pub fn clock(&self) -> Clock {
         self.clock
     }
@@ -78,7 +78,7 @@ impl Film {
         &self.moments
     }
 
-    /// The cells as a frame shows them.
+    /// The cells in a frame.
     pub(crate) fn cells(&self, frame: usize) -> Vec<Cell> {
         let mut cells = vec![Cell::default(); self.grid.cells() as usize];
         for changes in &self.frames[..=frame] {
@@ -87,7 +87,7 @@ impl Film {
         cells
     }
 
-    /// The film in JSON: names, moments by column, and the frames in base64.
+    /// The film as JSON: names, moments by column, and the frames in base64.
     pub fn to_json(&self) -> Value {
         let column = |of: fn(&Moment) -> u64| self.moments.iter().map(of).collect::<Vec<u64>>();
         json!({

@@ -1,17 +1,17 @@
-//! A film of a drive: what each block holds over time, in a bounded number of bytes; and what shows it.
+//! A film of a drive: the content of each block over time, in a bounded number of bytes, and its display.
 //!
 //! ```text
 //!  BlockMap ─► Recorder ─► Film ─► to_json ─► film page (map.js, film.js)
 //!         │                  └───► still, an SVG
 //!         └──► frame (one moment) ─► live page of the monitor (map.js)
 //! ```
-//! A film has frames at moments of equal distance. The first describes every cell, each later one the cells that are others than in
-//! the frame before. When the frames are too many, or take too many bytes, every second one is merged into the next.
+//! Frames are equally spaced. The first one describes every cell, each later one the cells that differ from the previous frame. When the frames
+//! become too many, or too large, every second one is merged into the next.
 //!
-//! A cell is a block. Where a drive has more than [`CELLS_MAX`], a cell is several neighbouring blocks of a die: it has their mean of
-//! valid data, the sum of their erases, and the most remarkable of their uses.
+//! A cell is a block. On a drive with more than [`CELLS_MAX`] blocks, a cell is several neighbouring blocks of a die, with the mean of their valid
+//! data, the sum of their erases, and the most notable of their uses.
 //!
-//! The format of a frame, a run of changed cells with equal content after the other:
+//! Format of a frame: runs of consecutive changed cells with equal content:
 //!
 //! | field | content |
 //! |---|---|
@@ -21,7 +21,7 @@
 //! | byte | stream, if it has changed |
 //! | varint | erases, if they have changed |
 //!
-//! A varint has seven bits to a byte, the lowest first; the highest bit says that another byte follows.
+//! A varint has seven bits per byte, lowest first; the highest bit means that another byte follows.
 
 mod cell;
 mod codec;

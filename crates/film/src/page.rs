@@ -1,4 +1,4 @@
-//! Pages that show films in a browser. The frame of the page, and the plots beside the map, are the caller's.
+//! Pages that show films in a browser. The surrounding page, and the plots beside the map, are the caller's.
 
 use crate::cell::{Cell, Grid};
 use crate::codec::{Change, encode};
@@ -17,7 +17,7 @@ pub const STYLE: &str = include_str!("page/film.css");
 
 const FILM_SCRIPT: &str = include_str!("page/film.js");
 
-/// Controls of a page of films; its script fills them.
+/// Controls of a film page; its script fills them.
 const CONTROLS: &str = "<div class=\"controls card\"><button id=\"play\">Play</button>\
      <button id=\"step\">Next frame</button><input id=\"time\" type=\"range\" min=\"0\" value=\"0\" aria-label=\"moment\"/>\
      <output id=\"clock\"></output><label>speed <select id=\"speed\"><option value=\"0.1\">0.1</option>\
@@ -31,20 +31,20 @@ const CONTROLS: &str = "<div class=\"controls card\"><button id=\"play\">Play</b
 pub struct Curve {
     /// Its name.
     pub name: &'static str,
-    /// The latency in each interval; absent where nothing completed.
+    /// The latency in each interval; absent if nothing completed.
     pub ns: Vec<Option<u64>>,
 }
 
-/// Latencies over the time of a film; of films without simulated time, none.
+/// Latencies over the time of a film; empty without simulated time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Curves {
-    /// Begin of each interval, since the film began.
+    /// Start of each interval, since the start of the film.
     pub seconds: Vec<f64>,
     /// The curves.
     pub curves: Vec<Curve>,
 }
 
-/// The body of a page that plays these films together, and its scripts; they need uPlot. All have the same clock.
+/// The body of a page that plays these films together, with its scripts; they need uPlot. All films have the same clock.
 pub fn body(films: &[(&Film, Curves)]) -> String {
     let one = |(film, curves): &(&Film, Curves)| {
         let mut value = film.to_json();
@@ -52,7 +52,7 @@ pub fn body(films: &[(&Film, Curves)]) -> String {
         value
     };
     let data = Value::Array(films.iter().map(one).collect()).to_string();
-    // No text of the data ends the element.
+    // Keeps the data from closing the element.
     let data = data.replace('<', "\\u003c");
     format!(
         "<main>{CONTROLS}</main><script type=\"application/json\" id=\"films\">{data}</script>\
@@ -60,7 +60,7 @@ pub fn body(films: &[(&Film, Curves)]) -> String {
     )
 }
 
-/// One moment of a drive as JSON, for pages that watch it: shape, names and the frame, in which every cell stands.
+/// One moment of a drive as JSON, for live pages: shape, names, and a frame that describes every cell.
 pub fn live_frame(map: &BlockMap) -> Value {
     let grid = Grid::of(map);
     let cells = grid.reduce(&map.blocks).into_iter().zip(0..);

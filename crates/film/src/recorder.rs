@@ -1,7 +1,7 @@
 //! Records a film in bounded memory.
 //!
-//! Invariants: no two frames lie closer than the interval that held when they were recorded; it doubles whenever neighbours are
-//! merged; the bytes of all frames stay below the limit, as long as there are two frames to merge.
+//! Invariants: frames are at least as far apart as the interval at the time of their recording; the interval doubles whenever neighbours are merged;
+//! the bytes of all frames stay below the limit as long as two frames can be merged.
 
 use crate::cell::{Cell, Grid};
 use crate::codec::{Change, encode, merge};
@@ -9,13 +9,13 @@ use crate::film::{Film, Moment};
 use pellucid_flash::BlockMap;
 use serde::Serialize;
 
-/// Bytes of a film's frames, at most: with what is around them in a page, less than 10 MB.
+/// Maximum size of a film's frames: with everything around them in a page, less than 10 MB.
 pub const FILM_BYTES: usize = 6 << 20;
 
-/// Frames after the first at which neighbours are merged.
+/// Number of frames after the first at which neighbours are merged.
 const FRAMES_MAX: usize = 600;
 
-/// Blocks that are looked at in a first interval: a look at a large drive takes milliseconds, so its frames begin further apart.
+/// Blocks that the first interval allows for: scanning a large drive takes milliseconds, so its frames start further apart.
 const BLOCKS_AT_ONCE: u64 = 1 << 14;
 
 /// The clock of a film.
@@ -24,12 +24,12 @@ const BLOCKS_AT_ONCE: u64 = 1 << 14;
 pub enum Clock {
     /// Simulated nanoseconds.
     SimulatedNs,
-    /// Bytes written to a drive that is prepared, which takes no simulated time.
+    /// Bytes written to a drive during preparation, which takes no simulated time.
     WrittenBytes,
 }
 
 impl Clock {
-    /// First distance of frames: a millisecond, or 64 KiB.
+    /// First interval: a millisecond, or 64 KiB.
     fn interval(self) -> u64 {
         match self {
             Clock::SimulatedNs => 1_000_000,
@@ -70,23 +70,23 @@ impl Recorder {
         }
     }
 
-    /// The moment of the next frame; the first one is due at once.
+    /// Time of the next frame; the first one is due at once.
     #[inline]
     pub fn due(&self) -> u64 {
         self.due
     }
 
-    /// The clock of its moments.
+    /// The clock of the film's moments.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Returns whether a frame was recorded.
+    /// Reports whether a frame was recorded.
     pub fn has_begun(&self) -> bool {
         !self.frames.is_empty()
     }
 
-    /// Records the blocks as they stand at `at`, by the film's clock. Panics if the drive has changed its shape.
+    /// Records the blocks at time `at` of the film's clock. Panics if the shape of the drive has changed.
     pub fn record(&mut self, at: u64, map: &BlockMap) {
         if self.frames.is_empty() {
             self.start = at;
@@ -108,7 +108,7 @@ impl Recorder {
         self.due = self.start.saturating_add((passed + 1).saturating_mul(self.interval));
     }
 
-    /// Adds a frame; one of the last moment again joins that.
+    /// Adds a frame; a second frame of the same moment is merged.
     fn push(&mut self, mut frame: Vec<u8>, moment: Moment) {
         if self.moments.last().is_some_and(|last| last.at == moment.at) {
             let last = self.frames.pop().expect("each moment has a frame");
@@ -136,7 +136,7 @@ impl Recorder {
         self.bytes = self.frames.iter().map(Vec::len).sum();
     }
 
-    /// The film of the drive `name`; `None`: nothing was recorded.
+    /// The film of the drive `name`; `None` if nothing was recorded.
     pub fn finish(self, name: &str) -> Option<Film> {
         let Recorder { clock, grid, moments, frames, .. } = self;
         (!frames.is_empty()).then(|| Film { name: name.into(), clock, grid, moments, frames })

@@ -1,4 +1,4 @@
-//! A frame as an SVG file of its own: valid data of every cell, in the colours of the page.
+//! A frame as an SVG file: valid data of every cell, in the colours of the page.
 
 use crate::cell::{Cell, Grid, LEVEL_MAX};
 use crate::film::Film;
@@ -10,13 +10,13 @@ const WIDTH: f64 = 960.0;
 /// Height above the map.
 const HEAD: f64 = 52.0;
 
-/// Class of cells that are full or hold a level of valid data: a colour between these for few, half and all units, on light and dark paper.
+/// Full cells and cells with valid data: the colours for few, half and all units, interpolated, on light and dark paper.
 const FULL: [[[u8; 3]; 3]; 2] = [
     [[0xdb, 0xe8, 0xf8], [0x5f, 0x9b, 0xe0], [0x12, 0x3f, 0x80]],
     [[0x20, 0x34, 0x4d], [0x2f, 0x6b, 0xb5], [0x9c, 0xc7, 0xff]],
 ];
 
-/// The other classes: colours on light and dark paper, and what the legend says.
+/// The other classes: colours on light and dark paper, and text of the legend.
 const OTHERS: [(&str, &str, &str); 5] = [
     ("#e9edf2", "#1c232c", "free"),
     ("#f4e2c4", "#4b3a22", "nothing valid"),
@@ -52,7 +52,7 @@ fn colour(class: usize, dark: bool) -> String {
     format!("#{:02x}{:02x}{:02x}", mixed(0).round() as u8, mixed(1).round() as u8, mixed(2).round() as u8)
 }
 
-/// Places of the cells of a die, and of the dies.
+/// Positions of a die's cells, and of the dies.
 struct Places {
     grid: Grid,
     columns: u32,
@@ -61,7 +61,7 @@ struct Places {
 }
 
 impl Places {
-    /// As the script of the page has them: about twice as wide as high.
+    /// As in the page's script: about twice as wide as high.
     fn of(grid: Grid) -> Places {
         let shape = 2.0 * f64::from(grid.cells_per_die) * f64::from(grid.channels);
         let wide = (shape / f64::from(grid.dies_per_channel.max(1))).sqrt().round() as u32;
@@ -88,7 +88,7 @@ impl Places {
 }
 
 impl Film {
-    /// The blocks as frame `frame` shows them, as an SVG file. Equal films give equal bytes. Panics without such a frame.
+    /// Draws the blocks of frame `frame` as an SVG file. Equal films give equal bytes. Panics if the frame does not exist.
     pub fn still(&self, frame: usize, caption: &str) -> String {
         let places = Places::of(self.grid);
         let (columns, rows) = places.size();
@@ -113,7 +113,7 @@ impl Film {
     }
 }
 
-/// A path for each class: a rectangle for each run of equal cells in a row.
+/// One path per class: a rectangle for each run of equal cells in a row.
 fn paths(cells: &[Cell], places: &Places) -> [String; CLASSES] {
     let mut paths: [String; CLASSES] = Default::default();
     let mut first = 0;

@@ -3,18 +3,18 @@
 //! | | block drive or file | Prism's function level |
 //! |---|---|---|
 //! | segment | at a multiple of its size | a flash block, which the library hands out ([`Job::Allocate`](crate::Job)) |
-//! | open segments | one for new data, one for what the cleaner moves, or more by choice | the same in every channel; the channel with the shortest queue is written next |
+//! | open segments | one for new data, one for GC copies of the cleaner, or more by choice | the same in every channel; the channel with the shortest queue is written next |
 //! | batch | what fits; at most [`BATCH_BLOCKS`] where more are open | whole flash pages, and no more than [`BATCH_BLOCKS`], so that a commit uses all channels |
 //! | checkpoint | two pairs of places, written in turn | appended to flash blocks of their own |
-//! | segment without contents | overwritten, discarded by choice | given back (`Flash_Trim`) once a checkpoint is durable that needs nothing of it; erased in the background |
+//! | segment without contents | overwritten; optionally discarded | given back (`Flash_Trim`) once a checkpoint that needs nothing in it is durable; erased in the background |
 //! | mount | reads the reserve that the checkpoint lists | reads the blocks of the reserve that the library found |
 //!
-//! On a drive of nameless writes the log lies in the virtual address space as on a block drive. It has no data blocks: the drive places these
+//! On a drive of nameless writes the log lies in the virtual address space, as on a block drive. It has no data blocks, which the drive places itself
 //! (`names/mod.rs`).
 
 use crate::types::BLOCK_BYTES;
 
-/// Blocks of a batch where several segments are open, with its header.
+/// Maximum blocks of a batch, header included, if several segments are open.
 pub(crate) const BATCH_BLOCKS: u32 = 32;
 
 /// Medium below a file system.
@@ -25,20 +25,20 @@ pub enum Backend {
     Block,
     /// Flash blocks of Prism's function level.
     Function(FlashShape),
-    /// Names for data, and virtual blocks for the log.
+    /// Named data, and virtual blocks for the log.
     Nameless(NamesShape),
 }
 
 /// A nameless namespace, in blocks of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamesShape {
-    /// Names are below this.
+    /// Upper bound of names.
     pub names: u64,
-    /// Blocks that can have names at the same time.
+    /// Maximum number of named blocks.
     pub capacity: u64,
 }
 
-/// Flash as Prism's function level shows it, in blocks of 4 KiB.
+/// Flash as Prism's function level presents it, in blocks of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlashShape {
     /// Channels.
@@ -47,12 +47,12 @@ pub struct FlashShape {
     pub flash_blocks_each: u32,
     /// Blocks of 4 KiB in a flash block: whole pages.
     pub segment_blocks: u32,
-    /// Blocks of 4 KiB in a page; 1, where a page is no larger.
+    /// Blocks of 4 KiB in a page; 1 if a page is no larger.
     pub page_blocks: u32,
 }
 
 impl FlashShape {
-    /// The shape of flash whose blocks and pages have this many bytes.
+    /// The shape of flash with blocks and pages of these sizes in bytes.
     ///
     /// The error is a sentence.
     pub fn new(
@@ -77,14 +77,14 @@ impl FlashShape {
     }
 }
 
-/// A flash block that held data when the file system was mounted.
+/// A flash block that held data at the mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundSegment {
     /// Its number.
     pub segment: u32,
     /// Content of the segment; `None`: unknown.
     pub content: Option<Content>,
-    /// Blocks of 4 KiB written, the last of them perhaps torn.
+    /// Number of written blocks of 4 KiB; the last one may be torn.
     pub blocks: u32,
 }
 
@@ -98,19 +98,19 @@ pub enum Content {
 }
 
 impl Content {
-    /// Word stored with the data on flash.
+    /// Mark stored with the data on flash.
     pub const fn mark(self) -> u32 {
         self as u32
     }
 
-    /// The content with that word.
+    /// The content with this mark.
     pub fn of(mark: u32) -> Option<Content> {
         [Content::Log, Content::Checkpoint].into_iter().find(|content| content.mark() == mark)
     }
 }
 
 impl Backend {
-    /// Number in the superblock.
+    /// Code in the superblock.
     pub(crate) fn kind(&self) -> u32 {
         match self {
             Backend::Block => 0,
@@ -123,7 +123,7 @@ impl Backend {
         matches!(self, Backend::Function(_))
     }
 
-    /// Where data have names.
+    /// Shape of the names, if data have names.
     pub(crate) fn names(&self) -> Option<NamesShape> {
         match self {
             Backend::Nameless(shape) => Some(*shape),
@@ -139,7 +139,7 @@ impl Backend {
         }
     }
 
-    /// Most blocks of a batch.
+    /// Maximum blocks of a batch.
     pub(crate) fn batch_blocks(&self) -> u32 {
         match self {
             Backend::Block | Backend::Nameless(_) => u32::MAX,

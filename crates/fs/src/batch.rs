@@ -6,10 +6,10 @@
 //!   blocks   data of files, nodes of the tree, or more entries, each block of these twice
 //!   header   a copy of the first
 //! ```
-//! A *commit* is one or several batches; the last one says so. Its entries, put together from all of its batches, are the changes of the
-//! tree since the commit before it. A commit counts when all of its batches and all that was numbered before them are whole.
-//! A header says up to which batch everything was durable when it was written: a batch up to there that is not whole is damaged, and was not
-//! torn by a power cut (`replay.rs`).
+//! A *commit* is one or several batches; the last one says so. The entries of its batches together are the changes of the tree since the previous
+//! commit. A commit counts only if all of its batches and all earlier batches are whole.
+//! A header names the batch up to which everything was durable when it was written. If a batch up to there is not whole, it is damaged, not torn by a
+//! power cut (`replay.rs`).
 
 use crate::block::{Blocks, SharedBlock, shared, shared_zeros};
 use crate::key::{Fields, Key};
@@ -31,7 +31,7 @@ pub(crate) enum Owner {
     Node { low: Key, level: u8 },
     /// Entries.
     Entries,
-    /// A copy of the block of entries before it.
+    /// A copy of the preceding block of entries.
     EntriesCopy,
 }
 
@@ -77,19 +77,19 @@ pub(crate) struct Identity {
     pub epoch: u64,
 }
 
-/// A batch that is being put together.
+/// A batch under construction.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
     pub seq: u64,
     pub address: u64,
-    /// Blocks that it may have, with the headers.
+    /// Maximum blocks, headers included.
     limit: u32,
     runs: Vec<Run>,
     sums: Vec<u32>,
     entries: Vec<u8>,
     first: bool,
     last: bool,
-    /// Blocks behind the header.
+    /// Blocks after the header.
     blocks: Vec<SharedBlock>,
 }
 
@@ -108,12 +108,12 @@ impl Batch {
         }
     }
 
-    /// Blocks, with the headers.
+    /// Number of blocks, headers included.
     pub fn blocks(&self) -> u32 {
         2 + self.blocks.len() as u32
     }
 
-    /// Where the next block goes.
+    /// Address of the next block.
     pub fn next_address(&self) -> u64 {
         self.address + 1 + self.blocks.len() as u64
     }
@@ -137,7 +137,7 @@ impl Batch {
         self.push(owner, shared(data), crc32c::crc32c(data));
     }
 
-    /// Appends a block, of which the checksum is known, and gives its address.
+    /// Appends a block with a known checksum, and returns its address.
     pub fn push(&mut self, owner: Owner, data: SharedBlock, sum: u32) -> u64 {
         let address = self.next_address();
         let goes_on = self.runs.last_mut().filter(|run| match (run.owner, owner) {
@@ -155,7 +155,7 @@ impl Batch {
         address
     }
 
-    /// Puts entries into the header; there has to be space.
+    /// Puts entries into the header, which must have space for them.
     pub fn put_inline(&mut self, entries: &[u8]) {
         debug_assert!(entries.len() <= self.inline_space());
         self.entries.extend_from_slice(entries);
@@ -169,8 +169,7 @@ impl Batch {
         self.last = true;
     }
 
-    /// The batch as it is written: this many blocks, of which the last may be there to fill up a page. Everything up to the batch `durable`
-    /// is on the media.
+    /// Encodes the batch as `padded` blocks; the last ones may pad a page. Everything up to the batch `durable` is on the media.
     pub fn seal(self, identity: Identity, durable: u64, padded: u32) -> Blocks {
         let blocks = self.blocks();
         let mut header = Vec::with_capacity(BLOCK_BYTES);
@@ -205,19 +204,19 @@ impl Batch {
     }
 }
 
-/// A header that was read.
+/// A decoded header.
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
     pub identity: Identity,
     pub seq: u64,
     pub address: u64,
-    /// Blocks, with the headers.
+    /// Number of blocks, headers included.
     pub blocks: u32,
-    /// It begins a commit.
+    /// True for the first batch of a commit.
     pub first: bool,
-    /// It ends a commit.
+    /// True for the last batch of a commit.
     pub last: bool,
-    /// Everything up to this batch was durable when it was written.
+    /// The batch up to which everything was durable at the time.
     pub durable: u64,
     runs: Vec<Run>,
     sums: Vec<u32>,
@@ -225,12 +224,12 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The header at an address, if there is one.
+    /// Decodes the header at an address, if there is one.
     pub fn decode(block: &[u8], address: u64, file_system: u64) -> Option<Header> {
         Header::parse(block, file_system).filter(|header| header.address == address)
     }
 
-    /// The header whose copy is at an address, if there is one.
+    /// Decodes the header whose copy is at an address, if there is one.
     pub fn decode_copy(block: &[u8], address: u64, file_system: u64) -> Option<Header> {
         let ends_here = |header: &Header| header.address + u64::from(header.blocks) - 1 == address;
         Header::parse(block, file_system).filter(ends_here)
@@ -299,16 +298,16 @@ impl Header {
     }
 }
 
-/// A batch as it was found in the log.
+/// Content of a batch found in the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Contents {
-    /// Its entries; `None`: both copies of some are damaged.
+    /// Entries; `None`: both copies of some block are damaged.
     pub entries: Option<Vec<u8>>,
-    /// Blocks that are not those that were written, or that could not be read.
+    /// Damaged or unreadable blocks.
     pub bad: Vec<(u64, Owner)>,
 }
 
-/// Appends a changed key and its value; `None`: it is gone.
+/// Appends a changed key and its value; `None`: the key was deleted.
 pub(crate) fn put_entry(entries: &mut Vec<u8>, key: Key, value: Option<&[u8]>) {
     let length = value.map_or(DELETED, |value| value.len() as u16);
     entries.extend_from_slice(&key.0.to_le_bytes());

@@ -1,18 +1,18 @@
-//! Shared blocks: a page in memory, and the writes that carry it to the media.
+//! Shared blocks: pages in memory, shared with the writes that carry them to the media.
 //!
-//! [`WriteData`] copies data once, when they come, before it locks the file system. A page that changes while a write holds it is copied.
+//! [`WriteData`] copies data once, on arrival, before the file system is locked. A page that changes while a write holds it is copied.
 
 use crate::node::Block;
 use crate::types::BLOCK_BYTES;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a block that may have other owners.
+/// A block that may have several owners.
 pub(crate) type SharedBlock = Arc<[u8; BLOCK_BYTES]>;
 
 /// A copy of a block.
 pub(crate) fn shared(bytes: &[u8; BLOCK_BYTES]) -> SharedBlock {
-    // As a slice the bytes go to their place at once, and not by way of the stack.
+    // As a slice, the bytes are copied directly, without passing through the stack.
     match Arc::<[u8]>::from(&bytes[..]).try_into() {
         Ok(block) => block,
         Err(_) => unreachable!("the slice has the length of a block"),
@@ -23,7 +23,7 @@ pub(crate) fn shared_zeros() -> SharedBlock {
     shared(&[0; BLOCK_BYTES])
 }
 
-/// Blocks that are written one behind the other. A clone shares them.
+/// Consecutive blocks to write. Clones share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blocks(Arc<Vec<SharedBlock>>);
 
@@ -37,22 +37,22 @@ impl Blocks {
         Blocks::new(bytes.as_chunks().0.iter().map(shared).collect())
     }
 
-    /// How many.
+    /// Number of blocks.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Bytes of all.
+    /// Total bytes.
     pub fn bytes(&self) -> usize {
         self.count() * BLOCK_BYTES
     }
 
-    /// Each block.
+    /// Iterates over the blocks.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8; BLOCK_BYTES]> {
         self.0.iter().map(|block| &**block)
     }
 
-    /// A copy of all of them, for a drive that wants them in one piece.
+    /// Copies all blocks into one buffer, for a drive that needs one.
     pub fn to_vec(&self) -> Vec<u8> {
         self.iter().flatten().copied().collect()
     }
@@ -62,25 +62,25 @@ impl Blocks {
     }
 }
 
-/// A block of the tree's own.
+/// A block owned by the tree.
 pub(crate) fn block_of(bytes: &[u8; BLOCK_BYTES]) -> Block {
     let mut block = crate::node::zero_block();
     block.copy_from_slice(bytes);
     block
 }
 
-/// Data for a place in a file. Of blocks that they cover as a whole the copy and the checksum are made here, without the file system.
+/// Data for a range of a file. Fully covered blocks are copied and checksummed here, without the file system.
 #[derive(Debug)]
 pub struct WriteData<'a> {
     pub(crate) offset: u64,
     pub(crate) data: &'a [u8],
-    /// The first block that is covered as a whole, if one is.
+    /// The first fully covered block, if any.
     first: u64,
     whole: Vec<(SharedBlock, u32)>,
 }
 
 impl<'a> WriteData<'a> {
-    /// Data for an offset on.
+    /// Data to write at `offset`.
     pub fn new(offset: u64, data: &'a [u8]) -> WriteData<'a> {
         let first = offset.div_ceil(BLOCK_BYTES as u64);
         let head = (offset.wrapping_neg() % BLOCK_BYTES as u64) as usize;
@@ -89,16 +89,16 @@ impl<'a> WriteData<'a> {
         WriteData { offset, data, first, whole }
     }
 
-    /// A block that is covered as a whole, and its checksum.
+    /// A fully covered block, with its checksum.
     pub(crate) fn whole(&self, block: u64) -> Option<(SharedBlock, u32)> {
         self.whole.get(block.checked_sub(self.first)? as usize).cloned()
     }
 }
 
-/// Result of a read, in the file system's own blocks: it is put together without the file system.
+/// Result of a read, in the file system's own blocks, so that it is assembled without the file system.
 #[derive(Debug, Default)]
 pub struct ReadData {
-    /// A block, or zeros, and which of its bytes.
+    /// Parts: a block, or zeros, and a range of its bytes.
     parts: Vec<(Option<SharedBlock>, Range<usize>)>,
 }
 
@@ -111,7 +111,7 @@ impl ReadData {
         self.parts.push((block, part));
     }
 
-    /// Puts the bytes into a buffer, which is cleared, and gives the blocks up.
+    /// Moves the bytes into a buffer, which is cleared first, and releases the blocks.
     pub fn take(&mut self, out: &mut Vec<u8>) {
         out.clear();
         for (block, part) in self.parts.drain(..) {

@@ -5,10 +5,10 @@
 //!               ─► changed keys    the entries of the next commit
 //!               ─► counts          blocks of files; extents that came and went, for those who book space and names
 //! ```
-//! Nothing here waits. A look-up whose nodes are missing says so and has changed nothing. Callers touch the paths of all that they are going
-//! to change, and then change it: [`Catalog::put`] and [`Catalog::delete`] do not fail.
+//! Nothing here waits. A look-up whose nodes are missing reports them and changes nothing. Callers first load the paths of everything that they will
+//! change (`touch`), and then change it: [`Catalog::put`] and [`Catalog::delete`] do not fail.
 //!
-//! Invariant: the count of blocks is that of all extents of the tree. Each extent that comes or goes is booked once, in order.
+//! Invariant: the count of blocks equals that of all extents of the tree. Each added or removed extent is booked once, in order.
 
 use crate::batch::put_entry;
 use crate::key::{Extent, Inode, Key, Kind};
@@ -19,26 +19,26 @@ use crate::tree::{Dirty, Miss, Place, Tree, Visit};
 use crate::types::{Errno, Ino};
 use std::collections::VecDeque;
 
-/// Changed keys of which duplicates are not removed yet, at least.
+/// Minimum number of changed keys before duplicates are removed.
 const CHANGED_MOST: usize = 4096;
 
-/// An extent that came or went.
+/// An added or removed extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Booking {
     pub ino: Ino,
     pub extent: Extent,
-    /// True: it came.
+    /// True if it was added.
     pub lives: bool,
 }
 
-/// A run of blocks of a file that are alike.
+/// A run of uniform blocks of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Run {
-    /// The first block behind it.
+    /// First block after the run.
     pub end: u64,
-    /// The page has an extent.
+    /// True if the blocks have an extent.
     pub counted: bool,
-    /// Address of its first block; 0: none, it reads as zeros.
+    /// Address of the first block; 0: none, reads as zeros.
     pub address: u64,
 }
 
@@ -46,17 +46,17 @@ pub(crate) struct Run {
 #[derive(Clone, Debug)]
 pub(crate) struct Catalog {
     tree: Tree,
-    /// Keys that have changed since the last commit, some of them twice.
+    /// Keys changed since the last commit, possibly with duplicates.
     changed: Vec<Key>,
     /// Length of `changed` at which duplicates are removed.
     changed_most: usize,
-    /// Something has changed since [`Catalog::take_news`].
+    /// True if something has changed since [`Catalog::take_news`].
     news: bool,
-    /// Blocks that extents count.
+    /// Blocks in extents.
     allocated: u64,
     /// Number of the next file.
     new_ino: Ino,
-    /// Extents that came and went, and are not booked yet.
+    /// Added and removed extents that are not booked yet.
     bookings: VecDeque<Booking>,
     /// Buffer for the checksums of an extent.
     sums: Vec<u32>,
@@ -68,7 +68,7 @@ impl Catalog {
         Catalog::of(Tree::new(file_system), 0, Ino(Ino::ROOT.0 + 1))
     }
 
-    /// The catalog as a checkpoint has it.
+    /// The catalog of a checkpoint.
     pub fn at(file_system: u64, picture: &Picture) -> Catalog {
         let tree = Tree::at(file_system, picture.root, picture.level, picture.node_count);
         Catalog::of(tree, picture.allocated, picture.new_ino)
@@ -89,12 +89,12 @@ impl Catalog {
 
     // ---- look-ups
 
-    /// The entry of a key.
+    /// Finds the entry of a key.
     pub fn find(&mut self, key: Key) -> Result<Option<Place>, Stop> {
         Ok(self.tree.find(key)?)
     }
 
-    /// The first entry at or behind a key.
+    /// Finds the first entry at or after a key.
     pub fn seek(&mut self, key: Key) -> Result<Option<(Key, Place)>, Stop> {
         Ok(self.tree.seek(key)?)
     }
@@ -104,12 +104,12 @@ impl Catalog {
         self.tree.value(place)
     }
 
-    /// Brings the paths to all keys from `low` to `high`.
+    /// Loads the paths to all keys from `low` to `high`.
     pub fn touch(&mut self, low: Key, high: Key) -> Result<(), Stop> {
         Ok(self.tree.touch(low, high)?)
     }
 
-    /// Runs a look-up whose nodes were touched before.
+    /// Runs a look-up whose nodes were loaded before.
     pub fn present<T>(&mut self, look: impl FnOnce(&mut Catalog) -> Result<T, Stop>) -> T {
         match look(self) {
             Ok(found) => found,
@@ -125,7 +125,7 @@ impl Catalog {
         }
     }
 
-    /// The first extent that ends at or behind a block.
+    /// Finds the first extent that ends at or after a block.
     pub fn extent_at(&mut self, ino: Ino, block: u64) -> Result<Option<(Key, Extent, Place)>, Stop> {
         let from = Key::extent(ino, block);
         match self.seek(from)? {
@@ -137,7 +137,7 @@ impl Catalog {
         }
     }
 
-    /// The run that begins with a block.
+    /// Finds the run that begins with a block.
     pub fn run_at(&mut self, ino: Ino, block: u64) -> Result<Run, Stop> {
         Ok(match self.extent_at(ino, block)? {
             Some((_, extent, _)) if extent.first <= block => {
@@ -159,12 +159,12 @@ impl Catalog {
 
     // ---- changes
 
-    /// Sets an inode that was touched.
+    /// Sets an inode whose path was loaded.
     pub fn put_inode(&mut self, ino: Ino, inode: &Inode) {
         self.put(Key::inode(ino), &inode.encode());
     }
 
-    /// Sets a key that was touched.
+    /// Sets a key whose path was loaded.
     pub fn put(&mut self, key: Key, value: &[u8]) {
         self.uncount(key);
         if let Some(Kind::Extent) = key.kind()
@@ -179,7 +179,7 @@ impl Catalog {
         self.note(key);
     }
 
-    /// Deletes a key that was touched.
+    /// Deletes a key whose path was loaded.
     pub fn delete(&mut self, key: Key) {
         self.uncount(key);
         if let Err(miss) = self.tree.remove(key) {
@@ -188,7 +188,7 @@ impl Catalog {
         self.note(key);
     }
 
-    /// Takes an extent that is replaced or deleted out of the counts.
+    /// Removes a replaced or deleted extent from the counts.
     fn uncount(&mut self, key: Key) {
         if key.kind() != Some(Kind::Extent) {
             return;
@@ -199,7 +199,7 @@ impl Catalog {
         self.bookings.push_back(Booking { ino: Ino(key.object()), extent, lives: false });
     }
 
-    /// Notes that a key has changed.
+    /// Records that a key has changed.
     fn note(&mut self, key: Key) {
         if self.changed.last() == Some(&key) {
             return;
@@ -222,7 +222,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Takes blocks `from..to` out of the extents; gives how many these counted. They were touched.
+    /// Removes blocks `from..to` from the extents, and returns how many had one. Their paths must be loaded.
     pub fn cut(&mut self, ino: Ino, from: u64, to: u64) -> u64 {
         let mut freed = 0;
         loop {
@@ -234,7 +234,7 @@ impl Catalog {
             sums.clear();
             let value = self.tree.value(place);
             sums.extend((0..extent.count).map_while(|n| crate::key::sum_of(value, n)));
-            // The remaining entries are put before anything is deleted, so that no leaf on the path is freed in between.
+            // The remaining entries are put before anything is deleted, so that no leaf on the path is freed meanwhile.
             if extent.first < from {
                 let left = Extent { count: from - extent.first, ..extent };
                 self.put_extent(ino, left, sums.get(..left.count as usize).unwrap_or_default());
@@ -256,7 +256,7 @@ impl Catalog {
         freed
     }
 
-    /// Sets an extent that was touched.
+    /// Sets an extent whose path was loaded.
     pub fn put_extent(&mut self, ino: Ino, extent: Extent, sums: &[u32]) {
         let mut buffer = [0; 272];
         self.put(Key::extent(ino, extent.last()), extent.encode(sums, &mut buffer));
@@ -267,36 +267,36 @@ impl Catalog {
         self.new_ino
     }
 
-    /// Sets the inode of a new file, which was touched, under [`Catalog::new_ino`].
+    /// Sets the inode of a new file, whose path was loaded, under [`Catalog::new_ino`].
     pub fn put_new_inode(&mut self, inode: &Inode) {
         let ino = self.new_ino;
         self.new_ino = Ino(ino.0 + 1);
         self.put_inode(ino, inode);
     }
 
-    /// A mount has found a file: its number is not given again.
+    /// Notes a file found by a mount, so that its number is not reused.
     pub fn found_ino(&mut self, ino: Ino) {
         self.new_ino = self.new_ino.max(Ino(ino.0 + 1));
     }
 
     // ---- what changed
 
-    /// Blocks that extents count.
+    /// Number of blocks in extents.
     pub fn allocated(&self) -> u64 {
         self.allocated
     }
 
-    /// Number of changed keys, some counted twice.
+    /// Number of changed keys, including duplicates.
     pub fn changed(&self) -> usize {
         self.changed.len()
     }
 
-    /// Adds keys whose present content the next commit has to say.
+    /// Adds keys whose present content belongs into the next commit.
     pub fn add_changed(&mut self, keys: Vec<Key>) {
         self.changed.extend(keys);
     }
 
-    /// Takes the changed keys, each once, in order, with their present values: the entries of a commit.
+    /// Takes the changed keys, without duplicates and in order, with their present values: the entries of a commit.
     pub fn take_changed(&mut self) -> Vec<u8> {
         let mut entries = Vec::new();
         let mut keys = std::mem::take(&mut self.changed);
@@ -312,7 +312,7 @@ impl Catalog {
         entries
     }
 
-    /// Clears the record of changes: a mount has applied them from the log, which contains them.
+    /// Clears the list of changes after a mount has applied them from the log, which contains them.
     pub fn forget_changed(&mut self) {
         self.changed.clear();
     }
@@ -322,14 +322,14 @@ impl Catalog {
         std::mem::take(&mut self.news)
     }
 
-    /// The next extent that came or went, in order.
+    /// The next added or removed extent, in order.
     pub fn next_booking(&mut self) -> Option<Booking> {
         self.bookings.pop_front()
     }
 
     // ---- nodes of the tree
 
-    /// The address of a copy of a node that is not needed any more.
+    /// The address of a node copy that is no longer needed.
     pub fn next_freed(&mut self) -> Option<u64> {
         self.tree.next_freed()
     }
@@ -339,17 +339,17 @@ impl Catalog {
         self.tree.root()
     }
 
-    /// Nodes of the tree, in memory or not.
+    /// Number of nodes of the tree, in memory or not.
     pub fn node_count(&self) -> u64 {
         self.tree.node_count()
     }
 
-    /// Nodes that have no address.
+    /// Number of nodes without an address.
     pub fn dirty(&self) -> usize {
         self.tree.dirty()
     }
 
-    /// Nodes in memory.
+    /// Number of nodes in memory.
     pub fn resident(&self) -> usize {
         self.tree.resident()
     }
@@ -359,7 +359,7 @@ impl Catalog {
         self.tree.arrived(miss, block)
     }
 
-    /// Makes the node dirty that begins with `key` at `level`, if it lies at `address`.
+    /// Makes a node dirty: the one that begins with `key` at `level`, if it is at `address`.
     pub fn move_node(&mut self, key: Key, level: u8, address: u64) -> Result<(), Stop> {
         Ok(self.tree.move_node(key, level, address)?)
     }
@@ -369,7 +369,7 @@ impl Catalog {
         self.tree.dirty_nodes()
     }
 
-    /// Gives a dirty node an address, in the batch that writes it.
+    /// Gives a dirty node an address in the batch that writes it.
     pub fn settle(&mut self, dirty: Dirty, address: u64, written_by: u64) -> &Block {
         self.tree.settle(dirty, address, written_by)
     }
@@ -379,12 +379,12 @@ impl Catalog {
         self.tree.visit(key, level)
     }
 
-    /// Forgets clean nodes until `resident` is reached; those of batches from `unwritten` on stay.
+    /// Drops clean nodes until `resident` is reached; those of batches from `unwritten` on stay.
     pub fn trim(&mut self, resident: usize, unwritten: u64) {
         self.tree.trim(resident, unwritten);
     }
 
-    /// Walks the invariants of the state in memory, and panics if one is broken.
+    /// Checks the invariants of the state in memory, and panics if one is broken.
     pub fn check(&self) {
         self.tree.check();
     }

@@ -4,13 +4,13 @@
 //!   idle ─► nodes ─► (flush) place ─► confirm ─► (flush) discards ─► idle
 //!             └─ a batch failed: idle, wanted     └─ durable
 //! ```
-//! Each checkpoint has two copies: a damaged block costs none, as the one before it is no substitute. What that one needs may have been
-//! overwritten since. The first one is written to both places, so that a place without a checkpoint is damage, or was torn.
-//! On flash a place is the next pages of a flash block that has nothing else, with the superblock before each picture. When the block is
-//! full, or a write to it fails, another one is taken; the old one is given back once a checkpoint is durable that does not lie in it. There the
-//! two copies are one write.
+//! Each checkpoint has two copies, so a single damaged block costs nothing. The previous checkpoint is no substitute: what it needs may have been
+//! overwritten since. The first checkpoint is written to both places, so a place without a checkpoint is damaged, or was torn.
+//! On flash, a place is the next pages of a flash block that holds nothing else, with the superblock before each picture. When the block is full, or
+//! a write to it fails, another one is taken; the old one is given back once a checkpoint outside of it is durable. The two copies are one write
+//! there.
 //!
-//! Invariant: segments that a checkpoint frees are discarded, and used, only after it is durable.
+//! Invariant: segments freed by a checkpoint are discarded and reused only after it is durable.
 
 use crate::layout::{COPIES, Layout};
 use crate::picture::Picture;
@@ -24,46 +24,46 @@ const FIRST: u64 = 1;
 enum Stage {
     #[default]
     Idle,
-    /// Batches up to this one are being written.
+    /// Batches up to this one, with the nodes, are being written.
     Nodes { through: u64 },
-    /// The copies of its picture are being written: this many are with the drive, and this many written.
+    /// The copies of its picture are being written: `sent` are with the drive, `written` are done.
     Place { sent: u64, written: u64 },
-    /// The picture is written.
+    /// The picture is written and must be flushed.
     Confirm,
     /// Freed segments are being discarded.
     Discards,
 }
 
-/// Extent of a checkpoint that has become durable: all batches before `seq`, and these changes.
+/// A checkpoint that has become durable: all batches before `seq`, and these changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Confirmed {
     pub seq: u64,
     pub changes: u64,
 }
 
-/// The checkpoint that is being made, and the places of checkpoints.
+/// The current checkpoint, and the places of checkpoints.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Checkpoints {
     wanted: bool,
     stage: Stage,
     number: u64,
-    /// The newest one that is durable.
+    /// The newest durable one.
     durable: u64,
     image: Vec<u8>,
-    /// Its place in the order of batches, and the changes that it has.
+    /// Its position in the order of batches, and the changes in it.
     seq: u64,
     changes: u64,
     freed: VecDeque<u32>,
     discards: BTreeMap<u64, u32>,
-    /// The flush under way confirms the picture.
+    /// True if the flush in flight confirms the picture.
     confirms: bool,
-    /// Blocks in which the superblock is to be written. On flash every checkpoint begins with it.
+    /// Blocks to which the superblock is to be written. On flash, every checkpoint begins with it.
     superblocks: Vec<u64>,
-    /// On flash: the flash block of the checkpoints, and its next block.
+    /// On flash: the flash block of the checkpoints, and its next free block.
     head: Option<Head>,
     /// Flash blocks with older checkpoints.
     old: Vec<u32>,
-    /// Durable ones since the mount.
+    /// Durable checkpoints since the mount.
     count: u64,
 }
 
@@ -83,32 +83,32 @@ impl Checkpoints {
         self.stage == Stage::Idle && !self.wanted
     }
 
-    /// Returns whether one is being made.
+    /// Reports whether a checkpoint is in progress.
     pub fn is_built(&self) -> bool {
         self.stage != Stage::Idle
     }
 
-    /// Number of the newest.
+    /// Number of the newest checkpoint.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Number of the newest that is durable.
+    /// Number of the newest durable checkpoint.
     pub fn durable(&self) -> u64 {
         self.durable
     }
 
-    /// Durable ones since the mount.
+    /// Durable checkpoints since the mount.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// A mount has found the checkpoint of this number.
+    /// Sets the number of the checkpoint that a mount has found.
     pub fn found(&mut self, number: u64) {
         (self.number, self.durable) = (number, number);
     }
 
-    /// A batch could not be written: a checkpoint whose nodes are being written is made anew.
+    /// Restarts a checkpoint whose nodes are being written, after a batch failed.
     pub fn abandon(&mut self) {
         self.wanted = true;
         if matches!(self.stage, Stage::Nodes { .. }) {
@@ -118,17 +118,17 @@ impl Checkpoints {
 
     // ---- places
 
-    /// Has the superblock written to blocks.
+    /// Requests writes of the superblock to these blocks.
     pub fn want_superblocks(&mut self, blocks: impl IntoIterator<Item = u64>) {
         self.superblocks.extend(blocks);
     }
 
-    /// The next block to which the superblock is to be written.
+    /// The next block that needs the superblock.
     pub fn next_superblock(&mut self) -> Option<u64> {
         self.superblocks.pop()
     }
 
-    /// Flash blocks have checkpoints of an earlier mount: they are kept until the first of this one is durable.
+    /// Keeps flash blocks with checkpoints of an earlier mount until the first of this one is durable.
     pub fn keep_old(&mut self, segments: Vec<u32>) {
         self.old = segments;
     }
@@ -147,7 +147,7 @@ impl Checkpoints {
 
     // ---- steps
 
-    /// A checkpoint is built, with these changes: its nodes are among the batches up to `through`, and it frees these segments.
+    /// Starts a checkpoint with these changes: its nodes are in the batches up to `through`, and it frees these segments.
     pub fn built(&mut self, picture: &Picture, image: Vec<u8>, changes: u64, freed: Vec<u32>) {
         self.image = image;
         self.number = picture.number;
@@ -157,7 +157,7 @@ impl Checkpoints {
         self.stage = Stage::Nodes { through: picture.seq - 1 };
     }
 
-    /// The next write of a copy of the picture: its address and data. On flash both copies are one write, with the superblock before each.
+    /// The next copy of the picture to write: address and data. On flash, both copies are one write, each with the superblock before it.
     pub fn next_copy(
         &mut self,
         layout: &Layout,
@@ -181,12 +181,12 @@ impl Checkpoints {
         Some((place, data.repeat(COPIES as usize)))
     }
 
-    /// Copies of the picture, in all places that it goes to.
+    /// Number of writes of the picture.
     fn copies(&self) -> u64 {
         if self.number == FIRST { 2 * COPIES } else { COPIES }
     }
 
-    /// A copy of the picture is written.
+    /// Notes that a copy of the picture is written.
     pub fn copy_written(&mut self) {
         if let Stage::Place { sent, written } = self.stage {
             let written = written + 1;
@@ -195,15 +195,15 @@ impl Checkpoints {
         }
     }
 
-    /// On flash the picture could not be written: the checkpoint is made anew, in another flash block.
+    /// Restarts the checkpoint in another flash block, after a write of its picture failed.
     pub fn copy_failed(&mut self) {
         self.old.extend(self.head.take().map(|head| head.segment));
         self.freed.clear();
         (self.stage, self.wanted) = (Stage::Idle, true);
     }
 
-    /// Returns whether a flush helps the checkpoint on, when all batches up to `through` are written. `places_written`: no superblock or
-    /// sync record is being written.
+    /// Reports whether a flush would advance the checkpoint, if all batches up to `through` are written. `places_written`: no superblock or sync
+    /// record is being written.
     pub fn wants_flush(&mut self, through: u64, places_written: bool) -> bool {
         match self.stage {
             Stage::Nodes { through: needed } => needed <= through && places_written,
@@ -215,8 +215,8 @@ impl Checkpoints {
         }
     }
 
-    /// Handles the end of a flush that began when all batches up to `through` were written. Returns the checkpoint that it made durable.
-    /// `discards`: the drive is told the segments that it frees.
+    /// Handles the end of a flush that began when all batches up to `through` were written. Returns the checkpoint that it made durable. `discards`:
+    /// freed segments are discarded first.
     pub fn flush_ended(&mut self, through: u64, discards: bool) -> Option<Confirmed> {
         match self.stage {
             Stage::Nodes { through: needed } if needed <= through => {
@@ -237,7 +237,7 @@ impl Checkpoints {
         None
     }
 
-    /// The next segment to discard, by a job of this name.
+    /// The next segment to discard, with the id of its job.
     pub fn next_discard(&mut self, id: impl FnOnce() -> u64) -> Option<(u64, u32)> {
         if self.stage != Stage::Discards {
             return None;
@@ -248,7 +248,7 @@ impl Checkpoints {
         Some((id, segment))
     }
 
-    /// A job has ended. If it was a discard, returns its segment.
+    /// Handles the end of a job. If it was a discard, returns its segment.
     pub fn discard_ended(&mut self, id: u64) -> Option<u32> {
         self.discards.remove(&id)
     }

@@ -1,23 +1,22 @@
-//! The cleaner: the segment that it empties, and the blocks that are still to be moved.
+//! The cleaner: its current victim, and the blocks still to be moved.
 //!
-//! A victim's headers name the owners of its blocks; the tree tells which of these are live. A live block is read and made dirty: the
-//! next commit writes it elsewhere, and the next checkpoint frees the segment. Blocks whose write failed are moved in the same way
-//! (*rescued*).
+//! A victim's headers name the owners of its blocks; the tree tells which of these are live. A live block is read and made dirty: the next commit
+//! writes it elsewhere, and the next checkpoint frees the segment. Blocks whose write failed are moved the same way (*rescued*).
 //!
-//! Invariant: a victim is read on only while no block is to be moved.
+//! Invariant: no further header of a victim is read while blocks are to be moved.
 
 use crate::batch::Owner;
 use crate::types::Time;
 use pellucid_flash::{Nanos, Pauses, SimTime};
 use std::collections::VecDeque;
 
-/// The segment that is being emptied.
+/// The segment being cleaned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Victim {
     pub segment: u32,
-    /// When it was chosen.
+    /// Time of the choice.
     since: Time,
-    /// Where its next header is.
+    /// Position of the next header.
     pub next: u32,
     /// Number of blocks from there on that were searched for a copy without finding one.
     pub ahead: u32,
@@ -28,11 +27,11 @@ pub(crate) struct Victim {
 pub(crate) struct Cleaner {
     victim: Option<Victim>,
     moving: VecDeque<(u64, Owner)>,
-    /// Blocks whose write failed are among these.
+    /// True if these include blocks whose write failed.
     rescues: bool,
-    /// Segments cleaned since the last checkpoint: what lived in them is dirty.
+    /// Segments cleaned since the last checkpoint; their live blocks are dirty.
     cleaned: Vec<u32>,
-    /// Blocks that an operation waits for, beside what is dirty already.
+    /// Blocks that an operation waits for, beyond those already dirty.
     asked: u64,
     /// Segments cleaned since the mount, and the time that each took.
     count: u64,
@@ -45,17 +44,17 @@ impl Cleaner {
         self.count
     }
 
-    /// Segments cleaned, by the time from their choice until nothing in them was needed but by the checkpoint.
+    /// Segments cleaned, by the time from choice until only a checkpoint is needed to free them.
     pub fn pauses(&self) -> Pauses {
         self.pauses
     }
 
-    /// An operation needs this many blocks of the log: the cleaner does not rest before they are there.
+    /// Requests this many blocks of the log for an operation; the cleaner works until they are available.
     pub fn ask(&mut self, blocks: u64) {
         self.asked = blocks;
     }
 
-    /// Blocks that an operation waits for, beside what is dirty already.
+    /// Blocks that an operation waits for, beyond those already dirty.
     pub fn asked(&self) -> u64 {
         self.asked
     }
@@ -79,12 +78,12 @@ impl Cleaner {
         self.moving.front().copied()
     }
 
-    /// The next block was moved, or stays where it is.
+    /// Ends the next block: it was moved, or stays.
     pub fn block_done(&mut self) {
         self.moving.pop_front();
     }
 
-    /// Has blocks moved whose write failed.
+    /// Queues blocks whose write failed.
     pub fn rescue(&mut self, blocks: impl Iterator<Item = (u64, Owner)>) {
         self.moving.extend(blocks);
         self.rescues = true;
@@ -95,7 +94,7 @@ impl Cleaner {
         self.rescues
     }
 
-    /// All blocks were moved. Returns whether some were rescued.
+    /// Notes that all blocks were moved. Returns whether some were rescued.
     pub fn end_rescue(&mut self) -> bool {
         std::mem::take(&mut self.rescues)
     }
@@ -106,19 +105,19 @@ impl Cleaner {
         self.victim
     }
 
-    /// Begins to empty a segment.
+    /// Chooses a victim.
     pub fn choose(&mut self, segment: u32, now: Time) {
         self.victim = Some(Victim { segment, since: now, next: 0, ahead: 0 });
     }
 
-    /// The header of the victim is not there yet; in `ahead` blocks from it on there is no copy of it.
+    /// Notes that the victim's header is still to be read; its copy is not within `ahead` blocks.
     pub fn wait_for_header(&mut self, ahead: u32) {
         if let Some(victim) = &mut self.victim {
             victim.ahead = ahead;
         }
     }
 
-    /// Takes the blocks of a header of the victim; the next header is at `next`.
+    /// Takes the blocks of a victim's header; the next header is at `next`.
     pub fn take_batch(&mut self, blocks: impl Iterator<Item = (u64, Owner)>, next: u32) {
         self.moving.extend(blocks);
         if let Some(victim) = &mut self.victim {
@@ -126,7 +125,7 @@ impl Cleaner {
         }
     }
 
-    /// All live blocks of the victim are dirty.
+    /// Ends the victim: all its live blocks are dirty.
     pub fn victim_done(&mut self, now: Time) {
         if let Some(victim) = self.victim.take() {
             self.cleaned.push(victim.segment);
@@ -135,7 +134,7 @@ impl Cleaner {
         }
     }
 
-    /// Gives up the victim: the owners of its blocks are unknown.
+    /// Gives up the victim, because the owners of its blocks are unknown.
     pub fn give_up(&mut self) {
         self.victim = None;
     }
@@ -145,7 +144,7 @@ impl Cleaner {
         &self.cleaned
     }
 
-    /// A checkpoint is built that frees what was cleaned.
+    /// Notes that a checkpoint was built that frees the cleaned segments.
     pub fn checkpoint_is_built(&mut self) {
         self.cleaned.clear();
     }

@@ -1,57 +1,57 @@
-//! Commits: durable changes, and changes requested to become durable.
+//! Commits: which changes are durable, and which are requested to be.
 //!
 //! ```text
 //!   changes ─► built (a commit has them) ─► written ─► flushed ─► recorded ─► durable
 //!                                                 └─► failed: a hole, until a checkpoint is durable that is made later
 //! ```
-//! Changes are numbered; a sync point is such a number. Batches of the log are numbered, too, and a commit is known by its last batch. A write
-//! that failed leaves a hole in these numbers that no mount gets over: then only a checkpoint makes anything durable.
+//! Changes are numbered; a sync point is such a number. Batches of the log are numbered too, and a commit is identified by its last batch. A failed
+//! write leaves a hole in these numbers at which every mount stops: from then on only a checkpoint makes anything durable.
 //!
-//! Invariants: `durable` never falls; `pending` has both numbers in rising order; syncs that wait are above `durable`.
+//! Invariants: `durable` never decreases; `pending` ascends in both numbers; waiting syncs are above `durable`.
 
 use crate::types::{SyncPoint, Time};
 use std::collections::VecDeque;
 
-/// Dirty data are written after this time.
+/// Age at which dirty data are written.
 pub(crate) const DIRTY_NS: u64 = 5_000_000_000;
 
-/// Changes, and how far they are durable.
+/// Changes, and their progress towards durability.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Commits {
-    /// Changing operations so far.
+    /// Number of changing operations so far.
     changes: u64,
-    /// Since when something is dirty.
+    /// Time since when something is dirty.
     dirty_since: Option<Time>,
-    /// Sync points that wait.
+    /// Waiting sync points.
     syncs: VecDeque<u64>,
-    /// A commit is wanted at once.
+    /// True if a commit is wanted at once.
     now: bool,
-    /// Changes that the last commit built holds.
+    /// Changes in the last commit built.
     built: u64,
-    /// Commits that are not durable: number of the last batch, and changes.
+    /// Commits that are not durable: last batch, and changes.
     pending: VecDeque<(u64, u64)>,
     durable: u64,
-    /// Only a checkpoint makes anything durable.
+    /// True if only a checkpoint makes anything durable.
     hole: bool,
-    /// The newest batch that could not be written.
+    /// The newest batch whose write failed.
     failed: u64,
     /// Batches up to this one are durable, and numbered without a hole since the newest checkpoint.
     flushed: u64,
-    /// The sync record is to be written anew.
+    /// True if the sync record must be rewritten.
     record_due: bool,
     /// The write of the sync record in flight, and the batch up to which it records durability.
     recording: Option<(u64, u64)>,
-    /// Commits that were built.
+    /// Number of commits built.
     count: u64,
 }
 
 impl Commits {
-    /// Commits of a file system that was just made, with its root directory as the first change.
+    /// Commits of a new file system, whose first change is its root directory.
     pub fn of_format() -> Commits {
         Commits { changes: 1, hole: true, ..Commits::default() }
     }
 
-    /// Begins the use after a mount: until its first checkpoint, only the data found are durable.
+    /// Starts the use after a mount: until its first checkpoint, only the data found are durable.
     pub fn mounted(&mut self) {
         let (changes, dirty_since) = (self.changes, self.dirty_since);
         *self = Commits { changes, dirty_since, durable: changes, hole: true, ..Commits::default() };
@@ -59,7 +59,7 @@ impl Commits {
 
     // ---- changes
 
-    /// An operation has changed something.
+    /// Counts a changing operation.
     pub fn changed(&mut self) {
         self.changes += 1;
     }
@@ -68,19 +68,19 @@ impl Commits {
         self.changes
     }
 
-    /// Something is dirty.
+    /// Notes that something is dirty.
     pub fn dirtied(&mut self, now: Time) {
         self.dirty_since.get_or_insert(now);
     }
 
-    /// Returns when the next commit is due because something is dirty.
+    /// Time at which the next commit is due because something is dirty.
     pub fn due_at(&self) -> Option<Time> {
         self.dirty_since.map(|since| since.after(DIRTY_NS))
     }
 
     // ---- what is wanted
 
-    /// Wants all changes so far to be durable.
+    /// Requests that all changes so far become durable.
     pub fn sync(&mut self) -> SyncPoint {
         self.want(self.changes);
         SyncPoint(self.changes)
@@ -92,22 +92,22 @@ impl Commits {
         }
     }
 
-    /// Wants the changes of the last commit to be durable.
+    /// Requests that the changes of the last commit become durable.
     pub fn want_built(&mut self) {
         self.want(self.built);
     }
 
-    /// Wants a commit at once.
+    /// Requests a commit at once.
     pub fn want_now(&mut self) {
         self.now = true;
     }
 
-    /// The commit that was wanted begins.
+    /// Notes that the requested commit begins.
     pub fn begins(&mut self) {
         self.now = false;
     }
 
-    /// Returns whether any change has been dirty for too long.
+    /// Reports whether something has been dirty for too long.
     pub fn is_overdue(&self, now: Time) -> bool {
         self.dirty_since.is_some_and(|since| now.since(since) >= DIRTY_NS)
     }
@@ -123,7 +123,7 @@ impl Commits {
 
     // ---- commits
 
-    /// A commit is built that ends with this batch.
+    /// Notes a commit that ends with batch `seq`.
     pub fn was_built(&mut self, seq: u64) {
         self.dirty_since = None;
         self.built = self.changes;
@@ -131,7 +131,7 @@ impl Commits {
         self.count += 1;
     }
 
-    /// A commit would be empty: all changes are in the one before it.
+    /// Notes that a commit would be empty: the previous one has all changes.
     pub fn was_empty(&mut self) {
         self.dirty_since = None;
         self.built = self.changes;
@@ -142,7 +142,7 @@ impl Commits {
         }
     }
 
-    /// A batch of the log has records of moves, and no other change.
+    /// Notes a batch that has records of moves and no other change.
     pub fn moves_recorded(&mut self, seq: u64) {
         self.pending.push_back((seq, self.built));
     }
@@ -152,13 +152,13 @@ impl Commits {
         self.count
     }
 
-    /// A batch could not be written.
+    /// Notes a batch whose write failed.
     pub fn failed(&mut self, seq: u64) {
         self.hole = true;
         self.failed = self.failed.max(seq);
     }
 
-    /// Returns whether only a checkpoint makes anything durable.
+    /// Reports whether only a checkpoint makes anything durable.
     pub fn has_hole(&self) -> bool {
         self.hole
     }
@@ -181,7 +181,7 @@ impl Commits {
         self.flushed
     }
 
-    /// Returns whether a flush serves a sync, when all batches up to `through` are written.
+    /// Reports whether a flush would serve a sync, if all batches up to `through` are written.
     pub fn wants_flush(&self, through: u64) -> bool {
         let wanted = self.syncs.front().copied();
         let is_new = |seq: u64| seq <= through && seq > self.flushed;
@@ -205,7 +205,7 @@ impl Commits {
         true
     }
 
-    /// Everything up to a batch is durable, and a mount will know it.
+    /// Notes that everything up to a batch is durable, and that a mount will know.
     fn recorded(&mut self, through: u64) {
         while let Some(&(seq, changes)) = self.pending.front()
             && seq <= through
@@ -215,7 +215,7 @@ impl Commits {
         }
     }
 
-    /// A checkpoint is durable that has all batches before `seq`, and these changes.
+    /// Notes a durable checkpoint that has all batches before `seq`, and these changes.
     pub fn checkpointed(&mut self, seq: u64, changes: u64, has_record: bool) {
         self.hole = self.failed >= seq;
         self.record_due = has_record;
@@ -234,12 +234,12 @@ impl Commits {
         self.record_due
     }
 
-    /// The sync record is being written by a job.
+    /// Notes the job that writes the sync record.
     pub fn recording(&mut self, id: u64) {
         self.recording = Some((id, self.flushed));
     }
 
-    /// A job has ended. Returns whether it was the write of the sync record.
+    /// Handles the end of a job. Returns whether it wrote the sync record.
     pub fn record_ended(&mut self, id: u64) -> bool {
         let record = self.recording.take_if(|(recording, _)| *recording == id);
         record.inspect(|&(_, through)| self.recorded(through)).is_some()

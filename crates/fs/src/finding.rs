@@ -2,29 +2,29 @@
 
 use crate::types::BLOCK_BYTES;
 
-/// Something that does not fit together: one sentence.
+/// An inconsistency, as one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding(pub String);
 
 impl Finding {
-    /// Names a block of a file that cannot be read.
+    /// Names an unreadable block of a file.
     pub(crate) fn unreadable(ino: u64, block: u64) -> Finding {
         let from = block * BLOCK_BYTES as u64;
         Finding(format!("inode {ino}: bytes {from} to {} cannot be read", from + BLOCK_BYTES as u64 - 1))
     }
 }
 
-/// Damage that a mount has found.
+/// Damage found by a mount.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// Costs something.
+    /// With loss.
     damage: Vec<Finding>,
-    /// Costs nothing.
+    /// Without loss.
     notes: Vec<Finding>,
 }
 
 impl Findings {
-    /// Damage in what was durable.
+    /// Damage to durable data.
     pub fn damage(&self) -> &[Finding] {
         &self.damage
     }
@@ -34,12 +34,12 @@ impl Findings {
         &self.notes
     }
 
-    /// Adds damage that costs something.
+    /// Adds damage with loss.
     pub(crate) fn add_damage(&mut self, finding: Finding) {
         self.damage.push(finding);
     }
 
-    /// Adds damage that costs nothing.
+    /// Adds damage without loss.
     pub(crate) fn add_note(&mut self, finding: Finding) {
         self.notes.push(finding);
     }

@@ -3,87 +3,87 @@
 use crate::backend::Content;
 use crate::block::Blocks;
 
-/// Name of a job that has not ended.
+/// Identifier of a job in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobId(pub u64);
 
-/// Something that the drive shall do. Jobs that are out at the same time may be done in any order.
+/// A request to the drive. Jobs in flight may be executed in any order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Read blocks.
     Read {
-        /// Its name.
+        /// Identifier.
         id: JobId,
-        /// First block of the drive.
+        /// First block on the drive.
         block: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u32,
     },
     /// Write blocks. The data may stay in a volatile cache until the next flush.
     Write {
-        /// Its name.
+        /// Identifier.
         id: JobId,
-        /// First block of the drive.
+        /// First block on the drive.
         block: u64,
         /// The blocks; on flash, whole pages.
         data: Blocks,
         /// Content of the job.
         content: Content,
     },
-    /// Make every write that has ended durable.
+    /// Make every completed write durable.
     Flush {
-        /// Its name.
+        /// Identifier.
         id: JobId,
     },
     /// Discard all blocks of a segment, which are no longer needed. On a block drive this may be ignored; on flash it releases the flash
     /// block.
     Discard {
-        /// Its name.
+        /// Identifier.
         id: JobId,
-        /// First block of the drive.
+        /// First block on the drive.
         block: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u32,
     },
-    /// Hand out a flash block of the channel that has most of them; the answer is [`JobOutcome::Allocated`]. On flash only.
+    /// Allocate a flash block in the channel that has most free ones; answered by [`JobOutcome::Allocated`]. Only on flash.
     Allocate {
-        /// Its name.
+        /// Identifier.
         id: JobId,
     },
-    /// Write blocks wherever the drive likes; the answer is [`JobOutcome::Named`]. Names only.
+    /// Write blocks wherever the drive chooses; answered by [`JobOutcome::Named`]. Only with names.
     NamelessWrite {
-        /// Its name.
+        /// Identifier.
         id: JobId,
         /// The blocks.
         data: Blocks,
     },
-    /// The data of these names are no longer needed. Names only.
+    /// Free these names. Only with names.
     Free {
-        /// Its name.
+        /// Identifier.
         id: JobId,
         /// The names of blocks.
         names: Vec<u64>,
     },
-    /// The new names of these are kept. Names only.
+    /// Acknowledge moves: the new names are recorded. Only with names.
     Acknowledge {
-        /// Its name.
+        /// Identifier.
         id: JobId,
         /// The old names of blocks.
         names: Vec<u64>,
     },
-    /// Ask for the present name of each name, or that it leads nowhere; the answer is [`JobOutcome::Named`]. Names only.
+    /// Ask for the present name of each name, if any; answered by [`JobOutcome::Named`]. Only with names.
     Names {
-        /// Its name.
+        /// Identifier.
         id: JobId,
     },
-    /// Ends when the drive has moved data, or when nothing else is in flight; the answer is [`JobOutcome::Moved`]. Names only.
+    /// Ends when the drive has moved data, or when nothing else is in flight; answered by [`JobOutcome::Moved`]. Only with names.
     Moves {
-        /// Its name.
+        /// Identifier.
         id: JobId,
     },
-    /// The flash blocks that the file system goes on with after a mount; all others can be erased. On flash only.
+    /// The flash blocks that the file system keeps after a mount; all others may be erased. Only on flash.
     Keep {
-        /// Its name.
+        /// Identifier.
         id: JobId,
         /// Their numbers.
         segments: Vec<u32>,
@@ -91,7 +91,7 @@ pub enum Job {
 }
 
 impl Job {
-    /// Its name.
+    /// Identifier of the job.
     pub fn id(&self) -> JobId {
         match *self {
             Job::Read { id, .. }
@@ -109,25 +109,25 @@ impl Job {
     }
 }
 
-/// Why a job failed.
+/// Reason why a job failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobError {
-    /// The drive could not do it.
+    /// The drive could not execute it.
     Failed,
-    /// The drive does not take writes any more.
+    /// The drive no longer accepts writes.
     ReadOnly,
 }
 
-/// How a job ended.
+/// Result of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobOutcome {
-    /// With the data that were read.
+    /// The job ended; a read has data.
     Ended(Result<Vec<u8>, JobError>),
-    /// A flash block was handed out, if there was one, and this many are left.
+    /// Answer to an allocation.
     Allocated {
-        /// Its number.
+        /// The allocated flash block, if there was one.
         segment: Option<u32>,
-        /// Flash blocks that can be handed out.
+        /// Flash blocks still available.
         left: u32,
     },
     /// Names of the written blocks, or the current name of each.
@@ -139,16 +139,16 @@ pub enum JobOutcome {
 /// The answer to a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobAnswer {
-    /// The job's name.
+    /// Identifier of the job.
     pub id: JobId,
-    /// How it ended.
+    /// Result.
     pub outcome: JobOutcome,
-    /// Old names and new ones of what the drive had moved before.
+    /// Old and new names of blocks that the drive had moved before.
     pub moves: Vec<(u64, u64)>,
 }
 
 impl JobAnswer {
-    /// The answer to a job, of a drive that has moved nothing.
+    /// The answer to a job, without moves.
     pub fn new(id: JobId, outcome: JobOutcome) -> JobAnswer {
         JobAnswer { id, outcome, moves: Vec::new() }
     }

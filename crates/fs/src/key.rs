@@ -1,4 +1,4 @@
-//! Keys of the tree, and their values.
+//! Keys and values of the tree.
 //!
 //! | object | kind | offset | value |
 //! |---|---|---|---|
@@ -7,13 +7,13 @@
 //! | inode | `Target` | piece | a piece of a symbolic link's target |
 //! | directory | `Entry` | hash of the name, slot | [`Entry`] |
 //! | inode | `Extent` | its **last** file block | [`Extent`] |
-//! | 0 | `Orphan` | inode | empty: blocks behind the end of the file are still to be freed |
+//! | 0 | `Orphan` | inode | empty: blocks beyond the end of the file are still to be freed |
 //!
-//! Extents are found by their last block, so the extent that covers a block is the first one at or behind it.
+//! Extents are keyed by their last block, so the extent that covers a block is the first one at or after it.
 
 use crate::types::{BLOCK_BYTES, FileKind, Ino, Time};
 
-/// Place of an entry in the tree: object, kind, offset, compared in this order.
+/// Position of an entry in the tree: object, kind, offset, compared in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(pub u128);
 
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Entry = 3,
     Extent = 4,
     Orphan = 5,
-    /// A record of the log, and no entry of the tree: a block of a file has another name (`names/mod.rs`).
+    /// Not an entry of the tree but a record of the log: a block of a file has another name (`names/mod.rs`).
     Moved = 6,
 }
 
@@ -62,7 +62,7 @@ impl Key {
         (self.0 >> 64) as u64
     }
 
-    /// `None`: no kind that there is, so the key is damaged.
+    /// Kind of the key; `None`: unknown, so the key is damaged.
     pub fn kind(self) -> Option<Kind> {
         Kind::ALL.get((self.0 as u64 >> OFFSET_BITS) as usize).copied()
     }
@@ -77,7 +77,7 @@ impl Key {
     }
 }
 
-/// Little-endian fields, one behind the other.
+/// Reader of consecutive little-endian fields.
 pub(crate) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -118,9 +118,9 @@ pub(crate) struct Inode {
     pub uid: u32,
     pub gid: u32,
     pub rdev: u32,
-    /// Bytes of a file or a target; entries of a directory.
+    /// Bytes of a file or a target; number of entries of a directory.
     pub size: u64,
-    /// Blocks that are its own: on the media, promised by fallocate, or written and still in memory.
+    /// Blocks owned: on the media, promised by fallocate, or still in memory.
     pub blocks: u64,
     /// Parent of a directory.
     pub parent: Ino,
@@ -189,7 +189,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The value, in `buffer`.
+    /// Encodes the value into `buffer`.
     pub fn encode<'b>(&self, buffer: &'b mut [u8; 264]) -> &'b [u8] {
         buffer[..8].copy_from_slice(&self.ino.0.to_le_bytes());
         buffer[8] = self.kind as u8;
@@ -208,11 +208,11 @@ impl<'a> Entry<'a> {
 pub(crate) struct Extent {
     pub first: u64,
     pub count: u64,
-    /// Block of the drive; 0: promised by fallocate, and read as zeros.
+    /// Block on the drive; 0: promised by fallocate, reads as zeros.
     pub address: u64,
 }
 
-/// Most blocks of an extent with an address, so that its checksums fit into the tree.
+/// Maximum blocks of an extent with an address, so that its checksums fit into the tree.
 pub(crate) const EXTENT_BLOCKS_MAX: u64 = 64;
 
 impl Extent {
@@ -222,7 +222,7 @@ impl Extent {
         self.first + self.count - 1
     }
 
-    /// Address of one of its blocks; 0: there is none.
+    /// Address of one of its blocks; 0: none.
     pub fn address_of(&self, block: u64) -> u64 {
         if self.address == 0 { 0 } else { self.address + (block - self.first) }
     }
@@ -247,7 +247,7 @@ impl Extent {
     }
 }
 
-/// Blocks that this many bytes take.
+/// Number of blocks for this many bytes.
 pub(crate) fn blocks_of(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES as u64)
 }

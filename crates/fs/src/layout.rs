@@ -2,31 +2,31 @@
 //!
 //! ```text
 //!   block 0      superblock
-//!   then         places for two checkpoints, written in turn, with two copies each
+//!   then         places for two checkpoints, written alternately, with two copies each
 //!   then         the sync record (`record.rs`)
 //!   between      segments (`space.rs`)
 //!   last block   copy of the superblock
 //! ```
-//! On flash (`backend.rs`) there are segments only; some of them have checkpoints.
+//! On flash (`backend.rs`) there are only segments; some of them hold checkpoints.
 
 use crate::backend::{BATCH_BLOCKS, Backend, FlashShape, NamesShape};
 use crate::options::MountOptions;
 use crate::types::BLOCK_BYTES;
 
-/// Segments that a mount may have to read.
+/// Maximum number of segments that a mount may have to read.
 pub(crate) const RESERVE_MAX: usize = 128;
-/// A stream keeps a segment open in each channel, while a channel has this many segments for each.
+/// A stream keeps a segment open per channel if a channel has this many segments for each.
 const SEGMENTS_A_LANE: u32 = 16;
 /// Bytes of a checkpoint before its tables.
 pub(crate) const CHECKPOINT_HEADER: usize = 256;
-/// Bytes of a segment in a checkpoint's table, and of an entry of its reserve.
+/// Bytes per segment in a checkpoint's table, and per entry of its reserve.
 pub(crate) const USAGE_BYTES: usize = 12;
 pub(crate) const RESERVE_BYTES: usize = 8;
-/// Most segments, so that the table of a checkpoint stays small.
+/// Maximum number of segments, so that a checkpoint's table stays small.
 pub(crate) const SEGMENTS_MAX: u64 = 1 << 16;
-/// Fewest segments.
+/// Minimum number of segments.
 pub(crate) const SEGMENTS_MIN: u64 = 24;
-/// Least blocks of a segment: in smaller ones headers take so much that cleaning gains nothing.
+/// Minimum blocks of a segment: in smaller ones headers take so much that cleaning gains nothing.
 pub(crate) const SEGMENT_BLOCKS_MIN: u32 = 16;
 pub(crate) const SEGMENT_BLOCKS: u32 = 256;
 /// Copies of a checkpoint.
@@ -34,32 +34,32 @@ pub(crate) const COPIES: u64 = 2;
 /// Copies of two checkpoints.
 const PLACES: u64 = 2 * COPIES;
 
-/// Where things lie.
+/// Layout of a file system on its drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub backend: Backend,
     pub blocks: u64,
     pub segment_blocks: u32,
     pub segments: u32,
-    /// Segments that were usable when the file system was made: the others are broken.
+    /// Segments that were usable at format time; the others are broken.
     pub capacity: u32,
-    /// Blocks of a copy of a checkpoint.
+    /// Blocks per copy of a checkpoint.
     pub place_blocks: u32,
-    /// Block of the first segment.
+    /// First block of the first segment.
     pub start: u64,
-    /// The last block has a copy of the superblock: not on flash, and not in version 2.
+    /// True if the last block has a copy of the superblock: not on flash, and not in version 2.
     pub has_copy: bool,
-    /// Open segments of each stream on a block drive: of this mount, and not of the format.
+    /// Open segments of each stream on a block drive; an option of the mount, not of the format.
     open: u32,
 }
 
 impl Layout {
-    /// A file system on so many blocks, as it is made today.
+    /// The layout of a new file system on this many blocks.
     pub fn new(blocks: u64, segment_blocks: u32) -> Layout {
         Layout::on_blocks(blocks, segment_blocks, true)
     }
 
-    /// A file system on so many blocks, with or without a copy of its superblock.
+    /// The layout on this many blocks, with or without a copy of the superblock.
     pub fn on_blocks(blocks: u64, segment_blocks: u32, has_copy: bool) -> Layout {
         let each = u64::from(segment_blocks);
         let most = (blocks / each).min(SEGMENTS_MAX);
@@ -73,23 +73,23 @@ impl Layout {
         Layout { backend, blocks, segment_blocks, segments, capacity, place_blocks, start, has_copy, open: 1 }
     }
 
-    /// With so many open segments of each stream. On flash it has one in every channel, whatever is asked.
+    /// Sets the number of open segments of each stream. Flash always has one per channel.
     pub fn with_open(self, open: u32) -> Layout {
         Layout { open: open.clamp(1, MountOptions::OPEN_SEGMENTS_MAX), ..self }
     }
 
-    /// These blocks as virtual ones, beside names.
+    /// Treats the blocks as virtual ones, beside names.
     pub fn with_names(self, shape: NamesShape) -> Layout {
         Layout { backend: Backend::Nameless(shape), ..self }
     }
 
-    /// The blocks with the superblock; on flash it lies before each copy of a checkpoint instead.
+    /// The blocks with the superblock; on flash it precedes each copy of a checkpoint instead.
     pub fn superblocks(&self) -> impl Iterator<Item = u64> + use<> {
         let copy = self.has_copy.then(|| self.blocks - 1);
         (!self.backend.is_flash()).then_some(0).into_iter().chain(copy)
     }
 
-    /// Returns whether an address is a name: names follow the virtual blocks.
+    /// Reports whether an address is a name: names follow the virtual blocks.
     pub fn is_name(&self, address: u64) -> bool {
         address >= self.blocks && self.backend.names().is_some()
     }
@@ -104,7 +104,7 @@ impl Layout {
         self.blocks + name
     }
 
-    /// Flash, of which `capacity` flash blocks can be used.
+    /// The layout on flash, of which `capacity` flash blocks are usable.
     pub fn on_flash(shape: FlashShape, capacity: u32) -> Layout {
         let segments = shape.flash_blocks();
         let heads = RESERVE_MAX + 2 * shape.channels as usize;
@@ -117,14 +117,14 @@ impl Layout {
             segments,
             capacity,
             place_blocks: place_blocks.next_multiple_of(shape.page_blocks),
-            // No block has the address 0.
+            // Block addresses must not be 0.
             start: shape.segment_blocks.into(),
             has_copy: false,
             open: 1,
         }
     }
 
-    /// Blocks of a picture: on flash the superblock stands before it.
+    /// Blocks of a picture, including the superblock before it on flash.
     pub fn picture_blocks(&self) -> u32 {
         self.place_blocks - u32::from(self.backend.is_flash())
     }
@@ -153,7 +153,7 @@ impl Layout {
         }
     }
 
-    /// Blocks that a batch of this many takes.
+    /// Blocks that a batch of this many takes, padding included.
     pub fn padded(&self, blocks: u32) -> u32 {
         blocks.next_multiple_of(self.backend.page_blocks())
     }
@@ -181,13 +181,13 @@ impl Layout {
         ((address - self.start) / u64::from(self.segment_blocks)) as u32
     }
 
-    /// Segments that files do not get: what the cleaner and checkpoints work with.
+    /// Segments not available to files, which the cleaner and checkpoints need.
     pub fn spare(&self) -> u32 {
         // Headers take more of small segments, and cleaning one gains less.
         let spare = (self.capacity / 16).max(10 + 64 / self.segment_blocks);
         match self.backend {
             Backend::Block | Backend::Nameless(_) => spare + 2 * (self.lanes() - 1),
-            // Open segments, and the checkpoint's.
+            // Open segments, and that of checkpoints.
             Backend::Function(_) => spare + 2 * self.lanes() + 2,
         }
     }
@@ -199,31 +199,31 @@ impl Layout {
         u64::from(segments) * u64::from(self.segment_blocks)
     }
 
-    /// Blocks of a batch at most, with its headers, where it is not the segment that ends it.
+    /// Maximum blocks of a batch, headers included, unless the segment ends it earlier.
     pub fn batch_blocks(&self) -> u32 {
         self.segment_blocks.min(100).min(self.batch_most())
     }
 
-    /// Blocks of a batch at most, whatever the segment has.
+    /// Maximum blocks of a batch for any segment.
     pub fn batch_most(&self) -> u32 {
         match self.backend {
-            // A commit is spread over what is open.
+            // A commit is spread over the open segments.
             Backend::Block | Backend::Nameless(_) if self.lanes() > 1 => BATCH_BLOCKS,
             backend => backend.batch_blocks(),
         }
     }
 
-    /// Segments that a checkpoint lists beside the open ones, at most.
+    /// Maximum number of segments that a checkpoint lists besides the open ones.
     pub fn reserve_most(&self) -> usize {
         match self.backend {
-            // Its table has space for these and for one open segment of each stream.
+            // The table has space for these and one open segment of each stream.
             Backend::Block | Backend::Nameless(_) => RESERVE_MAX - 2 * (self.lanes() as usize - 1),
             Backend::Function(_) => RESERVE_MAX,
         }
     }
 
-    /// Blocks that files and their metadata may take. In a segment headers and their copies take two blocks in a hundred, or in a batch,
-    /// and two at least; on flash the end of a commit is filled up to a page.
+    /// Blocks available to files and their metadata. Headers and their copies take two blocks in a hundred, or per batch, and at least two per
+    /// segment; on flash the end of a commit is padded to a page.
     pub fn usable(&self) -> u64 {
         let each = self.segment_blocks
             - 2 * self.segment_blocks.div_ceil(self.batch_blocks())
@@ -236,7 +236,7 @@ impl Layout {
 mod tests {
     use super::*;
 
-    /// The reserve of the cleaner has to be among the segments that a checkpoint lists, or a large file system waits for it for ever.
+    /// The cleaner's reserve must be among the segments that a checkpoint lists, or a large file system would wait for it for ever.
     #[test]
     fn the_cleaner_leaves_space_to_others_however_large_the_volume() {
         for blocks in (12..38).map(|bits| 1_u64 << bits) {

@@ -7,8 +7,8 @@
 //! ```
 //! **One tree** (`tree.rs`) holds all metadata: inodes, names, attributes, extents (`key.rs` lists them). **Operations are a log, the tree is its
 //! checkpoint**: a commit writes data blocks and the keys that changed; a checkpoint writes the nodes that changed. A mount reads the newest
-//! checkpoint and applies the commits behind it, in order, up to the first that was torn; one that was durable and is not whole is damage,
-//! which is named. So:
+//! checkpoint and applies the commits after it, in order, up to the first torn one. A commit that was durable and is not whole is damage, and is
+//! reported. So:
 //!
 //! - A mount finds the state after some operation, no earlier than the newest [`SyncPoint`] that was reported as synced.
 //! - A segment is rewritten only after a checkpoint that needs nothing in it.
@@ -19,41 +19,40 @@
 //! again. An operation first touches all nodes that it will change, and only then changes them, so there is nothing to undo. Time is an
 //! argument. `Fs` is plain data: a clone forks its future.
 //!
-//! **Failures.** A failed write leaves a gap in the numbers of batches, at which a mount stops. Its blocks stay in memory and are moved
-//! like those of a victim; no sync is answered until a checkpoint contains them. A failed read is `EIO` for the file that owns the block.
-//! When the drive refuses writes, the file system becomes read-only.
+//! **Failures.** A failed write leaves a gap in the numbers of batches, at which a mount stops. Its blocks stay in memory and are moved like those of
+//! a victim; no sync is answered until a checkpoint contains them. A failed read is `EIO` for the file that owns the block. When the drive refuses
+//! writes, the file system becomes read-only.
 //!
 //! # Objects
 //!
 //! | object | owns | invariant |
 //! |---|---|---|
-//! | `Life` | phase, options of the mount | changes are taken while it is ready |
-//! | `Turn` | time of the call under way, names of jobs, whether something was done | no two jobs have one name |
-//! | `Findings` | damage that a mount has found | they only grow |
-//! | `Catalog` | the tree with all metadata, keys changed since the last commit, count of blocks, number of the next file | each extent that comes or goes is booked once |
+//! | `Life` | phase, options of the mount | changes are accepted only while it is ready |
+//! | `Turn` | time of the current call, ids of jobs, whether progress was made | job ids are unique |
+//! | `Findings` | damage found by a mount | they only grow |
+//! | `Catalog` | the tree with all metadata, keys changed since the last commit, count of blocks, number of the next file | each added or removed extent is booked once |
 //! | `Pages` | data in memory, clean and dirty | a page that no extent counts is dirty, and a dirty one is listed |
-//! | `Orphans` | files of which something is to be freed, files that are held | a held file is not removed |
+//! | `Orphans` | files with something to free, held files | a held file is not removed |
 //! | `Space` | segments with their live blocks, the reserve, open segments, queues of channels | a segment is written only if a durable checkpoint lists it |
-//! | `Log` | identity, numbers of mount and batches, batches that are not written, blocks whose write failed | numbers have no gap |
-//! | `Reads` | reads wanted and under way, blocks that cannot be read | a block is asked for once |
-//! | `Writes` | batches for the drive, writes and the flush under way | one flush at a time |
-//! | `Commits` | number of changes, syncs that wait, commits that are not durable, the sync record | what is durable stays so |
-//! | `Checkpoints` | the checkpoint being made, places of checkpoints and superblocks, segments to discard | segments are freed by durable checkpoints only |
-//! | `Cleaner` | the segment that is emptied, blocks to move, blocks that an operation waits for | a victim is read on once all its blocks are moved |
-//! | `Library` | requests to the flash library, flash blocks that it had at the mount | one request of a kind at a time |
-//! | `Names` | data that the drive places: owners, pages being named, moves, names that end | a name has one owner or none |
+//! | `Log` | identity, numbers of mount and batches, unwritten batches, blocks whose write failed | numbers have no gap |
+//! | `Reads` | reads wanted and in flight, unreadable blocks | a block is requested once |
+//! | `Writes` | batches for the drive, writes and the flush in flight | one flush at a time |
+//! | `Commits` | number of changes, waiting syncs, commits that are not durable, the sync record | durable changes stay durable |
+//! | `Checkpoints` | the current checkpoint, places of checkpoints and superblocks, segments to discard | only durable checkpoints free segments |
+//! | `Cleaner` | the victim, blocks to move, blocks that an operation waits for | the next header of a victim is read after its blocks are moved |
+//! | `Library` | requests to the flash library, flash blocks in use at the mount | one request of a kind at a time |
+//! | `Names` | data placed by the drive: owners, pages being named, moves, ended names | a name has at most one owner |
 //!
-//! Only an object itself writes its fields; the values that describe the drive (`Layout`, [`MountOptions`]) never change. A method changes
-//! its own object, and returns the effects on others: the address of a batch, a durable checkpoint, an ended name. The `Core` holds the
-//! objects. *Paths* (`paths/`) are functions over it: an operation, a commit, a step of the cleaner, the end of a job. They apply the
-//! effects that the methods return. [`Fs`] only wires: each operation and each job is one path. A mount and an audit keep their progress
-//! (`Mounting`, [`Audit`]).
+//! Only an object itself writes its fields; the values that describe the drive (`Layout`, [`MountOptions`]) never change. A method changes its own
+//! object and returns the effects on others: the address of a batch, a durable checkpoint, an ended name. The `Core` holds the objects. *Paths*
+//! (`paths/`) are functions over it that apply the returned effects: an operation, a commit, a step of the cleaner, the end of a job. [`Fs`] only
+//! wires: each operation and each job is one path. A mount and an audit keep their progress (`Mounting`, [`Audit`]).
 //!
 //! A write passes `operations.rs`, `paths/file.rs`, `paths/room.rs`, `catalog.rs` and `pages.rs`; later `paths/commit.rs`, `paths/append.rs`, `space.rs`,
 //! `writes.rs` and `paths/drive.rs`. A read that misses passes `paths/fetch.rs` and `reads.rs`.
 //!
-//! Files use only earlier files of this order: values (`types.rs`, `jobs.rs`, `key.rs`, `block.rs`, `layout.rs`), objects, `objects.rs`,
-//! paths, [`Fs`], and above it `operations.rs` and `volume.rs`, which provide its operations and its drive.
+//! Files use only earlier files in this order: values (`types.rs`, `jobs.rs`, `key.rs`, `block.rs`, `layout.rs`), objects, `objects.rs`, paths,
+//! [`Fs`], and above it `operations.rs` and `volume.rs`, which provide its operations and its drive.
 //!
 //! | file | job |
 //! |---|---|
@@ -62,10 +61,10 @@
 //! | `block.rs`, `pages.rs` | data in memory |
 //! | `backend.rs`, `layout.rs`, `superblock.rs`, `record.rs`, `picture.rs`, `batch.rs` | the medium, and what is written to it |
 //! | `operations.rs`; `paths/directory.rs`, `rename.rs`, `attributes.rs`, `permissions.rs`, `file.rs`, `xattr.rs` | the operations |
-//! | `paths/room.rs`, `freeing.rs` | space that an operation may take, and that it gives back |
-//! | `paths/format.rs`, `mount.rs`, `replay.rs`, `audit.rs` | how a file system is made, found again and checked |
-//! | `paths/append.rs`, `commit.rs`, `checkpoint.rs`, `clean.rs`, `background.rs` | what makes changes durable, and segments free |
-//! | `names/`, `paths/naming.rs`, `paths/moves.rs` | data that the drive places, and moves |
+//! | `paths/room.rs`, `freeing.rs` | space that an operation may take, and that it frees |
+//! | `paths/format.rs`, `mount.rs`, `replay.rs`, `audit.rs` | making, mounting and checking a file system |
+//! | `paths/append.rs`, `commit.rs`, `checkpoint.rs`, `clean.rs`, `background.rs` | making changes durable, and segments free |
+//! | `names/`, `paths/naming.rs`, `paths/moves.rs` | data placed by the drive, and moves |
 //! | `paths/fetch.rs`, `drive.rs`; `volume.rs` | jobs, and jobs as commands of a drive or calls of the flash library |
 
 mod backend;
@@ -123,38 +122,38 @@ use objects::Core;
 use paths::mount::Mounting;
 use paths::{background, booking, call, drive, format, moves, naming};
 
-/// Steps of the background in one call.
+/// Maximum background steps per call.
 const STEPS_MAX: u32 = 64;
 
 /// A mounted file system. Clone it, with its drive, to fork its future.
 #[derive(Clone, Debug)]
 pub struct Fs {
     core: Core,
-    /// The mount that is under way.
+    /// The mount in progress.
     mounting: Option<Box<Mounting>>,
 }
 
-/// Life of a file system: it is made or mounted, looked at, and unmounted.
+/// Life of a file system: format or mount, inspection, unmount.
 impl Fs {
-    /// A new file system, in use at once. It is on the drive when its first sync point is durable.
+    /// Creates a file system, in use at once. It is on the drive when its first sync point is durable.
     ///
     /// The error is a sentence.
     pub fn format(now: Time, format: &FormatOptions, options: MountOptions) -> Result<Fs, String> {
         Ok(Fs { core: format::format(now, format, options)?, mounting: None })
     }
 
-    /// Mounts what is on a drive of this many blocks. Operations wait until it is ready: take jobs.
+    /// Mounts a drive of this many blocks. Operations wait until the mount is ready: take jobs.
     pub fn mount(now: Time, blocks: u64, options: MountOptions) -> Fs {
         Fs::mount_on(now, Layout::new(blocks.max(1), SEGMENT_BLOCKS), Mounting::new(blocks), options)
     }
 
-    /// Mounts what is on a drive of nameless writes that has this many virtual blocks. Operations wait until it is ready: take jobs.
+    /// Mounts a drive of nameless writes with this many virtual blocks. Operations wait until the mount is ready: take jobs.
     pub fn mount_nameless(now: Time, blocks: u64, shape: NamesShape, options: MountOptions) -> Fs {
         let layout = Layout::new(blocks.max(1), SEGMENT_BLOCKS).with_names(shape);
         Fs::mount_on(now, layout, Mounting::new(blocks), options)
     }
 
-    /// Mounts what is on flash: the blocks in `found` hold data, and this many more can be handed out. Operations wait until it is ready.
+    /// Mounts flash: the blocks in `found` hold data, and `left` more can be allocated. Operations wait until the mount is ready.
     pub fn mount_flash(
         now: Time,
         shape: FlashShape,
@@ -175,8 +174,8 @@ impl Fs {
         Fs { core, mounting: Some(Box::new(mounting)) }
     }
 
-    /// Ends the use: refuses changes from now on, and makes everything durable. Take jobs until the state reports the end. Blocks still to
-    /// be freed are freed after the next mount.
+    /// Refuses changes from now on, and makes everything durable. Take jobs until the state reports the end. Blocks still to be freed are freed after
+    /// the next mount.
     pub fn unmount(&mut self) {
         self.mounting = None;
         if self.core.life.is_ready() {
@@ -187,7 +186,7 @@ impl Fs {
         self.core.life.unmount();
     }
 
-    /// How it is.
+    /// State of the file system.
     pub fn state(&self) -> FsState {
         self.core.life.state()
     }
@@ -197,7 +196,7 @@ impl Fs {
         u64::from(self.core.space.layout().segment_blocks) * BLOCK_BYTES as u64
     }
 
-    /// How full it is, and what it has in hand.
+    /// Fill level and work in progress.
     pub fn view(&self) -> FsView {
         let Core { catalog, pages, space, .. } = &self.core;
         let bad = space.segments().iter().filter(|s| s.state == space::State::Bad).count();
@@ -244,7 +243,7 @@ impl Fs {
         }
     }
 
-    /// Walks the invariants of the state in memory, and panics if one is broken.
+    /// Checks the invariants of the state in memory, and panics if one is broken.
     pub fn check(&self) {
         self.core.catalog.check();
         self.core.pages.check();
@@ -252,14 +251,14 @@ impl Fs {
     }
 }
 
-/// Jobs, and what becomes durable by them.
+/// Jobs, and the durability that they provide.
 impl Fs {
-    /// All changes so far: [`Fs::is_synced`] says when they are durable. Take jobs until then.
+    /// Requests that all changes so far become durable; [`Fs::is_synced`] reports the end. Take jobs until then.
     pub fn sync(&mut self) -> SyncPoint {
         self.core.commits.sync()
     }
 
-    /// Returns whether everything before a point is durable. The error: it cannot be made so.
+    /// Reports whether everything before a point is durable. The error means that it cannot become so.
     pub fn is_synced(&self, point: SyncPoint) -> Result<bool, Errno> {
         match self.core.commits.is_durable(point) {
             true => Ok(true),
@@ -291,7 +290,7 @@ impl Fs {
         }
     }
 
-    /// A job ended: with the data that were read, without any, or with an error.
+    /// Handles the end of a job: with data for a read, or an error.
     pub fn ended(&mut self, now: Time, id: JobId, outcome: Result<Vec<u8>, JobError>) {
         self.core.turn.at(now);
         drive::ended(&mut self.core, id.0, outcome);

@@ -1,4 +1,4 @@
-//! Requests to the flash library: flash blocks that it hands out, and those that the file system keeps after a mount.
+//! Requests to the flash library: allocated flash blocks, and those that the file system keeps after a mount.
 
 use crate::backend::{Content, FoundSegment};
 use std::collections::BTreeMap;
@@ -8,31 +8,31 @@ use std::collections::BTreeMap;
 pub(crate) struct Library {
     /// Flash blocks that held data at the mount.
     found: BTreeMap<u32, FoundSegment>,
-    /// A flash block is being handed out.
+    /// The allocation in flight.
     allocates: Option<u64>,
-    /// The library has still to be told which blocks the file system keeps.
+    /// True if the library still has to be told which blocks are kept.
     tells: bool,
     keeps: Option<u64>,
 }
 
 impl Library {
-    /// The library of flash on which these flash blocks hold data.
+    /// The library of flash whose blocks `found` hold data.
     pub fn with(found: &[FoundSegment]) -> Library {
         Library { found: found.iter().map(|found| (found.segment, *found)).collect(), ..Library::default() }
     }
 
-    /// Blocks that were written to a flash block before the mount.
+    /// Blocks written to a flash block before the mount.
     pub fn written(&self, segment: u32) -> u32 {
         self.found.get(&segment).map_or(0, |found| found.blocks)
     }
 
-    /// Flash blocks that have checkpoints of earlier mounts.
+    /// Flash blocks with checkpoints of earlier mounts.
     pub fn checkpoints(&self) -> Vec<u32> {
         let old = self.found.values().filter(|found| found.content == Some(Content::Checkpoint));
         old.map(|found| found.segment).collect()
     }
 
-    /// Wants the library to be told which flash blocks the file system keeps.
+    /// Requests that the library be told which flash blocks are kept.
     pub fn want_told(&mut self) {
         self.tells = true;
     }
@@ -62,12 +62,12 @@ impl Library {
         self.allocates.is_some()
     }
 
-    /// A job asks for a flash block.
+    /// Notes the job of an allocation.
     pub fn allocating(&mut self, id: u64) {
         self.allocates = Some(id);
     }
 
-    /// A job has ended. Returns whether it asked for a flash block.
+    /// Handles the end of a job. Returns whether it was an allocation.
     pub fn allocated(&mut self, id: u64) -> bool {
         self.allocates.take_if(|allocates| *allocates == id).is_some()
     }

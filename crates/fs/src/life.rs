@@ -1,4 +1,4 @@
-//! Life of a file system: its phase, and how it was mounted.
+//! Life of a file system: its phase, and its mount options.
 //!
 //! ```text
 //!   mounting ─┬─► ready ─┬─► unmounting ─► unmounted
@@ -6,7 +6,7 @@
 //!             ├─► read-only
 //!             └─► failed
 //! ```
-//! Changes are taken while it is ready, and written until it is unmounted. A drive that takes no writes ends both.
+//! Changes are accepted while it is ready, and written until it is unmounted. A drive that refuses writes ends both.
 
 use crate::options::MountOptions;
 use crate::stop::Stop;
@@ -31,12 +31,12 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// A file system that is being mounted.
+    /// A file system being mounted.
     pub fn mounting(options: MountOptions) -> Life {
         Life { phase: Phase::Mounting, options }
     }
 
-    /// A file system that was just made.
+    /// A new file system.
     pub fn ready(options: MountOptions) -> Life {
         Life { phase: Phase::Ready, options }
     }
@@ -45,7 +45,7 @@ impl Life {
         &self.options
     }
 
-    /// Blocks that memory may hold.
+    /// Memory limit in blocks.
     pub fn frames(&self) -> usize {
         self.options.frames()
     }
@@ -72,12 +72,12 @@ impl Life {
         matches!(self.phase, Phase::Unmounting)
     }
 
-    /// Returns whether something may still be written.
+    /// Reports whether writes are still possible.
     pub fn writes(&self) -> bool {
         matches!(self.phase, Phase::Ready | Phase::Unmounting)
     }
 
-    /// Checks that changes are taken.
+    /// Checks that changes are accepted.
     pub fn writable(&self) -> Result<(), Stop> {
         match self.phase {
             Phase::Ready => Ok(()),
@@ -86,7 +86,7 @@ impl Life {
         }
     }
 
-    /// Forbids changes once the mount is over: metadata that they would need cannot be read.
+    /// Forbids changes after the mount, because metadata that they would need are unreadable.
     pub fn forbid_changes(&mut self) {
         self.options.read_only = true;
     }
@@ -99,12 +99,12 @@ impl Life {
         ready
     }
 
-    /// Ends the mount without a file system; a sentence says why.
+    /// Ends the mount in failure, with a sentence of the reason.
     pub fn failed(&mut self, why: String) {
         self.phase = Phase::Failed(why);
     }
 
-    /// Takes no changes from now on.
+    /// Accepts no changes from now on.
     pub fn degrade(&mut self) {
         self.phase = match self.phase {
             Phase::Ready => Phase::ReadOnly,
@@ -113,7 +113,7 @@ impl Life {
         };
     }
 
-    /// Begins to unmount, or ends at once if nothing must be written first.
+    /// Starts to unmount, or ends at once if nothing must be written first.
     pub fn unmount(&mut self) {
         match self.phase {
             Phase::Ready => self.phase = Phase::Unmounting,
@@ -122,7 +122,7 @@ impl Life {
         }
     }
 
-    /// Ends the use: all is durable.
+    /// Ends the use, after everything is durable.
     pub fn unmounted(&mut self) {
         self.phase = Phase::Unmounted;
     }

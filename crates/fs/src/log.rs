@@ -7,11 +7,11 @@ use crate::batch::Identity;
 use crate::block::SharedBlock;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Blocks that were put into batches since the mount, by what they have.
+/// Blocks put into batches since the mount, by content.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub data: u64,
-    /// Data that the cleaner moved.
+    /// Data moved by the cleaner.
     pub moved: u64,
     pub nodes: u64,
     /// Headers and entries.
@@ -29,13 +29,13 @@ pub(crate) struct Log {
     seq: u64,
     /// Batches that are not on the media yet.
     unwritten: BTreeSet<u64>,
-    /// Blocks whose write failed, until they lie elsewhere.
+    /// Blocks whose write failed, until they are written elsewhere.
     lost: BTreeMap<u64, SharedBlock>,
     counts: Counts,
 }
 
 impl Log {
-    /// The log of a new file system, or of one of which more is to be found.
+    /// The log of a new file system, or of one whose identity is still to be read.
     pub fn new(file_system: u64, data_checksums: bool) -> Log {
         Log {
             file_system,
@@ -48,7 +48,7 @@ impl Log {
         }
     }
 
-    /// Goes on in a mount with this number, with this batch.
+    /// Continues in a mount with this number, at this batch.
     pub fn resume(&mut self, epoch: u64, seq: u64) {
         (self.epoch, self.seq) = (epoch, seq);
     }
@@ -86,13 +86,13 @@ impl Log {
         self.seq - 1
     }
 
-    /// A batch is put together, with its two headers; it is not written yet.
+    /// Notes a batch with its two headers; it is not written yet.
     pub fn batch_closed(&mut self, seq: u64) {
         self.counts.records += 2;
         self.unwritten.insert(seq);
     }
 
-    /// The write of a batch has ended.
+    /// Notes the end of a batch's write.
     pub fn batch_ended(&mut self, seq: u64) {
         self.unwritten.remove(&seq);
     }
@@ -116,7 +116,7 @@ impl Log {
         self.counts.records += blocks;
     }
 
-    /// The newest batch before which everything is written.
+    /// The newest batch up to which everything is written.
     pub fn written_through(&self) -> u64 {
         self.unwritten.first().map_or(self.seq - 1, |first| first - 1)
     }

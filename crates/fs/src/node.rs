@@ -1,4 +1,4 @@
-//! A node of the tree: 4 KiB, as it lies on the media and in memory.
+//! A node of the tree: 4 KiB, identical on the media and in memory.
 //!
 //! ```text
 //!   0       4      6      7  8      10    12       14   16      24     32
@@ -6,7 +6,7 @@
 //!   slot: u16, where its cell begins; slots are in the order of their keys
 //!   cell: key (16), length of the value (2), value
 //! ```
-//! A leaf's values are entries; an inner node's are [`Child`]ren, each found by the lowest key that may be below it.
+//! A leaf's values are entries; an inner node's are [`Child`]ren, each keyed by the lowest key that may be below it.
 
 use crate::key::Key;
 use crate::types::BLOCK_BYTES;
@@ -14,7 +14,7 @@ use crate::types::BLOCK_BYTES;
 const MAGIC: u16 = 0x5046;
 const HEADER: usize = 32;
 const CELL: usize = 18;
-/// Largest value of an entry: so that both halves of a split have space for one more.
+/// Largest value of an entry, so that both halves of a split have space for one more.
 pub(crate) const VALUE_BYTES_MAX: usize = 512;
 
 /// Bytes of a block.
@@ -43,7 +43,7 @@ impl Child {
         Child { at: Child::IN_MEMORY | u64::from(frame), crc: 0 }
     }
 
-    /// The frame of a node that has no block.
+    /// The frame of a node without a block.
     pub fn frame(self) -> Option<u32> {
         (self.at & Child::IN_MEMORY != 0).then_some(self.at as u32)
     }
@@ -149,7 +149,7 @@ impl Node {
         (low, false)
     }
 
-    /// The slot of an inner node below which `key` is.
+    /// The slot of an inner node whose subtree covers `key`.
     #[inline]
     pub fn slot_for(&self, key: Key) -> usize {
         match self.search(key) {
@@ -179,7 +179,7 @@ impl Node {
         self.free() >= CELL + 2 + value_bytes
     }
 
-    /// Inserts at a slot; there has to be space.
+    /// Inserts at a slot; there must be space.
     pub fn insert(&mut self, slot: usize, key: Key, value: &[u8]) {
         let bytes = CELL + value.len();
         let count = self.count();
@@ -230,7 +230,7 @@ impl Node {
         }
     }
 
-    /// Cuts the node into two of about the same size; gives the upper one.
+    /// Splits the node into two of about equal size; returns the upper one.
     pub fn split(&mut self) -> Node {
         let half = self.used() / 2;
         let (mut at, mut bytes) = (0, 0);
@@ -241,7 +241,7 @@ impl Node {
         self.split_at(at)
     }
 
-    /// Cuts the node at a slot; gives the upper part.
+    /// Splits the node at a slot; returns the upper part.
     pub fn split_at(&mut self, at: usize) -> Node {
         let old = self.clone();
         let mut upper = Node::new(old.level());
@@ -253,7 +253,7 @@ impl Node {
         upper
     }
 
-    /// Makes it ready for the media, and gives its checksum.
+    /// Prepares it for the media, and returns its checksum.
     pub fn seal(&mut self, file_system: u64) -> u32 {
         self.0[16..24].copy_from_slice(&file_system.to_le_bytes());
         let crc = crc32c::crc32c(&self.0[4..]);

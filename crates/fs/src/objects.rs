@@ -67,13 +67,13 @@ impl Core {
         }
     }
 
-    /// Takes no changes from now on.
+    /// Accepts no changes from now on.
     pub fn degrade(&mut self) {
         self.life.degrade();
         self.writes.stop();
     }
 
-    /// The superblock, as it is written.
+    /// The encoded superblock.
     pub fn superblock(&self) -> Vec<u8> {
         superblock(self.space.layout(), self.log.file_system(), self.log.data_checksums())
     }

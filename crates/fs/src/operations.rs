@@ -13,7 +13,7 @@ use crate::{Audit, Fs};
 
 /// Directories and names.
 impl Fs {
-    /// The file of a name. `.` and `..` are names.
+    /// Looks up a name, which may be `.` or `..`.
     pub fn lookup(
         &mut self,
         now: Time,
@@ -24,7 +24,7 @@ impl Fs {
         call::run(&mut self.core, now, |core| directory::look_up(core, caller, parent, name))
     }
 
-    /// Makes a file, a pipe, a socket or a device.
+    /// Creates a file, a pipe, a socket or a device.
     #[expect(clippy::too_many_arguments, reason = "the arguments of mknod")]
     pub fn mknod(
         &mut self,
@@ -45,7 +45,7 @@ impl Fs {
         self.make(now, caller, parent, name, NewFile { kind, mode, rdev, target: &[], held: false })
     }
 
-    /// Makes a regular file and holds it, as [`Fs::open`] does. Its maker may use it as it was opened, whatever its mode says.
+    /// Creates a regular file and holds it, like [`Fs::open`]. The caller may use it as opened, whatever its mode.
     pub fn create(
         &mut self,
         now: Time,
@@ -58,7 +58,7 @@ impl Fs {
         self.make(now, caller, parent, name, file)
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     pub fn mkdir(
         &mut self,
         now: Time,
@@ -71,7 +71,7 @@ impl Fs {
         self.make(now, caller, parent, name, file)
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     pub fn symlink(
         &mut self,
         now: Time,
@@ -100,7 +100,7 @@ impl Fs {
         call::run(&mut self.core, now, |core| directory::make_file(core, now, caller, parent, name, file))
     }
 
-    /// Gives a file a further name.
+    /// Adds a name to a file.
     pub fn link(
         &mut self,
         now: Time,
@@ -112,7 +112,7 @@ impl Fs {
         call::run(&mut self.core, now, |core| directory::link_file(core, now, caller, ino, parent, name))
     }
 
-    /// Removes a name of a file that is no directory.
+    /// Removes a name of a file other than a directory.
     pub fn unlink(
         &mut self,
         now: Time,
@@ -145,8 +145,8 @@ impl Fs {
         })
     }
 
-    /// Lists up to `count` entries of a directory after `cookie` (0: from the beginning) into `entries`, with `.` and `..` first. No
-    /// entries: the listing has ended. With `attributes`, each entry includes its `stat` result.
+    /// Lists up to `count` entries of a directory after `cookie` (0: from the beginning) into `entries`, `.` and `..` first. No entries mean the end.
+    /// With `attributes`, each entry includes its `stat` result.
     pub fn readdir(
         &mut self,
         now: Time,
@@ -159,7 +159,7 @@ impl Fs {
         entries.clear();
         call::run(&mut self.core, now, |core| {
             match directory::list(core, ino, cookie, count, attributes, entries) {
-                // A listing that is cut short by a node that is not in memory is a listing all the same.
+                // A listing cut short by a missing node is still a listing.
                 Err(Stop::Miss(_)) if !entries.is_empty() => Ok(()),
                 other => other,
             }
@@ -190,7 +190,7 @@ impl Fs {
         call::run(&mut self.core, now, |core| attributes::set_attributes(core, now, caller, ino, set))
     }
 
-    /// Checks that the caller may do what `access` says.
+    /// Checks that the caller has the rights in `access`.
     pub fn access(
         &mut self,
         now: Time,
@@ -201,7 +201,7 @@ impl Fs {
         call::run(&mut self.core, now, |core| attributes::may(core, caller, ino, access))
     }
 
-    /// Checks an access and holds the file: it stays, even without a name, until it is released as often as it was held.
+    /// Checks an access and holds the file: it stays, even without a name, until each hold is released.
     pub fn open(
         &mut self,
         now: Time,
@@ -217,7 +217,7 @@ impl Fs {
         self.core.orphans.hold(ino);
     }
 
-    /// Releases a file that was held. One without a name is gone with the last hold.
+    /// Releases a held file. A file without a name disappears with its last hold.
     pub fn release(&mut self, ino: Ino) {
         if self.core.orphans.release(ino) {
             freeing::reap_now(&mut self.core);
@@ -236,7 +236,7 @@ impl Fs {
         call::run(&mut self.core, now, |core| xattr::xattr_value(core, caller, ino, name))
     }
 
-    /// Names of the extended attributes, each with a zero behind it.
+    /// Names of the extended attributes, each followed by a zero.
     pub fn listxattr(&mut self, now: Time, caller: &Caller, ino: Ino) -> Result<Step<Vec<u8>>, Errno> {
         call::run(&mut self.core, now, |core| xattr::xattr_names(core, caller, ino))
     }
@@ -270,7 +270,7 @@ impl Fs {
     }
 }
 
-/// Contents of files, and the whole.
+/// Contents of files, and the file system as a whole.
 impl Fs {
     /// Reads up to `size` bytes into `out`, which is cleared; fewer at the end of the file.
     pub fn read(
@@ -312,7 +312,7 @@ impl Fs {
         self.write_data(now, caller, ino, &WriteData::new(offset, data))
     }
 
-    /// Like [`Fs::write`], of data that were prepared without the file system.
+    /// Like [`Fs::write`], with data prepared without the file system.
     pub fn write_data(
         &mut self,
         now: Time,
@@ -338,7 +338,7 @@ impl Fs {
         })
     }
 
-    /// Looks for data or for a hole from an offset on, as `lseek` does.
+    /// Finds data or a hole from an offset on, like `lseek`.
     pub fn seek_data(
         &mut self,
         now: Time,
@@ -349,7 +349,7 @@ impl Fs {
         call::run(&mut self.core, now, |core| file::seek_file(core, ino, offset, whence))
     }
 
-    /// Space of the file system. What is promised here the cleaner can make.
+    /// Space of the file system. The cleaner can provide everything promised here.
     pub fn statfs(&mut self, now: Time) -> Result<Step<StatFs>, Errno> {
         call::run(&mut self.core, now, |core| Ok(room::statfs(core)))
     }

@@ -1,35 +1,34 @@
-//! How a file system is mounted.
+//! Mount options.
 
 use crate::types::BLOCK_BYTES;
 
-/// Least memory.
+/// Minimum memory.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 
 /// Rule by which the cleaner chooses a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CleanerPolicy {
-    /// The one whose cleaning frees most for longest: by what lives in it, and by its age.
+    /// The segment whose cleaning frees most for longest: by its live blocks and its age.
     #[default]
     CostBenefit,
-    /// The one in which least lives.
+    /// The segment with the fewest live blocks.
     Greedy,
 }
 
-/// How a file system is mounted.
+/// Mount options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Memory for nodes and data, dirty ones too.
+    /// Memory for nodes and data, including dirty ones.
     pub memory_bytes: usize,
     /// True if nothing may be written.
     pub read_only: bool,
-    /// Changes are taken although something that was durable is damaged: what is left of it becomes the state.
+    /// True to accept changes although durable data are damaged; what remains becomes the state.
     pub repair: bool,
-    /// The drive is told which segments are free.
+    /// True to discard free segments.
     pub discard: bool,
     /// Policy of the cleaner.
     pub cleaner: CleanerPolicy,
-    /// Segments that are open for new data at once, and as many for what the cleaner moves; on flash it has one in every channel. At most
-    /// [`MountOptions::OPEN_SEGMENTS_MAX`].
+    /// Segments open at once for new data, and as many for GC copies; on flash always one per channel. At most [`MountOptions::OPEN_SEGMENTS_MAX`].
     pub open_segments: u32,
 }
 
@@ -47,10 +46,10 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Most segments of a stream that are open at once: a checkpoint lists them all.
+    /// Maximum open segments of a stream: a checkpoint lists them all.
     pub const OPEN_SEGMENTS_MAX: u32 = 32;
 
-    /// Blocks in memory.
+    /// Memory in blocks.
     pub(crate) fn frames(&self) -> usize {
         self.memory_bytes.max(MEMORY_BYTES_MIN) / BLOCK_BYTES
     }

@@ -1,10 +1,10 @@
-//! Files of which something is still to be freed, and files that are held open.
+//! Files with something still to free, and files held open.
 //!
 //! ```text
 //!   unlinked ─► to remove ─► (released by all who hold it) ─► removed step by step ─► gone
-//!   cut      ─► to cut    ─► blocks behind the end freed step by step ─► whole
+//!   cut      ─► to cut    ─► blocks beyond the end freed step by step ─► whole
 //! ```
-//! Both lists are in the catalog, too (`Key::orphan`), so that a mount finds them again; this is what memory knows of them.
+//! The catalog has both lists, too (`Key::orphan`), so that a mount finds them again; this is the copy in memory.
 
 use crate::types::Ino;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,18 +14,18 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) enum Freeing {
     /// Unlinked file that is not open.
     File(Ino),
-    /// Blocks behind the end of a file.
+    /// Blocks beyond the end of a file.
     Blocks(Ino),
 }
 
-/// Files of which something is still to be freed, and files that are held.
+/// Files with something still to free, and held files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Orphans {
-    /// How often each file is held.
+    /// Number of holds of each file.
     held: BTreeMap<Ino, u32>,
     /// Files without a name.
     unnamed: BTreeSet<Ino>,
-    /// Files that have blocks behind their end.
+    /// Files with blocks beyond their end.
     cut: BTreeSet<Ino>,
 }
 
@@ -46,12 +46,12 @@ impl Orphans {
         last
     }
 
-    /// A file has no name any more.
+    /// Notes that a file has lost its last name.
     pub fn add_unnamed(&mut self, ino: Ino) {
         self.unnamed.insert(ino);
     }
 
-    /// A file has blocks behind its end.
+    /// Notes that a file has blocks beyond its end.
     pub fn add_cut(&mut self, ino: Ino) {
         self.cut.insert(ino);
     }
@@ -61,12 +61,12 @@ impl Orphans {
         self.cut.contains(&ino)
     }
 
-    /// No block is left behind the end of a file.
+    /// Notes that a file has no blocks beyond its end.
     pub fn cut_ended(&mut self, ino: Ino) {
         self.cut.remove(&ino);
     }
 
-    /// A file is gone.
+    /// Notes that a file is removed.
     pub fn gone(&mut self, ino: Ino) {
         self.unnamed.remove(&ino);
         self.cut.remove(&ino);
@@ -78,7 +78,7 @@ impl Orphans {
         file.map(Freeing::File).or_else(|| self.cut.first().copied().map(Freeing::Blocks))
     }
 
-    /// Number of files of which something is to be freed, now or when they are released.
+    /// Number of files with something to free, now or after their release.
     pub fn count(&self) -> usize {
         self.unnamed.len() + self.cut.len()
     }

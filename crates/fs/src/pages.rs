@@ -1,6 +1,6 @@
 //! Data of files in memory, by file and block.
 //!
-//! A page is clean (it is on the media, or on its way there) or dirty. Clean pages that no write needs are dropped when memory is short.
+//! A page is clean (on the media, or on its way there) or dirty. Clean pages that no write needs are dropped when memory is short.
 
 use crate::block::{SharedBlock, shared_zeros};
 use crate::types::{BLOCK_BYTES, Ino};
@@ -13,17 +13,17 @@ pub(crate) struct Page {
     pub block: u64,
     /// `None`: the frame is vacant.
     data: Option<SharedBlock>,
-    /// The checksum of the data, where it is known.
+    /// Checksum of the data, if known.
     sum: Option<u32>,
     pub dirty: bool,
-    /// The cleaner made it dirty: its data are old.
+    /// True if the cleaner made it dirty: its data are old.
     pub moved: bool,
-    /// Dirty, and no extent counts it yet.
+    /// True if it is dirty and has no extent yet.
     delayed: bool,
     /// True if the page is in the list of dirty pages.
     listed: bool,
     used: bool,
-    /// The batch that writes it.
+    /// Batch that writes it.
     written_by: u64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Pages {
     dirty: usize,
     delayed: u64,
     hand: usize,
-    /// Blocks of the write that is being prepared, one after the other: true if nothing counts the block yet.
+    /// For each block of the write in preparation: true if it has no extent yet.
     fresh: Vec<bool>,
 }
 
@@ -49,12 +49,12 @@ impl Pages {
         self.dirty
     }
 
-    /// Dirty pages that no extent counts.
+    /// Number of dirty pages without an extent.
     pub fn delayed(&self) -> u64 {
         self.delayed
     }
 
-    /// The page of a block.
+    /// Finds the page of a block.
     #[inline]
     pub fn find(&mut self, ino: Ino, block: u64) -> Option<u32> {
         let at = *self.index.get(&(ino, block))?;
@@ -66,13 +66,13 @@ impl Pages {
         self.index.contains_key(&(ino, block))
     }
 
-    /// The first dirty page at or behind a block.
+    /// Finds the first dirty page at or after a block.
     pub fn next_dirty(&self, ino: Ino, block: u64) -> Option<u64> {
         let mut pages = self.index.range((ino, block)..=(ino, u64::MAX));
         pages.find(|(_, at)| self.frames[**at as usize].dirty).map(|(key, _)| key.1)
     }
 
-    /// Dirty pages of a file that no extent counts.
+    /// Number of dirty pages of a file without an extent.
     pub fn delayed_of(&self, ino: Ino) -> u64 {
         let pages = self.index.range((ino, 0)..=(ino, u64::MAX));
         pages.filter(|(_, at)| self.frames[**at as usize].delayed).count() as u64
@@ -82,7 +82,7 @@ impl Pages {
         &self.frames[at as usize]
     }
 
-    /// The data, to be shared with a reader.
+    /// Shares the data with a reader.
     pub fn shared(&self, at: u32) -> SharedBlock {
         match &self.frames[at as usize].data {
             Some(data) => Arc::clone(data),
@@ -90,7 +90,7 @@ impl Pages {
         }
     }
 
-    /// The data, to be shared with a write, and their checksum.
+    /// Shares the data with a write, with their checksum.
     pub fn with_sum(&mut self, at: u32) -> (SharedBlock, u32) {
         let page = &mut self.frames[at as usize];
         let Some(data) = &page.data else { unreachable!("a page that is found has data") };
@@ -98,7 +98,7 @@ impl Pages {
         (Arc::clone(data), sum)
     }
 
-    /// The data, to be changed: [`Pages::make_dirty`] comes first.
+    /// The data for changing; call [`Pages::make_dirty`] first.
     pub fn data_mut(&mut self, at: u32) -> &mut [u8; BLOCK_BYTES] {
         let page = &mut self.frames[at as usize];
         page.sum = None;
@@ -108,7 +108,7 @@ impl Pages {
         }
     }
 
-    /// The page of a block, new if there was none, with other data.
+    /// Sets the page of a block to other data; creates it if necessary.
     pub fn replace(&mut self, ino: Ino, block: u64, (data, sum): (SharedBlock, u32)) -> u32 {
         match self.find(ino, block) {
             Some(at) => {
@@ -120,7 +120,7 @@ impl Pages {
         }
     }
 
-    /// A new clean page of zeros or of what was read, with its checksum if that is known.
+    /// Creates a clean page of zeros or of data read, with its checksum if known.
     pub fn insert(&mut self, ino: Ino, block: u64, data: Option<(SharedBlock, Option<u32>)>) -> u32 {
         let (data, sum) = data.unwrap_or_else(|| (shared_zeros(), None));
         let listed = self.vacant.last().is_some_and(|&at| self.frames[at as usize].listed);
@@ -164,22 +164,22 @@ impl Pages {
         }
     }
 
-    /// Begins to prepare a write.
+    /// Starts to prepare a write.
     pub fn begin_write(&mut self) {
         self.fresh.clear();
     }
 
-    /// Notes whether the next block of the write is not counted yet.
+    /// Notes whether the next block of the write has no extent yet.
     pub fn add_fresh(&mut self, fresh: bool) {
         self.fresh.push(fresh);
     }
 
-    /// Returns whether a block of the write is not counted yet.
+    /// Reports whether a block of the write has no extent yet.
     pub fn is_fresh(&self, index: u64) -> bool {
         self.fresh[index as usize]
     }
 
-    /// Notes that no extent counts a dirty page.
+    /// Notes that a dirty page has no extent.
     pub fn make_delayed(&mut self, at: u32) {
         let page = &mut self.frames[at as usize];
         if !std::mem::replace(&mut page.delayed, true) {
@@ -196,7 +196,7 @@ impl Pages {
         page.written_by = written_by;
     }
 
-    /// Dirty pages: new data first, then what the cleaner moves, each by file and block.
+    /// Dirty pages: new data first, then GC copies, each ordered by file and block.
     pub fn dirty_list(&self) -> Vec<u32> {
         let mut list: Vec<u32> =
             self.listed.iter().copied().filter(|&at| self.frames[at as usize].dirty).collect();
@@ -207,7 +207,7 @@ impl Pages {
         list
     }
 
-    /// Forgets the list of dirty pages, when all of them were settled.
+    /// Clears the list of dirty pages, after all of them were settled.
     pub fn clear_list(&mut self) {
         for at in self.listed.drain(..) {
             self.frames[at as usize].listed = false;
@@ -225,7 +225,7 @@ impl Pages {
         delayed
     }
 
-    /// Drops the pages of blocks `from..to` of a file. Returns how many of these no extent counted.
+    /// Drops the pages of blocks `from..to` of a file. Returns how many had no extent.
     pub fn drop_range(&mut self, ino: Ino, from: u64, to: u64) -> u64 {
         let mut delayed = 0;
         while let Some((&key, &at)) = self.index.range((ino, from)..(ino, to)).next() {
@@ -235,7 +235,7 @@ impl Pages {
         delayed
     }
 
-    /// Forgets clean pages that were not used lately, until `resident` is reached. Pages of batches from `unwritten` on stay.
+    /// Drops the least recently used clean pages until `resident` is reached. Pages of batches from `unwritten` on stay.
     pub fn trim(&mut self, resident: usize, unwritten: u64) {
         let mut looks = 2 * self.frames.len();
         while self.index.len() > resident && looks > 0 {
@@ -253,7 +253,7 @@ impl Pages {
         }
     }
 
-    /// Panics where an invariant is broken.
+    /// Panics if an invariant is broken.
     pub fn check(&self) {
         let held = self.frames.iter().filter(|p| p.data.is_some());
         assert_eq!(held.clone().count(), self.index.len());

@@ -1,4 +1,4 @@
-//! Picture: the contents of a checkpoint besides the tree, as they lie in its place.
+//! Picture: the content of a checkpoint besides the tree, as stored in its place.
 //!
 //! ```text
 //!   crc32c, magic, file system, number, epoch, sequence number, root, counts
@@ -14,7 +14,7 @@ use crate::types::{BLOCK_BYTES, Ino};
 const MAGIC: u32 = 0x504b_4350;
 const BAD: u32 = 1 << 31;
 
-/// Contents of a checkpoint besides the tree.
+/// Content of a checkpoint besides the tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Picture {
     pub number: u64,
@@ -26,12 +26,12 @@ pub(crate) struct Picture {
     pub new_ino: Ino,
     pub allocated: u64,
     pub segments: Vec<Segment>,
-    /// Where the log may have gone on.
+    /// Positions at which the log may continue.
     pub reserve: Vec<Head>,
 }
 
 impl Picture {
-    /// The picture as it is written, without a superblock before it.
+    /// Encodes the picture, without the superblock before it.
     pub fn encode(&self, file_system: u64, layout: &Layout) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         for word in [file_system, self.number, self.epoch, self.seq, self.root.at, self.root.crc.into()] {
@@ -62,7 +62,7 @@ impl Picture {
         bytes
     }
 
-    /// The picture in a place, if there is a whole one.
+    /// Decodes the picture in a place, if it is whole.
     pub fn decode(bytes: &[u8], file_system: u64, layout: &Layout) -> Option<Picture> {
         let mut f = Fields(bytes);
         if f.u32()? != crc32c::crc32c(bytes.get(4..)?) || f.u32()? != MAGIC || f.u64()? != file_system {

@@ -1,4 +1,4 @@
-//! Reads: requests missing blocks once, and delivers them to everyone who needs them when they arrive.
+//! Reads: requests each missing block once, and delivers it to everyone who needs it.
 //!
 //! A failed read is reported to the next caller. If a run of blocks could not be read, it is read block by block. Data that are no longer
 //! needed when they arrive are dropped.
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 #[derive(Clone, Debug)]
 pub(crate) enum ReadFor {
     Node(Miss),
-    /// Blocks of a file from `block` on, and the checksums of those that have one.
+    /// Blocks of a file from `block` on, with their checksums if known.
     Data {
         ino: Ino,
         block: u64,
@@ -21,28 +21,28 @@ pub(crate) enum ReadFor {
     Raw,
 }
 
-/// A read that is wanted or under way.
+/// A read that is wanted or in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub address: u64,
     pub blocks: u32,
     pub what: ReadFor,
-    /// The data are no longer wanted.
+    /// True if the data are no longer wanted.
     pub cancelled: bool,
 }
 
-/// Reads that are wanted or under way.
+/// Reads that are wanted or in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reads {
-    /// By their first block.
+    /// By first block.
     at: BTreeMap<u64, u64>,
     under_way: BTreeMap<u64, Reading>,
     wanted: VecDeque<u64>,
-    /// Blocks that could not be read. The next that asks is told so.
+    /// Unreadable blocks, to be reported to the next caller.
     bad: BTreeSet<u64>,
-    /// Blocks of a run that could not be read: they are read one by one.
+    /// Blocks of a failed multi-block read: they are read one by one.
     fragile: BTreeSet<u64>,
-    /// Blocks of data that the mount found damaged, where data have no checksums.
+    /// Data blocks that the mount found damaged, if data have no checksums.
     damaged: BTreeSet<u64>,
     /// Blocks read for callers other than tree and pages.
     raw: BTreeMap<u64, Option<Vec<u8>>>,
@@ -83,7 +83,7 @@ impl Reads {
         self.under_way.contains_key(&id)
     }
 
-    /// A read ended.
+    /// Ends a read.
     pub fn end(&mut self, id: u64) -> Option<Reading> {
         let read = self.under_way.remove(&id)?;
         if self.at.get(&read.address) == Some(&id) {
@@ -92,7 +92,7 @@ impl Reads {
         Some(read)
     }
 
-    /// A read of one block failed, or of several, which are read one by one from now on.
+    /// Notes a failed read: of one block, or of several, which are then read one by one.
     pub fn failed(&mut self, address: u64, blocks: u32) {
         if blocks > 1 {
             self.fragile.extend(address..address + u64::from(blocks));
@@ -106,7 +106,7 @@ impl Reads {
         self.bad.remove(&address)
     }
 
-    /// Returns whether a block is of a run that could not be read: it is read alone.
+    /// Reports whether a block belongs to a failed multi-block read and is read alone.
     pub fn is_fragile(&self, address: u64) -> bool {
         self.fragile.contains(&address)
     }
@@ -121,7 +121,7 @@ impl Reads {
         self.blocks
     }
 
-    /// Begins to count the blocks that are read.
+    /// Restarts the count of blocks read.
     pub fn count_anew(&mut self) {
         self.blocks = 0;
     }
@@ -132,12 +132,12 @@ impl Reads {
         self.bad.remove(&address) || self.damaged.contains(&address)
     }
 
-    /// The mount found the data at an address damaged.
+    /// Notes that the mount found the data at an address damaged.
     pub fn add_damaged(&mut self, address: u64) {
         self.damaged.insert(address);
     }
 
-    /// Takes blocks that were read for callers other than tree and pages; `None` in it: they cannot be read.
+    /// Takes blocks read for callers other than tree and pages; an inner `None` means unreadable.
     pub fn take_raw(&mut self, address: u64) -> Option<Option<Vec<u8>>> {
         self.raw.remove(&address)
     }
@@ -153,7 +153,7 @@ impl Reads {
         self.under_way.values().any(is_it)
     }
 
-    /// Data that were read ahead, or are being read so, are no longer wanted.
+    /// Drops raw data that were read ahead or are being read.
     pub fn forget_raw(&mut self) {
         self.raw.clear();
         for read in self.under_way.values_mut() {
@@ -161,7 +161,7 @@ impl Reads {
         }
     }
 
-    /// Cancels reads under way of these blocks of a file.
+    /// Cancels reads of these blocks of a file.
     pub fn cancel(&mut self, ino: Ino, from: u64, to: u64) {
         for read in self.under_way.values_mut() {
             if let ReadFor::Data { ino: of, block, .. } = read.what

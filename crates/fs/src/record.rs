@@ -1,5 +1,5 @@
-//! The sync record: one block that says what is durable. It is written after the flush of a sync, before the sync is answered, and after
-//! each checkpoint.
+//! The sync record: one block that records what is durable. It is written after the flush of a sync, before the sync is answered, and after each
+//! checkpoint.
 //!
 //! The newest batches cannot record their own durability. The sync record does, so that a mount after a kill can distinguish damage in
 //! them from a write torn by a power cut. If a power cut loses the newest record, the previous one, or the headers of batches, give an
@@ -14,11 +14,11 @@ const MAGIC: u32 = 0x4352_4c50;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SyncRecord {
     pub file_system: u64,
-    /// The mount that wrote it.
+    /// Number of the mount that wrote it.
     pub epoch: u64,
-    /// The newest checkpoint that was durable.
+    /// The newest durable checkpoint.
     pub checkpoint: u64,
-    /// Batches of this mount up to this one were durable.
+    /// Batches of this mount up to this one are durable.
     pub durable: u64,
 }
 
@@ -35,7 +35,7 @@ impl SyncRecord {
         bytes
     }
 
-    /// The record in a block, if there is a whole one of this file system.
+    /// Decodes the record in a block, if it is whole and of this file system.
     pub fn decode(bytes: &[u8], file_system: u64) -> Option<SyncRecord> {
         let mut f = Fields(bytes);
         if f.u32()? != crc32c::crc32c(bytes.get(4..)?) || f.u32()? != MAGIC || f.u64()? != file_system {

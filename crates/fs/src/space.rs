@@ -1,21 +1,20 @@
-//! Space: the segments of the log, their live blocks, and the place of the next blocks.
+//! Space: the segments of the log, their live blocks, and the location of the next blocks.
 //!
 //! ```text
 //!   free ─► reserved ─► open ─► closed ─► (nothing lives, and a checkpoint knows it) free
 //!                                  └─► bad: never written again
 //! ```
-//! A checkpoint lists the segments that the log may use behind it, the *reserve*; a mount reads these and no others. A segment that
-//! became free joins the reserve with the next checkpoint, and is written when that is durable.
-//! On flash (`backend.rs`) the library owns free segments: `free` has the ones that it has handed out.
+//! A checkpoint lists the segments that the log may use after it, the *reserve*; a mount reads only these. A freed segment joins the reserve with the
+//! next checkpoint, and is written after that is durable.
+//! On flash (`backend.rs`) the library owns free segments; `free` holds those it has allocated.
 //!
-//! Invariants: a segment has no more live blocks than written ones; the first segments of the reserve, and they alone, are in a durable
-//! checkpoint.
+//! Invariants: a segment has no more live blocks than written ones; exactly the first `usable` segments of the reserve are in a durable checkpoint.
 
 use crate::layout::Layout;
 use crate::types::BLOCK_BYTES;
 use std::collections::VecDeque;
 
-/// Fewest blocks of a batch with a block of data: the header and its copy stand around it.
+/// Minimum blocks of a batch with data: the header, its copy, and a block.
 const BATCH_BLOCKS_MIN: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,23 +24,23 @@ pub(crate) enum State {
     Open,
     Closed,
     Bad,
-    /// The segment has checkpoints (flash).
+    /// The segment holds checkpoints (flash).
     Checkpoint,
 }
 
 /// A segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Blocks that the tree names, and its nodes.
+    /// Blocks referenced by the tree, and its nodes.
     pub live: u32,
     /// Blocks written.
     pub written: u32,
-    /// When it was written last, in seconds.
+    /// Time of the last write, in seconds.
     pub age_s: u32,
     pub state: State,
 }
 
-/// Source of a write: new data, or what the cleaner moves.
+/// Source of a write: new data, or GC copies of the cleaner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     New = 0,
@@ -55,20 +54,20 @@ pub(crate) struct Head {
     pub next: u32,
 }
 
-/// The segments, and what is open, free and reserved of them.
+/// The segments: open, free and reserved ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Space {
     layout: Layout,
     segments: Vec<Segment>,
     free: VecDeque<u32>,
     reserve: VecDeque<u32>,
-    /// Segments of the reserve that a durable checkpoint lists: the first ones.
+    /// Number of segments at the front of the reserve that a durable checkpoint lists.
     usable: usize,
-    /// Open segments: first those for new data, then those for data moved by the cleaner.
+    /// Open segments: first those for new data, then those for GC copies.
     heads: Vec<Option<Head>>,
     /// The segment written next if queues are equally short.
     turn: usize,
-    /// Blocks that are being read and written, by channel.
+    /// Blocks being read and written, by channel.
     queues: Vec<u64>,
     /// Flash blocks that the library can still hand out.
     elsewhere: u32,
@@ -114,7 +113,7 @@ impl Space {
         self.heads.iter().flatten().copied().chain(unopened).collect()
     }
 
-    /// The checkpoint that lists the reserve is durable: all of it can be written.
+    /// Makes the whole reserve writable: the checkpoint that lists it is durable.
     pub fn use_reserve(&mut self) {
         self.usable = self.reserve.len();
     }
@@ -134,7 +133,7 @@ impl Space {
         address >= self.layout.start && address < self.layout.address(self.layout.segments, 0)
     }
 
-    /// Returns whether a block of the drive can have data.
+    /// Reports whether a block of the drive may hold data.
     pub fn holds_data(&self, address: u64) -> bool {
         match self.layout.backend.names() {
             Some(shape) => self.layout.is_name(address) && address - self.layout.blocks < shape.names,
@@ -156,7 +155,7 @@ impl Space {
         });
     }
 
-    /// Puts free segments into the reserve; they are written when the next checkpoint is durable.
+    /// Moves free segments into the reserve; they are written after the next checkpoint is durable.
     pub fn refill(&mut self) {
         while self.reserve.len() < self.layout.reserve_most()
             && let Some(segment) = self.free.pop_front()
@@ -166,19 +165,19 @@ impl Space {
         }
     }
 
-    /// Blocks that can be written before a checkpoint makes more writable.
+    /// Blocks that can be written before a checkpoint is needed.
     pub fn room(&self) -> u64 {
         let each = u64::from(self.layout.segment_blocks);
         let heads = self.heads.iter().flatten().map(|head| each - u64::from(head.next)).sum::<u64>();
         self.usable as u64 * each + heads
     }
 
-    /// Segments that hold nothing.
+    /// Number of empty segments.
     pub fn unused(&self) -> usize {
         self.free.len() + self.reserve.len() + self.elsewhere as usize
     }
 
-    /// A job for blocks begins, or ends.
+    /// Notes the start or the end of a job on blocks.
     pub fn queue(&mut self, address: u64, blocks: u64, begins: bool) {
         if !self.is_block(address) {
             return;
@@ -188,7 +187,7 @@ impl Space {
         *queue = if begins { *queue + blocks } else { queue.saturating_sub(blocks) };
     }
 
-    /// Returns whether the library shall hand out a flash block: this many are kept for the next checkpoints.
+    /// Reports whether the library should allocate a flash block, to keep enough for the next checkpoints.
     pub fn wants_segment(&self, memory_bytes: usize) -> bool {
         if self.elsewhere == 0 {
             return false;
@@ -199,7 +198,7 @@ impl Space {
         self.free.len() + self.reserve.len() < most
     }
 
-    /// The library has handed out a flash block. `at_once`: no durable checkpoint has to list it.
+    /// Adds an allocated flash block. `at_once`: it need not be listed in a durable checkpoint first.
     pub fn allocated(&mut self, segment: u32, at_once: bool) {
         self.segments[segment as usize] = Segment { live: 0, written: 0, age_s: 0, state: State::Free };
         if at_once && self.usable == self.reserve.len() && self.usable < self.layout.reserve_most() {
@@ -211,7 +210,7 @@ impl Space {
         }
     }
 
-    /// A flash block for checkpoints.
+    /// Takes a flash block for checkpoints.
     pub fn take_for_checkpoints(&mut self) -> Option<u32> {
         let segment = self.free.pop_front().or_else(|| {
             let segment = self.reserve.pop_back()?;
@@ -222,13 +221,13 @@ impl Space {
         Some(segment)
     }
 
-    /// A flash block was given back.
+    /// Notes a flash block that was given back.
     pub fn given_back(&mut self, segment: u32) {
         self.segments[segment as usize] = Segment { live: 0, written: 0, age_s: 0, state: State::Free };
         self.elsewhere += 1;
     }
 
-    /// Where the next batch of a stream goes, and how many blocks it may have: [`BATCH_BLOCKS_MIN`] at least. `None`: no segment is left.
+    /// Location of a stream's next batch, and its maximum blocks, at least [`BATCH_BLOCKS_MIN`]. `None`: no segment is left.
     pub fn place(&mut self, stream: Stream, now_s: u32) -> Option<(u64, u32)> {
         let each = self.layout.segment_blocks;
         let (lanes, first) = (self.heads.len() / 2, stream as usize * self.heads.len() / 2);
@@ -237,7 +236,7 @@ impl Space {
                 self.open(at);
             }
         }
-        // The other stream's segment is better than none.
+        // If this stream has no segment, uses one of the other stream.
         let at = self.shortest(first).or_else(|| self.shortest(lanes - first))?;
         self.turn = at + 1;
         let head = self.heads[at]?;
@@ -250,7 +249,7 @@ impl Space {
         self.heads[at].is_some_and(|head| head.next + BATCH_BLOCKS_MIN <= self.layout.segment_blocks)
     }
 
-    /// The open segment of a stream whose channel has the shortest queue; of equals the next in turn.
+    /// The open segment of a stream in the channel with the shortest queue; of equals, the next in turn.
     fn shortest(&self, first: usize) -> Option<usize> {
         let lanes = self.heads.len() / 2;
         let in_turn = (0..lanes).map(|n| first + (self.turn + n) % lanes).filter(|&at| self.has_space(at));
@@ -260,7 +259,7 @@ impl Space {
         })
     }
 
-    /// The segment of the usable reserve that is opened next: in the channel with the fewest open ones, then the shortest queue.
+    /// The segment of the usable reserve to open next: in the channel with the fewest open ones, then with the shortest queue.
     fn next_reserved(&self) -> usize {
         if !self.layout.backend.is_flash() {
             return 0;
@@ -295,7 +294,7 @@ impl Space {
         }
     }
 
-    /// Books that a batch took this many blocks at the head.
+    /// Books this many blocks of a batch at the head.
     pub fn took(&mut self, address: u64, blocks: u32) {
         let segment = self.layout.segment_of(address);
         for head in self.heads.iter_mut().flatten() {
@@ -306,7 +305,7 @@ impl Space {
         }
     }
 
-    /// A segment is written no more.
+    /// Retires a segment from writing.
     pub fn retire(&mut self, segment: u32) {
         self.segments[segment as usize].state = State::Bad;
         for head in &mut self.heads {
@@ -316,7 +315,7 @@ impl Space {
         }
     }
 
-    /// Closes a flash block for writes from an address on. Data written before stay, and are cleaned like any other.
+    /// Closes a flash block for writes from an address on. Earlier data stay, and are cleaned as usual.
     pub fn break_off(&mut self, address: u64) {
         let segment = self.layout.segment_of(address);
         let block = (address - self.layout.address(segment, 0)) as u32;
@@ -334,7 +333,7 @@ impl Space {
         (0..self.layout.segments).filter(move |&segment| dead(&self.segments[segment as usize]))
     }
 
-    /// A dead segment joins the reserve of the checkpoint that is being made, or else those of the next.
+    /// Moves a dead segment into the reserve of the current checkpoint, or into the free list.
     pub fn reserve_dead(&mut self, segment: u32) {
         let dead = &mut self.segments[segment as usize];
         dead.written = 0;
@@ -343,29 +342,29 @@ impl Space {
             self.reserve.push_back(segment);
         } else {
             dead.state = State::Free;
-            // It is used again before what was never written: memory or an image file behind it need not grow.
+            // Reused before never-written segments, so that memory or an image file behind them need not grow.
             self.free.push_front(segment);
         }
     }
 
-    /// Takes the segments of a checkpoint, at a mount.
+    /// Restores the segments of a checkpoint, at a mount.
     pub fn restore(&mut self, segments: &[Segment]) {
         self.segments.copy_from_slice(segments);
     }
 
-    /// A segment has whole batches behind the checkpoint, up to a block.
+    /// Notes whole batches of a segment after the checkpoint, up to a block.
     pub fn replayed(&mut self, segment: u32, end: u32) {
         let segment = &mut self.segments[segment as usize];
         segment.written = segment.written.max(end);
         segment.state = State::Open;
     }
 
-    /// A flash block has checkpoints.
+    /// Notes a flash block with checkpoints.
     pub fn has_checkpoints(&mut self, segment: u32) {
         self.segments[segment as usize].state = State::Checkpoint;
     }
 
-    /// Adopts the segments after a mount: empty ones are free, except those whose commits the next mount would need, too. An open segment of
+    /// Adopts the segments after a mount: empty ones are free, except those whose commits the next mount would also need. An open segment of
     /// `reserve` was written after the checkpoint.
     pub fn adopt(&mut self, reserve: &[Head]) {
         self.free.clear();
@@ -396,14 +395,14 @@ impl Space {
         self.usable = self.reserve.len();
     }
 
-    /// Segments that hold something: what the library must keep.
+    /// Segments in use, which the library must keep.
     pub fn kept(&self) -> Vec<u32> {
         let holds =
             |segment: &Segment| matches!(segment.state, State::Closed | State::Bad | State::Checkpoint);
         (0..self.layout.segments).filter(|&segment| holds(&self.segments[segment as usize])).collect()
     }
 
-    /// Walks the invariants, and panics where one is broken.
+    /// Checks the invariants, and panics if one is broken.
     pub fn check(&self) {
         assert!(self.usable <= self.reserve.len(), "what is usable is reserved");
         for segment in &self.segments {

@@ -1,16 +1,16 @@
-//! Why an operation does not go on.
+//! Reasons why an operation stops.
 
 use crate::tree::Miss;
 use crate::types::Errno;
 
-/// Why an operation does not go on.
+/// Reason why an operation stops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stop {
-    /// A node is missing.
+    /// A node is missing in memory.
     Miss(Miss),
-    /// Data are missing, and asked for.
+    /// Data are missing and have been requested.
     Data,
-    /// Something has to be written, or cleaned, first.
+    /// Something must be written, or cleaned, first.
     Room,
     Errno(Errno),
 }

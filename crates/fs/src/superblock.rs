@@ -1,5 +1,5 @@
-//! The superblock: kind and identity of a file system. The first block has it, and the last one a copy; on flash it lies before each copy of a
-//! checkpoint. It changes with `format` alone.
+//! The superblock: kind and identity of a file system. It is in the first block, with a copy in the last one; on flash it precedes each copy of a
+//! checkpoint. Only `format` changes it.
 
 use crate::backend::Backend;
 use crate::finding::Finding;
@@ -9,18 +9,18 @@ use crate::types::BLOCK_BYTES;
 
 const MAGIC: &[u8; 8] = b"PELLUFS\x01";
 const VERSION: u32 = 3;
-/// The last version without a copy of the superblock, and what flash has.
+/// The last version without a copy of the superblock; flash still has it.
 const VERSION_WITHOUT_COPY: u32 = 2;
 const CHECKSUMS: u32 = 1;
 
-/// Why a block is not the superblock of this drive.
+/// Reason why a block is not this drive's superblock.
 #[derive(Clone, Debug)]
 pub(crate) enum NotRead {
     /// It holds something else: another file system, or nothing.
     Foreign(String),
-    /// It was one, or cannot be read.
+    /// It is damaged, or unreadable.
     Damaged(String),
-    /// It is one, of something that is not this drive.
+    /// It is the superblock of another drive.
     Unfit(String),
 }
 
@@ -33,7 +33,7 @@ impl NotRead {
     }
 }
 
-/// The superblock of a file system with this layout.
+/// Encodes the superblock of a file system with this layout.
 pub(crate) fn superblock(layout: &Layout, id: u64, data_checksums: bool) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK_BYTES];
     bytes[8..16].copy_from_slice(MAGIC);
@@ -60,7 +60,7 @@ pub(crate) struct Super {
     pub data_checksums: bool,
 }
 
-/// Reads a superblock from a block of a drive with this backend and so many blocks.
+/// Reads a superblock from a block of a drive with this backend and this many blocks.
 pub(crate) fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Result<Super, NotRead> {
     let foreign = || {
         let why = "its first block holds no Pellucid file system; `pellucid fs format` makes one and discards what is there";
@@ -122,8 +122,8 @@ pub(crate) fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Re
     Ok(Super { layout, id, data_checksums: flags & CHECKSUMS != 0 })
 }
 
-/// Returns the block with the copy of the superblock, given the contents of the first block of a drive with `blocks`; `None`: there is no
-/// copy, or it would make no difference.
+/// The block with the copy of the superblock, given the content of the first block of a drive with `blocks`; `None`: there is no copy, or it would
+/// not help.
 pub(crate) fn copy_of(first: &Result<Super, NotRead>, blocks: u64) -> Option<u64> {
     match first {
         Ok(found) => found.layout.superblocks().find(|&block| block > 0),
@@ -132,7 +132,7 @@ pub(crate) fn copy_of(first: &Result<Super, NotRead>, blocks: u64) -> Option<u64
     }
 }
 
-/// The superblock by its block and its copy.
+/// The chosen superblock.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub found: Super,

@@ -1,4 +1,4 @@
-//! A table from a block's address to the frame that holds it: open addressing, without gaps after removals.
+//! A hash table from block addresses to frames: open addressing, without gaps after removals.
 
 /// A map from addresses to frames.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl Table {
         let mut at = gap;
         loop {
             self.slots[gap].0 = 0;
-            // The next entry whose way from home leads over the gap moves into it.
+            // The next entry whose probe sequence passes the gap moves into it.
             loop {
                 at = (at + 1) & mask;
                 if self.slots[at].0 == 0 {

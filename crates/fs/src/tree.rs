@@ -4,8 +4,8 @@
 //!   clean node    lies at an address; a frame may hold it; may be forgotten
 //!   dirty node    has no address: its parent, dirty too, names its frame; stays until a checkpoint gives it one
 //! ```
-//! Nothing here waits. A call that needs a node outside of memory returns [`Miss`], before anything has changed. [`Tree::touch`] brings the nodes
-//! on the path of a change: callers touch everything that they are going to change, then change it.
+//! Nothing here waits. A call that needs a node outside of memory returns [`Miss`] before anything has changed. [`Tree::touch`] loads the nodes on
+//! the path of a change: callers touch everything that they will change, then change it.
 
 use crate::key::Key;
 use crate::node::{Block, Child, Node};
@@ -18,7 +18,7 @@ pub(crate) struct Miss {
     pub level: u8,
 }
 
-/// Position of an entry: valid until the tree changes.
+/// Position of an entry, valid until the tree changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     frame: u32,
@@ -31,7 +31,7 @@ struct Frame {
     /// Its location, or [`Child::in_memory`].
     child: Child,
     used: bool,
-    /// The batch that writes it; it stays in memory until that is on the media.
+    /// The batch that writes it; it stays in memory until that batch is on the media.
     written_by: u64,
 }
 
@@ -45,9 +45,9 @@ pub(crate) struct Tree {
     dirty: usize,
     hand: usize,
     file_system: u64,
-    /// Nodes of the tree, in memory or not.
+    /// Number of nodes of the tree, in memory or not.
     node_count: u64,
-    /// Addresses of copies that the tree does not need any more.
+    /// Addresses of copies that the tree no longer needs.
     freed: Vec<u64>,
     /// A path, from the root down: frames and slots.
     path: Vec<(u32, usize)>,
@@ -62,7 +62,7 @@ impl Tree {
         tree
     }
 
-    /// The tree whose root lies there.
+    /// The tree with this root.
     pub fn at(file_system: u64, root: Child, level: u8, node_count: u64) -> Tree {
         Tree {
             root,
@@ -83,22 +83,22 @@ impl Tree {
         (self.root, self.level)
     }
 
-    /// Nodes of the tree, in memory or not.
+    /// Number of nodes of the tree, in memory or not.
     pub fn node_count(&self) -> u64 {
         self.node_count
     }
 
-    /// The address of a copy that the tree does not need any more.
+    /// An address of a copy that the tree no longer needs.
     pub fn next_freed(&mut self) -> Option<u64> {
         self.freed.pop()
     }
 
-    /// Nodes that have no address.
+    /// Number of nodes without an address.
     pub fn dirty(&self) -> usize {
         self.dirty
     }
 
-    /// Nodes in memory.
+    /// Number of nodes in memory.
     pub fn resident(&self) -> usize {
         self.frames.len() - self.vacant.len()
     }
@@ -116,7 +116,7 @@ impl Tree {
         }
     }
 
-    /// A new, dirty node.
+    /// Adds a dirty node.
     fn add(&mut self, node: Node) -> u32 {
         self.dirty += 1;
         let frame = Frame { node: Some(node), child: Child { at: 0, crc: 0 }, used: true, written_by: 0 };
@@ -151,7 +151,7 @@ impl Tree {
         Ok(frame)
     }
 
-    /// The leaf of `key`, and the key that the leaf behind it begins with.
+    /// Finds the leaf of `key`, and the first key of the leaf after it.
     fn leaf(&mut self, key: Key) -> Result<(u32, Option<Key>), Miss> {
         let mut bound = None;
         let mut frame = self.resolve(self.root, self.level)?;
@@ -166,14 +166,14 @@ impl Tree {
         Ok((frame, bound))
     }
 
-    /// The entry of `key`.
+    /// Finds the entry of `key`.
     pub fn find(&mut self, key: Key) -> Result<Option<Place>, Miss> {
         let (frame, _) = self.leaf(key)?;
         let (slot, found) = self.node(frame).search(key);
         Ok(found.then_some(Place { frame, slot }))
     }
 
-    /// The first entry at or behind `key`.
+    /// Finds the first entry at or after `key`.
     pub fn seek(&mut self, mut key: Key) -> Result<Option<(Key, Place)>, Miss> {
         loop {
             let (frame, bound) = self.leaf(key)?;
@@ -192,7 +192,7 @@ impl Tree {
         self.node(place.frame).value(place.slot)
     }
 
-    /// Brings the paths to all leaves that have keys from `low` to `high`.
+    /// Loads the paths to all leaves with keys from `low` to `high`.
     pub fn touch(&mut self, mut low: Key, high: Key) -> Result<(), Miss> {
         loop {
             match self.leaf(low)?.1 {
@@ -228,7 +228,7 @@ impl Tree {
         true
     }
 
-    /// Makes the nodes of `path`, and the one below it, dirty.
+    /// Makes the nodes of `path`, and `frame` below it, dirty.
     fn dirty_path(&mut self, frame: u32) {
         let mut below = frame;
         let mut changed = self.make_dirty(below);
@@ -261,12 +261,12 @@ impl Tree {
         Ok(())
     }
 
-    /// Inserts into a dirty node that the path leads to, and splits what is full.
+    /// Inserts into a dirty node at the end of the path, and splits full nodes.
     fn insert(&mut self, frame: u32, slot: usize, key: Key, value: &[u8]) {
         if self.node(frame).has_space_for(value.len()) {
             return self.node_mut(frame).insert(slot, key, value);
         }
-        // Keys that come in order leave full nodes behind.
+        // Ascending insertions leave full nodes behind.
         let count = self.node(frame).count();
         let appends = slot == count && self.is_last();
         let upper = match appends {
@@ -300,7 +300,7 @@ impl Tree {
         }
     }
 
-    /// Both halves of a split have space for the largest value: a value is at most a quarter of a node.
+    /// Inserts into a half of a split. Both halves have space for the largest value, which is at most a quarter of a node.
     fn insert_into_half(&mut self, frame: u32, slot: usize, key: Key, value: &[u8]) {
         assert!(self.node(frame).has_space_for(value.len()), "a half has space");
         self.node_mut(frame).insert(slot, key, value);
@@ -311,7 +311,7 @@ impl Tree {
         self.path.iter().all(|&(frame, slot)| slot + 1 == self.node(frame).count())
     }
 
-    /// Removes a key; false: it was not there.
+    /// Removes a key; false: it was absent.
     pub fn remove(&mut self, key: Key) -> Result<bool, Miss> {
         let leaf = self.descend(key, 0)?;
         let (slot, found) = self.node(leaf).search(key);
@@ -324,7 +324,7 @@ impl Tree {
         Ok(true)
     }
 
-    /// Joins a node that is nearly or wholly empty with its neighbour, if that is in memory: so every path that was in memory stays there.
+    /// Merges a nearly empty node with its neighbour if that is in memory, so that every path in memory stays there.
     fn shrink(&mut self, frame: u32) {
         let Some((parent, slot)) = self.path.pop() else {
             return self.lower_root();
@@ -351,7 +351,7 @@ impl Tree {
         let (low, high, high_slot) = if right { (frame, other, slot + 1) } else { (other, frame, slot) };
         let Some(mut upper) = self.frames[high as usize].node.take() else { return };
         if level > 0 {
-            // The lowest key of an inner node is what its parent knows it by.
+            // A parent refers to an inner node by its lowest key.
             let key = self.node(parent).key(high_slot);
             let child = upper.child(0).encode();
             upper.remove(0);
@@ -371,7 +371,7 @@ impl Tree {
         }
     }
 
-    /// A root with one child is not needed.
+    /// Removes a root with a single child.
     fn lower_root(&mut self) {
         while self.level > 0 {
             let Some(frame) = self.root.frame() else { return };
@@ -385,7 +385,7 @@ impl Tree {
         }
     }
 
-    /// Forgets a dirty node.
+    /// Drops a dirty node.
     fn drop_frame(&mut self, frame: u32) {
         debug_assert!(self.frames[frame as usize].child.frame().is_some());
         self.dirty -= 1;
@@ -411,7 +411,7 @@ impl Tree {
         true
     }
 
-    /// Makes the node dirty that begins with `key` at `level`, if it lies at `address`.
+    /// Makes a node dirty: the one that begins with `key` at `level`, if it is at `address`.
     pub fn move_node(&mut self, key: Key, level: u8, address: u64) -> Result<(), Miss> {
         if level > self.level {
             return Ok(());
@@ -423,7 +423,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Forgets clean nodes that were not used lately, until `resident` is reached. Nodes of batches from `unwritten` on stay.
+    /// Drops the least recently used clean nodes until `resident` is reached. Nodes of batches from `unwritten` on stay.
     pub fn trim(&mut self, resident: usize, unwritten: u64) {
         let mut looks = 2 * self.frames.len();
         while self.resident() > resident && looks > 0 {
@@ -440,7 +440,7 @@ impl Tree {
         }
     }
 
-    /// Dirty nodes, children before their parents, with their parents.
+    /// Dirty nodes with their parents, children before parents.
     pub fn dirty_nodes(&self) -> Vec<Dirty> {
         let mut list = Vec::with_capacity(self.dirty);
         if let Some(root) = self.root.frame() {
@@ -463,7 +463,7 @@ impl Tree {
         list.push(Dirty { frame, low, level: node.level(), parent });
     }
 
-    /// Gives a dirty node, whose dirty children have theirs already, an address. Gives its block.
+    /// Gives a dirty node an address, after its dirty children; returns its block.
     pub fn settle(&mut self, dirty: Dirty, address: u64, written_by: u64) -> &Block {
         let file_system = self.file_system;
         let crc = self.node_mut(dirty.frame).seal(file_system);
@@ -479,8 +479,7 @@ impl Tree {
         &self.node(dirty.frame).0
     }
 
-    /// Children of an inner node of the given level whose range has `key`, for a walk of the whole tree: the node's own address, how many
-    /// entries, and the key of the node behind it.
+    /// Visits the inner node of a level whose range covers `key`, for a walk of the whole tree: its location, and the first key of the next node.
     pub fn visit(&mut self, key: Key, level: u8) -> Result<Visit, Miss> {
         let frame = self.descend(key, level)?;
         let bound = self.path.iter().rev().find_map(|&(parent, slot)| {
@@ -490,7 +489,7 @@ impl Tree {
         Ok(Visit { child: self.frames[frame as usize].child, next: bound })
     }
 
-    /// Walks the nodes in memory, and panics if an invariant is broken.
+    /// Checks the nodes in memory, and panics if an invariant is broken.
     pub fn check(&self) {
         let mut dirty = 0;
         if let Some(root) = self.root.frame() {
@@ -524,7 +523,7 @@ impl Tree {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dirty {
     frame: u32,
-    /// Lowest key that may be below it.
+    /// Lowest key that its subtree may have.
     pub low: Key,
     pub level: u8,
     parent: Option<(u32, usize)>,

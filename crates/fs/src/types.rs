@@ -1,19 +1,19 @@
-//! Types of callers: numbers of files, times, attributes, errors, steps.
+//! Public types: file numbers, times, attributes, errors, steps.
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: usize = 4096;
-/// Longest name of an entry, and of an extended attribute.
+/// Longest name of an entry or extended attribute.
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest target of a symbolic link.
 pub const TARGET_BYTES_MAX: usize = 4095;
 /// Largest value of an extended attribute.
 pub const XATTR_BYTES_MAX: usize = 65536;
-/// Largest file, as ext4's with blocks of this size.
+/// Largest file, as in ext4 with blocks of this size.
 pub const FILE_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK_BYTES as u64;
-/// Most links of a file, as ext4's.
+/// Most links of a file, as in ext4.
 pub const LINKS_MAX: u32 = 65_000;
 
-/// Number of a file. A number is never given twice.
+/// Number of a file; never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ino(pub u64);
 
@@ -22,12 +22,12 @@ impl Ino {
     pub const ROOT: Ino = Ino(1);
 }
 
-/// Nanoseconds since the beginning of 1970, UTC.
+/// Nanoseconds since the start of 1970, UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub i64);
 
 impl Time {
-    /// Nanoseconds since `earlier`; 0 when that is later.
+    /// Nanoseconds since `earlier`; 0 if that is later.
     pub fn since(self, earlier: Time) -> u64 {
         self.0.saturating_sub(earlier.0).max(0) as u64
     }
@@ -88,7 +88,7 @@ impl FileKind {
     }
 }
 
-/// Answer of `stat`.
+/// Result of `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// Number of the file.
@@ -97,7 +97,7 @@ pub struct Attributes {
     pub kind: FileKind,
     /// Permission bits, with set-user-id, set-group-id and sticky: 12 bits.
     pub mode: u16,
-    /// Hard links; of a directory, 2 and its subdirectories.
+    /// Hard links; for a directory, 2 plus its subdirectories.
     pub links: u32,
     /// Owner.
     pub uid: u32,
@@ -131,14 +131,14 @@ pub struct DirEntry {
     pub cookie: u64,
     /// The name.
     pub name: Box<[u8]>,
-    /// Answer of `stat`, where it was asked for.
+    /// Result of `stat`, if requested.
     pub attributes: Option<Attributes>,
 }
 
-/// The process that asks.
+/// The calling process.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
-    /// User; 0 may do everything.
+    /// User id; 0 may do everything.
     pub uid: u32,
     /// Group.
     pub gid: u32,
@@ -164,7 +164,7 @@ impl Caller<'_> {
 pub struct Access(pub u8);
 
 impl Access {
-    /// No rights: the file has to exist.
+    /// No rights: the file only has to exist.
     pub const NONE: Access = Access(0);
     /// Search of a directory, execution of a file.
     pub const EXECUTE: Access = Access(1);
@@ -194,13 +194,13 @@ pub struct SetAttributes {
     pub gid: Option<u32>,
     /// Bytes.
     pub size: Option<u64>,
-    /// The size is changed through a file that is open for writing (`ftruncate`): that was checked when it was opened.
+    /// True if the size is changed through a file open for writing (`ftruncate`), checked when it was opened.
     pub through_handle: bool,
     /// Last access.
     pub accessed: Option<SetTime>,
     /// Last change of the data.
     pub modified: Option<SetTime>,
-    /// Last change of the attributes; set by kernels that keep it themselves.
+    /// Last change of the attributes; set by kernels that maintain it themselves.
     pub changed: Option<Time>,
 }
 
@@ -209,23 +209,23 @@ pub struct SetAttributes {
 pub enum RenameMode {
     /// Replace it.
     Replace,
-    /// `RENAME_NOREPLACE`: nothing happens.
+    /// `RENAME_NOREPLACE`: fail.
     NoReplace,
-    /// `RENAME_EXCHANGE`: both change places.
+    /// `RENAME_EXCHANGE`: exchange the two.
     Exchange,
-    /// `RENAME_WHITEOUT`: it is replaced, and a whiteout of an overlay file system takes the old name: a character device 0, 0.
+    /// `RENAME_WHITEOUT`: replace it, and leave a whiteout of an overlay file system under the old name: a character device 0, 0.
     Whiteout,
     /// `RENAME_WHITEOUT` with `RENAME_NOREPLACE`.
     NoReplaceWhiteout,
 }
 
 impl RenameMode {
-    /// Returns true if a name that exists stays.
+    /// Returns true if an existing name stays.
     pub(crate) fn keeps_target(self) -> bool {
         matches!(self, RenameMode::NoReplace | RenameMode::NoReplaceWhiteout)
     }
 
-    /// Returns true if a whiteout takes the old name.
+    /// Returns true if the old name becomes a whiteout.
     pub(crate) fn leaves_whiteout(self) -> bool {
         matches!(self, RenameMode::Whiteout | RenameMode::NoReplaceWhiteout)
     }
@@ -236,28 +236,28 @@ impl RenameMode {
 pub enum XattrMode {
     /// Set it.
     Set,
-    /// `XATTR_CREATE`: it has to be new.
+    /// `XATTR_CREATE`: it must be new.
     Create,
-    /// `XATTR_REPLACE`: it has to be there.
+    /// `XATTR_REPLACE`: it must exist.
     Replace,
 }
 
 /// Operation of `fallocate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FallocateMode {
-    /// Promises space, and lets the file grow to the end of the range.
+    /// Promises space; the file grows to the end of the range.
     Allocate,
-    /// `KEEP_SIZE`: promises space.
+    /// `KEEP_SIZE`: promises space without growing the file.
     KeepSize,
-    /// `PUNCH_HOLE`: frees space; reads find zeros.
+    /// `PUNCH_HOLE`: frees space; the range reads as zeros.
     PunchHole,
-    /// `ZERO_RANGE`: reads find zeros, and space is promised.
+    /// `ZERO_RANGE`: the range reads as zeros, and its space is promised.
     ZeroRange,
     /// `ZERO_RANGE | KEEP_SIZE`.
     ZeroRangeKeepSize,
 }
 
-/// Target of `lseek`.
+/// Content that `lseek` looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// `SEEK_DATA`.
@@ -266,27 +266,27 @@ pub enum Whence {
     Hole,
 }
 
-/// Answer of `statfs`, in blocks of 4 KiB.
+/// Result of `statfs`, in blocks of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatFs {
-    /// Blocks that files and their metadata may take together.
+    /// Blocks available to files and their metadata together.
     pub blocks: u64,
-    /// Free blocks. The cleaner can make every one of them writable.
+    /// Free blocks; the cleaner can make every one of them writable.
     pub blocks_free: u64,
-    /// Files that could exist.
+    /// Maximum number of files.
     pub files: u64,
-    /// Files that could be made.
+    /// Files that could still be created.
     pub files_free: u64,
     /// Identity of the file system.
     pub id: u64,
 }
 
-/// How far an operation came.
+/// Progress of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<T> {
     /// Done.
     Done(T),
-    /// The operation changed nothing. It needs blocks that are not in memory, or space: carry out jobs, then call it again.
+    /// The operation changed nothing. It needs blocks that are not in memory, or space: execute jobs, then call it again.
     Wait,
 }
 
@@ -306,7 +306,7 @@ pub struct SyncPoint(pub(crate) u64);
 
 macro_rules! errnos {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
-        /// Why an operation failed, as Linux counts.
+        /// Reason why an operation failed, with Linux's number.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
         pub enum Errno { $($(#[$doc])* #[error($text)] $name = $code,)* }
 

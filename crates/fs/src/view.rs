@@ -1,19 +1,19 @@
-//! Views of callers: the state of a file system, its counters, and how full it is.
+//! Views for callers: state, counters, and fill level of a file system.
 
 use pellucid_flash::{Figure, Pauses};
 
-/// How a file system is.
+/// State of a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FsState {
-    /// The file system is being mounted: operations wait.
+    /// Being mounted: operations wait.
     Mounting,
-    /// The file system is in use.
+    /// In use.
     Ready,
-    /// The file system is in use, and takes no changes.
+    /// In use, without changes.
     ReadOnly,
-    /// The file system is unmounted, and all is durable.
+    /// Unmounted; everything is durable.
     Unmounted,
-    /// The mount failed; a sentence says why.
+    /// The mount failed, with a sentence of the reason.
     Failed(String),
 }
 
@@ -22,7 +22,7 @@ pub enum FsState {
 pub struct FsCounters {
     /// Blocks of new data written.
     pub data_blocks: u64,
-    /// Blocks of data that the cleaner moved: the file copies.
+    /// Data blocks moved by the cleaner: file copies.
     pub moved_blocks: u64,
     /// Nodes of the tree written.
     pub node_blocks: u64,
@@ -30,15 +30,15 @@ pub struct FsCounters {
     pub record_blocks: u64,
     /// Commits.
     pub commits: u64,
-    /// Checkpoints that are durable.
+    /// Durable checkpoints.
     pub checkpoints: u64,
     /// Segments cleaned.
     pub cleaned: u64,
-    /// Segments cleaned, by the time from their choice until nothing in them was needed but by the checkpoint.
+    /// Segments cleaned, by the time from choice until only a checkpoint is needed to free them.
     pub pauses: Pauses,
     /// Blocks read.
     pub read_blocks: u64,
-    /// Writes that failed.
+    /// Failed writes.
     pub write_failures: u64,
     /// Data blocks that the drive moved to other names.
     pub renamed_blocks: u64,
@@ -70,20 +70,20 @@ impl FsCounters {
     }
 }
 
-/// How full it is, and what it has in hand; for reports.
+/// Fill level and work in progress, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FsView {
     /// Blocks of a segment.
     pub segment_blocks: u32,
     /// Segments.
     pub segments: u32,
-    /// Free segments without contents.
+    /// Free, empty segments.
     pub unused: u32,
-    /// Segments without live blocks; a checkpoint frees them.
+    /// Segments without live blocks; the next checkpoint frees them.
     pub dead: u32,
-    /// Out of use.
+    /// Retired segments.
     pub bad: u32,
-    /// Blocks of files, those in memory too.
+    /// Blocks of files, including those in memory.
     pub data_blocks: u64,
     /// Nodes of the tree.
     pub nodes: u64,
@@ -97,10 +97,10 @@ pub struct FsView {
     pub resident: usize,
     /// Blocks that the log can take before the next checkpoint.
     pub room: u64,
-    /// Files without a name, and files with blocks behind their end, that are still to be freed.
+    /// Files with something still to free: without a name, or with blocks beyond their end.
     pub freeing: usize,
     /// Number of the newest checkpoint.
     pub checkpoint: u64,
-    /// Data blocks have checksums.
+    /// True if data blocks have checksums.
     pub data_checksums: bool,
 }

@@ -1,12 +1,12 @@
-//! A drive in the file system's terms: jobs become commands of a block or nameless namespace, or calls of Prism's function level.
+//! A drive for the file system: jobs become commands of a block or nameless namespace, or calls of Prism's function level.
 //!
 //! ```text
 //!   Fs ── next_job ──► Volume ─┬─ Block ──► a block namespace                             reads, writes, flushes, discards
 //!      ◄── tell ─────          ├─ Nameless ► a nameless namespace                         as for Block; names, and their moves
 //!                              └─ Flash ──► Function ──► an open-channel namespace        segment n is flash block n
 //! ```
-//! The function level acknowledges data that are on the flash, so its flush ends at once. Handing out and giving back blocks takes no time
-//! either: erases go on in the background.
+//! The function level acknowledges only data that are on the flash, so its flush ends at once. Allocating and giving back blocks takes no time
+//! either: erases run in the background.
 
 mod nameless;
 
@@ -26,7 +26,7 @@ use pellucid_prism::{
 };
 use std::collections::VecDeque;
 
-/// Carries out the jobs of a file system on one namespace of a drive. Clone it, with the drive, to fork its future.
+/// Executes the jobs of a file system on one namespace of a drive. Clone it, with the drive, to fork its future.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one")]
 pub enum Volume {
@@ -39,7 +39,7 @@ pub enum Volume {
 }
 
 impl Volume {
-    /// On a namespace of a drive, whatever kind it has.
+    /// A volume on a namespace of a drive, of any kind.
     ///
     /// The error is a sentence.
     pub fn new(drive: &impl Drive, namespace: u16) -> Result<Volume, String> {
@@ -78,7 +78,7 @@ impl Volume {
         }
     }
 
-    /// Blocks of 4 KiB that a new file system can have. Of flash: after its start. Beside names: virtual ones.
+    /// Blocks of 4 KiB for a new file system. On flash: after the start. With names: virtual blocks.
     pub fn blocks(&self) -> u64 {
         match self {
             Volume::Block(block) => block.sectors / u64::from(block.sectors_each),
@@ -87,7 +87,7 @@ impl Volume {
         }
     }
 
-    /// Mounts the file system that is on it, after its start.
+    /// Mounts the file system on it, after the start.
     pub fn mount(&self, now: Time, options: super::MountOptions) -> Fs {
         match self {
             Volume::Block(_) => Fs::mount(now, self.blocks(), options),
@@ -96,7 +96,7 @@ impl Volume {
         }
     }
 
-    /// Has the flash library keep so many percent of its blocks as over-provisioning (`Flash_SetOPS`). A block drive has its own.
+    /// Makes the flash library keep this percentage of its blocks as over-provisioning (`Flash_SetOPS`). A block drive has its own.
     ///
     /// The error is a sentence.
     pub fn set_ops(&mut self, percent: u32) -> Result<(), String> {
@@ -106,7 +106,7 @@ impl Volume {
         }
     }
 
-    /// Returns whether no flash block has data from before. For a block drive this is unknown.
+    /// Reports whether no flash block has old data. For a block drive this is unknown.
     pub fn is_empty(&self) -> bool {
         match self {
             Volume::Block(_) | Volume::Nameless(_) => false,
@@ -114,14 +114,14 @@ impl Volume {
         }
     }
 
-    /// Forgets what flash has from before, so that a new file system can have all of it.
+    /// Discards old data on flash, so that a new file system can use all of it.
     pub fn clear(&mut self) {
         if let Volume::Flash(flash) = self {
             let _ = flash.function.recover(&[]);
         }
     }
 
-    /// Returns the counters of the function level; `None`: there is none.
+    /// Counters of the function level, if there is one.
     pub fn function_counters(&self) -> Option<FunctionCounters> {
         match self {
             Volume::Block(_) | Volume::Nameless(_) => None,
@@ -129,7 +129,7 @@ impl Volume {
         }
     }
 
-    /// Panics where an invariant is broken.
+    /// Panics if an invariant is broken.
     pub fn check(&self) {
         if let Volume::Flash(flash) = self {
             flash.function.check();
@@ -142,7 +142,7 @@ impl Volume {
 pub struct BlockVolume {
     namespace: u16,
     sectors: u64,
-    /// Sectors of a block.
+    /// Sectors per block.
     sectors_each: u32,
     jobs: Slab<JobId>,
     down: VecDeque<Command>,
@@ -217,7 +217,7 @@ impl FlashVolume {
         Ok(FlashVolume { function, shape, sector_bytes, page_bytes, turn: 0, up: VecDeque::new() })
     }
 
-    /// Flash blocks that can be handed out.
+    /// Number of flash blocks that can be allocated.
     fn left(&self) -> u32 {
         (0..self.shape.channels).map(|channel| self.function.free_blocks(channel)).sum()
     }
@@ -233,7 +233,7 @@ impl FlashVolume {
         found.collect()
     }
 
-    /// The page of a block of the file system, and sectors behind its beginning.
+    /// The page of a file system block, and the sector in it.
     fn place(&self, block: u64) -> (FlashAddress, u32) {
         let each = u64::from(self.shape.segment_blocks);
         let segment = (block / each).saturating_sub(1) as u32;
@@ -258,7 +258,7 @@ impl FlashVolume {
             }
             Job::Flush { .. } => return self.answer(id, Ok(Vec::new())),
             Job::Discard { block, .. } => {
-                // A block that the library does not know as mapped is already free.
+                // A block that the library does not know as mapped already is free.
                 let _ = self.function.flash_trim(self.place(block).0);
                 return self.answer(id, Ok(Vec::new()));
             }
@@ -285,11 +285,11 @@ impl FlashVolume {
         self.up.push_back(JobAnswer::new(id, JobOutcome::Ended(outcome)));
     }
 
-    /// A flash block of the channel that has most of them.
+    /// Allocates a flash block of the channel with most free ones.
     fn allocate(&mut self) -> Option<u32> {
         let channels = self.shape.channels;
         let in_turn = (0..channels).map(|n| (self.turn + n) % channels);
-        // Of equals the first.
+        // Of equals, the first.
         let channel = in_turn.rev().max_by_key(|&channel| self.function.free_blocks(channel))?;
         self.turn = channel + 1;
         let allocated = self.function.address_mapper(channel, Mapping::Block).ok()?;
@@ -408,7 +408,7 @@ impl Machine for Volume {
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
         match self {
             Volume::Block(block) => {
-                // No job has the number 0: it stands where there is none.
+                // No job has the number 0, which marks the absence of one.
                 let lost = std::mem::take(&mut block.jobs);
                 for &id in lost.iter().filter(|id| id.0 > 0) {
                     let outcome = JobOutcome::Ended(Err(JobError::Failed));

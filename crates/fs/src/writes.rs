@@ -1,4 +1,4 @@
-//! Writes and flushes that are with the drive, or on their way there.
+//! Writes and flushes, queued or with the drive.
 
 use crate::backend::Content;
 use crate::block::Blocks;
@@ -6,7 +6,7 @@ use crate::jobs::{Job, JobId};
 use crate::layout::Layout;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A write that is under way.
+/// A write in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     /// The batch's number; `None`: superblock, checkpoint or sync record.
@@ -18,24 +18,24 @@ pub(crate) struct Write {
 /// Writes and the flush.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writes {
-    /// Batches that no job has yet: number, address, blocks.
+    /// Batches without a job yet: number, address, blocks.
     queue: VecDeque<(u64, u64, Blocks)>,
     under_way: BTreeMap<u64, Write>,
     /// The flush in flight, and the last batch that it makes durable.
     flush: Option<(u64, u64)>,
-    /// Bytes of batches, of both.
+    /// Bytes of all these batches.
     bytes: usize,
     failures: u64,
 }
 
 impl Writes {
-    /// Takes a batch for the drive.
+    /// Queues a batch for the drive.
     pub fn send(&mut self, seq: u64, address: u64, blocks: Blocks) {
         self.bytes += blocks.bytes();
         self.queue.push_back((seq, address, blocks));
     }
 
-    /// Returns whether a batch waits for its job.
+    /// Reports whether a batch waits for its job.
     pub fn has_next(&self) -> bool {
         !self.queue.is_empty()
     }
@@ -54,7 +54,7 @@ impl Writes {
         Job::Write { id: JobId(id), block: address, data, content: Content::Checkpoint }
     }
 
-    /// A write has ended.
+    /// Ends a write.
     pub fn ended(&mut self, id: u64) -> Option<Write> {
         let write = self.under_way.remove(&id)?;
         if write.seq.is_some() {
@@ -63,7 +63,7 @@ impl Writes {
         Some(write)
     }
 
-    /// A flush begins, which makes all batches up to `through` durable.
+    /// Starts a flush that makes all batches up to `through` durable.
     pub fn begin_flush(&mut self, id: u64, through: u64) {
         self.flush = Some((id, through));
     }
@@ -72,34 +72,34 @@ impl Writes {
         self.flush.is_some()
     }
 
-    /// A job has ended. If it was the flush, returns the batch through which all is durable.
+    /// Handles the end of a job. If it was the flush, returns the batch through which everything is durable.
     pub fn flush_ended(&mut self, id: u64) -> Option<u64> {
         self.flush.take_if(|(flush, _)| *flush == id).map(|(_, through)| through)
     }
 
-    /// Drops writes that no job has taken yet.
+    /// Drops writes without a job.
     pub fn stop(&mut self) {
         self.queue.clear();
     }
 
-    /// Bytes of batches that are not written.
+    /// Bytes of unwritten batches.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns true while superblock, checkpoint or sync record are being written.
+    /// Returns true while a superblock, checkpoint or sync record is being written.
     pub fn has_place_writes(&self) -> bool {
         self.under_way.values().any(|write| write.seq.is_none())
     }
 
-    /// Returns whether something of a segment is not written yet.
+    /// Reports whether a write to a segment is outstanding.
     pub fn writes_to(&self, segment: u32, layout: &Layout) -> bool {
         let queued = self.queue.iter().map(|(_, address, _)| *address);
         let sent = self.under_way.values().filter(|write| write.seq.is_some()).map(|write| write.address);
         queued.chain(sent).any(|address| layout.segment_of(address) == segment)
     }
 
-    /// Returns whether the drive has something to write or to flush.
+    /// Reports whether the drive has something to write or flush.
     pub fn is_writing(&self) -> bool {
         !self.under_way.is_empty() || self.flush.is_some()
     }
@@ -108,12 +108,12 @@ impl Writes {
         self.queue.is_empty() && !self.is_writing()
     }
 
-    /// Counts a write that failed.
+    /// Counts a failed write.
     pub fn count_failure(&mut self) {
         self.failures += 1;
     }
 
-    /// Writes that failed since the mount.
+    /// Failed writes since the mount.
     pub fn failures(&self) -> u64 {
         self.failures
     }

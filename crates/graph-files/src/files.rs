@@ -25,8 +25,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Names of files beside the segments. No user's file has such a name; the directory may hold files of
-/// others.
+/// Names of files beside the segments. They do not clash with users' files, which the directory may hold, too.
 const LOCK: &str = "graph.lock";
 const BOOT: &str = "graph.boot";
 const NEW: &str = "new.seg";

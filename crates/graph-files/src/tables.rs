@@ -151,7 +151,7 @@ fn table(error: ParquetError) -> InputError {
     InputError::Table(words(&error))
 }
 
-/// Returns the words of an error; those of the file itself alone.
+/// The text of an error; for an error about the file itself, only its own words.
 fn words(error: &ParquetError) -> String {
     match error {
         ParquetError::External(inner) => inner.to_string(),

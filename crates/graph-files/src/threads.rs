@@ -1,4 +1,4 @@
-//! Workers on threads.
+//! Workers as threads.
 
 use pellucid_graph::workers::Workers;
 

@@ -1,16 +1,16 @@
-//! Connected components: vertices joined by a path, whatever the direction of its edges.
+//! Connected components: vertices joined by a path, ignoring the direction of edges.
 //!
-//! One pass over all edges. Each vertex points to another of its component with a smaller number, or to itself (*root*); an edge joins the
-//! roots of its ends. So each component is named by its smallest vertex, in whatever order the edges come.
+//! One pass over all edges. Each vertex points to a vertex of its component with a smaller number, or to itself (*root*); an edge joins the roots of
+//! its ends. So each component is named by its smallest vertex, in any order of the edges.
 
 use super::grid::{Buffers, Grid};
 use super::prepare::Share;
 use super::store::{Store, StoreError, Work};
 
-/// Bytes that it keeps for each vertex.
+/// Bytes kept per vertex.
 pub const VERTEX_BYTES: u64 = 4;
 
-/// Where it is.
+/// State of the computation.
 #[derive(Clone, Debug)]
 pub struct Components {
     parents: Vec<u32>,
@@ -19,13 +19,13 @@ pub struct Components {
 }
 
 impl Components {
-    /// Each vertex is alone.
+    /// Makes each vertex its own component.
     pub fn new(grid: &Grid, block_edges: usize) -> Components {
         let parents = (0..grid.plan.vertices).collect();
         Components { parents, interval: 0, buffers: Buffers::new(block_edges) }
     }
 
-    /// Does the next interval; `None`: all edges were seen.
+    /// Processes the next interval; `None`: all edges were seen.
     pub fn step<S: Store>(&mut self, grid: &Grid, store: &mut S) -> Result<Option<Share>, StoreError> {
         let of = grid.plan.interval_count();
         if self.interval == of {
@@ -47,20 +47,20 @@ impl Components {
         Ok(Some(Share { done: self.interval as u64, of: of as u64 }))
     }
 
-    /// For each vertex the smallest one of its component.
+    /// Returns for each vertex the smallest vertex of its component.
     pub fn finish(mut self) -> Vec<u32> {
         for vertex in 0..self.parents.len() {
-            // Parents are smaller, so theirs are final.
+            // Parents are smaller, so their labels are final.
             self.parents[vertex] = self.parents[self.parents[vertex] as usize];
         }
         self.parents
     }
 }
 
-/// How many vertices each component has, at its smallest vertex, of what [`Components::finish`] gives; 0 at the others.
+/// Number of vertices of each component, at its smallest vertex, from the labels that [`Components::finish`] returns; 0 elsewhere.
 pub fn sizes(mut labels: Vec<u32>) -> Vec<u32> {
     for vertex in 0..labels.len() {
-        // The smallest vertex comes first, so its label is a size already.
+        // The smallest vertex comes first, so its entry already is a size.
         let label = std::mem::take(&mut labels[vertex]) as usize;
         labels[label] += 1;
     }

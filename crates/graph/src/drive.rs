@@ -5,24 +5,25 @@
 //!   a segment: extents of one area, in order; an extent is as large as what the flash erases at a time
 //!   append ─► a write of `io_bytes` when that many are there     will_read ─► reads ahead     read ─► waits for them
 //! ```
-//! The processor and the drive work at the same time: computing takes simulated time ([`Store::spend`]), and commands go on meanwhile. The
-//! engine waits for a write when too many are under way, and in [`Store::replace`].
+//! Processor and drive work in parallel: computing takes simulated time ([`Store::spend`]) while commands proceed. The engine waits for a write if
+//! too many commands are in flight, and in [`Store::replace`].
 //!
-//! Invariants: a piece of a segment that is read was sealed before, and its write has ended, because a drive owes no order to commands under way; extents of a removed segment are free when nothing reads them.
+//! Invariants: a piece is read only after it was sealed and its write has ended, because a drive does not order commands in flight; extents of a
+//! removed segment are free once nothing reads them.
 
 use super::store::{Segment, Store, StoreError, Work, absent, short};
 use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Nanos, Opcode, SimTime, Status, Tag};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Costs of the host's processor.
+/// Costs on the host's processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// Handing a command over.
+    /// Submitting a command.
     pub command: Nanos,
-    /// Taking its completion.
+    /// Handling its completion.
     pub completion: Nanos,
-    /// Moving 1,024 bytes between the program and the drive.
+    /// Copying 1,024 bytes between program and drive.
     pub kib: Nanos,
     /// Sorting 1,000 edges into their windows.
     pub sort: Nanos,
@@ -32,24 +33,24 @@ pub struct Costs {
     pub apply: Nanos,
 }
 
-/// How segments lie on a drive.
+/// Layout of segments on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveStoreConfig {
     /// The block namespace.
     pub namespace: u16,
-    /// Bytes of the area for shards; results have the rest.
+    /// Bytes of the area for shards; results get the rest.
     pub shard_bytes: u64,
     /// Bytes of an extent.
     pub extent_bytes: u64,
     /// Bytes of a command.
     pub io_bytes: u64,
-    /// Commands under way at most.
+    /// Maximum number of commands in flight.
     pub depth: usize,
-    /// Pieces that are read, or were and stay in memory; more only while they are under way.
+    /// Maximum number of pieces in memory, read or being read; exceeded only by reads in flight.
     pub pieces: usize,
-    /// True if the drive is told what is removed.
+    /// True if the drive is told about removed data.
     pub trims: bool,
-    /// Costs of the host's processor.
+    /// Costs on the host's processor.
     pub costs: Costs,
 }
 
@@ -60,7 +61,7 @@ pub struct Moved {
     pub written_bytes: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Time that the processor was busy.
+    /// Busy time of the processor.
     pub busy: Nanos,
 }
 
@@ -73,12 +74,12 @@ struct Area {
 #[derive(Clone, Debug, Default)]
 struct Held {
     extents: Vec<u32>,
-    /// Bytes handed to the drive.
+    /// Bytes submitted to the drive.
     sent: u64,
     tail: Vec<u8>,
 }
 
-/// A piece of a segment that is read, or was.
+/// A piece of a segment, being read or in memory.
 #[derive(Clone, Debug)]
 struct Piece {
     segment: Segment,
@@ -87,7 +88,7 @@ struct Piece {
     data: Option<Result<Vec<u8>, Status>>,
 }
 
-/// Segments on a drive. The drive has to keep data.
+/// Segments on a drive, which must keep data.
 #[derive(Clone, Debug)]
 pub struct DriveStore<D> {
     /// The drive. No other caller submits to it.
@@ -99,7 +100,7 @@ pub struct DriveStore<D> {
     segments: BTreeMap<Segment, Held>,
     pieces: VecDeque<Piece>,
     tags: Tag,
-    /// Writes under way: their segments and where they begin in them.
+    /// Writes in flight: segment, and offset in it.
     writes: BTreeMap<Tag, (Segment, u64)>,
     under_way: usize,
     failed: Option<Status>,
@@ -107,7 +108,7 @@ pub struct DriveStore<D> {
 }
 
 impl<D: Drive> DriveStore<D> {
-    /// An empty store on a drive that is at `now`, whatever the drive holds. The error is a sentence.
+    /// An empty store on a drive whose time is `now`; existing data are ignored. The error is a sentence.
     pub fn new(drive: D, config: DriveStoreConfig, now: SimTime) -> Result<DriveStore<D>, String> {
         let Some(Interface::Block { sectors, .. }) = drive.interface(config.namespace) else {
             return Err(format!("namespace {} is no block namespace", config.namespace));
@@ -158,7 +159,7 @@ impl<D: Drive> DriveStore<D> {
         self.moved
     }
 
-    /// The processor is busy for so long.
+    /// Keeps the processor busy for `time`.
     pub fn busy(&mut self, time: Nanos) {
         self.moved.busy += time;
         self.now += time;
@@ -168,7 +169,7 @@ impl<D: Drive> DriveStore<D> {
         Nanos(self.config.costs.kib.0 * bytes.div_ceil(1024))
     }
 
-    /// Waits for everything under way.
+    /// Waits for all commands in flight.
     fn rest(&mut self) {
         while self.under_way > 0 {
             self.wait();
@@ -201,7 +202,7 @@ impl<D: Drive> DriveStore<D> {
         self.tags
     }
 
-    /// Takes completions; waits for one if there is none.
+    /// Handles completions; waits for one if there is none.
     fn wait(&mut self) {
         self.drive.advance(self.now);
         loop {
@@ -259,7 +260,7 @@ impl<D: Drive> DriveStore<D> {
         self.segments.get_mut(&segment).ok_or_else(|| absent(segment))
     }
 
-    /// The pieces that these bytes lie in.
+    /// The pieces that cover these bytes.
     fn pieces_of(&self, at: u64, bytes: u64) -> impl Iterator<Item = u64> + use<D> {
         let io = self.config.io_bytes;
         (at / io..(at + bytes).div_ceil(io)).map(move |piece| piece * io)
@@ -269,20 +270,20 @@ impl<D: Drive> DriveStore<D> {
         self.pieces.iter().position(|piece| piece.segment == segment && piece.at == at)
     }
 
-    /// Begins to read a piece.
+    /// Starts reading a piece.
     fn fetch(&mut self, segment: Segment, at: u64) {
         let bytes = (self.segments[&segment].sent - at).min(self.config.io_bytes);
         let sectors = bytes.div_ceil(self.sector_bytes) as u32;
         let lba = self.lba(segment, at);
         let data = vec![0; (u64::from(sectors) * self.sector_bytes) as usize];
-        // Its completion may come while it waits for a place, and for what it reads.
+        // While this waits for a free slot or a completion, the completion of the piece itself may arrive.
         let is_written = |store: &Self| !store.writes.values().any(|&write| write == (segment, at));
         while self.under_way >= self.config.depth || !is_written(self) {
             self.wait();
         }
         self.pieces.push_back(Piece { segment, at, tag: self.tags + 1, data: None });
         self.submit(Opcode::Read, lba, sectors, data);
-        // The piece that was read longest ago is evicted first.
+        // Evicts the least recently used piece first.
         while self.pieces.len() > self.config.pieces && self.pieces[0].data.is_some() {
             self.pieces.pop_front();
         }
@@ -337,7 +338,7 @@ impl<D: Drive> Store for DriveStore<D> {
             let piece = match self.piece(segment, piece_at) {
                 Some(piece) => piece,
                 None => {
-                    // Reads are sent at once, up to the limit of commands under way.
+                    // Reads are submitted at once, up to the depth.
                     self.will_read(segment, piece_at, wanted.end - piece_at);
                     if self.piece(segment, piece_at).is_none() {
                         self.fetch(segment, piece_at);
@@ -384,7 +385,7 @@ impl<D: Drive> Store for DriveStore<D> {
     fn remove(&mut self, segment: Segment) -> Result<(), StoreError> {
         self.forget(segment);
         let Some(held) = self.segments.remove(&segment) else { return Ok(()) };
-        // The next owner of these extents writes behind what was written here, and behind the trims.
+        // The next owner of these extents must write after these writes and trims.
         self.rest();
         let sectors = (self.config.extent_bytes / self.sector_bytes) as u32;
         for extent in held.extents {

@@ -3,11 +3,11 @@
 /// An edge from one vertex to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Edge {
-    /// Where it begins.
+    /// Start vertex.
     pub from: u32,
-    /// Where it ends.
+    /// End vertex.
     pub to: u32,
-    /// Its weight; 1 where the input has none.
+    /// Weight; 1 if the input has none.
     pub weight: f32,
 }
 
@@ -18,40 +18,40 @@ impl Edge {
     }
 }
 
-/// End by which an edge is found.
+/// End by which edges are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// By where it ends: a vertex gathers from its predecessors.
+    /// By end vertex: a vertex gathers from its predecessors.
     To,
-    /// By where it begins: a vertex reaches its successors.
+    /// By start vertex: a vertex reaches its successors.
     From,
 }
 
-/// The largest number of a vertex: one below what 32 bits can count, so that the number of vertices fits, too.
+/// The largest vertex number: one below the 32-bit maximum, so that the number of vertices fits, too.
 pub const VERTEX_MAX: u32 = u32::MAX - 1;
 
-/// List of edges.
+/// A list of edges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edges {
-    /// Where each begins and ends.
+    /// Start and end vertex of each edge.
     pub ends: Vec<(u32, u32)>,
-    /// The weight of each; empty without.
+    /// Weight of each edge; empty if unweighted.
     pub weights: Vec<f32>,
     weighted: bool,
 }
 
 impl Edges {
-    /// Makes an empty list; `weighted`: its edges keep their weights.
+    /// Creates an empty list; `weighted`: edges keep their weights.
     pub fn new(weighted: bool) -> Edges {
         Edges { ends: Vec::new(), weights: Vec::new(), weighted }
     }
 
-    /// Returns whether they keep their weights.
+    /// Reports whether edges keep their weights.
     pub fn is_weighted(&self) -> bool {
         self.weighted
     }
 
-    /// One more.
+    /// Appends an edge.
     #[inline]
     pub fn push(&mut self, edge: Edge) {
         self.ends.push((edge.from, edge.to));
@@ -60,23 +60,23 @@ impl Edges {
         }
     }
 
-    /// How many there are.
+    /// Number of edges.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Returns whether it is empty.
+    /// Reports whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Forgets them.
+    /// Removes all edges.
     pub fn clear(&mut self) {
         self.ends.clear();
         self.weights.clear();
     }
 
-    /// Each of them.
+    /// Iterates over the edges.
     pub fn iter(&self) -> impl Iterator<Item = Edge> {
         let weights = self.weights.iter().copied().chain(std::iter::repeat(1.0));
         self.ends.iter().zip(weights).map(|(&(from, to), weight)| Edge { from, to, weight })

@@ -3,7 +3,7 @@
 //! | shape | source |
 //! |---|---|
 //! | R-MAT: each edge falls into a quarter of the adjacency matrix, then into a quarter of that | Chakrabarti et al., SDM 2004; the quarters 0.57, 0.19, 0.19, 0.05 are Graph500's |
-//! | power laws: how many edges leave and reach a vertex, independent of each other | exponents by Mislove et al., IMC 2007, Table 2 |
+//! | power laws: the numbers of edges that leave and reach a vertex, independent of each other | exponents by Mislove et al., IMC 2007, Table 2 |
 //!
 //! A graph is a function of its shape, its size and a seed.
 
@@ -15,7 +15,7 @@ use pellucid_flash::Rng;
 pub enum RandomGraph {
     /// R-MAT with Graph500's quarters.
     Rmat,
-    /// Each end of each edge is drawn by a power law, up to where the mean is right.
+    /// Power laws for both ends of each edge, truncated to match the mean.
     PowerLaw {
         /// Exponent of the number of edges that leave a vertex.
         out: f64,
@@ -28,7 +28,7 @@ pub enum RandomGraph {
 const QUARTERS: [f64; 3] = [0.57, 0.19, 0.19];
 
 impl RandomGraph {
-    /// A graph of at least one vertex. With power laws it may have fewer edges than asked for, as many as both laws give.
+    /// Generates a graph of at least one vertex. With power laws it may have fewer edges than requested: as many as both laws give.
     pub fn edges(self, vertices: u32, edges: u64, seed: u64) -> Edges {
         let mut found = Edges::new(false);
         match self {
@@ -53,7 +53,7 @@ impl RandomGraph {
     }
 }
 
-/// Gives each edge a weight above 0, up to 1.
+/// Gives each edge a weight in (0, 1].
 pub fn with_weights(edges: &Edges, seed: u64) -> Edges {
     let mut rng = Rng::stream(seed, "weights");
     let mut weighted = Edges::new(true);
@@ -62,7 +62,7 @@ pub fn with_weights(edges: &Edges, seed: u64) -> Edges {
     weighted
 }
 
-/// One cell of R-MAT's matrix; those outside the graph are drawn again.
+/// Draws a cell of R-MAT's matrix, again and again until it is inside the graph.
 fn cell(vertices: u32, rng: &mut Rng) -> (u32, u32) {
     let levels = u64::from(vertices).next_power_of_two().trailing_zeros();
     let [first, second, third] = QUARTERS;
@@ -84,7 +84,7 @@ fn cell(vertices: u32, rng: &mut Rng) -> (u32, u32) {
     }
 }
 
-/// One end of each edge: each vertex as often as its degree.
+/// One end of each edge: each vertex appears as often as its degree.
 fn ends(vertices: u32, edges: u64, exponent: f64, mean: f64, rng: &mut Rng) -> Vec<u32> {
     let sums = sums(exponent, most_for(exponent, mean));
     let mut ends = Vec::with_capacity(edges as usize);
@@ -96,7 +96,7 @@ fn ends(vertices: u32, edges: u64, exponent: f64, mean: f64, rng: &mut Rng) -> V
     ends
 }
 
-/// Sums of k^-exponent from 1 on.
+/// Partial sums of k^-exponent, k from 1 on.
 fn sums(exponent: f64, most: u32) -> Vec<f64> {
     let weights = (1..=most).map(|degree| f64::from(degree).powf(-exponent));
     weights
@@ -107,7 +107,7 @@ fn sums(exponent: f64, most: u32) -> Vec<f64> {
         .collect()
 }
 
-/// The largest degree with which a power law has this mean.
+/// The largest degree for which a power law has this mean.
 fn most_for(exponent: f64, mean: f64) -> u32 {
     let (mut edges, mut vertices) = (0.0, 0.0);
     for degree in 1..1_000_000 {
@@ -133,7 +133,7 @@ mod tests {
         assert!(found.ends.iter().all(|&(from, to)| from < 1000 && to < 1000));
         assert_eq!(found, rmat.edges(1000, 20_000, 1));
         assert_ne!(found, rmat.edges(1000, 20_000, 2));
-        // Each level puts 0.57 + 0.19 of the edges into the first half: 1024 rounded up has 488 of 1000 there.
+        // Each level puts 0.57 + 0.19 of the edges into the first half, here 512 of the 1000 vertices.
         let low = found.ends.iter().filter(|&&(from, _)| from < 512).count();
         assert!((14_000..17_000).contains(&low), "{low}");
         let law = RandomGraph::PowerLaw { out: 1.6, into: 1.6 }.edges(10_000, 80_000, 1);

@@ -1,24 +1,24 @@
-//! A prepared graph: windows of edges that are found by one of their ends.
+//! A prepared graph: windows of edges, indexed by one of their ends.
 //!
 //! ```text
 //!                 other ends: chunk 0      chunk 1
 //!   keys  interval 0   window (0,0)     window (0,1)      a window: edges ordered by key,
 //!         interval 1   window (1,0)     window (1,1)      and where those of each key begin
 //! ```
-//! The data of one interval's keys fit into memory at a time, and so do the values of one chunk of other ends; the edges are read from
-//! beginning to end, in blocks. A graph that fits into memory altogether is one window that stays there.
+//! Memory holds the data of one interval's keys and the values of one chunk of other ends at a time; the edges are streamed in blocks. A graph that
+//! fits into memory entirely is one window that stays there.
 //!
-//! Invariants: intervals and chunks each cover all vertices without a gap; each chunk is made of whole intervals; windows never change.
+//! Invariants: intervals and chunks each cover all vertices without gaps; each chunk consists of whole intervals; windows never change.
 
 use super::edges::Key;
 use super::store::{Segment, Store, StoreError};
 use bytemuck::Pod;
 use std::ops::Range;
 
-/// Shape of a graph, and how it is cut.
+/// Shape of a graph and its partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Vertices: one more than the largest number.
+    /// Number of vertices.
     pub vertices: u32,
     /// Number that the input gives vertex 0: formats count from 0 or from 1.
     pub first: u32,
@@ -28,13 +28,13 @@ pub struct Plan {
     pub key: Key,
     /// True if edges have weights.
     pub weighted: bool,
-    /// The mean of the weights; 1 without.
+    /// Mean weight; 1 if unweighted.
     pub mean_weight: f32,
-    /// Where the intervals of keys begin, and the number of vertices.
+    /// Start of each interval of keys, then the number of vertices.
     pub intervals: Vec<u32>,
-    /// Where the chunks of other ends begin, and the number of vertices.
+    /// Start of each chunk of other ends, then the number of vertices.
     pub chunks: Vec<u32>,
-    /// Fingerprint of the input and of what was asked: a resumed run checks it.
+    /// Fingerprint of the input and the options; a resumed run checks it.
     pub origin: u64,
 }
 
@@ -61,19 +61,19 @@ impl Plan {
         self.chunks.len() - 1
     }
 
-    /// The intervals that chunk `chunk` is made of.
+    /// The intervals of chunk `chunk`.
     pub fn intervals_of(&self, chunk: usize) -> Range<usize> {
         let chunk = self.chunk(chunk);
         let at = |vertex: u32| self.intervals.partition_point(|&begin| begin < vertex);
         at(chunk.start)..at(chunk.end)
     }
 
-    /// The most vertices that an interval has.
+    /// Size of the largest interval, in vertices.
     pub fn widest(&self) -> u32 {
         self.intervals.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
     }
 
-    /// Encodes the plan, little-endian, with a checksum behind.
+    /// Encodes the plan, little-endian, followed by a checksum.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(self.vertices.to_le_bytes());
@@ -92,7 +92,7 @@ impl Plan {
         bytes
     }
 
-    /// The plan that these bytes are; `None`: they are none.
+    /// Decodes a plan; `None`: the bytes are not a plan.
     pub fn decode(bytes: &[u8]) -> Option<Plan> {
         let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
         if crc32c::crc32c(body).to_le_bytes() != sum {
@@ -125,32 +125,31 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 /// One window in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Window {
-    /// For each key the number of edges of the keys before it, and all of them last.
+    /// Number of edges with smaller keys, for each key; the total last.
     pub offsets: Vec<u32>,
     /// Other ends, ordered by key.
     pub others: Vec<u32>,
-    /// Weights of the edges; empty without.
+    /// Weights of the edges; empty if unweighted.
     pub weights: Vec<f32>,
 }
 
-/// A part of a window that is in memory: edges one behind the other, and the keys that they belong to.
+/// A part of a window in memory: consecutive edges, and their keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
-    /// The key of `offsets[0]`.
+    /// Key of `offsets[0]`.
     pub first: u32,
-    /// Where the edges of each key begin in the window, and where those of the last key end. The first and the last key may have edges
-    /// outside of this block.
+    /// Start of each key's edges in the window, and end of the last key's. The first and the last key may have edges outside this block.
     pub offsets: &'a [u32],
-    /// Where `others` begin in the window.
+    /// Position of `others[0]` in the window.
     pub begin: u32,
     /// Other ends.
     pub others: &'a [u32],
-    /// Weights; empty without.
+    /// Weights; empty if unweighted.
     pub weights: &'a [f32],
 }
 
 impl<'a> Block<'a> {
-    /// The edges of the `at`th key that are in this block, as positions in `others`.
+    /// The edges of key number `at` in this block, as positions in `others`.
     #[inline]
     pub fn edges(&self, at: usize) -> Range<usize> {
         let end = self.begin + self.others.len() as u32;
@@ -164,7 +163,7 @@ impl<'a> Block<'a> {
         self.offsets.len() - 1
     }
 
-    /// Cuts it into at most `count` blocks of whole keys with about equally many edges.
+    /// Splits it into at most `count` blocks of whole keys with roughly equal numbers of edges.
     pub fn split(&self, count: usize) -> Vec<Block<'a>> {
         let mut parts = Vec::with_capacity(count);
         let mut from = 0;
@@ -192,7 +191,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Memory that reading a window takes.
+/// Memory for reading a window.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
     /// Edges read at a time.
@@ -217,14 +216,14 @@ impl Buffers {
 pub struct Grid {
     /// Plan of the graph.
     pub plan: Plan,
-    /// All of it, where it fits.
+    /// The whole graph, if it fits into memory.
     pub resident: Option<Window>,
-    /// For each vertex how many edges leave it, where that is in memory.
+    /// Out-degree of each vertex, if kept in memory.
     pub degrees: Option<Vec<u32>>,
 }
 
 impl Grid {
-    /// Gives every block of a window to `each`, in order.
+    /// Passes each block of a window to `each`, in order.
     pub fn scan<S: Store, E: From<StoreError>>(
         &self,
         store: &mut S,
@@ -263,7 +262,7 @@ impl Grid {
             if self.plan.weighted {
                 read_words(store, weights, from, edges, &mut window.weights)?;
             }
-            // The last key that begins before the block, to the first that begins behind it.
+            // From the last key that starts before the block to the first that starts behind it.
             let begin = from as u32;
             let low = window.offsets.partition_point(|&at| at <= begin) - 1;
             let high = window.offsets.partition_point(|&at| (at as usize) < from + edges);
@@ -280,7 +279,7 @@ impl Grid {
         Ok(())
     }
 
-    /// The beginning of a window, and degrees of its keys where they are wanted, will be read soon.
+    /// Prefetches the offsets of a window and its first block of edges.
     pub fn will_scan<S: Store>(&self, store: &mut S, interval: usize, chunk: usize, buffers: &Buffers) {
         if self.resident.is_none() && interval < self.plan.interval_count() {
             let offsets = Segment::Offsets(interval as u32, chunk as u32);
@@ -293,7 +292,7 @@ impl Grid {
         }
     }
 
-    /// Reads a part of the edges of a window, from edge `from` on.
+    /// Reads edges of a window, starting at edge `from`.
     pub fn read_edges<S: Store>(
         &self,
         store: &mut S,
@@ -310,7 +309,7 @@ impl Grid {
         Ok(())
     }
 
-    /// Reads where the edges of each key of a window begin.
+    /// Reads the offsets of a window.
     pub fn read_offsets<S: Store>(
         &self,
         store: &mut S,
@@ -324,14 +323,14 @@ impl Grid {
         let (others, _) = self.names(interval, chunk);
         let edges = store.bytes(others).unwrap_or(0) / 4;
         if !offsets.is_sorted() || u64::from(offsets[keys.len()]) != edges {
-            // It may be the edges that are damaged.
+            // The edges may be what is damaged.
             store.read(others, 0, &mut [])?;
             return Err(StoreError::Damaged { segment, why: "it does not fit its edges".into() });
         }
         Ok(())
     }
 
-    /// The out-degrees of these vertices.
+    /// Returns the out-degrees of these vertices.
     pub fn degrees<S: Store>(
         &self,
         store: &mut S,
@@ -357,7 +356,7 @@ impl Grid {
     }
 }
 
-/// Reads `count` words of four bytes, from the `from`th on.
+/// Reads `count` four-byte words, starting at word `from`.
 pub fn read_words<S: Store, T: Pod>(
     store: &mut S,
     segment: Segment,
@@ -369,7 +368,7 @@ pub fn read_words<S: Store, T: Pod>(
     store.read(segment, 4 * from as u64, bytemuck::cast_slice_mut(into))
 }
 
-/// Appends words of four bytes.
+/// Appends four-byte words.
 pub fn append_words<S: Store, T: Pod>(
     store: &mut S,
     segment: Segment,
@@ -378,7 +377,7 @@ pub fn append_words<S: Store, T: Pod>(
     words.chunks(1 << 18).try_for_each(|part| store.append(segment, bytemuck::cast_slice(part)))
 }
 
-/// A graph that was prepared before; `None`: there is none in the store, or not this one.
+/// Reopens a prepared graph; `None`: the store has none, or another one.
 pub fn reopen<S: Store>(store: &mut S, origin: u64) -> Result<Option<Grid>, StoreError> {
     let Some(bytes) = store.bytes(Segment::Plan) else { return Ok(None) };
     let mut record = vec![0; bytes as usize];

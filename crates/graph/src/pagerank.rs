@@ -1,13 +1,13 @@
-//! PageRank: how often a walk is at each vertex that follows edges and now and then begins anew at any vertex.
+//! PageRank: the probability of finding, at each vertex, a walk that follows edges and occasionally restarts at a random vertex.
 //!
 //! ```text
 //!   rank(v) = (1 - d) / V + d (sum over edges u -> v of rank(u) / outdegree(u) + rank of vertices without successors / V)
 //! ```
-//! A duplicate edge counts as often as it is there, and a loop counts. Ranks sum to 1. The program keeps for each vertex what it gives along
-//! each of its edges (*share*): rank / outdegree, or its rank if no edge leaves it.
+//! Duplicate edges and loops count. Ranks sum to 1. For each vertex the program keeps its *share*, the value it passes along each of its edges: rank
+//! / outdegree, or its rank if no edge leaves it.
 //!
-//! One step does one interval of one iteration. Shares are read from the iteration before and written for the next, so nothing depends on
-//! the order of intervals, nor on threads: the sum of each vertex is added up edge by edge in the order of its window.
+//! One step processes one interval of one iteration. Shares of the previous iteration are read and those of the next are written, so the result
+//! depends neither on the order of intervals nor on threads: each vertex sums up its edges in the order of its window.
 
 use super::grid::{Block, Buffers, Grid, append_words, read_words};
 use super::prepare::Share;
@@ -18,21 +18,21 @@ use std::ops::Range;
 /// Settings of PageRank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageRankConfig {
-    /// The probability that the walk follows an edge.
+    /// Probability that the walk follows an edge.
     pub damping: f64,
-    /// Iterations at most.
+    /// Maximum number of iterations.
     pub iterations: u32,
-    /// Ends when the sum of all changes is below.
+    /// Ends when the sum of all changes falls below this.
     pub tolerance: f64,
 }
 
-/// Where it is.
+/// State of the computation.
 #[derive(Clone, Debug)]
 pub struct PageRank {
     config: PageRankConfig,
-    /// Shares of the iteration before: of all vertices, or of one chunk.
+    /// Shares of the previous iteration: of all vertices, or of one chunk.
     shares: Vec<f32>,
-    /// Shares of this iteration, where all of them are in memory.
+    /// Shares of this iteration, if all fit into memory.
     next: Vec<f32>,
     whole: bool,
     /// True if each iteration is kept in the store.
@@ -41,20 +41,20 @@ pub struct PageRank {
     dropped: bool,
     iteration: u32,
     interval: usize,
-    /// Rank of the vertices without successors, of the iteration before and of this one.
+    /// Rank of the vertices without successors, in the previous iteration and in this one.
     dangling: [f64; 2],
     change: f64,
     last_change: f64,
-    /// The change in the iteration before the last complete one.
+    /// Change in the second-to-last complete iteration.
     earlier_change: f64,
-    /// Checksum of the shares of this iteration in the store.
+    /// Checksum of this iteration's shares in the store.
     sum: u32,
     buffers: Buffers,
     sums: Vec<f64>,
     words: Words,
 }
 
-/// The record of an iteration.
+/// Record of an iteration.
 #[derive(Clone, Copy, Debug)]
 struct Complete {
     iteration: u32,
@@ -70,13 +70,13 @@ struct Words {
     new: Vec<f32>,
 }
 
-/// Bytes that it keeps for each vertex when all fit.
+/// Bytes kept per vertex if all fit.
 pub const VERTEX_BYTES: u64 = 8;
 
 const STATE_BYTES: usize = 40;
 
 impl PageRank {
-    /// Ready for the first iteration, or for the one after the last that the store has complete.
+    /// Prepares the first iteration, or the one after the last complete iteration in the store.
     pub fn new<S: Store>(
         grid: &Grid,
         store: &mut S,
@@ -114,29 +114,29 @@ impl PageRank {
         Ok(rank)
     }
 
-    /// Iterations that are complete.
+    /// Number of complete iterations.
     pub fn iteration(&self) -> u32 {
         self.iteration
     }
 
-    /// Reports whether iterations were kept in the store, but not as they were written, so that all are computed anew.
+    /// Reports whether stored iterations were damaged, so that all are computed anew.
     pub fn has_dropped(&self) -> bool {
         self.dropped
     }
 
-    /// The sum of all changes in the last complete iteration.
+    /// Sum of all changes in the last complete iteration.
     pub fn last_change(&self) -> f64 {
         self.last_change
     }
 
-    /// Takes over the last complete iteration. `false`: there is none, it is damaged, or what is asked now ends before it: changes shrink,
-    /// so one before the last that is large enough says that each was.
+    /// Resumes from the last complete iteration. Returns `false` if there is none, it is damaged, or the requested run ends earlier. Changes shrink,
+    /// so if the second-to-last one exceeds the tolerance, all earlier ones do.
     fn resume<S: Store>(&mut self, grid: &Grid, store: &mut S) -> Result<bool, StoreError> {
         if store.bytes(Segment::State).is_none() {
             return Ok(false);
         }
         let found = match self.last_complete(grid, store) {
-            // After a power cut, records of iterations may be there without their values.
+            // After a power cut, records of iterations may exist without their values.
             Ok(None) | Err(StoreError::Damaged { .. }) => {
                 self.dropped = true;
                 return Ok(false);
@@ -154,7 +154,7 @@ impl PageRank {
         Ok(true)
     }
 
-    /// Reads the record of the last complete iteration, and checks its values. `None`: they are not those that were written.
+    /// Reads the record of the last complete iteration and checks its values; `None`: they are damaged.
     fn last_complete<S: Store>(
         &mut self,
         grid: &Grid,
@@ -185,7 +185,7 @@ impl PageRank {
         Ok((values.to_le_bytes() == body[32..]).then_some(complete))
     }
 
-    /// The shares before the first iteration: the same rank for each vertex.
+    /// Initialises the shares: equal ranks.
     fn begin<S: Store>(&mut self, grid: &Grid, store: &mut S) -> Result<(), StoreError> {
         let vertices = grid.plan.vertices;
         let rank = 1.0 / f64::from(vertices.max(1));
@@ -224,7 +224,7 @@ impl PageRank {
         Ok(())
     }
 
-    /// Does the next interval; `None`: the ranks are there.
+    /// Processes the next interval; `None`: the ranks are final.
     pub fn step<S: Store>(
         &mut self,
         grid: &Grid,
@@ -243,7 +243,7 @@ impl PageRank {
             }
             let base = grid.plan.chunk(chunk).start;
             if chunk + 1 == grid.plan.chunk_count() {
-                // The next data are read during this computation.
+                // Reads ahead during this computation.
                 self.will_read(grid, store, keys.clone());
             }
             let PageRank { sums, shares, buffers, .. } = self;
@@ -263,7 +263,7 @@ impl PageRank {
         Ok(Some(Share { done, of: u64::from(self.config.iterations) * intervals }))
     }
 
-    /// The degrees of these keys, and the first window of the next interval, are needed soon.
+    /// Prefetches the degrees of these keys, and the first window of the next interval.
     fn will_read<S: Store>(&self, grid: &Grid, store: &mut S, keys: Range<u32>) {
         if self.kept {
             store.will_read(Segment::Degrees, 4 * u64::from(keys.start), 4 * keys.len() as u64);
@@ -276,7 +276,7 @@ impl PageRank {
             && (self.iteration >= self.config.iterations || self.last_change < self.config.tolerance)
     }
 
-    /// Ranks of one interval from the sums of what its vertices were given.
+    /// Computes the ranks of one interval from the sums of its vertices.
     fn apply<S: Store>(&mut self, grid: &Grid, store: &mut S, keys: Range<u32>) -> Result<(), StoreError> {
         let vertices = f64::from(grid.plan.vertices);
         let damping = self.config.damping;
@@ -335,7 +335,7 @@ impl PageRank {
         Ok(())
     }
 
-    /// Gives the ranks of all vertices to `each`, interval by interval: the first vertex, and ranks from there on.
+    /// Passes the ranks of all vertices to `each`, interval by interval, as first vertex and ranks.
     pub fn ranks<S: Store, E: From<StoreError>>(
         &mut self,
         grid: &Grid,
@@ -362,7 +362,7 @@ impl PageRank {
     }
 }
 
-/// Adds to the sum of each key of a block what it is given. `first` is the key of `sums[0]`, `base` the other end of `shares[0]`.
+/// Adds the shares that the keys of a block receive to their sums. `first` is the key of `sums[0]`, `base` the other end of `shares[0]`.
 pub fn gather(
     block: Block<'_>,
     first: u32,

@@ -1,4 +1,4 @@
-//! The programs behind one face: what each needs of a graph, and its steps.
+//! A common interface to all programs: requirements, steps and results.
 //!
 //! ```text
 //!   Program ─► asked ─► Intake ─► ... ─► Grid ─► Computing::new ─► step ... step ─► values, which differ in kind
@@ -39,8 +39,7 @@ impl Program {
     /// Names that [`Program::column`] returns.
     pub const COLUMNS: [&str; 3] = ["rank", "component", "distance"];
 
-    /// Returns the name of the result column, and whether its numbers are whole; `None` if the program writes
-    /// no rows.
+    /// Returns the name of the result column and whether its values are integers; `None` if the program writes no rows.
     pub fn column(&self) -> Option<(&'static str, bool)> {
         match self {
             Program::PageRank(_) => Some(("rank", false)),
@@ -51,7 +50,7 @@ impl Program {
         }
     }
 
-    /// Returns the needs of the program, in this many bytes of memory.
+    /// Returns the program's requirements for this much memory, in bytes.
     pub fn asked(&self, memory_bytes: u64) -> Asked {
         let (shape, vertex_bytes) = match self {
             Program::PageRank(_) => (Shape::All(Key::To), pagerank::VERTEX_BYTES),
@@ -74,22 +73,22 @@ impl Program {
     }
 }
 
-/// The vertex to begin at is not in the graph.
+/// The source vertex is not in the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("vertex {source_vertex} is not in the graph, which has {vertices}, from {first} on")]
 pub struct SourceError {
-    /// Vertex that the caller asked for.
+    /// Source vertex that the caller asked for.
     pub source_vertex: u32,
     /// Number of vertices in the graph.
     pub vertices: u32,
-    /// Number of the first vertex.
+    /// Number of vertex 0 in the input.
     pub first: u32,
 }
 
-/// Why a computation cannot begin.
+/// Reason why a computation cannot begin.
 #[derive(Debug, Error)]
 pub enum BeginError {
-    /// The vertex to begin at is not in the graph.
+    /// The source vertex is not in the graph.
     #[error(transparent)]
     Source(#[from] SourceError),
     /// The store could not be read or written.
@@ -97,7 +96,7 @@ pub enum BeginError {
     Store(#[from] StoreError),
 }
 
-/// A program at work.
+/// A running program.
 #[derive(Clone, Debug)]
 pub enum Computing {
     /// PageRank.
@@ -113,10 +112,10 @@ pub enum Computing {
 }
 
 impl Computing {
-    /// Ready for the first step; PageRank goes on behind the last iteration that the store has.
+    /// Prepares the first step; PageRank continues after the last iteration in the store.
     ///
     /// # Errors
-    /// The vertex to begin at is not in the graph, or the store could not be read.
+    /// The source vertex is not in the graph, or the store could not be read.
     pub fn new<S: Store>(
         program: &Program,
         grid: &Grid,
@@ -139,7 +138,7 @@ impl Computing {
         })
     }
 
-    /// Does the next step; `None`: the values are there.
+    /// Does the next step; `None`: the values are complete.
     ///
     /// # Errors
     /// The store could not be read or written.
@@ -158,7 +157,7 @@ impl Computing {
         }
     }
 
-    /// Iterations or rounds that are complete; 1 where one pass is all.
+    /// Number of complete iterations or rounds; 1 for single-pass programs.
     pub fn rounds(&self) -> u32 {
         match self {
             Computing::PageRank(rank) => rank.iteration(),

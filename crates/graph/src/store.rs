@@ -1,7 +1,7 @@
 //! The store of a graph's segments.
 //!
-//! A segment is written once, from its start to its end, then sealed and only read. So it suits flash that erases whole blocks as well
-//! as files. [`Store::replace`] is for the one small record that changes.
+//! A segment is written once from start to end, then sealed and only read. This suits flash that erases whole blocks as well as files.
+//! [`Store::replace`] is for the one small record that changes.
 //!
 //! ```text
 //!   create ─► append ... append ─► seal ─► read ... read ─► remove
@@ -14,28 +14,28 @@ use thiserror::Error;
 /// Contents of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {
-    /// Edges as they came, sorted roughly by their keys.
+    /// Unsorted edges, roughly ordered by key.
     Run(u32),
-    /// Their weights.
+    /// Weights of a run's edges.
     RunWeights(u32),
-    /// Offsets of one window: how many edges the keys below each key have.
+    /// Offsets of one window: for each key, the number of edges with smaller keys.
     Offsets(u32, u32),
     /// Other ends of the edges of one window, ordered by key.
     Others(u32, u32),
     /// Weights of the edges of one window.
     Weights(u32, u32),
-    /// Number of edges that leave each vertex.
+    /// Out-degree of each vertex.
     Degrees,
     /// The values of one interval's vertices, after an even or an odd iteration.
     Values(u32, bool),
     /// Number of complete iterations.
     State,
-    /// Shape of the graph and its windows. It exists when everything before the first iteration does.
+    /// Plan of the graph. It exists once everything before the first iteration does.
     Plan,
 }
 
 impl Segment {
-    /// Returns whether it is written while a graph is prepared and never again.
+    /// Reports whether it is written only during preparation.
     pub fn is_shard(self) -> bool {
         matches!(self, Segment::Offsets(..) | Segment::Others(..) | Segment::Weights(..) | Segment::Degrees)
     }
@@ -59,13 +59,13 @@ impl fmt::Display for Segment {
     }
 }
 
-/// Why a store has not done what it should.
+/// Reason why a store failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The store is full.
     #[error("no space is left for {segment}: {why}")]
     Full {
-        /// Segment being written.
+        /// Segment that was written.
         segment: Segment,
         /// Reason.
         why: String,
@@ -73,61 +73,61 @@ pub enum StoreError {
     /// The store could not read or write.
     #[error("{segment}: {why}")]
     Failed {
-        /// Segment being read or written.
+        /// Segment that was read or written.
         segment: Segment,
         /// Reason.
         why: String,
     },
-    /// Data read are not the data written.
+    /// Data read differ from the data written.
     #[error("{segment} is damaged: {why}")]
     Damaged {
-        /// Segment being read.
+        /// Segment that was read.
         segment: Segment,
-        /// In what way.
+        /// Description of the damage.
         why: String,
     },
 }
 
-/// Work of the processor, for stores in which time is simulated.
+/// Work of the processor, for stores with simulated time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Number of edges sorted into windows.
     Sort(u64),
     /// Number of edges followed.
     Follow(u64),
-    /// Number of vertices that got a value.
+    /// Number of vertices that received a value.
     Apply(u64),
 }
 
-/// Keeps segments.
+/// Storage of segments.
 pub trait Store {
-    /// Makes an empty segment; one that has its name is gone.
+    /// Creates an empty segment, replacing any old one.
     fn create(&mut self, segment: Segment) -> Result<(), StoreError>;
 
-    /// Writes behind what the segment holds.
+    /// Appends to a segment.
     fn append(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError>;
 
-    /// The segment is complete.
+    /// Marks the segment as complete.
     fn seal(&mut self, segment: Segment) -> Result<(), StoreError>;
 
-    /// Its bytes; `None`: there is none.
+    /// Length in bytes; `None`: the segment does not exist.
     fn bytes(&self, segment: Segment) -> Option<u64>;
 
     /// Fills `into` from byte `at` on.
     fn read(&mut self, segment: Segment, at: u64, into: &mut [u8]) -> Result<(), StoreError>;
 
-    /// Announces a read of these bytes.
+    /// Prefetches these bytes.
     fn will_read(&mut self, segment: Segment, at: u64, bytes: u64);
 
-    /// Forgets a segment, if there is one.
+    /// Removes a segment, if it exists.
     fn remove(&mut self, segment: Segment) -> Result<(), StoreError>;
 
-    /// Makes the small segment `segment` hold `data`, when everything sealed is there: a program that is killed leaves the old one or the
-    /// new one. After a power cut, a store has [`Segment::Plan`] only with everything that was sealed before. Another record may be there
-    /// without, so it has to tell what it belongs to by a checksum.
+    /// Replaces the content of the small segment `segment`, after everything sealed is in place: a killed program leaves the old or the new content.
+    /// After a power cut, a store has [`Segment::Plan`] only with everything that was sealed before. Any other record may exist without its data, so
+    /// its checksum must tell what it belongs to.
     fn replace(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError>;
 
-    /// The processor did something. Nothing, where time is real.
+    /// Accounts for processor work; no effect in real time.
     fn spend(&mut self, _work: Work) {}
 }
 
@@ -143,12 +143,12 @@ impl Memory {
     }
 }
 
-/// The error of a store that has no such segment.
+/// Error for a missing segment.
 pub fn absent(segment: Segment) -> StoreError {
     StoreError::Damaged { segment, why: "it is not there".into() }
 }
 
-/// The error of a store whose segment is too short.
+/// Error for a segment that is too short.
 pub fn short(segment: Segment, bytes: u64, wanted: u64) -> StoreError {
     StoreError::Damaged { segment, why: format!("it ends at byte {bytes}, before byte {wanted}") }
 }

@@ -1,4 +1,4 @@
-//! Programs against plain ones on small random graphs: in memory, and cut so that nothing fits.
+//! Programs against plain implementations on small random graphs, in memory and partitioned so that nothing fits.
 
 use super::components::{Components, sizes};
 use super::edges::{Edge, Edges, Key};
@@ -46,7 +46,7 @@ fn random(seed: u64, vertices: u32, edges: usize) -> Vec<Edge> {
     let mut rng = Rng::new(seed);
     let mut vertex = || {
         let any = rng.below(u64::from(vertices)) as u32;
-        // Some vertices have most of the edges, and every seventh has none.
+        // Some vertices have most of the edges; every seventh has none.
         let vertex = if rng.below(3) == 0 { any % (vertices / 16 + 1) } else { any };
         vertex - u32::from(vertex % 7 == 6)
     };
@@ -58,7 +58,7 @@ fn random(seed: u64, vertices: u32, edges: usize) -> Vec<Edge> {
         .collect()
 }
 
-/// Three workers that are one: what is computed depends on how pieces are cut, if on anything.
+/// Three workers in one thread: only the partition into pieces could change results.
 struct Three;
 impl Workers for Three {
     fn count(&self) -> usize {
@@ -69,7 +69,7 @@ impl Workers for Three {
     }
 }
 
-/// Memory of the tests: everything, little, so little that values come in chunks.
+/// Memory limits: everything fits; little; so little that values come in chunks.
 const MEMORIES: [u64; 3] = [1 << 30, 200_000, 100_000];
 
 fn plain_ranks(edges: &[Edge], vertices: u32, iterations: u32) -> Vec<f64> {
@@ -120,7 +120,7 @@ fn ranks_are_those_of_a_plain_program_whatever_fits_and_with_any_workers() {
         for (found, expected) in found.iter().zip(&expected) {
             assert!((found - expected).abs() < 1e-6 * expected.max(1e-4), "{found} for {expected}");
         }
-        // Bit for bit the same, whatever fits into memory and however many threads compute.
+        // Bit for bit the same at any memory limit and number of threads.
         let alone = prepare(&mut Memory::default(), &asked(Shape::All(Key::To), 1 << 30), &edges);
         let alone = ranks(&alone, &mut Memory::default(), 6, &Alone);
         if grid.plan.chunk_count() == 1 {
@@ -162,7 +162,7 @@ fn what_was_computed_further_than_is_asked_is_computed_anew() {
     ranks(&grid, &mut store, 6, &Alone);
     assert!(ranks(&grid, &mut store.clone(), 3, &Alone) == ranks(&grid, &mut fresh.clone(), 3, &Alone));
     let asked = |tolerance| PageRankConfig { damping: 0.85, iterations: 6, tolerance };
-    // What ends after some iterations, with their changes; then asked again of a store that has six.
+    // Runs that end after some iterations, with their changes; then the same requests to a store that has six iterations.
     let mut changes = Vec::new();
     let mut rank = PageRank::new(&grid, &mut fresh.clone(), asked(0.0), 1024).unwrap();
     let mut between = fresh.clone();
@@ -259,7 +259,7 @@ fn distances<D: Distance>(grid: &Grid, store: &mut Memory, source: u32) -> Vec<D
 
 #[test]
 fn sums_of_weights_are_exact_beyond_24_bits() {
-    // 2^24 + 1 is the first whole number that 32 bits do not have.
+    // 2^24 + 1 is the first integer that a 32-bit float cannot represent.
     let weights = [16_777_216.0, 1.0, 1.0, f32::MAX, f32::MAX];
     let edges = (0..).zip(weights).map(|(at, weight)| Edge { from: at, to: at + 1, weight });
     for memory in [MEMORIES[0], MEMORIES[2]] {
@@ -374,7 +374,7 @@ fn a_wrong_line_is_named_and_what_is_allowed() {
         (EdgeFormat::Text, false, b"0 4294967295\n", "line 1: vertex 4294967295 is too large"),
         (EdgeFormat::Text, false, b"0 99999999999999999999999\n", "is too large"),
         (EdgeFormat::Text, false, b"-1 2\n", "\"-1\" is no vertex"),
-        // Ends of lines of one carriage return would hide all lines but the first.
+        // Lone carriage returns as line ends would hide all lines but the first.
         (EdgeFormat::Text, false, b"0 1\r1 2\r2 3\r", "line 1: \"1\\r1\" is no vertex"),
         (EdgeFormat::Text, false, b"0 1\n1 \0\n", "line 2: \"\\0\" is no vertex"),
         (EdgeFormat::Text, true, b"0 1 -3\n", "\"-3\" is no weight"),

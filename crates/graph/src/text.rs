@@ -2,17 +2,17 @@
 //!
 //! | format | a line, or a record |
 //! |---|---|
-//! | `text` (SNAP) | `from to` or `from to weight`, between them spaces, tabs or commas; `#` or `%` begins a remark |
-//! | `matrix-market` | coordinate format: a banner, remarks, a line of three sizes, then `row column [value]` from 1 on; capitals, blanks and the number of `%` before the banner do not matter |
+//! | `text` (SNAP) | `from to` or `from to weight`, separated by spaces, tabs or commas; `#` or `%` begins a comment |
+//! | `matrix-market` | coordinate format: a banner, comments, a line of three sizes, then `row column [value]` counted from 1; case, blanks and the number of `%` before the banner do not matter |
 //! | `binary` | two unsigned 32-bit numbers, little-endian |
 //!
-//! Vertices are whole numbers from 0 to 4,294,967,294. A wrong line ends the reading; its number is in the error. Edges of a matrix count
-//! vertices from 0: [`EdgeFormat::first`] says what the file calls that vertex.
+//! Vertices are integers from 0 to 4,294,967,294. A malformed line ends the reading; the error has its number. Edges count vertices from 0:
+//! [`EdgeFormat::first`] is the file's number of vertex 0.
 
 use super::edges::{Edge, Edges, VERTEX_MAX};
 use thiserror::Error;
 
-/// How edges are written down.
+/// Format of an edge list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeFormat {
     /// Lines of two or three numbers.
@@ -24,8 +24,8 @@ pub enum EdgeFormat {
 }
 
 impl EdgeFormat {
-    /// Recognises the format of an edge list from its first bytes: a banner of Matrix Market before the first line that is no remark, however
-    /// it is written, is one. Binary lists cannot be recognised.
+    /// Recognises the format of an edge list from its first bytes: a Matrix Market banner, in any spelling, before the first line that is not a
+    /// comment. Binary lists cannot be recognised.
     pub fn recognise(first: &[u8]) -> EdgeFormat {
         let lines = first.split(|&byte| byte == b'\n').map(plain);
         let mut remarks = lines.take_while(|line| line.is_empty() || matches!(line[0], b'#' | b'%'));
@@ -36,41 +36,41 @@ impl EdgeFormat {
         }
     }
 
-    /// The number that the format gives the first vertex.
+    /// The format's number of the first vertex.
     pub fn first(self) -> u32 {
         u32::from(self == EdgeFormat::MatrixMarket)
     }
 }
 
-/// Reason why a line or record is refused.
+/// Reason why a line or record is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{place} {number}: {why}")]
 pub struct EdgeError {
     /// "line" or "record".
     pub place: &'static str,
-    /// Number of the line or record, from 1 on.
+    /// Number of the line or record, counted from 1.
     pub number: u64,
     /// Description of the error, with the allowed values.
     pub why: String,
 }
 
-/// The first word of a Matrix Market file, behind one `%` or two.
+/// First word of a Matrix Market file, after one `%` or two.
 const BANNER: &str = "matrixmarket";
 
-/// Longest line: so that a file without lines is told early.
+/// Longest line, so that a file without lines is detected early.
 const LINE_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Matrix {
     /// The next line is the banner.
     Banner,
-    /// The next line that is no remark has the sizes.
+    /// The next line that is not a comment has the sizes.
     Sizes { pattern: bool, both: bool },
     /// Entries follow.
     Entries { pattern: bool, both: bool, vertices: u64, left: u64 },
 }
 
-/// Reads edges from bytes that come in pieces.
+/// Reads edges from bytes in pieces.
 #[derive(Clone, Debug)]
 pub struct EdgeReader {
     format: EdgeFormat,
@@ -81,12 +81,12 @@ pub struct EdgeReader {
 }
 
 impl EdgeReader {
-    /// At the beginning of an edge list. `weighted`: a third number is a weight and has to be one; else it is not looked at.
+    /// Starts at the beginning of an edge list. `weighted`: a third number must be a weight; otherwise it is ignored.
     pub fn new(format: EdgeFormat, weighted: bool) -> EdgeReader {
         EdgeReader { format, matrix: Matrix::Banner, number: 0, rest: Vec::new(), weighted }
     }
 
-    /// Vertices that the list says it has; 0 where it does not say.
+    /// Number of vertices that the list declares; 0 if it declares none.
     pub fn vertices(&self) -> u32 {
         match self.matrix {
             Matrix::Entries { vertices, .. } => vertices as u32,
@@ -94,12 +94,12 @@ impl EdgeReader {
         }
     }
 
-    /// Lines or records so far.
+    /// Number of lines or records so far.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Reads the next bytes; edges go behind those in `edges`.
+    /// Parses the next bytes; appends to `edges`.
     pub fn feed(&mut self, mut bytes: &[u8], edges: &mut Edges) -> Result<(), EdgeError> {
         if self.format == EdgeFormat::Binary {
             return self.feed_binary(bytes, edges);
@@ -131,7 +131,7 @@ impl EdgeReader {
         Ok(())
     }
 
-    /// All bytes were read.
+    /// Ends the input.
     pub fn finish(&mut self, edges: &mut Edges) -> Result<(), EdgeError> {
         let rest = std::mem::take(&mut self.rest);
         match (self.format, self.matrix) {
@@ -199,7 +199,7 @@ impl EdgeReader {
         Ok(())
     }
 
-    /// Lines of two numbers with one byte between them, until another comes: almost all lines of almost all files.
+    /// Fast path: lines of two numbers with one byte between them, almost all lines of almost all files.
     fn plain<'a>(&mut self, mut bytes: &'a [u8], edges: &mut Edges) -> &'a [u8] {
         while let Some((from, rest)) = digits(bytes)
             && let Some((&(b' ' | b'\t' | b','), rest)) = rest.split_first()
@@ -227,7 +227,7 @@ impl EdgeReader {
             self.matrix = banner(remark).map_err(|why| self.error(why))?;
             return Ok(());
         }
-        // An end of a line may be two bytes. A lone carriage return is none: it would hide the lines behind it.
+        // A line may end with two bytes. A lone carriage return is no line end: it would hide the lines behind it.
         let plain = line.strip_suffix(b"\r").unwrap_or(line);
         let mut fields =
             plain.split(|&byte| matches!(byte, b' ' | b'\t' | b',')).filter(|field| !field.is_empty());
@@ -316,11 +316,11 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(shown).into_owned()
 }
 
-/// The number at the beginning, saturated, and what is behind it.
+/// Parses leading digits, saturating; returns the number and the rest.
 #[inline]
 fn digits(bytes: &[u8]) -> Option<(u64, &[u8])> {
     if let Some(word) = bytes.first_chunk::<8>() {
-        // Eight bytes at once. In a byte that is no digit, the highest bit comes to be set.
+        // Tests eight bytes at once: the highest bit of a byte is set unless it is a digit.
         let digits = u64::from_le_bytes(*word) ^ 0x3030_3030_3030_3030;
         let other = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
         let count = other.trailing_zeros() / 8;
@@ -338,7 +338,7 @@ fn digits(bytes: &[u8]) -> Option<(u64, &[u8])> {
     (at > 0).then(|| (value, &bytes[at..]))
 }
 
-/// The number that eight decimal digits are, the first in the lowest byte: they are joined to pairs, fours, and eight.
+/// Converts eight decimal digits, the first in the lowest byte, by joining them to pairs, fours and eight.
 #[inline]
 fn eight(digits: u64) -> u64 {
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
@@ -347,12 +347,12 @@ fn eight(digits: u64) -> u64 {
     low.wrapping_add(high) >> 32
 }
 
-/// A line without blanks around it, and without the mark that some programs begin a file with.
+/// Trims blanks around a line, and the byte-order mark that some programs write.
 fn plain(line: &[u8]) -> &[u8] {
     line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii()
 }
 
-/// The words of a banner in small letters, behind its `%`; `None`: the line is none.
+/// The words of a banner, lowercased, without its `%`; `None`: the line is not a banner.
 fn banner_of(line: &[u8]) -> Option<String> {
     let words = String::from_utf8_lossy(line).to_lowercase();
     let words = words.strip_prefix('%')?.trim_start_matches('%').trim_start();

@@ -4,32 +4,32 @@
 //!   near: vertices whose distance is below the limit and has become smaller     ─► their edges are followed, round by round
 //!   far: the others that have become nearer                                     ─► near, when near is empty and the limit rises
 //! ```
-//! In edges, each round is one distance. By weights, the limit rises by about the weight of one edge, so that few vertices are followed more
-//! than once. Of the edges on the store only those of near vertices are read, in the order of their places, with small gaps between them.
-//! Distances are the smallest sums whatever the order of rounds; sums of weights are rounded to 64 bits edge by edge.
+//! In edges, each round is one distance. By weights, the limit rises by about the weight of one edge, so that few vertices are followed more than
+//! once. Only the edges of near vertices are read, in storage order, across small gaps. Distances are minimal in any order of rounds; sums of weights
+//! are rounded to 64 bits edge by edge.
 
 use super::grid::{Grid, Window};
 use super::prepare::Share;
 use super::store::{Store, StoreError, Work};
 use std::ops::Range;
 
-/// How far a vertex is.
+/// Distance of a vertex.
 pub trait Distance: Copy + PartialOrd {
-    /// Bytes that a program with such distances keeps for each vertex.
+    /// Bytes that a program with such distances keeps per vertex.
     const VERTEX_BYTES: u64;
-    /// The distance of the vertex at which it begins.
+    /// Distance of the source vertex.
     const START: Self;
-    /// Distance of vertices that cannot be reached.
+    /// Distance of unreachable vertices.
     const UNREACHED: Self;
 
-    /// With one edge more, of this weight.
+    /// Adds an edge of this weight.
     fn and(self, weight: f32) -> Self;
 
     /// The limit below which vertices are near when the nearest is at `self`.
     fn limit(self, step: f32) -> Self;
 }
 
-/// In edges, whatever they weigh.
+/// Counts edges and ignores weights.
 impl Distance for u32 {
     const VERTEX_BYTES: u64 = 6;
     const START: u32 = 0;
@@ -40,13 +40,13 @@ impl Distance for u32 {
         self + 1
     }
 
-    // Each round is one distance as it is.
+    // Each round is exactly one distance.
     fn limit(self, _step: f32) -> u32 {
         u32::MAX
     }
 }
 
-/// In the sum of weights.
+/// Sum of weights.
 impl Distance for f64 {
     const VERTEX_BYTES: u64 = 10;
     const START: f64 = 0.0;
@@ -58,15 +58,15 @@ impl Distance for f64 {
     }
 
     fn limit(self, step: f32) -> f64 {
-        // Where 64 bits cannot add a step, everything is near.
+        // If the step vanishes in 64 bits, everything is near.
         Some(self + f64::from(step)).filter(|&limit| limit > self).unwrap_or(f64::INFINITY)
     }
 }
 
-/// Edges that are read though not asked for, to join two reads.
+/// Maximum number of unneeded edges that are read to join two reads.
 const GAP: u32 = 4096;
 
-/// Where it is.
+/// State of the computation.
 #[derive(Clone, Debug)]
 pub struct Traverse<D> {
     distances: Vec<D>,
@@ -82,12 +82,12 @@ pub struct Traverse<D> {
     window: Window,
 }
 
-/// Set of vertices. A few that lie near each other cost only their number, because a long path has as many rounds as vertices.
+/// Set of vertices. A few neighbouring vertices cost only their number, because a long path has as many rounds as vertices.
 #[derive(Clone, Debug)]
 struct Marks {
     bits: Vec<u64>,
     count: u64,
-    /// The words that have all of them.
+    /// Range of words that contains all marks.
     words: Range<usize>,
 }
 
@@ -129,7 +129,7 @@ impl Marks {
 }
 
 impl<D: Distance> Traverse<D> {
-    /// From vertex `source`, which the graph has.
+    /// Starts from vertex `source`, which must be in the graph.
     pub fn new(grid: &Grid, source: u32, block_edges: usize) -> Traverse<D> {
         let (vertices, mean_weight) = (grid.plan.vertices, grid.plan.mean_weight);
         let mut distances = vec![D::UNREACHED; vertices as usize];
@@ -152,12 +152,12 @@ impl<D: Distance> Traverse<D> {
         }
     }
 
-    /// Rounds so far.
+    /// Number of rounds so far.
     pub fn rounds(&self) -> u32 {
         self.rounds
     }
 
-    /// Does the next round; `None`: all distances are there. The number of rounds is not known before.
+    /// Does the next round; `None`: all distances are final. The number of rounds is unknown in advance.
     pub fn step<S: Store>(&mut self, grid: &Grid, store: &mut S) -> Result<Option<Share>, StoreError> {
         if self.near.count == 0 && !self.raise() {
             return Ok(None);
@@ -175,7 +175,7 @@ impl<D: Distance> Traverse<D> {
         Ok(Some(Share { done, of: done + 1 }))
     }
 
-    /// Raises the limit until a vertex is near. `false`: none is far either.
+    /// Raises the limit until a vertex is near; `false`: no vertex is far.
     fn raise(&mut self) -> bool {
         let end = self.distances.len() as u32;
         let mut nearest = D::UNREACHED;
@@ -228,7 +228,7 @@ impl<D: Distance> Traverse<D> {
         let mut window = std::mem::take(&mut self.window);
         let mut at = keys.start;
         while let Some(first) = self.near.first(at, keys.end) {
-            // Near vertices whose edges are read at once.
+            // Finds near vertices whose edges are read together.
             let begin = offset(&self.offsets, first);
             let mut last = first;
             while let Some(vertex) = self.near.first(last + 1, keys.end) {
@@ -275,7 +275,7 @@ impl<D: Distance> Traverse<D> {
         }
     }
 
-    /// The distance of each vertex; [`Distance::UNREACHED`] where there is no way.
+    /// The distance of each vertex, or [`Distance::UNREACHED`].
     pub fn finish(self) -> Vec<D> {
         self.distances
     }

@@ -1,7 +1,7 @@
-//! Triangles: three vertices, each two of which have an edge, whatever its direction.
+//! Triangles: three vertices, each pair joined by an edge in either direction.
 //!
-//! A [`Simple`](super::prepare::Shape::Simple) graph keeps each edge at the end with fewer edges, in order. A triangle is then found
-//! once, at its vertex with the fewest: two of its neighbours, of which one is a neighbour of the other.
+//! A [`Simple`](super::prepare::Shape::Simple) graph keeps each edge at the end with fewer edges, in order. So each triangle is found once, at its
+//! vertex with the fewest edges: two of its neighbours, one of which is a neighbour of the other.
 //!
 //! ```text
 //!   for each interval A            in memory
@@ -15,10 +15,10 @@ use super::store::{Store, StoreError, Work};
 use super::workers::Workers;
 use std::ops::Range;
 
-/// Bytes that it keeps for each vertex: new numbers.
+/// Bytes kept per vertex, for new numbers.
 pub const VERTEX_BYTES: u64 = 4;
 
-/// Where it is.
+/// State of the computation.
 #[derive(Clone, Debug)]
 pub struct Triangles {
     at: (usize, usize),
@@ -29,17 +29,17 @@ pub struct Triangles {
 }
 
 impl Triangles {
-    /// Makes a count of zero.
+    /// Starts a count at zero.
     pub fn new() -> Triangles {
         Triangles { at: (0, 0), done: 0, count: 0, one: Window::default(), other: Window::default() }
     }
 
-    /// Triangles so far.
+    /// Number of triangles so far.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Does the next pair of intervals; `None`: all are counted.
+    /// Processes the next pair of intervals; `None`: all are counted.
     pub fn step<S: Store>(
         &mut self,
         grid: &Grid,
@@ -93,7 +93,7 @@ fn read<S: Store>(
     Ok(())
 }
 
-/// Pairs of neighbours of a key of `one`, the first of them a key of `other`, that are neighbours.
+/// Counts pairs of neighbours of a key of `one`, the first of them a key of `other`, that are neighbours of each other.
 fn common(one: &Window, keys: Range<u32>, other: &Window, others: Range<u32>, workers: &impl Workers) -> u64 {
     const KEYS: usize = 4096;
     let keys = keys.len();
@@ -120,7 +120,7 @@ fn common(one: &Window, keys: Range<u32>, other: &Window, others: Range<u32>, wo
     counts.iter().sum()
 }
 
-/// How many numbers are in both lists, which are in order.
+/// Size of the intersection of two ordered lists.
 fn both(mut one: &[u32], mut other: &[u32]) -> u64 {
     let mut count = 0;
     while let (Some(a), Some(b)) = (one.first(), other.first()) {

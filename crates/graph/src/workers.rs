@@ -1,17 +1,17 @@
-//! The workers that compute: one processor here, threads where the caller has them.
+//! Workers that compute: a single thread here, several threads in the caller's implementation.
 //!
-//! One worker adds up all edges of a key, in their order, so no result depends on the number of threads.
+//! One worker sums up all edges of a key, in order, so results do not depend on the number of threads.
 
 /// Runs independent tasks of one computation. A task's result depends neither on the worker that runs it, nor on their number.
 pub trait Workers {
-    /// How many pieces run at the same time.
+    /// Number of pieces processed at the same time.
     fn count(&self) -> usize;
 
-    /// Does every piece.
+    /// Processes every piece.
     fn each<T: Send>(&self, pieces: Vec<T>, work: impl Fn(T) + Sync);
 }
 
-/// One processor.
+/// A single worker, the calling thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 

@@ -1,7 +1,7 @@
-//! Processor time of a request to the key-value cache, on a drive that does nothing but keep bytes.
+//! Processor time per request to the key-value cache, on a drive that only stores bytes.
 //!
-//! `cargo run --release -p pellucid-kv --example kv_speed`. Measured are sets of 1 KiB values, gets that a write buffer answers, and gets
-//! from flash, each with the work of the drive below taken off: the same commands are given to the drive alone.
+//! `cargo run --release -p pellucid-kv --example kv_speed` measures sets of 1 KiB values, gets answered by a write buffer, and gets from flash, each
+//! without the drive's own work, which is measured by giving the same commands to the drive alone.
 
 #![allow(
     clippy::print_stdout,
@@ -17,7 +17,7 @@ use pellucid_kv::{Ask, EngineKind, Get, Key, KvConfig, Outcome, Store, System, W
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A block drive that keeps its bytes, takes 10 us for everything, and measures how long its own work takes.
+/// A block drive that stores its bytes, takes 10 us for everything, and measures its own work.
 struct Memory {
     bytes: Vec<u8>,
     pending: VecDeque<(SimTime, Command)>,
@@ -81,7 +81,7 @@ impl Drive for Memory {
 
 const DEPTH: usize = 32;
 
-/// Asks `count` times, and gives nanoseconds for each, the drive's work taken off.
+/// Sends `count` requests and returns nanoseconds per request, without the drive's work.
 fn measure(
     system: &mut System<Memory>,
     count: u64,

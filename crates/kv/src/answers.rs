@@ -1,21 +1,21 @@
-//! Answers that wait for their callers, and buffers for values.
+//! Answers waiting for their callers, and buffers for values.
 
 use crate::{Answer, Outcome};
 use pellucid_flash::SimTime;
 use std::collections::VecDeque;
 
-/// Bytes of value buffers that are kept, and the largest of them.
+/// Maximum bytes of value buffers that are kept, and of one of them.
 const VALUES_BYTES_MAX: usize = 16 << 20;
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// Answers, and buffers for values.
+/// Answers and value buffers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
     waiting: VecDeque<Answer>,
     values: Vec<Vec<u8>>,
-    /// Bytes of these.
+    /// Bytes of the kept buffers.
     values_bytes: usize,
-    /// Buffer of an append.
+    /// Buffer for appends.
     scratch: Vec<u8>,
 }
 
@@ -35,12 +35,12 @@ impl Answers {
         self.waiting.len()
     }
 
-    /// Answers that wait, without buffers.
+    /// Keeps the waiting answers, without buffers.
     pub fn kept(self) -> Answers {
         Answers { waiting: self.waiting, ..Answers::default() }
     }
 
-    /// An empty buffer for a value.
+    /// Returns an empty value buffer.
     #[inline]
     pub fn buffer(&mut self) -> Vec<u8> {
         let value = self.values.pop().unwrap_or_default();
@@ -48,7 +48,7 @@ impl Answers {
         value
     }
 
-    /// Takes back the buffer of a value.
+    /// Takes back a value buffer.
     #[inline]
     pub fn give_back(&mut self, mut value: Vec<u8>) {
         let bytes = value.capacity();
@@ -59,14 +59,14 @@ impl Answers {
         }
     }
 
-    /// An empty buffer for two values that are joined.
+    /// Returns an empty buffer for joining two values.
     pub fn take_scratch(&mut self) -> Vec<u8> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         scratch
     }
 
-    /// Takes that buffer back.
+    /// Takes the joining buffer back.
     pub fn give_scratch(&mut self, scratch: Vec<u8>) {
         self.scratch = scratch;
     }

@@ -3,8 +3,8 @@
 use pellucid_flash::SimTime;
 use std::fmt;
 
-/// A key: 1 to [`Key::BYTES_MAX`] bytes. Short ones are kept in place, because requests are moved often: with room for the longest key in each,
-/// these moves were a tenth of what a request costs.
+/// A key: 1 to [`Key::BYTES_MAX`] bytes. Short ones are stored inline, because requests are moved often: with room for the longest key in each, these
+/// moves took a tenth of a request's cost.
 #[derive(Clone)]
 pub struct Key(Bytes);
 
@@ -14,7 +14,7 @@ enum Bytes {
     Long(Box<[u8]>, bool),
 }
 
-/// A key of a cache line, with its length and which of the two it is.
+/// Longest inline key; with its length and the enum tag it fills a cache line.
 const SHORT_BYTES_MAX: usize = 62;
 /// Bit of the length: the key is binary.
 const BINARY: u8 = 1 << 7;
@@ -75,7 +75,7 @@ impl PartialEq for Key {
 impl Eq for Key {}
 
 impl Default for Key {
-    /// No key: of no bytes.
+    /// The empty key, which no request has.
     fn default() -> Key {
         Key(Bytes::Short { length: 0, bytes: [0; SHORT_BYTES_MAX] })
     }
@@ -87,22 +87,22 @@ impl fmt::Debug for Key {
     }
 }
 
-/// One request.
+/// A request.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
-    /// The caller's name for it; comes back with the answer.
+    /// The caller's tag; returned with the answer.
     pub tag: u32,
-    /// Seconds of the clock that expiry is counted in: wall seconds from a server, simulated ones in virtual time. Above 0.
+    /// Seconds on the clock of expiry: wall seconds in a server, simulated ones in virtual time. Above 0.
     pub time_s: u32,
-    /// The key; of no meaning with [`What::FlushAll`].
+    /// The key; ignored by [`What::FlushAll`].
     pub key: Key,
-    /// Request.
+    /// Operation.
     pub what: What,
 }
 
 /// Operation on a key.
 ///
-/// Expiry is in absolute seconds of the clock of [`Ask::time_s`]; 0: never. An expiry that has passed already makes the item gone at once.
+/// Expiry is in absolute seconds of [`Ask::time_s`]; 0: never. A past expiry makes the item disappear at once.
 #[derive(Clone, Debug)]
 pub enum What {
     /// Answers [`Outcome::Item`] or [`Outcome::Miss`].
@@ -114,32 +114,31 @@ pub enum What {
     },
     /// Answers [`Outcome::Stored`], `NotStored`, `Exists`, `NotFound` (with a `cas`), `TooLarge` or `Failed`.
     Store(Store),
-    /// Adds to, or subtracts from, a number in decimal digits. Answers [`Outcome::Number`], `NotFound`, `NotNumber`, `Exists`,
-    /// `NotStored` or `Failed`.
+    /// Adds to, or subtracts from, a decimal number. Answers [`Outcome::Number`], `NotFound`, `NotNumber`, `Exists`, `NotStored` or `Failed`.
     Arithmetic {
-        /// By how much; an increment wraps around at 64 bits, a decrement ends at 0.
+        /// Amount; an increment wraps around at 64 bits, a decrement stops at 0.
         delta: u64,
-        /// Subtract.
+        /// True to subtract.
         decrement: bool,
         /// Value and expiry of a new item if there is none.
         initial: Option<(u64, u32)>,
-        /// A new expiry for an item that is there.
+        /// New expiry of an existing item.
         touch: Option<u32>,
-        /// Only if the item has this version.
+        /// Required version of the item.
         cas: Option<u64>,
     },
     /// Answers [`Outcome::Deleted`], `NotFound` or `Exists`.
     Delete {
-        /// Only if the item has this version.
+        /// Required version of the item.
         cas: Option<u64>,
-        /// Instead of removing it, mark the item stale; `Some(Some(expiry))` sets its expiry, too.
+        /// Instead of removing the item, mark it stale; `Some(Some(expiry))` also sets its expiry.
         invalidate: Option<Option<u32>>,
-        /// Instead of removing it, leave an item without value and flags, with this expiry. May be [`Outcome::Failed`].
+        /// Instead of removing the item, drop its value and flags, and set this expiry. May be [`Outcome::Failed`].
         emptied: Option<u32>,
     },
-    /// Everything stored before is gone. Answers [`Outcome::Done`].
+    /// Drops everything stored earlier. Answers [`Outcome::Done`].
     FlushAll {
-        /// When; in the future: everything stored before that moment goes at that moment. 0: now.
+        /// Time; if in the future, everything stored before that time is dropped then. 0: now.
         at_s: u32,
     },
 }
@@ -150,75 +149,75 @@ impl Default for What {
     }
 }
 
-/// The details of a get.
+/// Options of a get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Get {
-    /// A new expiry on a hit.
+    /// New expiry on a hit.
     pub touch: Option<u32>,
-    /// Leave the value out: the answer says everything else, and less is read from flash.
+    /// Omit the value: the answer has everything else, and less is read from flash.
     pub without_value: bool,
-    /// On a miss, make an empty item with this expiry and tell the caller to fill it (`won`).
+    /// On a miss, create an empty item with this expiry and tell the caller to fill it (`won`).
     pub vivify: Option<u32>,
-    /// Tell the first caller to refill the item (`won`) if fewer than this many seconds of its life are left.
+    /// Tell the first caller to refill the item (`won`) if it expires in fewer than this many seconds.
     pub recache_s: Option<u32>,
 }
 
-/// How a value is stored.
+/// Condition and position of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Whatever is there.
+    /// Unconditional.
     #[default]
     Set,
-    /// Only if there is no item.
+    /// Only if the key is absent.
     Add,
-    /// Only where something is there.
+    /// Only if the key is present.
     Replace,
-    /// Behind the value that is there.
+    /// After the present value.
     Append,
-    /// Before the value that is there.
+    /// Before the present value.
     Prepend,
 }
 
-/// The details of a store.
+/// Options of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Store {
-    /// How.
+    /// Condition and position.
     pub mode: Mode,
-    /// The client's flags; append and prepend keep those that are there.
+    /// The client's flags; append and prepend keep the present ones.
     pub flags: u32,
-    /// Expiry; append and prepend keep the one that is there.
+    /// Expiry; append and prepend keep the present one.
     pub expires_s: u32,
-    /// Only if the item has this version.
+    /// Required version of the item.
     pub cas: Option<u64>,
     /// If `cas` is older than the item: store anyway, mark the item stale, and keep its expiry.
     pub invalidate: bool,
-    /// Append and prepend: make an item with this expiry if there is none.
+    /// Append and prepend create a missing item, with this expiry.
     pub vivify: Option<u32>,
-    /// The value. From [`Kv::buffer`](crate::Kv::buffer), so that nothing is allocated.
+    /// The value, in a buffer of [`Kv::buffer`](crate::Kv::buffer), so that nothing is allocated.
     pub value: Vec<u8>,
 }
 
-/// One answer.
+/// An answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The name of the request.
+    /// Tag of the request.
     pub tag: u32,
-    /// When it was answered.
+    /// Time of the answer.
     pub at: SimTime,
-    /// How it ended.
+    /// Result.
     pub outcome: Outcome,
 }
 
-/// How a request ended.
+/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A hit.
     Item(Item),
-    /// A get found nothing.
+    /// A get found no item.
     Miss,
-    /// Stored, as this version.
+    /// The item was stored.
     Stored {
-        /// The version.
+        /// Its version.
         cas: u64,
     },
     /// The condition of an add or a replace does not hold.
@@ -227,32 +226,32 @@ pub enum Outcome {
     Exists,
     /// There is no such item.
     NotFound,
-    /// The item has its new expiry.
+    /// The item's expiry was set.
     Touched,
-    /// The item is gone, or marked stale.
+    /// The item was removed or marked stale.
     Deleted,
-    /// The number after the change.
+    /// The number was changed.
     Number {
-        /// The number.
+        /// New value.
         value: u64,
-        /// The version.
+        /// Version.
         cas: u64,
         /// Expiry.
         expires_s: u32,
-        /// There was no such item: it was made.
+        /// True if the item was missing and was created.
         created: bool,
     },
-    /// The value is no number.
+    /// The value is not a number.
     NotNumber,
     /// The item is larger than a slab, or than `item_max_bytes`.
     TooLarge,
-    /// A flush is done, or planned.
+    /// The flush is done or scheduled.
     Done,
-    /// The flash cannot do it; the text of memcached's `SERVER_ERROR`.
+    /// The flash cannot execute the request; the text of memcached's `SERVER_ERROR`.
     Failed(&'static str),
 }
 
-/// An item as a get finds it.
+/// An item that a get found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
     /// The client's flags.
@@ -261,21 +260,21 @@ pub struct Item {
     pub cas: u64,
     /// Expiry.
     pub expires_s: u32,
-    /// The value; empty where it was not wanted. Give it back with [`Kv::give_back`](crate::Kv::give_back).
+    /// The value; empty if omitted. Return it with [`Kv::give_back`](crate::Kv::give_back).
     pub value: Vec<u8>,
     /// Bytes of the value.
     pub size: u32,
-    /// Seconds since it was last asked for; counted up to 6 days.
+    /// Seconds since the last access, at most 6 days.
     pub idle_s: u32,
-    /// True if it was asked for before.
+    /// True if it was accessed before.
     pub fetched: bool,
-    /// Its key was named in base64 when it was stored.
+    /// True if its key was given in base64 when it was stored.
     pub binary: bool,
-    /// It is marked stale.
+    /// True if it is stale.
     pub stale: bool,
-    /// Flag: this caller must refill the item.
+    /// True if this caller must refill the item.
     pub won: bool,
-    /// Another client was told to fill it anew.
+    /// True if another client was told to refill it.
     pub taken: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Slab classes: slots of growing sizes.
 //!
-//! A slab begins with a header of [`SLAB_HEADER`] bytes; the rest is cut into slots of its class. The sizes grow by a factor; the last
-//! class has one slot, so an item may be as large as a slab.
+//! A slab begins with a header of [`SLAB_HEADER`] bytes; the rest is divided into slots of its class. Slot sizes grow by a factor; the last class has
+//! one slot, so an item may be as large as a slab.
 
 use crate::index::Entry;
 use crate::{ClassStatistics, KvConfig};
@@ -14,24 +14,24 @@ pub(crate) const SLAB_HEADER: usize = 64;
 pub(crate) struct Class {
     pub slot_bytes: u32,
     pub slots: u32,
-    /// The slab that is being filled; `NIL`: none.
+    /// The open slab of the class; `NIL`: none.
     pub open: u32,
     pub statistics: ClassStatistics,
 }
 
 impl Class {
-    /// Where a slot begins in its slab.
+    /// Offset of a slot in its slab.
     #[inline]
     pub fn offset(&self, slot: u32) -> usize {
         SLAB_HEADER + slot as usize * self.slot_bytes as usize
     }
 }
 
-/// All classes, from short slots to long ones.
+/// All classes, in ascending order of their slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Classes {
     list: Vec<Class>,
-    /// The longest slot that has held an item since the cache was empty.
+    /// Longest slot used since the cache was empty.
     longest_bytes: u32,
 }
 
@@ -50,25 +50,25 @@ impl Classes {
         &self.list
     }
 
-    /// The smallest class whose slots have so many bytes.
+    /// The smallest class with slots of at least this size.
     #[inline]
     pub fn smallest(&self, bytes: usize) -> Option<usize> {
         let class = self.list.partition_point(|class| (class.slot_bytes as usize) < bytes);
         (class < self.list.len()).then_some(class)
     }
 
-    /// The longest slot that has held an item since the cache was empty, in bytes.
+    /// Longest slot used since the cache was empty, in bytes.
     #[inline]
     pub fn longest_bytes(&self) -> u32 {
         self.longest_bytes
     }
 
-    /// A class fills this slab from now on; `NIL`: none.
+    /// Sets the open slab of a class; `NIL`: none.
     pub fn fill(&mut self, class: usize, slab: u32) {
         self.list[class].open = slab;
     }
 
-    /// A slab of a class has one more item.
+    /// Counts one more item in a class.
     #[inline]
     pub fn add_item(&mut self, class: usize) {
         let class = &mut self.list[class];
@@ -76,19 +76,19 @@ impl Classes {
         self.longest_bytes = self.longest_bytes.max(class.slot_bytes);
     }
 
-    /// A slab of a class has one item less.
+    /// Counts one item less in a class.
     #[inline]
     pub fn remove_item(&mut self, class: usize) {
         self.list[class].statistics.items -= 1;
     }
 
-    /// No slab has an item any more.
+    /// Counts no items in all classes.
     pub fn drop_items(&mut self) {
         self.list.iter_mut().for_each(|class| class.statistics.items = 0);
         self.longest_bytes = 0;
     }
 
-    /// Counts something of a class.
+    /// Increments a counter of a class.
     #[inline]
     pub fn count(&mut self, class: usize, counter: impl FnOnce(&mut ClassStatistics) -> &mut u64) {
         *counter(&mut self.list[class].statistics) += 1;
@@ -102,7 +102,7 @@ fn classes(config: &KvConfig, slab_bytes: u32) -> Vec<Class> {
     let mut size = config.slot_min_bytes.max(room.div_ceil(Entry::SLOTS_MAX)).next_multiple_of(8).min(room);
     loop {
         let slots = room / size;
-        // Of sizes that give as many slots, the largest.
+        // The largest size that gives this number of slots.
         let slot_bytes = if slots < 64 { room / slots / 8 * 8 } else { size };
         if list.last().is_none_or(|last| last.slot_bytes < slot_bytes) {
             let statistics =

@@ -3,7 +3,7 @@
 use pellucid_flash::Nanos;
 use pellucid_setting::{Kind, Setting, Settings, Source, Typed, Word, get, join};
 
-/// Storage engine that holds the slabs.
+/// Storage engine of the slabs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EngineKind {
     /// A plain block drive: slabs are ranges of it, and the drive does its own garbage collection.
@@ -13,9 +13,9 @@ pub enum EngineKind {
     Policy,
     /// The function level: slabs are blocks that the library hands out, erases and levels.
     Function,
-    /// The raw level: slabs are blocks, and everything about them is the cache's business.
+    /// The raw level: slabs are blocks, fully managed by the cache.
     Raw,
-    /// Own blocks like `Raw`, by open-channel commands and without a library between.
+    /// Like `Raw`, but with open-channel commands instead of the library.
     Direct,
 }
 
@@ -35,7 +35,7 @@ impl EngineKind {
         names
     };
 
-    /// Its name in a description.
+    /// Name in a description.
     pub const fn name(self) -> &'static str {
         match self {
             EngineKind::Original => "original",
@@ -46,7 +46,7 @@ impl EngineKind {
         }
     }
 
-    /// Returns whether slabs are flash blocks, so that eviction and garbage collection are one.
+    /// Reports whether slabs are flash blocks, so that eviction is garbage collection.
     pub const fn owns_blocks(self) -> bool {
         matches!(self, EngineKind::Function | EngineKind::Raw | EngineKind::Direct)
     }
@@ -62,47 +62,47 @@ impl Setting for EngineKind {
     }
 }
 
-/// How much flash is kept free.
+/// Amount of flash that is kept free.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OverProvisioning {
-    /// This share of the flash, 0 to below 1.
+    /// This share of the flash, from 0 to below 1.
     Fixed(f64),
-    /// Size that the queueing model gives for the present rate of sets; only for engines that own blocks.
+    /// Amount from the queueing model at the current rate of sets; only for engines that own blocks.
     Dynamic,
 }
 
-/// Slab that is evicted.
+/// Choice of the slab that is evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Victim {
-    /// The one written first.
+    /// The slab written first.
     Fifo,
-    /// The one whose items have not been asked for longest.
+    /// The least recently used slab.
     Lru,
-    /// The one with most obsolete bytes, or `Lru` where less than a quarter of that is obsolete.
+    /// The slab with most obsolete bytes, or `Lru` if less than a quarter of it is obsolete.
     MostObsolete,
     /// `MostObsolete` while free slabs are above the low watermark and the victim is worth it, else `Lru`: the two modes of DIDACache.
     #[default]
     TwoModes,
 }
 
-/// Items of a victim that are written again.
+/// Items of a victim that are rewritten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// No item.
     Nothing,
-    /// Items that were asked for since they were written.
+    /// Items that were accessed since they were written.
     #[default]
     Hot,
-    /// All that are valid, where the victim was chosen as most obsolete; else as `Hot`.
+    /// All valid items if the victim was chosen as most obsolete; otherwise as `Hot`.
     Valid,
 }
 
-/// Items of a victim that are written again, as a description names them.
+/// Items of a victim that are rewritten, as a description names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames, Word)]
 #[strum(serialize_all = "kebab-case")]
 pub enum KeepName {
-    /// The usual ones of the engine.
+    /// The engine's default.
     Engine,
     /// [`Keep::Nothing`].
     Nothing,
@@ -112,7 +112,7 @@ pub enum KeepName {
     Valid,
 }
 
-/// Costs of host work in simulated time; all zero where the host's processor is real.
+/// Costs of host work in simulated time; all zero if the host's processor is real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Settings)]
 pub struct KvCosts {
     /// Processor cores that the cache may use.
@@ -142,7 +142,7 @@ pub struct KvCosts {
 }
 
 impl KvCosts {
-    /// Costs of nothing.
+    /// No costs.
     pub const FREE: KvCosts = KvCosts {
         cores: 1,
         ask_ns: Nanos::ZERO,
@@ -153,7 +153,7 @@ impl KvCosts {
     };
 }
 
-/// A cache.
+/// Settings of a cache.
 #[derive(Clone, Debug, PartialEq, Settings)]
 pub struct KvConfig {
     /// Storage engine of the cache: original on a block drive, the others on an open-channel one.
@@ -212,7 +212,7 @@ pub struct KvConfig {
 }
 
 impl KvConfig {
-    /// The usual cache on this engine.
+    /// The default cache on this engine.
     pub fn new(engine: EngineKind) -> KvConfig {
         let (over_provisioning, keep) = match engine.owns_blocks() {
             true => (OverProvisioning::Dynamic, Keep::Hot),
@@ -221,7 +221,7 @@ impl KvConfig {
         KvConfig { engine, over_provisioning, keep, ..KvConfig::usual() }
     }
 
-    /// The cache that the values of a table describe.
+    /// The cache described by the values of a table.
     pub fn described(values: &dyn Source, table: &str) -> KvConfig {
         let config = KvConfig::take(values, table);
         let usual = KvConfig::new(config.engine);
@@ -292,10 +292,10 @@ impl KvConfig {
     }
 }
 
-/// Memory that is allowed however small the flash is: the usual value.
+/// Memory that is allowed for any size of flash: the default.
 const MEMORY_ALWAYS: u64 = 64 << 20;
 
-/// Bytes as a description says them.
+/// Formats bytes as in a description.
 pub(crate) fn size(bytes: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     match units.iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift) {

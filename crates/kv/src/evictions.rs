@@ -1,21 +1,21 @@
-//! Victims whose items are being written again, and the watermarks.
+//! Victims whose items are being rewritten, and the watermarks.
 
 use crate::Keep;
 use crate::watermarks::Watermarks;
 use pellucid_flash::SimTime;
 
-/// A victim of which something is kept.
+/// A victim with items to keep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Eviction {
     pub slab: u32,
     pub keep: Keep,
-    /// The first slot that was not looked at.
+    /// The first slot not examined yet.
     pub next: u32,
-    /// Reads under way.
+    /// Reads in flight.
     pub reads: u32,
 }
 
-/// Victims under way.
+/// Victims in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Evictions {
     list: Vec<Eviction>,
@@ -32,7 +32,7 @@ impl Evictions {
         self.watermarks.marks()
     }
 
-    /// A slab has been written; `set_bytes`: what clients have stored so far.
+    /// Notes a written slab; `set_bytes`: bytes stored by clients so far.
     pub fn slab_written(&mut self, now: SimTime, set_bytes: u64) {
         self.watermarks.written(now, set_bytes);
     }
@@ -42,7 +42,7 @@ impl Evictions {
         self.list.len()
     }
 
-    /// Adds a victim; gives its position.
+    /// Adds a victim; returns its position.
     pub fn add(&mut self, slab: u32, keep: Keep) -> usize {
         self.list.push(Eviction { slab, keep, next: 0, reads: 0 });
         self.list.len() - 1
@@ -58,17 +58,17 @@ impl Evictions {
         found.expect("a victim's reads end before it does")
     }
 
-    /// Slots before `next` have been examined, and this many reads are in flight.
+    /// Notes that slots before `next` have been examined, and the reads in flight.
     pub fn went_on(&mut self, at: usize, next: u32, reads: u32) {
         (self.list[at].next, self.list[at].reads) = (next, reads);
     }
 
-    /// A read of a victim has ended.
+    /// Notes the end of a read of a victim.
     pub fn read_ended(&mut self, at: usize) {
         self.list[at].reads -= 1;
     }
 
-    /// A victim has been read to its end.
+    /// Removes a victim that has been read completely.
     pub fn remove(&mut self, at: usize) {
         self.list.swap_remove(at);
     }

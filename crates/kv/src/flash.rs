@@ -1,4 +1,4 @@
-//! Flash: the engine, commands on their way to the drive, and reads that take several of them.
+//! Flash: the engine, commands on their way to the drive, and reads of several commands.
 
 use crate::engine::{self, Engine, EngineCounters, Event, Io, Shape};
 use crate::slabs::Buffers;
@@ -10,12 +10,12 @@ use pellucid_flash::{Command, Completion, Figure, SimTime, Tag};
 pub(crate) enum Purpose {
     /// The item of a request.
     Request(u32),
-    /// Items of a victim that are kept: slots from the first to before the second.
+    /// Items of a victim to keep: a range of slots, the end exclusive.
     Copies(u32, u32),
-    /// A start checks whether part of a snapshot is there.
+    /// A start checks whether a place holds part of a snapshot.
     #[default]
     Peek,
-    /// A start reads a part of a snapshot, from this byte of it on.
+    /// A start reads part of a snapshot, from this byte on.
     Load(u32),
 }
 
@@ -23,23 +23,23 @@ pub(crate) enum Purpose {
 #[derive(Clone, Debug, Default)]
 struct Read {
     purpose: Purpose,
-    /// The slab; a peek: the place.
+    /// The slab; for a peek, the place.
     slab: u32,
     sector: u32,
-    /// Bytes of the first sector that are not wanted.
+    /// Unneeded bytes of the first sector.
     skip: u32,
-    /// Commands under way.
+    /// Commands in flight.
     left: u32,
     lost: bool,
     /// Data of several commands.
     data: Vec<u8>,
 }
 
-/// A read that has ended.
+/// A completed read.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub purpose: Purpose,
-    /// The slab; a peek: the place.
+    /// The slab; for a peek, the place.
     pub slab: u32,
     skip: usize,
     lost: bool,
@@ -47,22 +47,22 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// The bytes that were wanted, and some behind them; `None`: they could not be read.
+    /// The requested bytes, and some behind them; `None`: the read failed.
     pub fn bytes(&self) -> Option<&[u8]> {
         (!self.lost).then(|| &self.data[self.skip..])
     }
 }
 
-/// Something that has happened below.
+/// Event from below.
 #[derive(Debug)]
 pub(crate) enum Happened {
     Read(Ended),
-    /// A slab is on flash, or could not be written to the place that it was given.
+    /// A slab was written, or its write failed.
     Written {
         slab: u32,
         good: bool,
     },
-    /// The content of a slab can never be read again.
+    /// The content of a slab is unreadable for good.
     Wiped {
         good: bool,
     },
@@ -87,13 +87,13 @@ impl Flash {
         Flash { io: Io::default(), reads: Slab::default(), shape: engine.shape(), engine, before }
     }
 
-    /// Continues the counts of `old`.
+    /// Adds the counts of `old`, from before a power cut.
     pub fn count_on(&mut self, old: &Flash) {
         (self.io.written_bytes, self.io.read_bytes) = (old.io.written_bytes, old.io.read_bytes);
         self.before = EngineCounters { resting: 0, ..old.counters() };
     }
 
-    /// The engine as new, without knowledge of the flash.
+    /// A new engine that does not know the flash's content.
     pub fn fresh_engine(&self, now: SimTime) -> Engine {
         self.engine.fresh(now)
     }
@@ -128,22 +128,22 @@ impl Flash {
 
     // ---- slabs
 
-    /// Tries resting parts again: one more failure gives them up again.
+    /// Retries resting parts: one more failure makes them rest again.
     pub fn try_again(&mut self) {
         self.engine.try_again(&mut self.io);
     }
 
-    /// Begins to write a slab from a write buffer. `forced`: past the drive's own buffers, too.
+    /// Starts writing a slab from a write buffer. `forced`: bypasses the drive's own buffers.
     pub fn write(&mut self, slab: u32, buffer: u32, forced: bool) {
         self.engine.write(slab, buffer, forced);
     }
 
-    /// A slab's place is not needed any more.
+    /// Releases a slab's place.
     pub fn release(&mut self, slab: u32) {
         self.engine.release(slab);
     }
 
-    /// Like [`Flash::release`], and nothing of the slab shall ever be read again.
+    /// Like [`Flash::release`], and makes the slab unreadable for good.
     pub fn wipe(&mut self, slab: u32) {
         self.engine.wipe(&mut self.io, slab);
     }
@@ -153,13 +153,13 @@ impl Flash {
         self.engine.flush(&mut self.io);
     }
 
-    /// At a start: a slab lies there. `false`: that cannot be.
+    /// At a start: registers a slab at these places. `false`: impossible.
     #[must_use]
     pub fn adopt(&mut self, slab: u32, places: &[u32]) -> bool {
         self.engine.adopt(slab, places)
     }
 
-    /// At a start: nothing else is kept.
+    /// At a start: discards everything that was not adopted.
     pub fn begin(&mut self) {
         self.engine.begin();
     }
@@ -183,7 +183,7 @@ impl Flash {
         }
     }
 
-    /// Reads the first sector of a place, at a start.
+    /// At a start: reads the first sector of a place.
     pub fn peek(&mut self, place: u32) {
         let at = self.reads.take();
         let read = &mut self.reads[at];
@@ -191,7 +191,7 @@ impl Flash {
         self.engine.peek(&mut self.io, engine::READ | Tag::from(at), place);
     }
 
-    /// One command of a read has ended; `None`: others are under way.
+    /// Handles the end of one command of a read; `None`: others are in flight.
     fn read_ended(&mut self, tag: Tag, data: Option<Vec<u8>>) -> Option<Ended> {
         let at = tag as u32;
         let part = (tag >> 32 & 63) as u32;
@@ -225,7 +225,7 @@ impl Flash {
 
     // ---- the drive
 
-    /// The next of what has happened.
+    /// The next event from below.
     #[inline]
     pub fn next_happened(&mut self) -> Option<Happened> {
         while let Some(event) = self.io.events.pop_front() {
@@ -248,19 +248,19 @@ impl Flash {
         !self.io.events.is_empty()
     }
 
-    /// The next command for the drive. `stopped`: of reads alone.
+    /// The next command for the drive. `stopped`: only reads.
     #[inline]
     pub fn next_command(&mut self, buffers: &Buffers, stopped: bool) -> Option<Command> {
         self.engine.next_command(&mut self.io, buffers, stopped)
     }
 
-    /// A command has ended.
+    /// Handles a completion.
     #[inline]
     pub fn complete(&mut self, completion: &mut Completion) {
         self.engine.complete(&mut self.io, completion);
     }
 
-    /// Runs what is due in the level.
+    /// Runs work of the level that is due.
     #[inline]
     pub fn advance(&mut self) {
         self.engine.advance(&mut self.io);

@@ -5,21 +5,21 @@
 //!                                   ▲                                                      │
 //!                                   └── twice the time ────────────────────────── bad ─────┘
 //! ```
-//! A resting part is a part of the flash that an engine has given up: a LUN, a channel, blocks that could not be erased, or all of it. Refused
-//! stores count too, because simulated time may stand still while every store is refused.
+//! A resting part is a part of the flash that an engine has given up: a LUN, a channel, blocks that could not be erased, or all of it. Refused stores
+//! count too, because simulated time may stand still while every store is refused.
 
 use pellucid_flash::{Nanos, SimTime};
 
-/// The first time that a part rests, and the longest.
+/// The first and the longest rest of a part.
 const REST_MIN: Nanos = Nanos(100_000_000);
 const REST_MAX: Nanos = Nanos(2_000_000_000);
-/// Refused stores after which resting parts are tried, whatever time it is.
+/// Refused stores after which resting parts are retried at any time.
 const REFUSED_MAX: u32 = 64;
 
-/// The state of tries; `Default`: nothing rests.
+/// State of retries; `Default`: nothing rests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Retry {
-    /// When resting parts are tried; `None`: nothing rests.
+    /// Time of the next retry; `None`: nothing rests.
     at: Option<SimTime>,
     rest: Nanos,
     refused: u32,
@@ -32,7 +32,7 @@ impl Retry {
         }
     }
 
-    /// Returns true if resting parts are due for a try, and schedules the next one later.
+    /// Returns true if resting parts are due for a retry, and schedules the next one later.
     fn is_due(&mut self, now: SimTime) -> bool {
         let due = self.at.is_some_and(|at| at <= now) || self.refused >= REFUSED_MAX;
         if due {
@@ -46,10 +46,10 @@ impl Retry {
 /// Health of the flash.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Health {
-    /// No slab can be written now.
+    /// True if no slab can be written now.
     dead: bool,
     retry: Retry,
-    /// Why the cache cannot start.
+    /// Reason why the cache cannot start.
     failed: Option<&'static str>,
 }
 
@@ -60,7 +60,7 @@ impl Health {
         self.dead
     }
 
-    /// Notes whether slabs can be written now.
+    /// Sets whether slabs can be written now.
     pub fn set_dead(&mut self, dead: bool) {
         self.dead = dead;
     }
@@ -71,7 +71,7 @@ impl Health {
         self.retry.at.is_some()
     }
 
-    /// Notes whether parts of the flash rest; if slabs cannot be written, all of it does.
+    /// Sets whether parts of the flash rest; if no slab can be written, all of it does.
     pub fn look(&mut self, rests: bool, now: SimTime) {
         match self.dead || rests {
             true => self.retry.arm(now),
@@ -79,12 +79,12 @@ impl Health {
         }
     }
 
-    /// Counts a store that was refused.
+    /// Counts a refused store.
     pub fn refused(&mut self) {
         self.retry.refused += 1;
     }
 
-    /// Returns true if resting parts are to be tried now. Then slabs may be written again.
+    /// Returns true if resting parts are to be retried now; then slabs may be written again.
     pub fn tries(&mut self, now: SimTime) -> bool {
         let due = self.retry.is_due(now);
         if due {
@@ -93,12 +93,12 @@ impl Health {
         due
     }
 
-    /// The cache cannot start; a sentence says why.
+    /// Records that the cache cannot start, with a sentence of the reason.
     pub fn fail(&mut self, why: &'static str) {
         self.failed = Some(why);
     }
 
-    /// Why the cache cannot start.
+    /// Reason why the cache cannot start.
     pub fn failure(&self) -> Option<&'static str> {
         self.failed
     }

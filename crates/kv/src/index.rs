@@ -4,8 +4,8 @@
 //!   hash   [ segment | home in the segment | ...                       ]      the upper 32 bits alone say segment and home
 //!   segment   entries in the order of their hashes, each at its home or behind it, with no gap between home and entry
 //! ```
-//! Open addressing in the order of hashes: a search ends at the first larger hash, so it is short for absent keys too, at a load of
-//! 7/8. A full segment grows by a sixteenth, and one with more than a quarter free shrinks, so that evicted items take no memory. An entry has 24 bytes.
+//! Open addressing in hash order: a search ends at the first larger hash, so it is short for absent keys too, at a load of 7/8. A full segment grows
+//! by a sixteenth, and one with more than a quarter free shrinks, so that evicted items use no memory. An entry has 24 bytes.
 //!
 //! Two keys with the same hash share one entry: the later one replaces the earlier.
 
@@ -24,7 +24,7 @@ pub(crate) struct Entry {
     pub hash: u64,
     /// From bit 0: slab + 1 (24 bits; 0: no entry), slot (16), hits (2), stale, won, fetched, second of the last access (19).
     word: u64,
-    /// The lower half of the version.
+    /// Lower half of the version.
     pub cas: u32,
     expires_s: u32,
 }
@@ -37,9 +37,9 @@ const ACCESS: u32 = 45;
 const ACCESS_MASK: u32 = (1 << 19) - 1;
 
 impl Entry {
-    /// Slabs that an entry can name.
+    /// Maximum number of slabs that an entry can name.
     pub const SLABS_MAX: u32 = (1 << 24) - 2;
-    /// Slots of a slab that an entry can name.
+    /// Maximum number of slots per slab that an entry can name.
     pub const SLOTS_MAX: u32 = 1 << 16;
 
     pub fn new(hash: u64, place: Place, cas: u64, expires_s: u32, time_s: u32) -> Entry {
@@ -62,31 +62,31 @@ impl Entry {
         [self.hash, self.word, u64::from(self.cas) | u64::from(self.expires_s) << 32]
     }
 
-    /// The entry of these words; its slab has another number now, by `renumber`. `None`: it is none.
+    /// Decodes an entry; `renumber` maps its slab to the current number. `None`: not an entry.
     pub fn from_words([hash, word, rest]: [u64; 3], renumber: impl Fn(u32) -> Option<u32>) -> Option<Entry> {
         let slab = renumber((word as u32 & 0xff_ffff).checked_sub(1)?)?;
         let word = word >> 24 << 24 | u64::from(slab + 1);
         Some(Entry { hash, word, cas: rest as u32, expires_s: (rest >> 32) as u32 })
     }
 
-    /// Moves the entry to another place, as an item that nobody asked for since.
+    /// Moves the entry to another place, and clears its accesses.
     pub fn moved(&mut self, place: Place) {
         let kept = self.word >> 42 << 42;
         self.word = kept | u64::from(place.slab + 1) | u64::from(place.slot) << 24;
     }
 
-    /// How often it was asked for since it was written, up to 3.
+    /// Number of accesses since it was written, up to 3.
     #[inline]
     pub fn hits(&self) -> u32 {
         (self.word >> HITS) as u32 & 3
     }
 
-    /// Seconds since it was last asked for, or stored.
+    /// Seconds since the last access or store.
     pub fn idle_s(&self, time_s: u32) -> u32 {
         time_s.wrapping_sub((self.word >> ACCESS) as u32) & ACCESS_MASK
     }
 
-    /// Notes an access.
+    /// Records an access.
     #[inline]
     pub fn access(&mut self, time_s: u32) {
         let hits = (self.hits() + 1).min(3);
@@ -94,7 +94,7 @@ impl Entry {
         self.word = kept | FETCHED | u64::from(hits) << HITS | u64::from(time_s & ACCESS_MASK) << ACCESS;
     }
 
-    /// Returns whether it was ever asked for.
+    /// Reports whether it was ever accessed.
     pub fn is_fetched(&self) -> bool {
         self.word & FETCHED != 0
     }
@@ -107,7 +107,7 @@ impl Entry {
         self.word & WON != 0
     }
 
-    /// Marks it as stale, to be won by the next that asks.
+    /// Marks it as stale; the next access wins it.
     pub fn make_stale(&mut self) {
         self.word = self.word & !WON | STALE;
     }
@@ -122,7 +122,7 @@ impl Entry {
         self.expires_s
     }
 
-    /// The item lives until then; 0: for ever.
+    /// Sets the second at which the item expires; 0: never.
     #[inline]
     pub fn live_until(&mut self, expires_s: u32) {
         self.expires_s = expires_s;
@@ -134,16 +134,16 @@ impl Entry {
     }
 }
 
-/// The place of an entry in the index, until the index changes.
+/// Position of an entry in the index, until the index changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct At {
     segment: u32,
     entry: u32,
 }
 
-/// Entries beyond the last home.
+/// Room for entries beyond the last home.
 const SLACK: usize = 48;
-/// A segment with fewer homes is not made smaller.
+/// Minimum number of homes of a segment.
 const HOMES_MIN: u32 = 1024;
 
 #[derive(Clone, Debug, Default)]
@@ -156,7 +156,7 @@ struct Segment {
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     segments: Vec<Segment>,
-    /// Bits of a hash that say the segment.
+    /// Bits of a hash that select the segment.
     bits: u32,
     used: u64,
 }
@@ -211,7 +211,7 @@ impl Index {
         found.then_some(at)
     }
 
-    /// The entry of the item that lies at `place`, by the upper half of its hash.
+    /// Finds the entry of the item at `place`, by the upper half of its hash.
     pub fn find_at(&self, top: u32, place: Place) -> Option<At> {
         let (At { segment, mut entry }, _) = self.search(u64::from(top) << 32);
         while let Some(found) = self.segments[segment as usize].entries.get(entry as usize) {
@@ -249,7 +249,7 @@ impl Index {
         }
         let from = at.entry as usize;
         let Some(gap) = segment.entries[from..].iter().position(Entry::is_empty) else {
-            // A run reaches to the end.
+            // A run has reached the end.
             segment.resize(segment.homes + segment.homes / 16 + 16, self.bits);
             return self.put(new);
         };
@@ -260,7 +260,7 @@ impl Index {
         None
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub fn remove(&mut self, at: At) -> Entry {
         let segment = &mut self.segments[at.segment as usize];
         let from = at.entry as usize;
@@ -297,7 +297,7 @@ impl Index {
         self.segments.iter().flat_map(|segment| &segment.entries).filter(|entry| !entry.is_empty())
     }
 
-    /// Memory that it takes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> u64 {
         let entries: usize = self.segments.iter().map(|segment| segment.entries.capacity()).sum();
         (entries * size_of::<Entry>() + self.segments.capacity() * size_of::<Segment>()) as u64
@@ -328,7 +328,7 @@ impl Index {
 }
 
 impl Segment {
-    /// Gives it the size that one more entry needs, and a sixteenth to grow.
+    /// Resizes the segment for one more entry, plus a sixteenth to grow.
     #[cold]
     fn fit(&mut self, bits: u32) {
         let least = (u64::from(self.used) + 1) * 8 / 7 + 1;
@@ -357,8 +357,7 @@ mod tests {
     use pellucid_flash::Rng;
     use std::collections::BTreeMap;
 
-    /// Compares with a plain map. There are few distinct upper halves, so that runs are long and hashes with the same
-    /// upper half meet.
+    /// Compares with a plain map. Few distinct upper halves make runs long and let hashes with equal upper halves meet.
     #[test]
     #[cfg_attr(quick, ignore = "slow")]
     fn agrees_with_a_plain_map() {
@@ -406,7 +405,7 @@ mod tests {
             }
             assert!(each(&index) < 31.0, "{} bytes an entry at {size}", each(&index));
         }
-        // In an order that has nothing to do with that of the index.
+        // In an order unrelated to that of the index.
         let mut hashes: Vec<u64> = index.iter().map(|entry| entry.hash).collect();
         hashes.sort_unstable_by_key(|hash| *hash as u32);
         for hash in hashes.iter().filter(|hash| *hash % 3 > 0) {

@@ -1,31 +1,31 @@
-//! Items as they lie in a slot.
+//! Encoding of items in a slot.
 //!
 //! ```text
 //!  0 crc32c of 4..36 and the key    4 crc32c of the value    8 value bytes    12 flags    16 version (cas, u64)    24 expiry
 //!  28 stored at    32 key bytes (u8)    33 1: the key was named in base64    34 zeros    36 key, value
 //! ```
-//! All numbers are little endian. There are two checksums, so that an item can be recognised without reading its value. They
-//! do not tell whether it is the requested item: the reader compares key and version for that.
+//! All numbers are little-endian. There are two checksums, so that an item can be recognised without reading its value. They do not identify the
+//! requested item: for that, the reader compares key and version.
 
 use crc32c::{crc32c, crc32c_append};
 
 /// Bytes before the key.
 pub(crate) const HEADER: usize = 36;
 
-/// Bytes before the key.
+/// Fields before the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     pub key_bytes: u8,
     pub value_bytes: u32,
     pub flags: u32,
     pub cas: u64,
-    /// Expiry as stored; the index knows of later changes.
+    /// Expiry as stored; the index has later changes.
     pub expires_s: u32,
     pub stored_s: u32,
     pub binary: bool,
 }
 
-/// Bytes that an item takes.
+/// Size of an item.
 #[inline]
 pub(crate) fn bytes_of(key: usize, value: usize) -> usize {
     HEADER + key + value
@@ -35,7 +35,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }
 
-/// Writes an item to the start of `slot`.
+/// Writes an item at the start of `slot`.
 pub(crate) fn encode(slot: &mut [u8], head: &Head, key: &[u8], value: &[u8]) {
     let at = HEADER + key.len();
     slot[4..8].copy_from_slice(&crc32c(value).to_le_bytes());
@@ -52,7 +52,7 @@ pub(crate) fn encode(slot: &mut [u8], head: &Head, key: &[u8], value: &[u8]) {
 }
 
 impl Head {
-    /// The head of an item in memory, which is trusted.
+    /// Reads the head of an item in memory, which is trusted.
     #[inline]
     pub fn trusted(slot: &[u8]) -> Head {
         Head {
@@ -66,7 +66,7 @@ impl Head {
         }
     }
 
-    /// The head of an item as it was read; `None` where its checksum is wrong.
+    /// Reads the head of an item from flash; `None` if its checksum is wrong.
     pub fn decode(slot: &[u8]) -> Option<Head> {
         let end = HEADER + usize::from(*slot.get(32)?);
         let covered = slot.get(4..end)?;
@@ -85,13 +85,13 @@ impl Head {
         &slot[HEADER + usize::from(self.key_bytes)..][..self.value_bytes as usize]
     }
 
-    /// The value as it was read; `None` where its checksum is wrong.
+    /// The value of an item from flash; `None` if its checksum is wrong.
     pub fn checked_value<'a>(&self, slot: &'a [u8]) -> Option<&'a [u8]> {
         let value = slot.get(HEADER + usize::from(self.key_bytes)..)?.get(..self.value_bytes as usize)?;
         (crc32c(value) == word(slot, 4)).then_some(value)
     }
 
-    /// Bytes of the whole item.
+    /// Size of the whole item.
     pub fn bytes(&self) -> usize {
         bytes_of(self.key_bytes.into(), self.value_bytes as usize)
     }

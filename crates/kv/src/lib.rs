@@ -10,36 +10,36 @@
 //! the same key. Requests to one key are ordered: a request that takes several steps (incrementing a number on flash, a store that waits) locks its
 //! key, and later requests to that key queue behind it.
 //!
-//! Invariants: an index entry names the newest version of its key, or there is no entry; the item it names is in a write buffer or on flash that
-//! is not erased; an item is recognised by key, version and checksum, so damaged or foreign data are a miss.
+//! Invariants: an index entry names the newest version of its key, or there is no entry; the item it names is in a write buffer or on flash that is
+//! not erased; an item is recognised by key, version and checksum, so damaged or foreign data are a miss.
 //!
 //! # Objects
 //!
 //! | object | owns | invariant |
 //! |---|---|---|
-//! | `Clock` | time of the drive, time of items, the newest version, the number of orders | versions and orders only grow |
+//! | `Clock` | the drive's time, the items' time, the newest version, the number of orders | versions and orders only grow |
 //! | `Index` | the place of each item | no gap between home and entry |
-//! | `Slabs`, with `Classes` | what each slab holds and is at, sizes of slots, slabs that wait for the engine | `valid` and `hot` count the entries of the index |
+//! | `Slabs`, with `Classes` | content and state of each slab, slot sizes, slabs that wait for the engine | `valid` and `hot` count the entries of the index |
 //! | `Buffers` | write buffers | a buffer belongs to one slab |
 //! | `Flash` | the engine, its commands, reads of several commands | a read ends once |
-//! | `Requests` | requests that wait, the order of requests to one key | a locked key has one request that goes on |
+//! | `Requests` | requests that wait, the order of requests to one key | a locked key has one active request |
 //! | `Evictions` | victims that are read, watermarks | a victim ends with its last read |
-//! | `Health` | whether flash takes writes, when parts that failed are tried again | a part rests before it is tried |
-//! | `Passage` | the phase, the snapshot that is read or written | all that is under way is counted |
+//! | `Health` | whether flash takes writes, when failed parts are retried | a part rests before it is retried |
+//! | `Passage` | the phase, the snapshot that is read or written | all work in progress is counted |
 //! | `Answers` | answers, buffers for values | the buffers kept stay below a bound |
 //! | `Counters` | counters that only grow | |
-//! | `Processor` | what work costs the host's processor, commands that wait for it | commands with the drive are counted |
+//! | `Processor` | costs on the host's processor, commands that wait for it | commands with the drive are counted |
 //!
-//! Only an object itself writes its fields. A method changes its own object, and returns the effects on others: a slab that has no item
-//! left, a slab to close, a read that has ended. The `Core` holds all objects except the last. *Paths* (`paths/`) are functions over it,
-//! and apply the effects that the methods return. [`Kv`] only wires: events go through the processor to a path.
+//! Only an object itself writes its fields. A method changes its own object and returns the effects on others: a slab without items, a slab to close,
+//! a read that has ended. The `Core` holds all objects except the last. *Paths* (`paths/`) are functions over it that apply the returned effects.
+//! [`Kv`] only wires: events go through the processor to a path.
 //!
 //! A get passes `paths/events.rs`, `paths/request.rs`, `paths/get.rs`, `index.rs`, and `flash.rs` if its item is on flash; a store `paths/store.rs` and
 //! `paths/items.rs` instead, and its slab later `paths/write.rs` and `paths/evict.rs`.
 //!
-//! Files use only earlier files of this order: values (`ask.rs`, `config.rs`, `item.rs`, `classes.rs`, `snapshot.rs`), objects and
-//! `engine/`, `objects.rs`, paths, [`Kv`], [`System`]. The files of `engine/` share the types of `engine/mod.rs`, which chooses among the
-//! engines: that import cycle stays.
+//! Files use only earlier files in this order: values (`ask.rs`, `config.rs`, `item.rs`, `classes.rs`, `snapshot.rs`), objects and `engine/`,
+//! `objects.rs`, paths, [`Kv`], [`System`]. The files of `engine/` share the types of `engine/mod.rs`, which selects the engine: that import cycle
+//! stays.
 
 mod answers;
 mod ask;
@@ -77,7 +77,7 @@ use pellucid_flash::{Command, Completion, Drive, Figure, SimTime};
 use pellucid_host::Machine;
 use processor::{Processor, Step};
 
-/// Slots up to this size are all taken for as long as the longest: looking up how long one is would cost more.
+/// Slots up to this size count as the longest: looking up their length would cost more.
 const SHORT_BYTES_MAX: u32 = 4 << 10;
 
 /// The cache. Clone it, with the drive below, to fork its future.
@@ -89,7 +89,7 @@ pub struct Kv {
 }
 
 impl Kv {
-    /// A cache on `drive`. It has to be started there: [`build`].
+    /// A cache on `drive`, still to be started there: [`build`].
     ///
     /// The error is a sentence.
     pub fn new(config: &KvConfig, drive: &impl Drive) -> Result<Kv, String> {
@@ -104,7 +104,7 @@ impl Kv {
         Ok(Kv { core: Core::new(config, engine)?, processor, namespaces })
     }
 
-    /// An empty buffer for the value of a store.
+    /// Returns an empty buffer for the value of a store.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.core.answers.buffer()
     }
@@ -114,19 +114,19 @@ impl Kv {
         self.core.answers.give_back(value);
     }
 
-    /// The largest value that fits with a key of this length.
+    /// The largest value that fits beside a key of this length.
     pub fn value_max(&self, key_bytes: usize) -> usize {
         let slot = self.core.slabs.classes().all().last().map_or(0, |class| class.slot_bytes as usize);
         slot.saturating_sub(item::bytes_of(key_bytes, 0)).min(self.core.config.item_max_bytes as usize)
     }
 
-    /// Has the processor ask for the memory that a request for this key needs first.
+    /// Prefetches the memory that a request for this key needs first.
     #[inline]
     pub fn prefetch(&self, key: &Key) {
         self.core.index.prefetch(item::hash(self.core.config.seed, key.as_bytes()));
     }
 
-    /// Maximum size of this key's value now: the size of its slot or, if all slots are short, of the longest.
+    /// Upper bound on the present value of this key: the size of its slot or, if all slots are short, of the longest.
     #[inline]
     pub fn value_bytes_max(&self, key: &Key) -> usize {
         let longest = self.core.slabs.classes().longest_bytes();
@@ -138,7 +138,7 @@ impl Kv {
         self.core.slabs.class_of(self.core.index.get(at).place().slab).slot_bytes as usize
     }
 
-    /// Returns true if nothing can be stored now. Parts that failed are tried again later.
+    /// Returns true if nothing can be stored now. Failed parts are retried later.
     pub fn is_read_only(&self) -> bool {
         self.core.health.is_dead()
     }
@@ -169,7 +169,7 @@ impl Kv {
         }
     }
 
-    /// Bytes of write buffers with which every slab class has one. With less, items of several classes share slabs, and take more flash.
+    /// Bytes of write buffers that give every slab class its own. With less, items of several classes share slabs and use more flash.
     pub fn memory_for_each_class_bytes(&self) -> u64 {
         self.core.slabs.classes().all().len() as u64 * u64::from(self.core.shape.slab_bytes)
     }
@@ -184,7 +184,7 @@ impl Kv {
         list
     }
 
-    /// Panics where an invariant is broken.
+    /// Panics if an invariant is broken.
     pub fn check(&self) {
         check::check(&self.core);
     }
@@ -195,13 +195,13 @@ impl Kv {
         self.core.flash.set_now(now);
     }
 
-    /// A completion has been looked at by the processor.
+    /// Handles a completion after the processor has processed it.
     fn ended(&mut self, completion: &mut Completion) {
         self.core.flash.complete(completion);
         events::happened(&mut self.core);
     }
 
-    /// The next command. After a stop only reads go on.
+    /// The next command; after a stop, only reads.
     fn produce(&mut self) -> Option<Command> {
         loop {
             let stopped = self.core.passage.phase() == Phase::Stopped;
@@ -213,12 +213,12 @@ impl Kv {
             if !self.core.flash.has_happened() {
                 return None;
             }
-            // A level has answered at once.
+            // A level has answered immediately.
             events::happened(&mut self.core);
         }
     }
 
-    /// Power was lost below: everything in memory is gone, and what was asked is answered as failed.
+    /// Restarts after a power loss: everything in memory is lost, and open requests are answered as failed.
     fn begin_again(&mut self) -> Result<(), String> {
         const LOST: Outcome = Outcome::Failed("power was lost");
         let engine = self.core.flash.fresh_engine(self.core.clock.now());

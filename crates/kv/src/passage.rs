@@ -1,4 +1,4 @@
-//! Passage: the phase of a cache, and what a start or a stop is at.
+//! Passage: the phase of a cache, and the progress of a start or a stop.
 //!
 //! ```text
 //!   starting ─► scanning ─► loading ─► wiping ─► running ─► draining ─► flushing ─► saving ─► stopped
@@ -11,33 +11,33 @@ use crate::Ask;
 use crate::snapshot::{self, Part};
 use std::collections::VecDeque;
 
-/// Reads at a time.
+/// Maximum number of reads in flight.
 const READS_MAX: usize = 64;
-/// Bytes of one of them.
+/// Bytes per read.
 const LOAD_BYTES: u32 = 256 << 10;
 
 /// Phase of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The engine looks at the flash.
+    /// The engine examines the flash.
     Starting,
-    /// Places are looked at for snapshots.
+    /// Places are searched for snapshots.
     Scanning,
-    /// A snapshot is read.
+    /// A snapshot is being read.
     Loading,
-    /// Snapshots are made unreadable.
+    /// Snapshots are being made unreadable.
     Wiping,
     Running,
-    /// Everything in memory goes to flash.
+    /// Everything in memory is being written to flash.
     Draining,
-    /// Earlier writes become durable.
+    /// Earlier writes are becoming durable.
     Flushing,
-    /// A snapshot is written.
+    /// A snapshot is being written.
     Saving,
     Stopped,
 }
 
-/// Piece of a snapshot that is read.
+/// Piece of a snapshot to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub slab: u32,
@@ -45,7 +45,7 @@ pub(crate) struct Piece {
     pub bytes: u32,
 }
 
-/// Phase, and the snapshot that is read or written. Each read, write and wipe of it is counted while it is under way.
+/// Phase, and the snapshot that is read or written. Each of its reads, writes and wipes in flight is counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Passage {
     phase: Phase,
@@ -53,11 +53,11 @@ pub(crate) struct Passage {
     early: VecDeque<Ask>,
     places: Vec<u32>,
     parts: Vec<Part>,
-    /// Slabs that hold parts; of the snapshot that is read, those in order first.
+    /// Slabs that hold parts; those of the loaded snapshot come first, in order.
     slabs: Vec<u32>,
-    /// Bytes to be read, by slab and from where on.
+    /// Pieces to read: slab and first byte.
     pieces: Vec<(u32, u32)>,
-    /// Reads, writes and wipes under way.
+    /// Reads, writes and wipes in flight.
     left: usize,
     image: Vec<u8>,
     lost: bool,
@@ -94,7 +94,7 @@ impl Passage {
         self.phase == Phase::Running
     }
 
-    /// Enters a phase that needs nothing else.
+    /// Enters a phase that needs no preparation.
     pub fn enter(&mut self, phase: Phase) {
         self.phase = phase;
     }
@@ -114,37 +114,38 @@ impl Passage {
         self.early.iter()
     }
 
-    /// Returns whether no work of the start or stop is in progress.
+    /// Reports whether no work of the start or stop is in flight.
     pub fn is_idle(&self) -> bool {
         self.left == 0
     }
 
-    /// A read, a write or a wipe has ended.
+    /// Counts the end of a read, a write or a wipe.
     pub fn ended(&mut self) {
         self.left -= 1;
     }
 
     // ---- start
 
-    /// Looks at these places for snapshots.
+    /// Starts searching these places for snapshots.
     pub fn begin_scan(&mut self, places: Vec<u32>) {
         self.places = places;
         self.phase = Phase::Scanning;
     }
 
-    /// The next place to look at.
+    /// The next place to search.
     pub fn next_place(&mut self) -> Option<u32> {
         let place = if self.left < READS_MAX { self.places.pop() } else { None };
         self.left += usize::from(place.is_some());
         place
     }
 
-    /// A part of a snapshot was found.
+    /// Adds a part of a snapshot.
     pub fn found(&mut self, part: Part) {
         self.parts.push(part);
     }
 
-    /// All parts have been found. Returns them, those of the newest snapshot first and in order; `warm`: it is to be read if it is whole.
+    /// Ends the search. Returns all parts, those of the newest snapshot first and in order, and how many of them to read: with `warm`, those of a
+    /// complete snapshot.
     pub fn begin_load(&mut self, warm: bool) -> (Vec<Part>, u32) {
         let mut parts = std::mem::take(&mut self.parts);
         parts.sort_by_key(|part| (std::cmp::Reverse(part.generation), part.part));
@@ -154,7 +155,7 @@ impl Passage {
         (parts, newest)
     }
 
-    /// A part has a slab. It is read if it is one of the first `newest` of the newest snapshot.
+    /// Assigns a slab to a part, and schedules its read if it is one of the first `newest`.
     pub fn adopted(&mut self, part: Part, slab: u32, newest: u32) {
         if part.generation == self.generation && part.part < newest {
             let from = (0..part.bytes).step_by(LOAD_BYTES as usize);
@@ -165,7 +166,7 @@ impl Passage {
         self.parts.push(part);
     }
 
-    /// A part has an impossible location.
+    /// Drops the snapshot: a part has an impossible location.
     pub fn lose(&mut self) {
         self.lost = true;
     }
@@ -185,7 +186,7 @@ impl Passage {
         Some(Piece { slab, from, bytes: self.piece_bytes(self.part_of(slab), from) })
     }
 
-    /// A piece has been read; `None`: it could not be.
+    /// Stores a piece; `None`: its read failed.
     pub fn loaded(&mut self, slab: u32, from: u32, bytes: Option<&[u8]>) {
         let at = self.part_of(slab);
         let before: u32 = self.parts[..at].iter().map(|part| part.bytes).sum();
@@ -198,14 +199,14 @@ impl Passage {
         self.left -= 1;
     }
 
-    /// Takes the snapshot read; `None`: there is none, or it is damaged.
+    /// Takes the loaded snapshot; `None`: there is none, or it is damaged.
     pub fn take_image(&mut self) -> Option<Vec<u8>> {
         let image = std::mem::take(&mut self.image);
         let lost = std::mem::take(&mut self.lost);
         (!image.is_empty() && !lost && snapshot::is_sound(&self.parts, &image)).then_some(image)
     }
 
-    /// Begins to make all snapshots unreadable. Returns their slabs.
+    /// Starts making all snapshots unreadable. Returns their slabs.
     pub fn begin_wipe(&mut self) -> Vec<u32> {
         self.phase = Phase::Wiping;
         self.parts.clear();
@@ -220,7 +221,7 @@ impl Passage {
 
     // ---- stop
 
-    /// Begins to write a snapshot.
+    /// Starts writing a snapshot.
     pub fn begin_save(&mut self, image: Vec<u8>) {
         self.phase = Phase::Saving;
         self.generation += 1;
@@ -228,13 +229,13 @@ impl Passage {
         self.next_part = 0;
     }
 
-    /// The payload of the next part to write, of so many bytes at most.
+    /// Payload of the next part to write, at most `each` bytes.
     pub fn next_payload(&self, each: usize) -> Option<&[u8]> {
         let from = self.next_part as usize * each;
         (from < self.image.len()).then(|| &self.image[from..self.image.len().min(from + each)])
     }
 
-    /// The next part is in a slab, and on its way to flash. A part has so many bytes at most.
+    /// Notes that the next part, of at most `each` bytes, is in a slab and being written.
     pub fn part_made(&mut self, slab: u32, each: usize) {
         let parts = self.image.len().div_ceil(each) as u32;
         let payload = self.next_payload(each).expect("there is a part");
@@ -245,7 +246,7 @@ impl Passage {
         self.left += 1;
     }
 
-    /// The part of a slab has been given its places: it says so itself.
+    /// Sets the places of a slab's part, which are stored in it.
     pub fn part_placed(&mut self, slab: u32, places: &[u32]) -> &Part {
         let at = self.part_of(slab);
         let part = &mut self.parts[at];
@@ -254,17 +255,17 @@ impl Passage {
         part
     }
 
-    /// Parts that are being written.
+    /// Number of parts being written.
     pub fn saving(&self) -> usize {
         self.left
     }
 
-    /// A slab has no part any more.
+    /// Removes the part of a slab.
     pub fn forget(&mut self, slab: u32) {
         self.slabs.retain(|&other| other != slab);
     }
 
-    /// Handles the end of the snapshot's write. Returns whether requests have arrived meanwhile.
+    /// Ends the snapshot's write. Returns whether requests have arrived meanwhile.
     pub fn saved(&mut self) -> bool {
         self.image = Vec::new();
         self.parts.clear();

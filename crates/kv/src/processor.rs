@@ -1,11 +1,11 @@
-//! Processor of the host: what requests, commands and completions cost it, and commands that wait for it.
+//! Processor of the host: costs of requests, commands and completions, and commands that wait for it.
 
 use crate::{Ask, KvCosts};
 use pellucid_flash::{Command, Completion, Nanos, Opcode, SimTime};
 use pellucid_host::Steps;
 use std::collections::VecDeque;
 
-/// Work that is done, or not done yet.
+/// A unit of work.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Asked(Ask),
@@ -13,12 +13,12 @@ pub(crate) enum Step {
     Ended(Completion),
 }
 
-/// Work of the processor.
+/// The processor's work.
 #[derive(Clone, Debug)]
 pub(crate) struct Processor {
     costs: KvCosts,
     steps: Steps<Step>,
-    /// Commands whose cost has been paid.
+    /// Commands whose cost has been charged.
     paid: VecDeque<Command>,
     /// Commands with the drive.
     outstanding: u32,
@@ -29,7 +29,7 @@ impl Processor {
         Processor { costs, steps: Steps::new(costs.cores), paid: VecDeque::new(), outstanding: 0 }
     }
 
-    /// Returns whether all costs are zero, because the host's CPU is real.
+    /// Reports whether all costs are zero, because the host's processor is real.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.costs == KvCosts::FREE
@@ -39,7 +39,7 @@ impl Processor {
         Nanos(self.costs.kib_ns.0 * bytes as u64 / 1024)
     }
 
-    /// Looks at a request that moves so many bytes. Returns it if that is done at once.
+    /// Charges a request that moves `bytes`. Returns it if that takes no time.
     pub fn ask(&mut self, now: SimTime, ask: Ask, bytes: usize) -> Option<Ask> {
         let cost = self.costs.ask_ns + self.moved(bytes);
         match self.steps.give(now, cost, Step::Asked(ask)) {
@@ -48,7 +48,7 @@ impl Processor {
         }
     }
 
-    /// Looks at a completion. Returns it if that is done at once.
+    /// Charges a completion. Returns it if that takes no time.
     pub fn complete(&mut self, now: SimTime, completion: Completion) -> Option<Completion> {
         let bytes = if completion.opcode == Opcode::Read { completion.data.len() } else { 0 };
         let cost = self.costs.completion_ns + self.moved(bytes);
@@ -58,7 +58,7 @@ impl Processor {
         }
     }
 
-    /// Sends a command. Returns it if that is done at once.
+    /// Charges a command. Returns it if that takes no time.
     pub fn send(&mut self, now: SimTime, command: Command) -> Option<Command> {
         let bytes = if command.opcode == Opcode::Write { command.data.len() } else { 0 };
         let cost = self.costs.command_ns + self.moved(bytes);
@@ -68,7 +68,7 @@ impl Processor {
         }
     }
 
-    /// The next work that is done by `now`; commands are kept.
+    /// The next work completed by `now`; commands are kept.
     pub fn due(&mut self, now: SimTime) -> Option<Step> {
         while let Some((_, step)) = self.steps.due(now) {
             match step {
@@ -79,7 +79,7 @@ impl Processor {
         None
     }
 
-    /// The next command that is sent.
+    /// The next command to submit.
     pub fn next_sent(&mut self) -> Option<Command> {
         self.paid.pop_front()
     }
@@ -89,19 +89,19 @@ impl Processor {
         self.steps.next_event()
     }
 
-    /// A command is on its way to the drive.
+    /// Counts a command submitted to the drive.
     #[inline]
     pub fn command_made(&mut self) {
         self.outstanding += 1;
     }
 
-    /// A command has come back from the drive.
+    /// Counts a command completed by the drive.
     #[inline]
     pub fn command_ended(&mut self) {
         self.outstanding -= 1;
     }
 
-    /// Returns whether no command is with the drive.
+    /// Reports whether no command is with the drive.
     pub fn is_idle(&self) -> bool {
         self.outstanding == 0
     }

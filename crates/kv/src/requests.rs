@@ -1,6 +1,6 @@
-//! Requests in progress: the waiting ones, and the order of requests to one key.
+//! Requests in progress: those that wait, and the order of requests to one key.
 //!
-//! A request that takes several steps locks its key; later requests to that key queue behind it. Others wait for a write buffer, or for a core.
+//! A request of several steps locks its key; later requests to that key queue behind it. Others wait for a write buffer, or for a core.
 
 use crate::index::Place;
 use crate::{Ask, Item, Outcome};
@@ -10,26 +10,26 @@ use std::collections::VecDeque;
 /// A request that could not be answered at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
-    /// True if it waits for something.
+    /// True if the request is unanswered.
     pub live: bool,
     pub ask: Ask,
     pub hash: u64,
     /// The item that it reads.
     pub place: Place,
-    /// The lower half of that item's version.
+    /// Lower half of that item's version.
     pub cas: u32,
-    /// A get: what is known of the item without reading it.
+    /// For a get: the item's fields known without reading it.
     pub item: Item,
-    /// The item that was read, from its slot on, while the request waits for a buffer; else empty. Were it read again each time, a drive that
-    /// answers reads at once would leave no time for the write that frees a buffer.
+    /// The item that was read, from its slot on, while the request waits for a buffer; else empty. Reading it again each time would leave a drive
+    /// that answers reads at once no time for the write that frees a buffer.
     pub slot: Vec<u8>,
 }
 
-/// How far a request came.
+/// Progress of a request.
 #[derive(Debug)]
 pub(crate) enum Flow {
     Done(Outcome),
-    /// The item must be read first; a get passes on what it already knows.
+    /// The item must be read first; a get passes on what it knows already.
     Read {
         place: Place,
         cas: u32,
@@ -40,17 +40,16 @@ pub(crate) enum Flow {
     Wait,
 }
 
-/// An item that was read for a request.
+/// An item read for a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found<'a> {
     pub place: Place,
     pub cas: u32,
-    /// From the slot's first byte on, checked.
+    /// Content of the slot from its first byte on, checked.
     pub slot: &'a [u8],
 }
 
-/// Keys with a request that takes several steps, and the requests waiting for it. There are few at any
-/// time.
+/// Keys locked by a request of several steps, and the requests queued behind it. There are few at any time.
 #[derive(Clone, Debug, Default)]
 struct Locks {
     hashes: Vec<u64>,
@@ -70,7 +69,7 @@ impl Locks {
 
     fn lock(&mut self, hash: u64) {
         self.hashes.push(hash);
-        // Queues that are not in use stand behind those that are.
+        // Unused queues are behind those in use.
         if self.queues.len() < self.hashes.len() {
             self.queues.push(VecDeque::new());
         }
@@ -81,7 +80,7 @@ impl Locks {
         self.queues[at].push_back(request);
     }
 
-    /// The next request behind the lock; without one, the lock is gone.
+    /// The next request behind the lock; without one, the lock is released.
     fn next(&mut self, hash: u64) -> Option<u32> {
         let at = self.at(hash).expect("it is locked");
         let next = self.queues[at].pop_front();
@@ -97,14 +96,14 @@ impl Locks {
     }
 }
 
-/// Requests under way.
+/// Requests in progress.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Requests {
     records: Slab<Request>,
     locks: Locks,
     /// Requests that wait for a write buffer, in order.
     waiting: VecDeque<u32>,
-    /// Requests that are being read for, and those that wait for a core while all of them are held by these.
+    /// Number of requests with reads in flight, and requests that wait for a core while these hold all of them.
     reading: u32,
     held: VecDeque<Ask>,
 }
@@ -120,17 +119,17 @@ impl Requests {
         &self.records[request]
     }
 
-    /// Requests that are not answered, with those that wait for a core.
+    /// Unanswered requests, including those that wait for a core.
     pub fn asks(&self) -> impl Iterator<Item = &Ask> {
         self.records.iter().filter(|request| request.live).map(|request| &request.ask)
     }
 
-    /// Number of requests that are not answered, without those that wait for a core.
+    /// Number of unanswered requests, not counting those that wait for a core.
     pub fn count(&self) -> usize {
         self.records.in_use()
     }
 
-    /// Takes out the content of a request in order to continue it.
+    /// Takes the content of a request in order to continue it.
     pub fn take_ask(&mut self, request: u32) -> Ask {
         std::mem::take(&mut self.records[request].ask)
     }
@@ -140,22 +139,22 @@ impl Requests {
         self.records[request].ask = ask;
     }
 
-    /// Takes the item that was read for a request.
+    /// Takes the item read for a request.
     pub fn take_slot(&mut self, request: u32) -> Vec<u8> {
         std::mem::take(&mut self.records[request].slot)
     }
 
-    /// Keeps the item that was read for a request, until a write buffer is free.
+    /// Keeps the item read for a request until a write buffer is free.
     pub fn keep_slot(&mut self, request: u32, slot: Vec<u8>) {
         self.records[request].slot = slot;
     }
 
-    /// Takes the known facts about the item of a get.
+    /// Takes the known fields of a get's item.
     pub fn take_item(&mut self, request: u32) -> Item {
         std::mem::take(&mut self.records[request].item)
     }
 
-    /// A request is answered.
+    /// Removes an answered request.
     pub fn remove(&mut self, request: u32) {
         self.records[request].live = false;
         self.records.release(request);
@@ -163,7 +162,7 @@ impl Requests {
 
     // ---- the order of requests to one key
 
-    /// Returns whether a key is locked by its hash.
+    /// Reports whether a hash is locked.
     #[inline]
     pub fn is_locked(&self, hash: u64) -> bool {
         self.locks.holds(hash)
@@ -173,12 +172,12 @@ impl Requests {
         self.locks.lock(hash);
     }
 
-    /// Puts a request behind the lock of its key.
+    /// Queues a request behind the lock of its key.
     pub fn queue(&mut self, hash: u64, request: u32) {
         self.locks.queue(hash, request);
     }
 
-    /// The next request behind the lock; without one, the lock is gone.
+    /// The next request behind the lock; without one, the lock is released.
     pub fn next_locked(&mut self, hash: u64) -> Option<u32> {
         self.locks.next(hash)
     }
@@ -190,7 +189,7 @@ impl Requests {
         self.waiting.len()
     }
 
-    /// A request waits for a write buffer. `first`: before others.
+    /// Queues a request for a write buffer; with `first`, before all others.
     pub fn wait(&mut self, request: u32, first: bool) {
         match first {
             true => self.waiting.push_front(request),
@@ -204,7 +203,7 @@ impl Requests {
 
     // ---- requests that hold a core while they read
 
-    /// The item of a request is being read.
+    /// Notes that the item of a request is being read.
     pub fn read_begins(&mut self, request: u32, place: Place, cas: u32, item: Item) {
         let record = &mut self.records[request];
         (record.place, record.cas, record.item) = (place, cas, item);
@@ -215,13 +214,13 @@ impl Requests {
         self.reading -= 1;
     }
 
-    /// Number of requests that are being read for.
+    /// Number of requests with reads in flight.
     #[inline]
     pub fn reading(&self) -> u32 {
         self.reading
     }
 
-    /// A request waits for a core.
+    /// Queues a request for a core.
     pub fn hold(&mut self, ask: Ask) {
         self.held.push_back(ask);
     }
@@ -235,7 +234,7 @@ impl Requests {
         self.held.iter()
     }
 
-    /// Panics where an invariant is broken.
+    /// Panics if an invariant is broken.
     pub fn check(&self) {
         self.locks.check();
     }

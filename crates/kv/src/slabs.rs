@@ -5,11 +5,10 @@
 //!                               ▲  program failed  │         └── nothing valid ──────▲
 //!                               └──────────────────┘
 //! ```
-//! The number of a slab is independent of its place on flash, which the engine knows. Invariants: `valid` counts the index entries in the
-//! slab, `hot` those that were asked for since; `tops[slot]` is the upper half of the hash of the item stored in a slot.
+//! A slab's number is independent of its place on flash, which the engine knows. Invariants: `valid` counts the index entries in the slab, `hot`
+//! those that were accessed since; `tops[slot]` is the upper half of the hash of the item stored in a slot.
 
-//!
-//! A slab is *full* when it gets no more items. The classes know the slab that each fills.
+//! A slab is *full* when it accepts no more items. The classes know their open slabs.
 
 use crate::classes::{Class, Classes};
 use crate::index::{Entry, Place};
@@ -23,17 +22,17 @@ pub(crate) enum State {
     Free,
     /// Being filled in memory.
     Open,
-    /// Complete in memory, waits for the engine.
+    /// Complete in memory, waiting for the engine.
     Full,
-    /// On its way to flash.
+    /// Being written to flash.
     Writing,
     /// On flash.
     Stored,
-    /// On flash, what is kept of it is being written again.
+    /// On flash; items to keep are being rewritten.
     Evicting,
-    /// No item of it is valid; reads of it are under way.
+    /// Without valid items; reads are in flight.
     Leaving,
-    /// Holds a part of a snapshot.
+    /// Holding a part of a snapshot.
     Snapshot,
 }
 
@@ -41,21 +40,21 @@ pub(crate) enum State {
 pub(crate) struct SlabRecord {
     pub state: State,
     pub class: u8,
-    /// Its write buffer; `NIL`: none.
+    /// Write buffer; `NIL`: none.
     pub buffer: u32,
     pub valid: u32,
     pub hot: u32,
-    /// Reads of flash under way.
+    /// Reads in flight.
     pub readers: u32,
-    /// When it became full: a number that only grows.
+    /// Tick at which it became full.
     pub order: u64,
-    /// When an item of it was last asked for: the same.
+    /// Tick of the last access to one of its items.
     pub accessed: u64,
-    /// The latest expiry of its items; `u32::MAX`: one of them never expires.
+    /// Latest expiry of its items; `u32::MAX`: one never expires.
     pub expires_s: u32,
-    /// When it was chosen as a victim; `None`: it was not.
+    /// Time at which it was chosen as a victim, if it was.
     pub evicted: Option<SimTime>,
-    /// The upper half of the hash, for each slot in use.
+    /// Upper half of the hash, for each used slot.
     pub tops: Vec<u32>,
 }
 
@@ -77,7 +76,7 @@ impl Default for SlabRecord {
     }
 }
 
-/// Write buffers, each as large as a slab. Memory is taken when a buffer is first used.
+/// Write buffers, each as large as a slab. Memory is allocated when a buffer is first used.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffers {
     bytes: Vec<Vec<u8>>,
@@ -120,32 +119,32 @@ impl Buffers {
 }
 
 impl SlabRecord {
-    /// An item of it lives until then; 0: for ever.
+    /// Extends the latest expiry to that of an item; 0: never.
     #[inline]
     pub fn lives_until(&mut self, expires_s: u32) {
         self.expires_s = if expires_s == 0 { u32::MAX } else { self.expires_s.max(expires_s) };
     }
 }
 
-/// Slab for an item for whose class no write buffer is free.
+/// Slab for an item whose class has no free write buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lent {
-    /// This one, of a larger class.
+    /// An open slab of a larger class.
     Slab(u32),
-    /// None: this one goes to flash, though it has slots left.
+    /// None, but this slab is to be written although it has free slots.
     Close(u32),
-    /// None: buffers are on their way to flash.
+    /// None; buffers are being written.
     Nothing,
 }
 
-/// Slots that a slab gives up when its number can be used again, and when it was chosen as a victim.
+/// Slots that a vacated slab gives up, and the time at which it was chosen as a victim.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vacated {
     pub slots: u64,
     pub evicted: Option<SimTime>,
 }
 
-/// All slabs, and the classes that they are of.
+/// All slabs, with their classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Slabs {
     records: Vec<SlabRecord>,
@@ -153,19 +152,19 @@ pub(crate) struct Slabs {
     classes: Classes,
     /// Slabs that wait for the engine.
     full: VecDeque<u32>,
-    /// Slabs that leave as soon as no request reads them.
+    /// Number of slabs that leave once their reads have ended.
     leaving: u32,
-    /// Bytes of slots of larger classes that items left unused, since a slab was last closed for want of write buffers.
+    /// Bytes wasted in larger slots since a slab was last closed for want of write buffers.
     lent_bytes: u64,
-    /// The last slab that was closed had slots left, for want of write buffers.
+    /// True if the last closed slab had free slots, for want of write buffers.
     closed_early: bool,
-    /// No slab has been filled since the last look for obsolete ones.
+    /// True if no slab has been filled since the last search for obsolete ones.
     surveyed: bool,
     slab_bytes: u32,
 }
 
 impl Slabs {
-    /// Creates the given number of slab numbers, none in use.
+    /// Creates this many slab numbers, none in use.
     pub fn new(numbers: u32, classes: Classes, slab_bytes: u32) -> Slabs {
         Slabs {
             records: vec![SlabRecord::default(); numbers as usize],
@@ -191,18 +190,18 @@ impl Slabs {
         &self.records
     }
 
-    /// Bytes of memory that the records take.
+    /// Memory of the records in bytes.
     pub fn bytes(&self) -> u64 {
         let tops: usize = self.records.iter().map(|slab| slab.tops.capacity() * size_of::<u32>()).sum();
         (tops + self.records.capacity() * size_of::<SlabRecord>()) as u64
     }
 
-    /// Slabs on flash that are no victims, with their numbers.
+    /// Slabs on flash that are not victims, with their numbers.
     pub fn stored(&self) -> impl Iterator<Item = (u32, &SlabRecord)> + Clone {
         (0..).zip(&self.records).filter(|(_, slab)| slab.state == State::Stored)
     }
 
-    /// Returns whether a slab is on its way to flash.
+    /// Reports whether a slab is being written.
     pub fn is_writing(&self) -> bool {
         self.records.iter().any(|slab| slab.state == State::Writing)
     }
@@ -217,24 +216,24 @@ impl Slabs {
         self.classes.get(usize::from(self.records[number as usize].class))
     }
 
-    /// Slabs that leave as soon as no request reads them.
+    /// Number of slabs that leave once their reads have ended.
     pub fn leaving(&self) -> u32 {
         self.leaving
     }
 
-    /// Returns true if the last slab that was closed had slots left, for want of write buffers.
+    /// Returns true if the last closed slab had free slots, for want of write buffers.
     pub fn was_closed_early(&self) -> bool {
         self.closed_early
     }
 
-    /// Returns whether no slab has been filled since the last call.
+    /// Reports whether no slab has been filled since the last call.
     pub fn survey(&mut self) -> bool {
         std::mem::replace(&mut self.surveyed, true)
     }
 
     // ---- slabs in memory
 
-    /// Opens a slab of a class with a write buffer. There is a vacant number.
+    /// Opens a slab of a class with a write buffer. A vacant number must exist.
     pub fn open(&mut self, class: usize, buffer: u32) -> u32 {
         let number = self.vacant.pop().expect("there is a vacant number");
         let slab = &mut self.records[number as usize];
@@ -245,9 +244,9 @@ impl Slabs {
         number
     }
 
-    /// Handles the case that all buffers are taken. If none of them is on its way to flash, either the item goes to the open slab of a
-    /// larger class, or the fullest open slab is written although it has slots left. Both waste flash: slots are lent as long as lending
-    /// wastes no more than writing would, so that together they waste at most twice the optimum, however few buffers there are.
+    /// Handles the case that all buffers are taken. If none of them is being written, either the item goes to the open slab of a larger class, or the
+    /// fullest open slab is written although it has free slots. Both waste flash: slots are lent as long as lending wastes no more than writing
+    /// would, so that together they waste at most twice the optimum, for any number of buffers.
     pub fn lend(&mut self, class: usize, buffers: usize) -> Lent {
         let open = self.classes.all().iter().filter(|class| class.open != NIL);
         if buffers > open.clone().count() {
@@ -270,7 +269,7 @@ impl Slabs {
         Lent::Close(fullest)
     }
 
-    /// A slab gets no more items: it waits for the engine.
+    /// Closes a slab: it accepts no more items and waits for the engine.
     pub fn close(&mut self, number: u32, tick: u64) {
         self.surveyed = false;
         let slab = &mut self.records[number as usize];
@@ -321,7 +320,7 @@ impl Slabs {
         slab.valid == 0 && slab.state == State::Stored
     }
 
-    /// An item of a slab was asked for. `first`: it was not before.
+    /// Notes an access to an item of a slab; `first`: its first one.
     #[inline]
     pub fn accessed(&mut self, number: u32, tick: u64, first: bool) {
         let slab = &mut self.records[number as usize];
@@ -329,7 +328,7 @@ impl Slabs {
         slab.accessed = tick;
     }
 
-    /// An item of a slab lives until then; 0: for ever.
+    /// Extends a slab's latest expiry to that of an item; 0: never.
     #[inline]
     pub fn lives_until(&mut self, number: u32, expires_s: u32) {
         self.records[number as usize].lives_until(expires_s);
@@ -368,7 +367,7 @@ impl Slabs {
 
     // ---- slabs that wait for the engine
 
-    /// Slabs that wait for the engine.
+    /// Number of slabs that wait for the engine.
     #[inline]
     pub fn waiting(&self) -> usize {
         self.full.len()
@@ -379,22 +378,22 @@ impl Slabs {
         self.full.front().copied()
     }
 
-    /// The slab that has waited longest waits no more.
+    /// Removes the slab that has waited longest from the queue.
     pub fn take_full(&mut self) {
         self.full.pop_front();
     }
 
-    /// Clears the list of waiting requests and returns them.
+    /// Empties the queue and returns it.
     pub fn take_all_full(&mut self) -> VecDeque<u32> {
         std::mem::take(&mut self.full)
     }
 
-    /// A slab is on its way to flash.
+    /// Marks a slab as being written.
     pub fn writes(&mut self, number: u32) {
         self.records[number as usize].state = State::Writing;
     }
 
-    /// A slab could not be written: it goes elsewhere, before all others.
+    /// Puts a slab whose write failed at the head of the queue.
     pub fn write_failed(&mut self, number: u32) {
         let slab = &mut self.records[number as usize];
         if slab.state == State::Writing {
@@ -403,7 +402,7 @@ impl Slabs {
         self.full.push_front(number);
     }
 
-    /// A slab is on flash. Returns whether it has no item left.
+    /// Marks a slab as stored. Returns whether it has no item left.
     pub fn was_written(&mut self, number: u32) -> bool {
         let slab = &mut self.records[number as usize];
         slab.state = State::Stored;
@@ -412,7 +411,7 @@ impl Slabs {
 
     // ---- slabs on flash
 
-    /// A read of a slab begins: it stays until that has ended.
+    /// Notes the start of a read; the slab stays until it ends.
     #[inline]
     pub fn read_begins(&mut self, number: u32) {
         self.records[number as usize].readers += 1;
@@ -423,19 +422,19 @@ impl Slabs {
         self.records[number as usize].readers -= 1;
     }
 
-    /// A slab is a victim from now on.
+    /// Makes a slab a victim.
     pub fn evict(&mut self, number: u32, now: SimTime) {
         let slab = &mut self.records[number as usize];
         (slab.state, slab.evicted) = (State::Evicting, Some(now));
     }
 
-    /// Marks a slab as no longer needed.
+    /// Marks a slab as leaving.
     pub fn leave(&mut self, number: u32) {
         self.records[number as usize].state = State::Leaving;
         self.leaving += 1;
     }
 
-    /// Returns whether a leaving slab is no longer being read and has thus left.
+    /// Reports whether a leaving slab has no reads left, and thus has left.
     #[inline]
     pub fn has_left(&mut self, number: u32) -> bool {
         let slab = &self.records[number as usize];
@@ -444,7 +443,7 @@ impl Slabs {
         left
     }
 
-    /// The number of a slab can be used again.
+    /// Frees the number of a slab.
     pub fn vacate(&mut self, number: u32) -> Vacated {
         let slab = &mut self.records[number as usize];
         slab.state = State::Free;
@@ -454,7 +453,7 @@ impl Slabs {
         vacated
     }
 
-    /// Panics where an invariant is broken.
+    /// Panics if an invariant is broken.
     pub fn check(&self) {
         for (number, slab) in (0u32..).zip(&self.records) {
             let class = self.class_of(number);
@@ -477,12 +476,12 @@ impl Slabs {
 
     // ---- start and stop
 
-    /// The number that is used next.
+    /// The number that will be used next.
     pub fn next_vacant(&self) -> Option<u32> {
         self.vacant.last().copied()
     }
 
-    /// A slab holds a part of a snapshot, in this write buffer or on flash (`NIL`). Returns its number.
+    /// Makes a slab of a part of a snapshot, in this write buffer or on flash (`NIL`). Returns its number.
     pub fn take_for_snapshot(&mut self, buffer: u32) -> u32 {
         let number = self.vacant.pop().expect("there is a vacant number");
         let slab = &mut self.records[number as usize];
@@ -493,20 +492,20 @@ impl Slabs {
         number
     }
 
-    /// A part of a snapshot is gone.
+    /// Frees the slab of a part of a snapshot.
     pub fn free_from_snapshot(&mut self, number: u32) {
         self.records[number as usize].state = State::Free;
         self.vacant.push(number);
     }
 
-    /// Takes over a slab of a snapshot, under the next vacant number.
+    /// Restores a slab of a snapshot, under the next vacant number.
     pub fn restore(&mut self, record: SlabRecord) -> u32 {
         let number = self.vacant.pop().expect("there is a vacant number");
         self.records[number as usize] = SlabRecord { state: State::Stored, ..record };
         number
     }
 
-    /// Forgets all stored slabs, before anything is on its way. Returns their numbers.
+    /// Drops all stored slabs, before any command is in flight. Returns their numbers.
     pub fn forget_stored(&mut self) -> Vec<u32> {
         let stored: Vec<u32> = self.stored().map(|(number, _)| number).collect();
         for &number in &stored {

@@ -5,8 +5,8 @@
 //!                     24 part   28 parts   32 payload bytes   36 slab bytes   40 places: one u32 each, as many as a slab has   512 payload
 //!   payload           version, time, flush that is due, slot sizes; slabs; index entries
 //! ```
-//! Numbers are little endian. A part names its own places, so a copy elsewhere does not count; its checksum covers the seed of the cache,
-//! so a stored value cannot pass for a part.
+//! Numbers are little-endian. A part names its own places, so a copy elsewhere is ignored; its checksum covers the cache's seed, so a stored value
+//! cannot pass for a part.
 
 use crate::engine::Shape;
 use crc32c::{crc32c, crc32c_append};
@@ -54,7 +54,7 @@ impl Part {
         header
     }
 
-    /// The part that begins with this sector; `None`: it is none.
+    /// Decodes the header of a part from its first sector; `None`: not a part.
     pub fn decode(seed: u64, shape: &Shape, sector: &[u8]) -> Option<Part> {
         let header = sector.get(..PART_HEADER)?;
         let own = header.starts_with(MAGIC)
@@ -73,14 +73,14 @@ impl Part {
     }
 }
 
-/// Returns whether the parts, the newest snapshot's first and in order, begin with a whole snapshot.
+/// Reports whether the parts, those of the newest snapshot first and in order, begin with a complete snapshot.
 pub(crate) fn is_whole(parts: &[Part]) -> bool {
     let Some(first) = parts.first() else { return false };
     let count = parts.iter().take_while(|part| part.generation == first.generation).count();
     count == first.parts as usize && (0..).zip(&parts[..count]).all(|(number, part)| part.part == number)
 }
 
-/// Returns whether the payload agrees with its parts.
+/// Reports whether the payload agrees with its parts.
 pub(crate) fn is_sound(parts: &[Part], image: &[u8]) -> bool {
     let mut rest = image;
     for part in parts {

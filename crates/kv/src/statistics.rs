@@ -2,7 +2,7 @@
 
 use pellucid_flash::{Figure, Pauses, SimTime};
 
-/// Counters of a cache; all but the gauges at the end only grow.
+/// Counters of a cache; all except the gauges at the end only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KvStatistics {
     /// Gets answered.
@@ -11,7 +11,7 @@ pub struct KvStatistics {
     pub hits: u64,
     /// Hits served from a write buffer.
     pub hits_in_memory: u64,
-    /// Misses: the index has no such key.
+    /// Misses: the key is absent.
     pub misses_absent: u64,
     /// Misses: the item had expired.
     pub misses_expired: u64,
@@ -23,7 +23,7 @@ pub struct KvStatistics {
     pub sets: u64,
     /// Stores refused by their condition.
     pub sets_refused: u64,
-    /// Items removed by deletes, and by sets that are refused and remove what they were to replace.
+    /// Items removed by deletes, and by refused sets that remove the item they were to replace.
     pub deletes: u64,
     /// Touches that found an item.
     pub touches: u64,
@@ -33,19 +33,19 @@ pub struct KvStatistics {
     pub flushes: u64,
     /// Bytes of keys and values stored by clients.
     pub set_bytes: u64,
-    /// Valid items dropped to make room.
+    /// Valid items dropped to make space.
     pub evicted: u64,
     /// Items dropped because they had expired.
     pub expired: u64,
-    /// Items lost to flash that failed.
+    /// Items lost to failed flash.
     pub lost: u64,
-    /// Slots reclaimed: of obsolete items, of evicted ones, and of those written again.
+    /// Slots reclaimed: of obsolete, evicted and rewritten items.
     pub reclaimed: u64,
-    /// Items of victims that were written again.
+    /// Items of victims that were rewritten.
     pub copied: u64,
     /// Their bytes, headers included.
     pub copied_bytes: u64,
-    /// Slabs evicted, by the time from their choice until they were released.
+    /// Evicted slabs, by the time from choice to release.
     pub pauses: Pauses,
     /// Slabs evicted.
     pub slabs_evicted: u64,
@@ -55,25 +55,25 @@ pub struct KvStatistics {
     pub flash_written_bytes: u64,
     /// Bytes read from the drive.
     pub flash_read_bytes: u64,
-    /// Blocks erased by the cache or, for it, by the library.
+    /// Blocks erased by the cache, or by the library on its behalf.
     pub erases: u64,
     /// Writes and erases that failed.
     pub failures: u64,
-    /// Blocks out of use for good: the drive says that they are bad.
+    /// Blocks retired for good: the drive reports them as bad.
     pub retired_blocks: u64,
-    /// Parts of the flash that have failed and rest: LUNs, channels, blocks that could not be erased. They are tried again.
+    /// Parts of the flash that failed and rest: LUNs, channels, blocks that could not be erased. They are retried.
     pub resting_parts: u64,
-    /// True if stores are taken now.
+    /// True if stores are accepted now.
     pub takes_stores: bool,
     /// Stores that had to wait for a write buffer.
     pub waits: u64,
-    /// Items now.
+    /// Current number of items.
     pub items: u64,
-    /// Bytes of the slots of valid items now.
+    /// Current bytes of the slots of valid items.
     pub item_bytes: u64,
-    /// Memory of the index now.
+    /// Current memory of the index.
     pub index_bytes: u64,
-    /// Slabs that hold items now.
+    /// Current number of slabs with items.
     pub slabs: u64,
     /// Bytes of a slab.
     pub slab_bytes: u64,
@@ -81,7 +81,7 @@ pub struct KvStatistics {
     pub slabs_total: u64,
     /// Slabs that can be written at once.
     pub slabs_free: u64,
-    /// Low and high watermark: eviction begins and ends there.
+    /// Low and high watermark, where eviction starts and stops.
     pub watermarks: [u64; 2],
 }
 
@@ -92,49 +92,49 @@ pub struct ClassStatistics {
     pub slot_bytes: u32,
     /// Slots of a slab.
     pub slots_per_slab: u32,
-    /// Items now.
+    /// Current number of items.
     pub items: u64,
-    /// Slabs now.
+    /// Current number of slabs.
     pub slabs: u64,
     /// Hits.
     pub hits: u64,
     /// Stores.
     pub sets: u64,
-    /// Valid items dropped to make room.
+    /// Valid items dropped to make space.
     pub evicted: u64,
 }
 
-/// Counters that only grow, as they are counted.
+/// Counters that only grow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
     counted: KvStatistics,
 }
 
 impl Counters {
-    /// Counts one.
+    /// Increments a counter.
     #[inline]
     pub fn count(&mut self, counter: impl FnOnce(&mut KvStatistics) -> &mut u64) {
         self.add(counter, 1);
     }
 
-    /// Counts some.
+    /// Increases a counter.
     #[inline]
     pub fn add(&mut self, counter: impl FnOnce(&mut KvStatistics) -> &mut u64, some: u64) {
         *counter(&mut self.counted) += some;
     }
 
-    /// The eviction of a slab that began at `since` has ended.
+    /// Records the eviction of a slab from `since` to `now`.
     pub fn pause(&mut self, since: SimTime, now: SimTime) {
         self.counted.pauses.record(now.since(since), now);
     }
 
-    /// The counters; the gauges are not in them.
+    /// The counters, without gauges.
     pub fn get(&self) -> &KvStatistics {
         &self.counted
     }
 }
 
-/// Names all counters; `more` are those of the engine.
+/// Names all counters; `more` are the engine's.
 pub(crate) fn figures(s: &KvStatistics, more: Vec<Figure>) -> Vec<Figure> {
     let mut list = counters(s);
     list.extend(flash_state(s));
@@ -208,7 +208,7 @@ fn flash_state(s: &KvStatistics) -> Vec<Figure> {
     ]
 }
 
-/// Gauges of the content: items, index, slabs, and where eviction begins and ends.
+/// Gauges of the content: items, index, slabs, and the limits of eviction.
 fn content(s: &KvStatistics) -> Vec<Figure> {
     let count = Figure::count;
     vec![

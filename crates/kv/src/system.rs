@@ -1,22 +1,22 @@
-//! The cache on a drive, as a server or an experiment runs it.
+//! A cache on a drive, as servers and experiments run it.
 
 use crate::{Answer, Ask, ClassStatistics, EngineKind, Kv, KvConfig, KvStatistics};
 use pellucid_flash::{Drive, Figure, Interface, SimTime};
 use pellucid_host::{Machine, Stack};
 use pellucid_prism::{Monitor, MonitorConfig, MonitorError, Request};
 
-/// A cache on a drive. Calls are those of [`Stack`]: `ask` and `advance` move time forward, `answer` returns answers, `next_event` gives
-/// the time of the next call.
+/// A cache on a drive. The calls are those of [`Stack`]: `ask` and `advance` move time forward, `answer` returns answers, `next_event` gives the time
+/// of the next call.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one")]
 pub enum System<D> {
-    /// No library between: `original` and `direct`.
+    /// Without a library: `original` and `direct`.
     Plain(Stack<Kv, D>),
     /// On the flash library: `policy`, `function` and `raw`.
     Library(Stack<Kv, Monitor<D>>),
 }
 
-/// Evaluates an expression with the stack, whichever it is.
+/// Evaluates an expression with either stack.
 macro_rules! each {
     ($system:expr, $stack:ident => $do:expr) => {
         match $system {
@@ -33,7 +33,7 @@ pub fn build<D: Drive>(drive: D, config: &KvConfig, now: SimTime) -> Result<Syst
     build_by(drive, config, now, |_, next| next)
 }
 
-/// Like [`build`]; `wait` lets time pass as in [`Stack::call_by`].
+/// Like [`build`]; `wait` advances time as in [`Stack::call_by`].
 ///
 /// The error is a sentence.
 pub fn build_by<D: Drive>(
@@ -80,7 +80,7 @@ pub fn build_by<D: Drive>(
     Ok(System::Library(Stack::start_by(kv, monitor, now, below)?))
 }
 
-/// Bytes of the largest namespace that a cache can stand on.
+/// Size of the largest namespace that can hold a cache, in bytes.
 fn flash_bytes(drive: &impl Drive) -> u64 {
     let sectors = (0..drive.namespaces()).map(|number| match drive.interface(number) {
         Some(Interface::Block { sectors, .. }) => sectors,
@@ -93,8 +93,7 @@ fn flash_bytes(drive: &impl Drive) -> u64 {
 }
 
 impl<D: Drive> System<D> {
-    /// Cuts the drive's power and restores it, with `cut`, which returns the time; the cache then
-    /// restarts on it.
+    /// Cuts and restores the drive's power with `cut`, which returns the time; the cache then restarts on it.
     ///
     /// The error is a sentence.
     pub fn power_cut<R>(
@@ -114,7 +113,7 @@ impl<D: Drive> System<D> {
         }
     }
 
-    /// Asks at `now`, not before the last [`System::advance`].
+    /// Submits a request at `now`, not before the last [`System::advance`].
     #[inline]
     pub fn ask(&mut self, now: SimTime, ask: Ask) {
         each!(self, stack => stack.ask(now, ask));
@@ -126,13 +125,13 @@ impl<D: Drive> System<D> {
         each!(self, stack => stack.answer())
     }
 
-    /// Answers that wait for [`System::answer`].
+    /// Number of answers that wait for [`System::answer`].
     #[inline]
     pub fn answered(&self) -> usize {
         each!(self, stack => stack.layer.answered())
     }
 
-    /// Asks without an answer that was taken.
+    /// Number of requests whose answer was not taken.
     #[inline]
     pub fn asked(&self) -> usize {
         each!(self, stack => stack.asked())
@@ -144,7 +143,7 @@ impl<D: Drive> System<D> {
         each!(self, stack => stack.advance(now));
     }
 
-    /// When something happens next by itself; `None` at rest.
+    /// Time of the next internal event; `None` if idle.
     #[inline]
     pub fn next_event(&self) -> Option<SimTime> {
         each!(self, stack => stack.next_event())
@@ -160,12 +159,12 @@ impl<D: Drive> System<D> {
         each!(self, stack => &stack.layer)
     }
 
-    /// The cache, to take buffers from and give them back.
+    /// The cache, for its buffers.
     pub fn kv_mut(&mut self) -> &mut Kv {
         each!(self, stack => &mut stack.layer)
     }
 
-    /// The drive at the bottom.
+    /// The drive below.
     pub fn drive(&self) -> &D {
         match self {
             System::Plain(stack) => &stack.drive,
@@ -173,7 +172,7 @@ impl<D: Drive> System<D> {
         }
     }
 
-    /// Returns the drive, to exchange data with one whose time is wall time. No other caller submits to it.
+    /// The drive, to exchange data with one that runs in wall time. No other caller submits to it.
     pub fn drive_mut(&mut self) -> &mut D {
         match self {
             System::Plain(stack) => &mut stack.drive,
@@ -189,14 +188,14 @@ impl<D: Drive> System<D> {
         }
     }
 
-    /// Stops the cache; with `warm_restart`, what it holds is there again at the next start on this drive.
+    /// Stops the cache; with `warm_restart`, the next start on this drive restores its content.
     ///
-    /// The error is a sentence; the next start is then an empty one.
+    /// The error is a sentence; the next start is then empty.
     pub fn stop(&mut self) -> Result<(), String> {
         self.stop_by(|_, next| next)
     }
 
-    /// Like [`System::stop`]; `wait` lets time pass as in [`Stack::call_by`].
+    /// Like [`System::stop`]; `wait` advances time as in [`Stack::call_by`].
     ///
     /// The error is a sentence.
     pub fn stop_by(
@@ -207,7 +206,7 @@ impl<D: Drive> System<D> {
             System::Plain(stack) => stack.stop_by(&mut wait)?,
             System::Library(stack) => stack.stop_by(|monitor, next| wait(&mut monitor.drive, next))?,
         }
-        // The library's background work ends, so that the drive can be handed on.
+        // Ends the library's background work, so that the drive can be handed over.
         while self.drive().outstanding() > 0 {
             let next = self.next_event();
             let Some(now) = wait(self.drive_mut(), next) else { break };
@@ -216,7 +215,7 @@ impl<D: Drive> System<D> {
         Ok(())
     }
 
-    /// The drive with what is on it.
+    /// Returns the drive with its content.
     pub fn into_drive(self) -> D {
         match self {
             System::Plain(stack) => stack.drive,

@@ -1,7 +1,7 @@
-//! Watermarks: the number of slabs of flash that stay free.
+//! Watermarks: the number of slabs that are kept free.
 //!
-//! With a fixed share, or a drive that has its own spare space, the marks do not move. Dynamic over-provisioning follows the rate at which
-//! clients store, in slabs, as DIDACache does: every channel is a server of an M/D/1 queue (reconstructed from the paper's text).
+//! With a fixed share, or a drive that has its own spare space, the marks are constant. Dynamic over-provisioning follows the rate at which clients
+//! store, in slabs, as DIDACache does: every channel is a server of an M/D/1 queue (reconstructed from the paper's text).
 //!
 //! ```text
 //!   rho = rate * service / servers        L_q = rho^2 / (2 (1 - rho))        low = servers * (L_q + rho)        high = low + burst
@@ -15,9 +15,9 @@ use pellucid_flash::SimTime;
 
 /// Minimum number of free slabs: one being written, and one for rewritten items.
 const LEAST: u32 = 2;
-/// Slabs between two looks at the rate.
+/// Slabs between two updates of the rate.
 const PERIOD: u32 = 16;
-/// Beyond this load a queue has no end.
+/// Load limit; the queue diverges at 1.
 const LOAD_MAX: f64 = 0.95;
 
 #[derive(Clone, Copy, Debug)]
@@ -32,15 +32,15 @@ pub(crate) struct Watermarks {
     written: u32,
     set_bytes: u64,
     slab_bytes: f64,
-    /// Slabs that clients fill in a second.
+    /// Slabs that clients fill per second.
     rate: f64,
 }
 
 impl Watermarks {
     pub fn new(config: &KvConfig, shape: &Shape) -> Watermarks {
-        // Never so many that too little is left to cache in.
+        // Leaves enough slabs to cache in.
         let most = (shape.slabs / 2).max(1);
-        // Spare space below the engine is no free slab: as many are kept as are written at a time.
+        // Spare space below the engine is not a free slab: as many slabs are kept free as are written at a time.
         let low = match config.over_provisioning {
             OverProvisioning::Fixed(share) if config.engine.owns_blocks() => {
                 (f64::from(shape.slabs) * share) as u32
@@ -63,12 +63,12 @@ impl Watermarks {
         }
     }
 
-    /// Low and high.
+    /// Low and high watermark.
     pub fn marks(&self) -> [u32; 2] {
         [self.low, self.low + self.burst]
     }
 
-    /// A slab has been written; `set_bytes`: what clients have stored so far.
+    /// Notes a written slab; `set_bytes`: bytes stored by clients so far.
     pub fn written(&mut self, now: SimTime, set_bytes: u64) {
         self.written += 1;
         if !self.dynamic || self.written < PERIOD {
@@ -83,7 +83,7 @@ impl Watermarks {
     }
 }
 
-/// Mean number in an M/D/1 queue at this load, the one in service with them.
+/// Mean number in an M/D/1 queue at this load, including the one in service.
 fn queued_and_served(load: f64) -> f64 {
     let load = load.min(LOAD_MAX);
     load * load / (2.0 * (1.0 - load)) + load

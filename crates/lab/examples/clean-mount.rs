@@ -1,8 +1,7 @@
-//! Cost of a host FTL's start after a clean stop: `cargo run --release -p pellucid-lab --example clean-mount -- DRIVE.toml [WRITES]`.
+//! How long a host FTL takes to start after a clean stop: `cargo run --release -p pellucid-lab --example clean-mount -- DRIVE.toml [WRITES]`.
 //!
-//! The description has a host FTL on a drive that keeps what is written (`store = "ram"` or `"file"`). Random sectors are written, the
-//! layer is stopped, and started again on the same drive; then it is started once more without the stop's help, after a power
-//! cut with as many writes.
+//! The description has a host FTL on a drive that stores data (`store = "ram"` or `"file"`). The program writes random sectors, stops the layer, and
+//! starts it again on the same drive; then it does the same with a power cut instead of the stop.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 

@@ -27,18 +27,18 @@ use std::path::Path;
 /// Why an experiment failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
-    /// There is nothing to do: neither a job nor a trace.
+    /// Neither a job nor a trace is given.
     #[error("nothing to do: give a [[job]], a trace ([run] trace), or workload options")]
     NoWork,
     /// A job of the description is not allowed.
     #[error("{place}: {error}")]
     Job {
-        /// Where it stands.
+        /// Position of the job.
         place: String,
-        /// Reason of the refusal.
+        /// Why the job is refused.
         error: JobError,
     },
-    /// Preconditioning by a trace was asked for, and there are only jobs.
+    /// Preconditioning by a trace was requested, and there are only jobs.
     #[error(
         "precondition trace: there is no trace, only jobs; allowed: none, fill or steady, or a trace to replay"
     )]
@@ -49,20 +49,20 @@ pub enum ExperimentError {
         /// Pattern of such a job.
         pattern: &'static str,
     },
-    /// A key of `[run]` that an application has no use for.
+    /// A key of `[run]` does not apply to an application.
     #[error("{key}: allowed with app = {app}: {allowed}")]
     Application {
         /// The key.
         key: &'static str,
         /// The application.
         app: &'static str,
-        /// Allowed value, and why.
+        /// Allowed value, with the reason.
         allowed: &'static str,
     },
-    /// An application cannot begin as it is asked to.
+    /// An application cannot start as requested.
     #[error("{place}: app = {app}: {why}")]
     Refused {
-        /// Where `app` stands.
+        /// Position of `app`.
         place: String,
         /// The application.
         app: &'static str,
@@ -79,12 +79,12 @@ pub enum ExperimentError {
     Memory {
         /// The application.
         app: &'static str,
-        /// Bytes.
+        /// Bytes required.
         needed: u64,
-        /// Bytes.
+        /// Bytes available.
         available: u64,
     },
-    /// A target for an application without one of its own.
+    /// A target for an application has no application.
     #[error(
         "target {target}: kind: allowed: application where one job with app works on it, and no other; raw or block for other jobs"
     )]
@@ -92,7 +92,7 @@ pub enum ExperimentError {
         /// The target.
         target: String,
     },
-    /// A target on which an application makes everything itself, filled.
+    /// A target was to be filled, though its application writes everything on it.
     #[error("target {target}: fill: allowed: 0 with app = {app}, which writes its own data to the flash")]
     FilledFlash {
         /// The target.
@@ -111,7 +111,7 @@ pub enum ExperimentError {
     Output(#[from] OutputError),
 }
 
-/// The jobs of a description.
+/// Returns the jobs of a description.
 pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
     let mut jobs = Vec::new();
     for (raw, number) in spec.jobs.iter().zip(1..) {
@@ -133,14 +133,14 @@ pub fn jobs(spec: &Spec) -> Result<Vec<Job>, ExperimentError> {
     Ok(expand(jobs))
 }
 
-/// Position at which the key of an error was last written, otherwise the beginning of the job.
+/// Returns where the key of an error was written last, otherwise where the job begins.
 fn place_of<'a>(raw: &'a RawJob, error: &JobError) -> &'a Place {
     let Some(key) = error.key() else { return &raw.place };
     let own = raw.pairs.iter().rev().find(|pair| pair.key.replace('-', "_") == key);
     own.map_or(&raw.place, |pair| &pair.origin.place)
 }
 
-/// Sets one key in every job of a description, as `--KEY VALUE` does; without a job it makes one.
+/// Sets one key in every job of a description, as `--KEY VALUE` does; adds a job if there is none.
 pub fn set_in_jobs(spec: &mut Spec, key: &str, value: &str) {
     let pair = option_pair(&key.replace('_', "-"), key, value);
     if spec.jobs.is_empty() {
@@ -151,8 +151,8 @@ pub fn set_in_jobs(spec: &mut Spec, key: &str, value: &str) {
     }
 }
 
-/// A job from text such as `rw=randrw,bs=4k,16k,iodepth=8`: keys separated by commas; a part without `=` continues the value
-/// before it. `option` names the text's place in messages.
+/// Makes a job from text such as `rw=randrw,bs=4k,16k,iodepth=8`: keys separated by commas; a part without `=` continues the value before it.
+/// `option` is the text's position in messages.
 pub fn parse_job(text: &str, option: &str) -> RawJob {
     let mut pairs: Vec<RawPair> = Vec::new();
     for part in text.split(',') {
@@ -184,18 +184,18 @@ pub fn prepare(spec: &Spec, mut oracle: Option<&mut Oracle>) -> Result<Device, R
     Ok(device)
 }
 
-/// A drive that has been aged.
+/// A preconditioned drive.
 pub struct Aged {
     /// The drive.
     pub device: Device,
-    /// Bytes that can be addressed, of the drive or of the layers on it.
+    /// Addressable bytes of the drive, or of the layers on it.
     pub capacity_bytes: u64,
-    /// How it went, for each namespace that was filled.
+    /// Overwriting of each filled namespace.
     pub ageing: Vec<Ageing>,
 }
 
-/// Makes the drive of a description and preconditions it, through its layers if it has any. The layers are stopped, so that
-/// what is on the drive is all there is.
+/// Makes the drive of a description and preconditions it, through its layers if it has any. The layers are then stopped, so that everything is on the
+/// drive.
 pub fn age(spec: &Spec, onlooker: &mut dyn Onlooker) -> Result<Aged, RunError> {
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
     if spec.host.is_empty() {
@@ -210,7 +210,7 @@ pub fn age(spec: &Spec, onlooker: &mut dyn Onlooker) -> Result<Aged, RunError> {
     Ok(Aged { device: stack.into_bottom(), capacity_bytes, ageing: vec![ageing] })
 }
 
-/// Puts the layers of a description, or its targets, on a drive.
+/// Puts the layers or the targets of a description on a drive.
 pub fn stack(spec: &Spec, device: Device) -> Result<Tower<Device>, RunError> {
     if !spec.targets.is_empty() {
         return drive::put_targets_on(&spec.targets, &spec.host_ftl, device);
@@ -218,21 +218,21 @@ pub fn stack(spec: &Spec, device: Device) -> Result<Tower<Device>, RunError> {
     drive::put_on(&spec.host, device).map_err(RunError::Layers)
 }
 
-/// The oracle that the description asks for, for a drive of this size; `in_use`: earlier runs have written to it.
+/// Returns an oracle for a drive of this size, if the description requests one; `in_use`: earlier runs have written to the drive.
 fn oracle(spec: &Spec, target: &impl Target, in_use: bool) -> Option<Oracle> {
     let sectors = target.block_namespaces().iter().map(|namespace| namespace.sectors).sum();
     let make = if in_use { Oracle::of_unknown } else { Oracle::new };
     spec.run.verify.then(|| make(sectors))
 }
 
-/// Carries out a description from the beginning. `jobs`: the work, unless the description names a trace.
+/// Executes a description from the beginning. `jobs` is the work, unless the description names a trace.
 pub fn execute(
     spec: &Spec,
     jobs: &[Job],
     clock: &dyn Fn() -> f64,
     onlooker: &mut dyn Onlooker,
 ) -> Result<(Device, Report), ExperimentError> {
-    // Refused before the drive is filled.
+    // Checked before the drive is filled.
     let log = claim_log(spec)?;
     check_memory(spec, jobs)?;
     let in_use = matches!(&spec.drive.media.store, StoreKind::File(path) if path.exists());
@@ -268,7 +268,7 @@ pub fn execute(
     Ok((device, report))
 }
 
-/// Acts like [`execute`], for layers below which the drive can be preconditioned directly.
+/// Like [`execute`], for layers below which the drive can be preconditioned directly.
 fn execute_below(
     spec: &Spec,
     mut device: Device,
@@ -288,7 +288,7 @@ fn execute_below(
     Ok((stack.into_bottom(), report))
 }
 
-/// Carries out a description with targets on its drive.
+/// Executes a description with targets on its drive.
 fn execute_on_targets(
     spec: &Spec,
     device: Device,
@@ -313,8 +313,8 @@ fn execute_on_targets(
     Ok((bottom_of(tower, spec), report))
 }
 
-/// The drive below what the description puts on it. Media in a file stay as an image that somebody may start on again; a drive that
-/// cannot take the map is found as after a cut.
+/// Returns the drive below everything else. Media in a file remain as an image that may be started from again; a drive that cannot write its map is
+/// then found as after a power cut.
 fn bottom_of(mut tower: Tower<Device>, spec: &Spec) -> Device {
     if matches!(spec.drive.media.store, StoreKind::File { .. }) {
         let _ = tower.stop();
@@ -322,7 +322,7 @@ fn bottom_of(mut tower: Tower<Device>, spec: &Spec) -> Device {
     tower.into_bottom()
 }
 
-/// Refuses to verify chunks and zones addressed by jobs, of which the oracle knows nothing.
+/// Refuses to verify chunks and zones that jobs address, as the oracle does not cover them.
 fn check_verify(spec: &Spec, jobs: &[Job]) -> Result<(), ExperimentError> {
     match jobs.iter().find(|job| job.raw.is_some()) {
         Some(job) if spec.run.verify && spec.run.trace.is_none() => {
@@ -341,7 +341,7 @@ fn precondition_plain(
     onlooker: &mut dyn Onlooker,
 ) -> Result<(), ExperimentError> {
     let raw = Places::of(device).used_raw(&without_applications(jobs)).map_err(RunError::Job)?;
-    // An application on flash makes what it needs there.
+    // An application on flash writes everything it needs there.
     let asked = !jobs.iter().any(|job| job.app.is_some()) || spec.precondition.fill != Fill::Share(0.0);
     if device.block_namespaces().next().is_some() || raw.is_empty() && asked {
         drive::precondition(device, &spec.precondition, oracle, onlooker)?;
@@ -352,8 +352,7 @@ fn precondition_plain(
     Ok(())
 }
 
-/// Executes a description from the beginning: a flash drive, a disk, or both. Returns the flash drive afterwards, unless layers use it
-/// together with a disk.
+/// Executes a description from the beginning, on a flash drive, a disk, or both. Returns the flash drive, unless layers use it together with a disk.
 pub fn execute_described(
     spec: &Spec,
     jobs: &[Job],
@@ -370,14 +369,14 @@ pub fn execute_described(
     Ok((Some(device), report))
 }
 
-/// Returns whether the description does not say how the drive is filled.
+/// Returns whether the description leaves the fill to the default.
 fn is_fill_by_default(spec: &Spec) -> bool {
     let entry = spec.provenance.get("precondition.fill");
     entry.is_none_or(|entry| entry.origin.place == Place::Default)
 }
 
-/// The description of a file server that writes in place on a fresh drive, with the drive filled as far as its file system goes: its files are
-/// there from the beginning, on the media, too. Any other description as it is.
+/// Returns the description with a fresh drive filled as far as its in-place file system extends, because a file server's files exist from the
+/// beginning, on the media too; any other description unchanged.
 fn filled_for_files<'a>(spec: &'a Spec, jobs: &[Job], target: &impl Target) -> Cow<'a, Spec> {
     let capacity_bytes = target.capacity_bytes();
     let apps = jobs.iter().filter(|_| spec.run.trace.is_none()).filter_map(|job| job.app.as_ref());
@@ -394,14 +393,14 @@ fn filled_for_files<'a>(spec: &'a Spec, jobs: &[Job], target: &impl Target) -> C
     Cow::Owned(spec)
 }
 
-/// Has a replay write what its trace reads before it writes it, unless the description says how the drive is filled.
+/// Makes a replay first write the sectors that its trace reads before writing, unless the description states the fill.
 pub fn fill_for_replay(spec: &mut Spec) {
     if spec.run.trace.is_some() && is_fill_by_default(spec) {
         spec.precondition.fill = Fill::Trace;
     }
 }
 
-/// Carries out a description on its disk, under its layers if it has any.
+/// Executes a description on its disk, below its layers if it has any.
 pub fn execute_on_disk(
     spec: &Spec,
     jobs: &[Job],
@@ -421,7 +420,7 @@ pub fn execute_on_disk(
     measure(&mut stack, spec, jobs, oracle, log, clock, onlooker)
 }
 
-/// Carries out a description with a backing store: its layers use the drive of flash and the disk.
+/// Executes a description with a backing store: its layers use the flash drive and the disk.
 pub fn execute_with_backing(
     spec: &Spec,
     jobs: &[Job],
@@ -436,9 +435,8 @@ pub fn execute_with_backing(
     measure(&mut tower, spec, jobs, oracle, log, clock, onlooker)
 }
 
-/// Builds the flash drive and the disk of a description, below its layers. The drive is preconditioned directly, before the layers start:
-/// its contents then come from earlier work and mean nothing to the layers. A disk is not preconditioned, because its times do not depend
-/// on its contents.
+/// Builds the flash drive and the disk of a description, below its layers. The drive is preconditioned directly, before the layers start: its
+/// contents come from earlier work and mean nothing to the layers. A disk is not preconditioned, because its times do not depend on its contents.
 fn with_backing(
     spec: &Spec,
     jobs: &[Job],
@@ -451,8 +449,7 @@ fn with_backing(
     drive::put_on(&spec.host, pair).map_err(RunError::Layers)
 }
 
-/// Builds the disk of a description. It stores the same data per sector as the flash drive beside
-/// it.
+/// Builds the disk of a description. It stores the same data per sector as the flash drive beside it.
 fn disk(spec: &Spec, jobs: &[Job]) -> Result<Disk, RunError> {
     let drive = config(spec, jobs);
     let store = match drive.media.store {
@@ -463,8 +460,7 @@ fn disk(spec: &Spec, jobs: &[Job]) -> Result<Disk, RunError> {
     Disk::new(&DiskConfig { store, ..spec.backing.disk.clone() }).map_err(RunError::Layers)
 }
 
-/// If the description requests it, writes the sectors that its trace reads before writing, unless they
-/// already have data.
+/// If the description requests it, writes the sectors that its trace reads before writing, unless they already have data.
 pub fn precondition_by_trace(
     device: &mut Device,
     spec: &Spec,
@@ -477,7 +473,7 @@ pub fn precondition_by_trace(
     Ok(())
 }
 
-/// Collects the sectors that the trace reads before it writes them, if preconditioning needs them: a first pass over the trace.
+/// Collects the sectors that the trace reads before writing, if preconditioning needs them: a first pass over the trace.
 fn wanted(target: &impl Target, spec: &Spec) -> Result<Option<SectorSet>, ExperimentError> {
     match (spec.precondition.fill, &spec.run.trace) {
         (Fill::Share(_), _) => Ok(None),
@@ -490,8 +486,8 @@ fn wanted(target: &impl Target, spec: &Spec) -> Result<Option<SectorSet>, Experi
     }
 }
 
-/// Builds the drive of a description as a run needs it: without stamps if nothing reads them. (Host layers store their own records
-/// on the media.) With an application that reads back its writes, the drive stores data.
+/// Returns the configuration that a run needs: without stamps if nothing reads them (host layers store their own records on the media), with data if
+/// an application reads back its writes.
 fn config(spec: &Spec, jobs: &[Job]) -> DeviceConfig {
     let mut config = spec.drive.clone();
     if config.media.store == StoreKind::None && application::needs_data(jobs) {
@@ -503,7 +499,7 @@ fn config(spec: &Spec, jobs: &[Job]) -> DeviceConfig {
     config
 }
 
-/// Carries out the work of a description on a drive that is at rest. `clock` gives seconds of real time.
+/// Executes the work of a description on a drive at rest. `clock` gives seconds of real time.
 pub fn execute_on(
     device: &mut impl Target,
     spec: &Spec,
@@ -567,18 +563,18 @@ fn measure(
     Ok(report)
 }
 
-/// Where an application of this name was written.
+/// Returns where the application of this name was written.
 fn place_of_app<'a>(jobs: &'a [Job], name: &str) -> Option<&'a str> {
     let found = jobs.iter().find(|job| job.app.as_ref().is_some_and(|app| app.name() == name))?;
     found.written.place_of("app")
 }
 
-/// The jobs that are no applications.
+/// Returns the jobs that are not applications.
 fn without_applications(jobs: &[Job]) -> Vec<Job> {
     jobs.iter().filter(|job| job.app.is_none()).cloned().collect()
 }
 
-/// The applications among the jobs of a description, if they are the work.
+/// Returns the applications among the jobs of a description, if they are the work.
 fn applications_of<'a>(spec: &Spec, jobs: &'a [Job]) -> Result<Vec<(&'a Job, &'a AppJob)>, ExperimentError> {
     if spec.run.trace.is_some() {
         return Ok(Vec::new());
@@ -595,7 +591,7 @@ fn applications_of<'a>(spec: &Spec, jobs: &'a [Job]) -> Result<Vec<(&'a Job, &'a
     Ok(found)
 }
 
-/// Applications, and the jobs beside them.
+/// Makes a source of applications and the jobs beside them.
 fn beside(device: &mut impl Target, spec: &Spec, jobs: &[Job]) -> Result<Source, ExperimentError> {
     let others = without_applications(jobs);
     let places = Places::of(device);
@@ -611,7 +607,7 @@ fn beside(device: &mut impl Target, spec: &Spec, jobs: &[Job]) -> Result<Source,
     Ok(Source::Beside(Box::new(Beside { jobs: others, tenants })))
 }
 
-/// The description with each target for an application as its application needs it, and what a file system that writes in place has there filled.
+/// Returns the description with each target set up for its application, and with the space of in-place file systems there filled.
 ///
 /// # Errors
 /// A target for an application has none, or other jobs.
@@ -632,14 +628,14 @@ fn settled<'a>(spec: &'a Spec, jobs: &[Job]) -> Result<Cow<'a, Spec>, Experiment
         } else if described.fill.is_some_and(|share| share > 0.0) {
             return Err(ExperimentError::FilledFlash { target: name, app: app.name() });
         } else {
-            // It makes what it needs there.
+            // The application writes everything it needs.
             described.fill = Some(0.0);
         }
     }
     Ok(Cow::Owned(spec))
 }
 
-/// The description with the files of file systems that write in place on their targets from the beginning.
+/// Returns the description with targets filled as far as their in-place file systems extend: the files exist from the beginning.
 fn filled_targets<'a>(spec: &'a Spec, jobs: &[Job], tower: &impl Target) -> Cow<'a, Spec> {
     if !is_fill_by_default(spec) || spec.run.trace.is_some() {
         return Cow::Borrowed(spec);
@@ -659,7 +655,7 @@ fn filled_targets<'a>(spec: &'a Spec, jobs: &[Job], tower: &impl Target) -> Cow<
     filled
 }
 
-/// Refuses applications whose data do not fit this machine's memory, before the drive that keeps them is made.
+/// Refuses applications whose data exceed this machine's memory, before the drive that stores the data is made.
 fn check_memory(spec: &Spec, jobs: &[Job]) -> Result<(), ExperimentError> {
     let apps = applications_of(spec, jobs)?;
     let Some((_, first)) = apps.iter().find(|(_, app)| app.needs_data()) else { return Ok(()) };
@@ -685,7 +681,7 @@ fn check_memory(spec: &Spec, jobs: &[Job]) -> Result<(), ExperimentError> {
     }
 }
 
-/// An error of a key, with the place of that key in the first job that has one.
+/// Places the error of a key at that key in the first job that has it.
 fn placed(jobs: &[Job], error: JobError) -> ExperimentError {
     let Some(key) = error.key() else { return RunError::Job(error).into() };
     let written = |job: &&Job| job.written.has(key) || job.written.place_of(key).is_some();
@@ -696,7 +692,7 @@ fn placed(jobs: &[Job], error: JobError) -> ExperimentError {
     }
 }
 
-/// State of the drive before the run, in a few words.
+/// Describes the state of the drive before the run.
 fn precondition_words(spec: &Spec, drive: &impl Target, jobs: &[Job]) -> String {
     let raw = spec.targets.iter().any(|one| one.target.kind == TargetKind::Raw);
     let overwritten = spec.precondition.overwrite != Overwrite::Capacities(0.0);
@@ -706,7 +702,7 @@ fn precondition_words(spec: &Spec, drive: &impl Target, jobs: &[Job]) -> String 
     if spec.targets.iter().all(|one| one.fill.is_none()) && !(raw && overwritten) {
         return spec.precondition.words();
     }
-    // Targets that were prepared alike stand together.
+    // Targets with the same preconditioning share an entry.
     let mut all: Vec<(Vec<String>, String)> = Vec::new();
     for target in drive.targets() {
         let described = spec.targets.iter().find(|one| one.target.name == target.name);
@@ -730,7 +726,7 @@ fn precondition_words(spec: &Spec, drive: &impl Target, jobs: &[Job]) -> String 
     }
 }
 
-/// Refuses overwrites where everything is raw: chunks and zones are only filled.
+/// Refuses overwrites if everything is raw: chunks and zones are only filled.
 fn check_overwrite(spec: &Spec, drive: &impl Target) -> Result<(), RunError> {
     let overwritten = spec.precondition.overwrite != Overwrite::Capacities(0.0);
     if overwritten && drive.block_namespaces().is_empty() && !drive.raw_namespaces().is_empty() {
@@ -739,7 +735,7 @@ fn check_overwrite(spec: &Spec, drive: &impl Target) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The seeds that the run had. Jobs that differ are told apart.
+/// Returns the seeds of the run, numbered where jobs have different ones.
 fn seeds(spec: &Spec, jobs: &[Job]) -> BTreeMap<String, u64> {
     let mut seeds = BTreeMap::from([
         ("media".to_string(), spec.drive.media.seed),
@@ -777,12 +773,12 @@ fn source(device: &mut impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source
     Ok((Source::Trace(Box::new(trace)), summary))
 }
 
-/// The namespace that a trace is replayed into: the first.
+/// Returns the namespace that a trace is replayed into: the first.
 fn traced(target: &impl Target) -> BlockNamespace {
     target.block_namespaces().first().copied().unwrap_or_default()
 }
 
-/// The trace of a description, as it suits the drive, and its name with its format.
+/// Returns the trace of a description, shaped for the drive, and its name with its format.
 fn open_trace(target: &impl Target, spec: &Spec, path: &Path) -> Result<(Shaped, String), ExperimentError> {
     let sector_bytes = target.sector_bytes();
     let options = read_options(spec)?;
@@ -803,13 +799,13 @@ fn open_trace(target: &impl Target, spec: &Spec, path: &Path) -> Result<(Shaped,
     }
 }
 
-/// How the trace of a description is read.
+/// Returns the options for reading the trace of a description.
 pub fn read_options(spec: &Spec) -> Result<ReadOptions, ExperimentError> {
     let named = spec.run.format.as_deref().map(ReadOptions::named).transpose();
     Ok(named.map_err(|error| ExperimentError::Format(error.to_string()))?.unwrap_or_default())
 }
 
-/// Refuses jobs that do not suit the drive, naming the place where the key was written; checks none if the work is a trace.
+/// Refuses jobs that do not suit the drive, with the position of the key; checks none if the work is a trace.
 fn check_jobs(target: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(), ExperimentError> {
     if spec.run.trace.is_some() {
         return Ok(());
@@ -834,7 +830,7 @@ fn check_jobs(target: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(), Exp
     application::check_beside(target, jobs, &spec.kv).map_err(|error| placed(jobs, error))
 }
 
-/// Says that layers offer no block drive.
+/// Returns the message that layers offer no block drive.
 fn no_block_drive(offered: Option<pellucid_flash::Interface>) -> String {
     let offered = offered.map_or("none", |interface| interface.name());
     format!(
@@ -843,7 +839,7 @@ fn no_block_drive(offered: Option<pellucid_flash::Interface>) -> String {
     )
 }
 
-/// The threads of a job that works on files; such a job is alone.
+/// Returns the threads of a file-server job, which must be the only job.
 fn file_work(target: &impl Target, jobs: &[Job]) -> Result<Option<FileWork>, ExperimentError> {
     let Some(job) = jobs.iter().find(|job| job.files.is_some()) else { return Ok(None) };
     let Some(config) = job.file_set() else { return Ok(None) };
@@ -864,7 +860,7 @@ fn file_work(target: &impl Target, jobs: &[Job]) -> Result<Option<FileWork>, Exp
     }
 }
 
-/// The jobs in one line.
+/// Describes the jobs in one line.
 pub fn jobs_summary(jobs: &[Job]) -> String {
     if let [job] = jobs
         && let Some(set) = job.file_set()
@@ -906,7 +902,7 @@ fn log_on(file: &OutputFile) -> Result<Box<dyn RequestSink>, ExperimentError> {
     Ok(Box::new(log))
 }
 
-/// The process's peak resident memory so far, if the system provides it.
+/// Returns the process's peak resident memory so far, if the system provides it.
 pub fn peak_memory_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
@@ -914,8 +910,8 @@ pub fn peak_memory_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Memory that preconditioning and the oracle of a description will take, as far as the description tells; the reads of a trace
-/// are not known in advance. The error is less than a mebibyte.
+/// Returns the memory that preconditioning and the oracle of a description will need, to within a mebibyte; the reads of a trace are not known in
+/// advance.
 pub fn memory_bytes(spec: &Spec) -> Result<u64, RunError> {
     let share = spec.precondition.fill.share();
     if share == 0.0 {
@@ -925,7 +921,7 @@ pub fn memory_bytes(spec: &Spec) -> Result<u64, RunError> {
     let layout = device.layout();
     let beside = device.memory_bytes().into_iter().filter(|(part, _)| *part != "media");
     let tables: u64 = beside.map(|(_, bytes)| bytes).sum();
-    // Overwriting comes through all blocks; so may what a layer of the host fills.
+    // Overwriting reaches all blocks; so may a host layer when it fills the drive.
     let once = spec.precondition.overwrite == Overwrite::Capacities(0.0) && !spec.has_host();
     let filled = (device.capacity_bytes() as f64 * share) as u64;
     let blocks = match once {
@@ -939,7 +935,7 @@ pub fn memory_bytes(spec: &Spec) -> Result<u64, RunError> {
     Ok(tables + media as u64 + oracle)
 }
 
-/// Returns the free memory of this machine, if it is known.
+/// Returns the free memory of this machine, if known.
 pub fn available_memory_bytes() -> Option<u64> {
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;

@@ -1,4 +1,4 @@
-//! Images of drives in use: age a drive once, and let every experiment fork from the file.
+//! Images of used drives: age a drive once, and fork every experiment from the file.
 //!
 //! ```text
 //!  8 bytes   "PELLAGED"
@@ -8,13 +8,12 @@
 //!  ...       the media, as `pellucid_media::Media::export` writes them
 //!  u64       FNV-1a (64 bits) of everything before
 //! ```
-//! All little-endian. An image has the state of the media: programmed superpages with their spare areas, erase counts, bad blocks. A
-//! drive made from it is mounted from them, so its buffer is empty and its policies start from their seeds. The
-//! same file always gives the same drive.
+//! All numbers are little-endian. An image has the state of the media: programmed superpages with their spare areas, erase counts, bad blocks. A
+//! drive made from it is mounted from them, so its buffer is empty and its policies start from their seeds. The same file always gives the same
+//! drive.
 //!
-//! The media may be used with a description that differs from the saved one (another victim policy, other times, a faster link), as
-//! long as geometry, store, capacity, namespaces, kind of map and durability agree, because these determine the meaning of the stored
-//! bytes.
+//! A description may differ from the saved one (another victim policy, other times, a faster link) as long as geometry, store, capacity, namespaces,
+//! kind of map and durability agree, because these determine the meaning of the stored bytes.
 
 use pellucid_device::{Device, DeviceError, keeps_data};
 use pellucid_flash::{FNV_BASIS, fnv1a};
@@ -30,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"PELLAGED";
 const VERSION: u32 = 2;
-/// A description is a few kilobytes; more is damage.
+/// A description takes a few kilobytes; more is damage.
 const TEXT_BYTES_MAX: u32 = 1 << 20;
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -39,24 +38,24 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub struct ImageError {
     /// The file.
     pub path: PathBuf,
-    /// Kind of the error.
+    /// Kind of error.
     pub problem: Box<ImageProblem>,
 }
 
-/// Kind of an error of an image.
+/// Kind of error of an image.
 #[derive(Debug)]
 pub enum ImageProblem {
     /// The file cannot be read or written.
     Io(io::Error),
-    /// The file does not begin as an image does.
+    /// The file does not begin like an image.
     NotAnImage,
-    /// The layout is of a version that is unknown here.
+    /// The version of the layout is unknown.
     Version(u32),
-    /// Its checksum does not fit its content.
+    /// The checksum does not match the content.
     Checksum,
-    /// The description in it is refused.
+    /// The description is invalid.
     Spec(SpecError),
-    /// The media in it are refused.
+    /// The media are invalid.
     Media(SnapshotError),
     /// The drive cannot be made.
     Device(DeviceError),
@@ -101,7 +100,7 @@ impl From<SnapshotError> for ImageProblem {
     }
 }
 
-/// Returns whether the file begins as an image does. A pipe is no image: looking at it would consume it.
+/// Returns whether the file begins like an image. A pipe never does: reading it would consume it.
 pub fn is_image(path: impl AsRef<Path>) -> bool {
     let mut magic = [0; 8];
     path.as_ref().is_file()
@@ -109,17 +108,17 @@ pub fn is_image(path: impl AsRef<Path>) -> bool {
         && magic == *MAGIC
 }
 
-/// Writes the image of a drive at rest, made from `spec`, into a file that has been begun, and returns its length in bytes.
+/// Writes the image of a drive at rest, made from `spec`; returns its length in bytes.
 ///
 /// # Errors
-/// The file cannot be written; what had its name stays.
+/// The file cannot be written; a previous file of that name remains.
 pub fn write(mut file: OutputFile, spec: &Spec, device: &Device) -> Result<u64, OutputError> {
     let bytes = write_all(&mut file, spec, device).map_err(|error| file.failed(error))?;
     file.commit()?;
     Ok(bytes)
 }
 
-/// Host sectors of all block namespaces.
+/// Returns the host sectors of all block namespaces.
 fn sectors_of(device: &Device) -> u64 {
     device.capacity_bytes() / u64::from(device.layout().sector_bytes)
 }
@@ -142,7 +141,7 @@ fn write_all(file: &mut OutputFile, spec: &Spec, device: &Device) -> io::Result<
     Ok(bytes + 8)
 }
 
-/// An opened image, its media not yet read.
+/// An opened image whose media are not yet read.
 pub struct Image {
     path: PathBuf,
     description: String,
@@ -179,30 +178,30 @@ impl Image {
         Ok(image)
     }
 
-    /// The description that the drive was aged with, as TOML.
+    /// Returns the description that the drive was aged with, as TOML.
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// Resolves the image's description with `KEY=VALUE` overrides. Its preconditioning says how the image came about.
+    /// Resolves the image's description with `KEY=VALUE` overrides. Its preconditioning is that of the image.
     pub fn spec(&self, sets: &[String]) -> Result<Spec, SpecError> {
         let name = self.path.display().to_string();
         pellucid_spec::from_str(&self.description, &name, sets)
     }
 
-    /// A sentence, where `spec` uses the blocks of the drive otherwise than it was aged with.
+    /// Returns a sentence if `spec` uses the blocks of the drive differently than when it was aged.
     pub fn aged_otherwise(&self, spec: &Spec) -> Option<String> {
         let aged = self.spec(&[]).ok()?;
         crate::steadiness::aged_otherwise(&self.path.display().to_string(), &aged.drive.ftl, &spec.drive.ftl)
     }
 
-    /// Short description of the drive's history, for reports.
+    /// Describes the drive's history, for reports.
     pub fn past(&self) -> String {
         let made = self.spec(&[]).map_or_else(|error| error.to_string(), |spec| spec.precondition.words());
         format!("image {}: {made}", self.path.display())
     }
 
-    /// Makes the drive that `spec` describes on the media of the image.
+    /// Makes the drive of `spec` on the media of the image.
     pub fn device(self, spec: &Spec) -> Result<Device, ImageError> {
         let path = self.path.clone();
         self.read_device(spec).map_err(|problem| explained(&path, problem))
@@ -225,7 +224,7 @@ impl Image {
     }
 }
 
-/// The error of an image. The error for a damaged image may be about its damaged contents, such as an unknown key.
+/// Returns the error of an image. If the file is damaged, the problem may be a consequence, such as an unknown key.
 fn explained(path: &Path, problem: ImageProblem) -> ImageError {
     let by_content =
         matches!(problem, ImageProblem::Spec(_) | ImageProblem::Media(_) | ImageProblem::Device(_));
@@ -233,7 +232,7 @@ fn explained(path: &Path, problem: ImageProblem) -> ImageError {
     ImageError { path: path.into(), problem: problem.into() }
 }
 
-/// Returns whether the checksum at the end of a file, as far as it can be read, does not fit the bytes before it.
+/// Returns whether the checksum at the end of a file does not match the bytes before it, as far as the file can be read.
 fn is_damaged(path: &Path) -> bool {
     let checked = || -> io::Result<bool> {
         let file = File::open(path)?;
@@ -246,7 +245,7 @@ fn is_damaged(path: &Path) -> bool {
     checked().unwrap_or(false)
 }
 
-/// A stream, and the checksum of what has gone through.
+/// A stream with the checksum of everything that passed through.
 struct Hashed<T> {
     inner: T,
     hash: u64,
@@ -298,7 +297,7 @@ impl<T: Read> Hashed<T> {
     }
 }
 
-/// The wear of the blocks of a drive from an image, to be put behind [`Image::past`].
+/// Describes the wear of a drive made from an image, to follow [`Image::past`].
 pub fn wear_words(device: &Device) -> String {
     let erases = EraseCounts::of(&device.erase_counts().collect::<Vec<_>>());
     format!("; erases per block {} to {}, mean {}", erases.min, erases.max, significant(erases.mean))

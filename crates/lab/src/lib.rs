@@ -3,9 +3,8 @@
 //! ```text
 //! Spec (spec), jobs and traces (workload) ─► experiment ─► drive: Run ─► Report (report)
 //! ```
-//! [`experiment`] prepares what a description asks for and executes it, [`drive`] is the loop of virtual time with preconditioning and the
-//! oracle, [`image`] keeps an aged drive in a file, [`application`] carries out applications as jobs; [`kv`] and [`file_system`] are their
-//! clients and threads.
+//! [`experiment`] prepares and executes a description, [`drive`] is the loop of virtual time with preconditioning and the oracle, [`image`] keeps an
+//! aged drive in a file, [`application`] runs applications as jobs; [`kv`] and [`file_system`] are their clients and threads.
 
 pub mod application;
 pub mod drive;

@@ -1,10 +1,9 @@
-//! Judges whether the write amplification of a run is steady, and produces a warning if it is not.
+//! Judges whether the write amplification of a run is steady, and warns if it is not.
 //!
-//! Two questions decide. Does the measurement depend on garbage collection (GC) at all? A replay during which GC copied
-//! nothing does not. Does write amplification still drift? The first overwrite of data reflects how they were written. So a
-//! run must overwrite them once, or preconditioning must have overwritten them until write amplification was steady, in the
-//! same way: uniformly, under the same translation settings. On a drive that was overwritten without that proof, the run
-//! itself shows the drift, between the two halves of its writes.
+//! Two questions decide. Does the measurement depend on garbage collection (GC) at all? A replay during which GC copied nothing does not. Does write
+//! amplification still drift? The first overwrite of data reflects how they were written. So either the run overwrites them once, or preconditioning
+//! overwrote them until write amplification was steady, in the same way: uniformly, under the same translation settings. On a drive overwritten
+//! without that evidence, the run itself shows the drift, between the two halves of its writes.
 
 use pellucid_flash::Cause;
 use pellucid_ftl::FtlConfig;
@@ -13,19 +12,19 @@ use pellucid_spec::{Overwrite, Spec};
 use pellucid_text::format::significant;
 use pellucid_workload::{Distribution, Job, Pattern};
 
-/// Number of overwrites that a steady value needs.
+/// Number of overwrites that a steady value requires.
 const OVERWRITES: f64 = 1.0;
-/// Number of overwrites until write amplification is steady, as a rule: `pellucid age` needs three passes or more.
+/// Usual number of overwrites until write amplification is steady: `pellucid age` needs three passes or more.
 const OVERWRITES_STEADY: f64 = 3.0;
-/// Shares of writes below this make no write workload.
+/// Minimum share of writes in a write workload.
 const WRITE_SHARE: f64 = 0.05;
-/// Change of write amplification between the halves of a run that is more than chance.
+/// Change of write amplification between the halves of a run that exceeds chance.
 const DRIFT: f64 = 0.05;
 
-/// Number of overwrites in which a drift shows.
+/// Number of overwrites that shows a drift.
 const DRIFT_OVERWRITES: f64 = 0.5;
 
-/// Why write amplification in the report of a run of `jobs`, or of the trace of the description, is not that of a steady state.
+/// Returns why the write amplification of a run of `jobs`, or of the description's trace, may not be that of a steady state.
 pub(crate) fn warning(spec: &Spec, jobs: &[Job], report: &Report) -> Option<String> {
     let replay = spec.run.trace.is_some();
     let jobs = if replay { &[] } else { jobs };
@@ -36,7 +35,7 @@ pub(crate) fn warning(spec: &Spec, jobs: &[Job], report: &Report) -> Option<Stri
     if written == 0.0 || writes < WRITE_SHARE * report.requests as f64 || sequential {
         return None;
     }
-    // Random writes have GC sooner or later, so that a run that ends before says nothing of it; a trace is what it is.
+    // Random writes cause GC sooner or later, so a run that ends before it shows nothing; a trace stands for itself.
     if replay && report.write_amplification.programmed_bytes[Cause::Gc] == 0 {
         return None;
     }
@@ -85,7 +84,7 @@ pub(crate) fn warning(spec: &Spec, jobs: &[Job], report: &Report) -> Option<Stri
     }
 }
 
-/// Write amplification in the first and the second half of the written data; `None`: a half has too few intervals.
+/// Returns write amplification in the first and in the second half of the written data; `None` if a half has too few intervals.
 fn drift(series: &Series) -> Option<(f64, f64)> {
     const INTERVALS: usize = 4;
     let total: u64 = series.host_written_bytes.iter().sum();
@@ -124,8 +123,7 @@ fn overwritten_before(spec: &Spec) -> f64 {
     }
 }
 
-/// Returns a sentence about `image` if `run` uses the blocks of a drive differently from `aged`, with which the image was
-/// made.
+/// Returns a sentence about `image` if `run` uses the blocks of a drive differently from `aged`, with which the image was made.
 pub(crate) fn aged_otherwise(image: &str, aged: &FtlConfig, run: &FtlConfig) -> Option<String> {
     let same = |key: &str, aged: String, run: String| {
         (aged != run).then(|| format!("drive.ftl.{key} = {aged} and runs with {run}"))
@@ -149,7 +147,7 @@ pub(crate) fn aged_otherwise(image: &str, aged: &FtlConfig, run: &FtlConfig) -> 
     })
 }
 
-/// The word of a description for a plain variant.
+/// Returns the word that a description has for a plain variant.
 fn word(value: impl std::fmt::Debug) -> String {
     format!("{value:?}").to_lowercase()
 }

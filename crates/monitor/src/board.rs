@@ -1,11 +1,11 @@
-//! The side band between the thread that drives and those that look.
+//! The side band between the engine's thread and its readers.
 //!
 //! ```text
 //!  reader: look ──► asked = true, wake ──► waits (not for long)
 //!  engine: wanted? ──► publish(view): swap, asked = false ──► reader has it; others share it while it is fresh
 //! ```
-//! Invariants: the engine takes a snapshot only when a reader asks, and never waits: the lock is held for the swap of a
-//! pointer only, by everyone. One view serves all readers that come within its freshness, so many readers cost as much as one.
+//! Invariants: the engine takes a snapshot only when a reader asks, and never waits: everyone holds the lock only to swap a pointer. One view serves
+//! all readers within its freshness, so many readers cost as much as one.
 
 use pellucid_device::Snapshot;
 use pellucid_flash::{BlockMap, Figure, Histogram};
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A protocol that is served.
+/// Traffic of a protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protocol {
-    /// Its name in the log, such as `nbd`.
+    /// Name in the log, such as `nbd`.
     pub name: &'static str,
     /// Connections now.
     pub connections: u64,
@@ -26,22 +26,22 @@ pub struct Protocol {
     pub received_bytes: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
-    /// Drive commands that were answered.
+    /// Drive commands answered.
     pub commands: u64,
 }
 
-/// A layer of the host that is served: what the host's side knows, wherever the drive below is.
+/// A served layer of the host: what the host's side knows, wherever the drive below is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayerSide {
-    /// The name under which it is served.
+    /// Name under which it is served.
     pub name: String,
-    /// How the drive below is connected, and how often it was connected to again; `None`: it is of this process.
+    /// State of the connection to a remote drive below, and number of reconnections; `None`: the drive is in this process.
     pub remote: Option<(&'static str, u64)>,
     /// Counters, by name.
     pub figures: Vec<Figure>,
 }
 
-/// The LUNs of a drive that is divided.
+/// The LUNs of a divided drive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DriveLuns {
     /// The drive's name.
@@ -55,13 +55,13 @@ pub struct DriveLuns {
 pub struct LunSide {
     /// CHANNEL/LUN.
     pub lun: String,
-    /// The application or target that has it.
+    /// The application or target that owns it.
     pub owner: Option<String>,
-    /// Erases of its blocks, on average, as the flash monitor counts them.
+    /// Mean erases of its blocks, as the flash monitor counts them.
     pub average_erases: Option<f64>,
-    /// Bad blocks, as far as the flash monitor knows.
+    /// Bad blocks known to the flash monitor.
     pub bad_blocks: Option<u32>,
-    /// Good blocks that stand by for bad ones.
+    /// Good blocks in reserve for bad ones.
     pub spare_blocks: Option<u32>,
 }
 
@@ -72,39 +72,39 @@ pub struct Serving {
     pub protocols: Vec<Protocol>,
     /// Each layer of the host.
     pub layers: Vec<LayerSide>,
-    /// Owners of the LUNs of each drive that is divided, among applications or targets.
+    /// Owners of the LUNs of each drive that is divided among applications or targets.
     pub luns: Vec<DriveLuns>,
-    /// Contents of each namespace after a power cut: acknowledged, flushed, nothing.
+    /// Data that each namespace keeps over a power cut: acknowledged, flushed, nothing.
     pub keeps: Vec<(String, &'static str)>,
     /// Bytes of data in drives and outputs.
     pub held_bytes: u64,
-    /// How late completions were handed out, in wall nanoseconds; empty unless paced.
+    /// Delay of completions, in wall nanoseconds; empty unless paced.
     pub lateness_ns: Histogram<4>,
 }
 
-/// How far a piece of work is.
+/// Progress of a piece of work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Work: the jobs or the trace.
+    /// Kind: the jobs or the trace.
     pub what: String,
     /// Requests completed.
     pub requests: u64,
-    /// Requests in all, if that is known.
+    /// Requests in all, if known.
     pub requests_total: Option<u64>,
 }
 
 /// Everything at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// Wall time since the process began to work or to serve.
+    /// Wall time since the process began to work or serve.
     pub wall: Duration,
     /// Each drive, with its name.
     pub drives: Vec<(String, Snapshot)>,
     /// The blocks of each drive, if a reader asks for them ([`Board::wants_maps`]).
     pub maps: Vec<(String, BlockMap)>,
-    /// The server, if it is one.
+    /// The server, if there is one.
     pub serving: Option<Serving>,
-    /// The work, if there is an end to it.
+    /// The work, if it has an end.
     pub work: Option<Work>,
 }
 
@@ -124,26 +124,26 @@ impl Shared {
     }
 }
 
-/// Where views are published and read. Clones are the same board.
+/// Publishes views to readers. Clones share one board.
 #[derive(Clone, Default)]
 pub struct Board {
     shared: Arc<Shared>,
 }
 
 impl Board {
-    /// Has `wake` called when a reader asks, for an engine that sleeps. Only the first one counts.
+    /// Sets the callback that wakes a sleeping engine when a reader asks. Only the first one counts.
     pub fn wake_with(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.shared.wake.set(Box::new(wake));
     }
 
-    /// Returns whether a reader asks. One load; for every turn of the engine.
+    /// Reports whether a reader asks: a single load, for every turn of the engine.
     #[inline]
     pub fn wanted(&self) -> bool {
         self.shared.asked.load(Ordering::Acquire)
     }
 
-    /// Returns whether a reader asks for the blocks of the drives; the next view should have them. An engine that builds a view asks
-    /// once: the question is answered with it.
+    /// Reports whether a reader asks for the blocks of the drives, and clears the question. An engine calls it once per view; that view must have the
+    /// blocks.
     pub fn wants_maps(&self) -> bool {
         self.shared.maps_asked.swap(false, Ordering::AcqRel)
     }
@@ -152,7 +152,7 @@ impl Board {
     pub fn publish(&self, view: View) {
         let view = Arc::new(view);
         let mut latest = self.shared.latest();
-        // Under the lock, so that a reader that asks behind it is not forgotten.
+        // Under the lock, so that a reader that asks afterwards is not lost.
         self.shared.asked.store(false, Ordering::Release);
         let old = latest.replace((Instant::now(), view));
         drop(latest);
@@ -168,22 +168,22 @@ impl Board {
         self.shared.fresh.notify_all();
     }
 
-    /// Returns whether [`Board::close`] was called.
+    /// Reports whether [`Board::close`] was called.
     pub fn is_closed(&self) -> bool {
         self.shared.closed.load(Ordering::Acquire)
     }
 
-    /// A view with the blocks of each drive, taken since the call; waits for the engine, at most twice for `patience`. `None`: there is
-    /// none, as the engine does not answer, has no drives of flash, or is done.
+    /// A view with the blocks of each drive, taken after the call; waits for the engine, at most twice for `patience`. `None`: the engine does not
+    /// answer, has no flash drives, or has ended.
     pub fn look_at_maps(&self, patience: Duration) -> Option<Arc<View>> {
-        // A view that was being built when this reader asked may come first.
+        // The first view may have been under construction when this reader asked.
         (0..2).find_map(|_| {
             self.shared.maps_asked.store(true, Ordering::Release);
             self.look(Duration::ZERO, patience).filter(|view| !view.maps.is_empty())
         })
     }
 
-    /// A view that was taken no longer than `fresh` before the call, or since. Waits for the engine, at most for `patience`; then, the last one there is.
+    /// A view taken at most `fresh` before the call, or after it. Waits at most `patience` for the engine; then returns the last view, if any.
     pub fn look(&self, fresh: Duration, patience: Duration) -> Option<Arc<View>> {
         let began = Instant::now();
         let until = began + patience;
@@ -261,7 +261,7 @@ mod tests {
             move || board.look_at_maps(LONG).map(|view| view.maps[0].0.clone())
         });
         asked.recv().unwrap();
-        // A view that was begun before the question.
+        // A view begun before the question.
         board.publish(view(1));
         asked.recv().unwrap();
         assert!(board.wants_maps());

@@ -1,7 +1,7 @@
-//! The figures: a view in the form that is shown, stored and sent.
+//! Figures: the form in which a view is shown, stored and sent.
 //!
-//! Everything counts from the moment at which the drive was made (`watched`: was first watched) and never goes back, so that a reader makes
-//! rates of two of them ([`Bins::since`]). Times of the drive are simulated nanoseconds. Keys stand in `docs/reference/monitors.md`.
+//! All counters run since the drive was made (`watched`: was first watched) and never decrease, so a reader computes rates from two of them
+//! ([`Bins::since`]). Times of the drive are simulated nanoseconds. `docs/reference/monitors.md` lists the keys.
 
 use crate::board::{DriveLuns, LayerSide, LunSide, Serving, View};
 use pellucid_device::{CommandKind, FirmwareModule, OperationKind, Part, Probes, Snapshot};
@@ -9,7 +9,7 @@ use pellucid_flash::{Cause, Figure, Histogram, MapReason, Pauses, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The version of the form. Raised when a key changes its meaning or goes away.
+/// Version of the form. It rises when a key changes its meaning or is removed.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// Everything at one moment.
@@ -19,28 +19,28 @@ pub struct Figures {
     pub schema_version: u32,
     /// The version of Pellucid.
     pub pellucid_version: String,
-    /// Real seconds since the process began to work or to serve.
+    /// Real seconds since the process began to work or serve.
     pub wall_seconds: f64,
-    /// How far the work is; of a run.
+    /// Progress of a run.
     pub work: Option<WorkFigures>,
-    /// The server; of a served drive.
+    /// The server of a served drive.
     pub serving: Option<ServingFigures>,
     /// Each drive.
     pub drives: Vec<DriveFigures>,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkFigures {
     /// The jobs or the trace.
     pub what: String,
     /// Requests completed.
     pub requests: u64,
-    /// Requests in all, if that is known.
+    /// Requests in all, if known.
     pub requests_total: Option<u64>,
 }
 
-/// A server.
+/// Figures of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServingFigures {
     /// Each protocol.
@@ -51,12 +51,12 @@ pub struct ServingFigures {
     /// LUNs of each drive that is divided among applications or targets.
     #[serde(default)]
     pub luns: Vec<DriveLunFigures>,
-    /// Contents of each namespace after a power cut: `acknowledged` writes, `flushed` ones, `nothing`.
+    /// Data that each namespace keeps over a power cut: `acknowledged` writes, `flushed` ones, `nothing`.
     #[serde(default)]
     pub keeps: BTreeMap<String, String>,
     /// Bytes of data in drives and outputs.
     pub held_bytes: u64,
-    /// How late completions were handed out, in wall nanoseconds; empty unless paced.
+    /// Delay of completions, in wall nanoseconds; empty unless paced.
     pub lateness: Lateness,
 }
 
@@ -74,13 +74,13 @@ pub struct DriveLunFigures {
 pub struct LunFigures {
     /// CHANNEL/LUN.
     pub lun: String,
-    /// The application or target that has it.
+    /// The application or target that owns it.
     pub owner: Option<String>,
-    /// Erases of its blocks, on average; of a drive with applications.
+    /// Mean erases of its blocks; only on a drive with applications.
     pub average_erases: Option<f64>,
-    /// Its bad blocks; of a drive with applications.
+    /// Bad blocks; only on a drive with applications.
     pub bad_blocks: Option<u32>,
-    /// Good blocks that stand by for bad ones; of a drive with applications.
+    /// Good blocks in reserve for bad ones; only on a drive with applications.
     pub spare_blocks: Option<u32>,
 }
 
@@ -97,27 +97,27 @@ impl From<&DriveLuns> for DriveLunFigures {
 /// A layer of the host; see [`LayerSide`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerFigures {
-    /// The name under which it is served.
+    /// Name under which it is served.
     pub name: String,
-    /// `connected`, `away`, `lost`: the remote drive below; nothing where the drive is of this process.
+    /// State of the remote drive below: `connected`, `away`, `lost`; absent if the drive is in this process.
     pub remote: Option<String>,
     /// Reconnections to the remote drive.
     pub reconnections: u64,
     /// Counters of the layer, each under its own name.
     #[serde(flatten)]
     pub values: BTreeMap<String, LayerValue>,
-    /// Counters with units and meanings; absent in figures that were read.
+    /// Counters with units and meanings; absent in deserialised figures.
     #[serde(skip)]
     pub figures: Vec<Figure>,
 }
 
-/// Value of a figure of a layer.
+/// Value of a layer's counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum LayerValue {
     /// One value.
     One(u64),
-    /// A value for each cause.
+    /// One value per cause.
     ByCause(BTreeMap<String, u64>),
 }
 
@@ -135,7 +135,7 @@ impl From<&LayerSide> for LayerFigures {
                 all.insert(key(cause.name()), figure.value);
             }
         }
-        // Its name until version 0.1; goes away with the next one.
+        // `lost_reads` is the old name, kept until the version after 0.1.
         if let Some(lost) = values.get("lost_sectors").cloned() {
             values.insert("lost_reads".into(), lost);
         }
@@ -149,18 +149,18 @@ impl From<&LayerSide> for LayerFigures {
     }
 }
 
-/// How late completions were handed out.
+/// Delay of completions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Completions by lateness, wall ns.
     pub bins: Bins,
-    /// Half of the completions were at most so late, ns.
+    /// Median delay, ns.
     pub p50_ns: Option<u64>,
-    /// 99th percentile of the latency, as `p50_ns`.
+    /// 99th percentile of the delay, ns.
     pub p99_ns: Option<u64>,
 }
 
-/// A protocol that is served.
+/// Figures of a protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProtocolFigures {
     /// `nbd`, `nvme-tcp`, `control`.
@@ -173,24 +173,24 @@ pub struct ProtocolFigures {
     pub received_bytes: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
-    /// Drive commands that were answered.
+    /// Drive commands answered.
     pub commands: u64,
 }
 
-/// A drive.
+/// Figures of a drive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriveFigures {
     /// Its name.
     pub name: String,
-    /// The drive's time, ns since it was switched on.
+    /// The drive's time, in ns since power-on.
     pub simulated_ns: u64,
-    /// Bytes that the host can address.
+    /// User capacity in bytes.
     pub capacity_bytes: u64,
-    /// Commands submitted and not completed.
+    /// Outstanding commands.
     pub outstanding_commands: u32,
-    /// Bytes that hosts read with success.
+    /// Bytes that hosts read successfully.
     pub host_read_bytes: u64,
-    /// Bytes that hosts wrote with success.
+    /// Bytes that hosts wrote successfully.
     pub host_written_bytes: u64,
     /// Bytes programmed, by cause.
     pub programmed_bytes: BTreeMap<String, u64>,
@@ -202,35 +202,34 @@ pub struct DriveFigures {
     pub erases: BTreeMap<String, u64>,
     /// Victim blocks chosen, by cause.
     pub victims: BTreeMap<String, u64>,
-    /// Victims that have ended, folded blocks not among them, by the time from their choice to their end, ns.
+    /// Completed victims, except folded blocks, by the time from choice to completion, ns.
     #[serde(default)]
     pub gc_pauses: Bins,
-    /// Map entries that were looked up in the cached mapping table; 0 where the map is in memory.
+    /// Map entries looked up in the cached mapping table; 0 if the map is in memory.
     #[serde(default)]
     pub map_lookups: u64,
     /// Look-ups that hit.
     #[serde(default)]
     pub map_hits: u64,
-    /// Translation pages read, by why: `lookup`, `eviction`, `gc`, `flush`, as far as it happened.
+    /// Translation pages read, by reason: `lookup`, `eviction`, `gc`, `flush`; only reasons that occurred.
     #[serde(default)]
     pub translation_page_reads: BTreeMap<String, u64>,
-    /// Translation pages programmed, by why.
+    /// Translation pages programmed, by reason.
     #[serde(default)]
     pub translation_page_writes: BTreeMap<String, u64>,
-    /// Valid mapping units that were copied, by GC and its kin.
+    /// Valid mapping units copied, by GC and similar work.
     pub copied_units: u64,
     /// Units copied inside a die.
     pub copybacks: u64,
     /// Bits that error correction corrected.
     pub corrected_bits: u64,
-    /// Reads that needed a retry and then gave the data.
+    /// Reads that succeeded after a retry.
     pub corrected_reads: u64,
     /// Read attempts after the first.
     pub read_retries: u64,
     /// Reads that failed after every retry.
     pub uncorrectable_reads: u64,
-    /// Codewords that were read, by the wrong bits in them; the last place is for more than the code corrects. Empty
-    /// without the bit-error model.
+    /// Codewords read, by number of wrong bits; the last entry counts those beyond the code's strength. Empty without the bit-error model.
     #[serde(default)]
     pub chunks_by_wrong_bits: Vec<u64>,
     /// Programs that failed.
@@ -239,9 +238,9 @@ pub struct DriveFigures {
     pub erase_failures: u64,
     /// Programs and erases suspended for a read.
     pub suspensions: u64,
-    /// Slices of reads found in the buffer.
+    /// Read slices found in the buffer.
     pub buffer_read_hits: u64,
-    /// Slices of writes that found their page in the buffer.
+    /// Write slices whose page was in the buffer.
     pub buffer_write_hits: u64,
     /// Power cuts of the drive.
     pub power_cuts: u64,
@@ -251,9 +250,9 @@ pub struct DriveFigures {
     pub free_blocks: u32,
     /// Blocks retired.
     pub grown_bad_blocks: u64,
-    /// Out of good blocks.
+    /// True if the drive has run out of good blocks.
     pub read_only: bool,
-    /// Busy time of the host link, to the drive and to the host, ns.
+    /// Busy time of the host link, towards the drive and towards the host, ns.
     pub link_busy_ns: [u64; 2],
     /// Busy time of the firmware processor, ns.
     pub firmware_busy_ns: u64,
@@ -262,20 +261,20 @@ pub struct DriveFigures {
     pub firmware_module_ns: BTreeMap<String, u64>,
     /// Busy time of each channel, ns.
     pub channel_busy_ns: Vec<u64>,
-    /// Channels that carry a transfer.
+    /// Channels transferring data now.
     pub channels_active: u32,
-    /// Busy time of each way, ns: those of the first channel first.
+    /// Busy time of each way, ns, channel by channel.
     pub way_busy_ns: Vec<u64>,
-    /// Holder of each way: `read`, `program`, `erase`, `copyback`, or nothing.
+    /// Operation that holds each way: `read`, `program`, `erase`, `copyback`, or absent.
     pub way_holds: Vec<Option<String>>,
-    /// Notes since the drive is watched; absent when it is not.
+    /// Observations since the drive is watched; absent if it is not.
     pub watched: Option<WatchedFigures>,
 }
 
-/// Notes of a watched drive.
+/// Observations of a watched drive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WatchedFigures {
-    /// Since when, ns of the drive's time.
+    /// Start, in ns of the drive's time.
     pub since_ns: u64,
     /// Commands: `read`, `write`, `trim`, `flush`.
     pub commands: BTreeMap<String, CommandFigures>,
@@ -283,13 +282,13 @@ pub struct WatchedFigures {
     pub operations: BTreeMap<String, BTreeMap<String, Bins>>,
     /// Each way, in the order of `way_busy_ns`.
     pub ways: Vec<WayFigures>,
-    /// Time with n ways active, by n, ns.
+    /// Time with n ways active, by n, in ns.
     pub active_ways_ns: Vec<u64>,
-    /// Time with n channels active, by n, ns.
+    /// Time with n channels active, by n, in ns.
     pub active_channels_ns: Vec<u64>,
     /// Time (weight, ns) by the number of commands in the drive.
     pub outstanding: Bins,
-    /// Erase counts of blocks that are not bad from the factory.
+    /// Erase counts of blocks that are not factory-bad.
     pub wear: Wear,
 }
 
@@ -298,20 +297,20 @@ pub struct WatchedFigures {
 pub struct CommandFigures {
     /// Operations that failed.
     pub failed: u64,
-    /// All, by latency in ns.
+    /// All operations, by latency in ns.
     pub latency: Bins,
-    /// All, by time in each stage in ns; reads and writes only.
+    /// All operations, by time in each stage in ns; reads and writes only.
     pub stages: BTreeMap<String, Bins>,
 }
 
-/// One way.
+/// Figures of one way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WayFigures {
-    /// Operations that have ended: read, program, erase, copyback.
+    /// Completed operations: read, program, erase, copyback.
     pub operations: [u64; OperationKind::COUNT],
-    /// Their time, for each of the four: wait, bus, array, retry, ns.
+    /// Their time in wait, bus, array and retry, ns, for each of the four.
     pub time_ns: [[u64; Part::COUNT]; OperationKind::COUNT],
-    /// Half of the operations took at most so long, for each of the four, ns, up to an eighth too large.
+    /// Median time for each of the four, ns, at most an eighth too large.
     #[serde(default)]
     pub p50_ns: [Option<u64>; OperationKind::COUNT],
     /// 99th percentile, as `p50_ns`.
@@ -320,14 +319,14 @@ pub struct WayFigures {
     /// 99.9th percentile, as `p50_ns`.
     #[serde(default)]
     pub p999_ns: [Option<u64>; OperationKind::COUNT],
-    /// The longest, ns.
+    /// Longest operation, ns.
     pub longest_ns: u64,
 }
 
 /// Erase counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wear {
-    /// Blocks that are not bad from the factory.
+    /// Blocks that are not factory-bad.
     pub blocks: u64,
     /// Smallest erase count.
     pub min: u32,
@@ -344,12 +343,12 @@ pub struct Bins {
     pub upper: Vec<u64>,
     /// Weight of each bin.
     pub weight: Vec<u64>,
-    /// Sum of value times weight; the largest number where it would pass it.
+    /// Sum of value times weight, saturating.
     pub sum: u64,
 }
 
 impl Bins {
-    /// The histogram, with what is missing to `total` at zero.
+    /// Converts a histogram; weight that is missing to `total` is put at zero.
     pub fn of(histogram: &Histogram<4>, total: u64) -> Bins {
         let (mut upper, mut weight): (Vec<u64>, Vec<u64>) = histogram.buckets().unzip();
         let zeros = total.saturating_sub(weight.iter().sum());
@@ -362,24 +361,24 @@ impl Bins {
         Bins { upper, weight, sum: u64::try_from(histogram.sum()).unwrap_or(u64::MAX) }
     }
 
-    /// The pauses of garbage collection.
+    /// Converts the pauses of garbage collection.
     pub fn of_pauses(pauses: &Pauses) -> Bins {
         let (upper, weight) = pauses.bins().unzip();
         Bins { upper, weight, sum: pauses.sum().0 }
     }
 
-    /// All weights together.
+    /// Total weight.
     pub fn total(&self) -> u64 {
         self.weight.iter().sum()
     }
 
-    /// The mean; `None` when empty.
+    /// Weighted mean; `None` if empty.
     pub fn mean(&self) -> Option<f64> {
         let total = self.total();
         (total > 0).then(|| self.sum as f64 / total as f64)
     }
 
-    /// The value that a share `q` of the weight does not exceed, up to a sixteenth too large; `None` when empty.
+    /// The value that a share `q` of the weight does not exceed, at most a sixteenth too large; `None` if empty.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let rank = (q * self.total() as f64).ceil().max(1.0);
         let mut seen = 0u64;
@@ -406,7 +405,7 @@ impl Bins {
     }
 }
 
-/// A name as a key: `wait for way` is `wait_for_way`.
+/// A name as a key: `wait for way` becomes `wait_for_way`.
 pub(crate) fn key(name: &str) -> String {
     name.replace([' ', '-'], "_")
 }
@@ -514,7 +513,7 @@ impl DriveFigures {
         }
     }
 
-    /// Chunks by wrong bits, those that were lost as one more than the code corrects.
+    /// Codewords by number of wrong bits; lost ones count as one bit beyond the code's strength.
     pub fn wrong_bits(&self) -> Bins {
         let filled = (0u64..).zip(&self.chunks_by_wrong_bits).filter(|(_, chunks)| **chunks > 0);
         let (upper, weight): (Vec<u64>, Vec<u64>) = filled.unzip();
@@ -522,12 +521,12 @@ impl DriveFigures {
         Bins { upper, weight, sum }
     }
 
-    /// Ways of each channel.
+    /// Number of ways per channel.
     pub fn ways_per_channel(&self) -> usize {
         self.way_busy_ns.len() / self.channel_busy_ns.len().max(1)
     }
 
-    /// Bytes programmed for each byte that the host wrote; `None` when it wrote nothing.
+    /// Bytes programmed per byte that the host wrote; `None` if it wrote nothing.
     pub fn write_amplification(&self) -> Option<f64> {
         let programmed: u64 = self.programmed_bytes.values().sum();
         (self.host_written_bytes > 0).then(|| programmed as f64 / self.host_written_bytes as f64)

@@ -1,23 +1,23 @@
-//! The past of the drives that a monitor shows, from its start on, in bounded memory.
+//! History of the monitored drives since the monitor's start, in bounded memory.
 //!
 //! ```text
-//!  each second: view ─► sample of each drive ─► its track ─ full? ─► forgets the sample that says least
+//!  each second: view ─► sample of each drive ─► its track ─ full? ─► drops the least informative sample
 //!                                                  └─► columns (/history.json)
 //! ```
-//! Samples hold counters, not rates, so that a forgotten sample takes nothing from the sums: the interval around it becomes longer. The
-//! forgotten one is that whose interval is shortest for its age. Intervals therefore grow with age: with 512 samples a day is kept in
-//! steps of about a fortieth of their age, and the last half minute in full.
+//! Samples hold counters, not rates, so dropping one loses nothing of the sums: the interval around it becomes longer. The dropped sample is the one
+//! whose interval is shortest relative to its age, so intervals grow with age: 512 samples keep a day in steps of about a fortieth of their age, and
+//! the last half minute in full.
 //!
-//! Invariants: a track holds at most [`SAMPLES_MAX`] samples, among them the first and the last; gauges keep their largest value.
+//! Invariants: a track holds at most [`SAMPLES_MAX`] samples, the first and the last among them; gauges keep their maximum.
 
 use crate::figures::{DriveFigures, Figures, SCHEMA_VERSION};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Samples of one drive.
+/// Maximum number of samples per drive.
 const SAMPLES_MAX: usize = 512;
 
-/// Counters whose growth is a fault. Their names are those of the figures.
+/// Counters whose growth is a fault, by their names in the figures.
 const FAULTS: [&str; 7] = [
     "uncorrectable_reads",
     "program_failures",
@@ -37,7 +37,7 @@ struct Sample {
     host_written_bytes: u64,
     programmed_bytes: u64,
     way_busy_ns: u64,
-    /// The most since the sample before, as far as was seen.
+    /// Observed maximum since the previous sample.
     outstanding_commands: u32,
     faults: [u64; FAULTS.len()],
 }
@@ -65,7 +65,7 @@ impl Sample {
         }
     }
 
-    /// Returns whether this sample and a later one cannot be of the same drive.
+    /// Reports whether a later sample must be of another drive.
     fn is_of_another(&self, later: &Sample) -> bool {
         later.wall_seconds < self.wall_seconds
             || later.host_read_bytes < self.host_read_bytes
@@ -73,7 +73,7 @@ impl Sample {
     }
 }
 
-/// The samples of one drive, the oldest first.
+/// Samples of one drive, oldest first.
 #[derive(Clone, Debug, Default)]
 struct Track(Vec<Sample>);
 
@@ -90,7 +90,7 @@ impl Track {
         }
     }
 
-    /// Forgets the sample, neither the first nor the last, whose interval is shortest for its age.
+    /// Drops the sample, neither the first nor the last, whose interval is shortest relative to its age.
     fn forget(&mut self) {
         let newest = self.0.last().map_or(0.0, |sample| sample.wall_seconds);
         let weight = |at: usize| {
@@ -123,12 +123,12 @@ impl Track {
     }
 }
 
-/// The past of every drive that there is.
+/// History of every present drive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History(BTreeMap<String, Track>);
 
 impl History {
-    /// Takes a sample of each drive. Drives that are gone are forgotten.
+    /// Samples each drive, and drops the history of drives that are gone.
     pub(crate) fn take(&mut self, figures: &Figures) {
         self.0.retain(|name, _| figures.drives.iter().any(|drive| drive.name == *name));
         for drive in &figures.drives {
@@ -137,21 +137,21 @@ impl History {
         }
     }
 
-    /// Returns the form that is sent.
+    /// Converts the history to the form that is sent.
     pub(crate) fn columns(&self) -> HistoryColumns {
         let drives = self.0.iter().map(|(name, track)| track.columns(name)).collect();
         HistoryColumns { schema_version: SCHEMA_VERSION, drives }
     }
 }
 
-/// Answer of `/history.json`.
+/// Response of `/history.json`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct HistoryColumns {
     schema_version: u32,
     drives: Vec<TrackColumns>,
 }
 
-/// One column for each figure, one entry for each sample.
+/// One column per figure, one entry per sample.
 #[derive(Clone, Debug, Serialize)]
 struct TrackColumns {
     name: String,
@@ -169,7 +169,7 @@ struct TrackColumns {
 mod tests {
     use super::*;
 
-    /// A drive that writes 10 bytes a second, at a second of its life.
+    /// A drive that writes 10 bytes per second, at a second of its life.
     fn at(second: u64, more: impl Fn(&mut DriveFigures)) -> Figures {
         let mut drive = DriveFigures {
             name: "d".into(),

@@ -1,15 +1,14 @@
-//! The small HTTP server of a monitor: four addresses, nothing to change anywhere.
+//! The small HTTP server of a monitor: four addresses, all read-only.
 //!
 //! ```text
 //!  listener thread: accept ─► room? ── no ─► closed
 //!                               └ yes ─► a thread for the one request: read head ─► look at the board ─► answer ─► closed
 //!  history thread: each second look at the board ─► history
 //! ```
-//! Own code, because what matters here are limits that the small HTTP libraries do not have: this many connections, this many bytes
-//! of a request, so much time in all, whatever a client does. The head is parsed by `httparse`.
+//! It is hand-written for its limits, which small HTTP libraries lack: number of connections, bytes of a request, and total time, whatever a client
+//! does. `httparse` parses the head.
 //!
-//! Invariants: no more than [`CONNECTIONS_MAX`] connections at once, each gone after [`LIFE_MAX`]; nothing here is waited for by
-//! the engine.
+//! Invariants: at most [`CONNECTIONS_MAX`] connections at once, each closed after [`LIFE_MAX`]; the engine never waits for this server.
 
 use crate::board::Board;
 use crate::figures::Figures;
@@ -24,36 +23,36 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Connections at once; more are closed.
+/// Maximum number of connections; further ones are closed.
 const CONNECTIONS_MAX: usize = 16;
-/// Bytes of a request's head.
+/// Maximum size of a request's head.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 /// Headers of a request.
 const HEADERS_MAX: usize = 64;
-/// From accept to the end of the answer.
+/// Longest time from accept to the end of the answer.
 const LIFE_MAX: Duration = Duration::from_secs(10);
-/// A view of this age is shown again, which bounds the number of snapshots that the drive takes.
+/// Age up to which a view is shown again; it bounds the number of snapshots that the drive takes.
 const FRESH: Duration = Duration::from_millis(100);
-/// Longest wait of a reader for the drive, before it is shown the last view.
+/// Longest wait of a reader for the drive before it gets the last view.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between failures to accept, such as for want of file descriptors.
+/// Pause after a failed accept, such as for want of file descriptors.
 const BREATHER: Duration = Duration::from_millis(100);
 
-/// Between two samples of the history.
+/// Interval between samples of the history.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Its line `/* map.js */` stands for the script that draws maps of blocks.
+/// The page; its line `/* map.js */` is replaced by the script that draws block maps.
 const PAGE: &str = include_str!("page.html");
 
-/// Where a monitor listens.
+/// Address of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen(pub SocketAddr);
 
 impl Listen {
-    /// Refuses an address that other machines can reach, unless that is wanted.
+    /// Refuses an address that other machines can reach, unless `open`.
     ///
     /// # Errors
-    /// Such an address.
+    /// The address is not local.
     pub fn check(self, open: bool) -> Result<(), MonitorError> {
         let Listen(address) = self;
         if address.ip().is_loopback() || open { Ok(()) } else { Err(MonitorError::NotLoopback { address }) }
@@ -79,10 +78,10 @@ impl FromStr for Listen {
     }
 }
 
-/// Why a monitor cannot begin.
+/// Reason why a monitor cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum MonitorError {
-    /// An address that other machines may reach, without being told so.
+    /// The address is reachable by other machines, without `open`.
     #[error(
         "monitor {address}: other machines can reach this address, and see the figures; allowed: \
                  127.0.0.1, [::1], or any address with --open"
@@ -91,7 +90,7 @@ pub enum MonitorError {
         /// The address.
         address: SocketAddr,
     },
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     #[error("monitor {address}: cannot listen: {error}")]
     Bind {
         /// The address.
@@ -99,7 +98,7 @@ pub enum MonitorError {
         /// Error of the system.
         error: io::Error,
     },
-    /// The system gives no thread.
+    /// The system provides no thread.
     #[error("monitor: no thread: {0}")]
     Thread(io::Error),
 }
@@ -111,10 +110,10 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Shows what is on `board` at `listen`; `open`: other machines may reach it.
+    /// Serves `board` at `listen`; `open`: other machines may reach it.
     ///
     /// # Errors
-    /// An address that cannot be listened on, or may not.
+    /// The address cannot be bound, or is not allowed.
     pub fn start(listen: Listen, open: bool, board: Board) -> Result<Monitor, MonitorError> {
         listen.check(open)?;
         let Listen(address) = listen;
@@ -133,13 +132,13 @@ impl Monitor {
         Ok(Monitor { address })
     }
 
-    /// Where it listens, with the port that the system chose.
+    /// Address of the server, with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Drives as they are and as they were, and who may see them.
+/// Present and past figures, and who may see them.
 #[derive(Clone)]
 struct Shown {
     board: Board,
@@ -152,7 +151,7 @@ impl Shown {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the newest figures, which are noted in the history; `None`: there are none yet.
+    /// Returns the newest figures and adds them to the history; `None`: there are none yet.
     fn look(&self) -> Option<Figures> {
         let view = self.board.look(FRESH, PATIENCE)?;
         let figures = Figures::from(&*view);
@@ -160,7 +159,7 @@ impl Shown {
         Some(figures)
     }
 
-    /// Notes the drives each second, up to the last view of a board that is closed.
+    /// Samples the drives each second, up to the last view of a closed board.
     fn remember(&self) {
         loop {
             let is_last = self.board.is_closed();
@@ -173,7 +172,7 @@ impl Shown {
     }
 }
 
-/// One of the connections there may be; gives its place back when dropped.
+/// One of the allowed connections; frees its slot when dropped.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
@@ -199,10 +198,10 @@ fn accept(listener: &TcpListener, shown: &Shown) {
         let Some(place) = Place::take(&taken) else { continue };
         let shown = shown.clone();
         let serve = move || {
-            // A client that goes away, or is too slow, is its own loss.
+            // A client that leaves or is too slow harms only itself.
             let _ = Client { _place: place, stream, until: Instant::now() + LIFE_MAX }.serve(&shown);
         };
-        // Without a thread the connection is closed, as one too many.
+        // Without a thread the connection is closed, like one too many.
         let _ = std::thread::Builder::new().name("monitor-client".into()).spawn(serve);
     }
 }
@@ -219,9 +218,9 @@ impl Answer {
     }
 }
 
-/// One connection: one request, one answer, within its time.
+/// One connection: one request, one answer, within a time limit.
 struct Client {
-    /// Given back before the stream ends, so that a client that has its answer finds a place for its next request.
+    /// Dropped before the stream, so that a client that has its answer finds a free slot for its next request.
     _place: Place,
     stream: TcpStream,
     until: Instant,
@@ -249,13 +248,13 @@ impl Client {
         self.write(&text)
     }
 
-    /// Time that is left.
+    /// Time left.
     fn left(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
     }
 
-    /// The request up to the blank line; `None`: too long.
+    /// Reads the request up to the blank line; `None`: too long.
     fn read_head(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut head = Vec::new();
         let mut bytes = [0; 1024];
@@ -332,7 +331,7 @@ fn maps(shown: &Shown) -> Answer {
     Answer { status: "200 OK", kind: "application/json", body }
 }
 
-/// Returns whether a Host header names this machine: a page from elsewhere whose name was made to point here does not read the figures.
+/// Reports whether a Host header names this machine. A foreign page whose name was made to resolve to this machine cannot read the figures.
 fn is_local(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let name = match host.rsplit_once(':') {

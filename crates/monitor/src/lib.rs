@@ -1,4 +1,4 @@
-//! Monitors: what drives show of themselves while they work, and the ways to look at it.
+//! Monitors: what drives show while they work, and ways to view it.
 //!
 //! ```text
 //!  engine thread                       side band                readers' threads
@@ -7,8 +7,8 @@
 //!                                                                     ├─► terminal     (the command's)
 //!                                                                     └─► History      (page, from the start on)
 //! ```
-//! As on the Cosmos+ board (section 4), the figures leave by a channel of their own: a reader never stands in the way of the
-//! drive. The engine takes a snapshot when one is wanted, and swaps a pointer; everything else is the reader's work.
+//! As on the Cosmos+ board (section 4), the figures leave by a separate channel, and a reader never delays the drive. The engine takes a snapshot on
+//! request and swaps a pointer; everything else is the reader's work.
 //!
 //! Names, units and definitions of all figures: `docs/reference/metrics.md`.
 

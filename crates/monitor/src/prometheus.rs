@@ -1,7 +1,6 @@
 //! Figures as Prometheus text (exposition format 0.0.4): base units, counters end in `_total`, histograms have `le` bins.
 //!
-//! The bounds of the histograms are powers of two of a nanosecond less one, which the drive's own bins nest in: no count is
-//! misplaced.
+//! The histograms' bounds are powers of two of a nanosecond, less one. The drive's own bins nest in them, so no count is misplaced.
 
 use crate::figures::{Bins, DriveFigures, Figures, LayerFigures, LayerValue, ServingFigures, WatchedFigures};
 use pellucid_device::{OperationKind, Part};
@@ -11,10 +10,10 @@ use std::fmt::Write;
 /// Bounds of the histograms: from 2^8 ns (255 ns) to 2^34 ns (17 s).
 const BOUNDS: std::ops::RangeInclusive<u32> = 8..=34;
 
-/// Bounds of the wrong bits in a codeword.
+/// Bounds of the histogram of wrong bits in a codeword.
 const BITS: [u64; 14] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96];
 
-/// Builds the text: all samples of a metric stand together, under its HELP and TYPE.
+/// Builds the text: all samples of a metric are together, below its HELP and TYPE.
 struct Text(String);
 
 /// A label's name and value.
@@ -34,7 +33,7 @@ impl Text {
         let _ = writeln!(self.0, "{close} {value}");
     }
 
-    /// A metric with one sample for each drive.
+    /// A metric with one sample per drive.
     fn each<V: std::fmt::Display>(
         &mut self,
         figures: &Figures,
@@ -47,13 +46,13 @@ impl Text {
         }
     }
 
-    /// The samples of a histogram of nanoseconds, in seconds.
+    /// Samples of a histogram of nanoseconds, in seconds.
     fn bins(&mut self, name: &str, labels: &[Label<'_>], bins: &Bins) {
         let bounds = BOUNDS.map(|power| (1u64 << power) - 1);
         self.histogram(name, labels, bins, bounds, seconds);
     }
 
-    /// The samples of a histogram; `shown`: a value as the metric's unit has it.
+    /// Samples of a histogram; `shown` converts a value to the metric's unit.
     fn histogram(
         &mut self,
         name: &str,
@@ -81,7 +80,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// A label's value as the format wants it.
+/// Escapes a label's value.
 fn escape(text: &str) -> String {
     text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
@@ -371,7 +370,7 @@ fn operations(text: &mut Text, figures: &Figures) {
     });
 }
 
-/// Calls `each` for every way and every kind of operation that the drive has seen.
+/// Calls `each` for every way and every kind of operation that the drive has performed.
 fn ways(figures: &Figures, mut each: impl FnMut([Label<'_>; 4], &crate::figures::WayFigures, usize)) {
     for drive in &figures.drives {
         let Some(watched) = &drive.watched else { continue };
@@ -458,7 +457,7 @@ fn server(text: &mut Text, serving: &ServingFigures) {
     text.bins(name, &[], &serving.lateness.bins);
 }
 
-/// Writes the counters of the host's side of served layers: a family for each name that a layer gives, in the order of the layers.
+/// Writes the counters of served layers on the host's side: one family per counter name, in the order of the layers.
 fn layers(text: &mut Text, layers: &[LayerFigures]) {
     if layers.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The monitor over real sockets: what it answers, and what it refuses.
+//! The monitor over real sockets: its answers and refusals.
 
 use pellucid_flash::{BlockMap, BlockUse, BlockView};
 use pellucid_monitor::{Board, Figures, Listen, Monitor, MonitorError, View};
@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A monitor of a board on which one view stands for good.
+/// A monitor of a board with one fixed view.
 fn monitor() -> SocketAddr {
     let board = Board::default();
     board.publish(View { wall: Duration::from_secs(7), ..View::default() });
@@ -22,7 +22,7 @@ fn ask(address: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(request).unwrap();
     let mut answer = Vec::new();
-    // A refusal may come before everything was sent; what was answered counts.
+    // A refusal may arrive before everything was sent; only the answer counts.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8(answer).unwrap()
 }
@@ -45,7 +45,7 @@ fn five_addresses_are_answered() {
     assert_eq!(serde_json::from_str::<Figures>(body).unwrap().wall_seconds, 7.0);
     let length = format!("Content-Length: {}\r\n", body.len());
     assert!(json.contains(&length), "{json}");
-    // The board is closed, so nobody answers the question for blocks.
+    // The board is closed, so the request for blocks gets no answer.
     assert!(get(address, "/map.json").starts_with("HTTP/1.1 503"));
     let history = get(address, "/history.json");
     assert!(history.starts_with("HTTP/1.1 200 OK\r\n") && history.ends_with("\"drives\":[]}"), "{history}");
@@ -104,7 +104,7 @@ fn the_page_shows_the_past_with_a_time_axis_and_marks_faults() {
     ] {
         assert!(page.contains(part), "no {part}");
     }
-    // Points that the page itself collects would be gone with the page.
+    // Points collected by the page itself would vanish with the page.
     assert!(!page.contains("POINTS"), "a past of the page's own");
 }
 
@@ -139,7 +139,7 @@ fn what_is_wrong_is_refused() {
     assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(65));
     assert!(ask(address, many.as_bytes()).starts_with("HTTP/1.1 400"));
-    // Exactly as long as is read: what is sent beyond would meet a reset.
+    // Exactly as long as the server reads: further bytes would cause a reset.
     let endless = format!("GET / HTTP/1.1\r\nA: {}", "x".repeat(8 << 10));
     assert!(ask(address, &endless.as_bytes()[..8 << 10]).starts_with("HTTP/1.1 431"));
 }
@@ -149,7 +149,7 @@ fn silent_clients_take_their_own_places_only() {
     let address = monitor();
     let silent: Vec<TcpStream> = (0..15).map(|_| TcpStream::connect(address).unwrap()).collect();
     assert!(get(address, "/metrics").starts_with("HTTP/1.1 200"));
-    // With one more there is no room: the connection is closed, without an answer.
+    // One too many: the connection is closed without an answer.
     let last = TcpStream::connect(address).unwrap();
     let mut full = TcpStream::connect(address).unwrap();
     full.set_read_timeout(Some(Duration::from_secs(600))).unwrap();

@@ -42,7 +42,7 @@ impl Load {
     }
 }
 
-/// A sequence of numbers from a seed (splitmix64).
+/// A pseudo-random sequence from a seed (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -185,7 +185,7 @@ impl Thread<'_> {
     }
 }
 
-/// Turns "not found" into `None`: another thread may have deleted the file meanwhile.
+/// Turns "not found" into `None`: another thread may have deleted the file.
 fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -3,7 +3,7 @@
 use pellucid_fs::{Job, JobAnswer, JobError, JobId, JobOutcome};
 use std::path::Path;
 
-/// A file, a block device, or a modelled drive.
+/// A file, a block device, or a simulated drive.
 pub trait Carrier: Send + Sync {
     /// Path of the medium.
     fn path(&self) -> &Path;

@@ -128,8 +128,7 @@ impl Mounted {
         Ok(Mounted { session, volume, point: point.to_owned(), ends: mpsc::channel() })
     }
 
-    /// Returns what tells the figures of the file system, from any thread: those of the last moment at which it was not busy, and none once it
-    /// is unmounted.
+    /// Returns a function for any thread that returns the file system's figures from the last moment it was not busy, and none once it is unmounted.
     pub fn figures(&self) -> impl Fn() -> Vec<Figure> + Send + Sync + 'static {
         let (volume, last) = (Arc::downgrade(&self.volume), Mutex::new(Vec::new()));
         move || {

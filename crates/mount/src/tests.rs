@@ -105,7 +105,7 @@ fn a_mount_point_is_a_directory_with_nothing_on_it() {
     }
 }
 
-/// A volume on `carrier`, which holds the file system of `image`, and what it reports.
+/// A volume on `carrier`, which holds the file system of `image`, and its reports.
 fn volume(carrier: Arc<dyn Carrier>, image: &Path) -> (Volume, Arc<Mutex<Vec<String>>>) {
     let blocks = image.metadata().unwrap().len() / BLOCK_BYTES as u64;
     let mut fs = Fs::mount(now(), blocks, CHANGE);
@@ -136,7 +136,7 @@ fn a_mount_that_becomes_read_only_says_so_with_the_systems_reason() {
     assert!(told.len() == 1 && told[0].starts_with(&why), "{told:?}");
 }
 
-/// An unlinked image loses its contents when the mount ends, so no sync may succeed.
+/// An unlinked image loses its contents at the end of the mount, so no sync may succeed.
 #[test]
 fn a_mount_of_a_deleted_or_truncated_image_is_told_at_its_sync() {
     for truncated in [false, true] {
@@ -160,7 +160,7 @@ fn a_mount_of_a_deleted_or_truncated_image_is_told_at_its_sync() {
     }
 }
 
-/// An image may be made longer or shorter when it is formatted anew, and has that length from then on.
+/// An image may be formatted again with another length.
 #[test]
 fn an_image_is_formatted_anew_with_another_size() {
     let folder = Folder::new("resized");

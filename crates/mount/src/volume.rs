@@ -34,7 +34,7 @@ struct Held {
     keeper_rests: bool,
     /// The keeper must end.
     ending: bool,
-    /// The file system takes changes, as far as was reported.
+    /// True if changes were accepted at the last report.
     is_writable: bool,
     /// The loss of the drive was reported.
     loss_is_told: bool,
@@ -53,7 +53,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Takes over an opened file system. `tell` reports when it takes no changes any more, or nothing at all.
+    /// Takes over an opened file system. `tell` reports when it starts to refuse changes, or everything.
     pub fn new(Target { fs, carrier }: Target, tell: impl Fn(String) + Send + Sync + 'static) -> Volume {
         let held = Held {
             is_writable: fs.state() == FsState::Ready,
@@ -68,12 +68,12 @@ impl Volume {
         Volume { held: Mutex::new(held), carrier, ended, due, tell: Box::new(tell) }
     }
 
-    /// Counters of the file system as figures; `None`: it is busy at this moment, and the caller must not wait.
+    /// Counters of the file system as figures; `None`: it is busy now, and the caller must not wait.
     pub(crate) fn figures(&self) -> Option<Vec<Figure>> {
         Some(self.held.try_lock().ok()?.fs.counters().figures())
     }
 
-    /// Has the keeper woken when the drive loses its power.
+    /// Wakes the keeper when the drive loses its power.
     pub(crate) fn watch(self: &Arc<Volume>) {
         let volume = Arc::downgrade(self);
         self.carrier.on_loss(Box::new(move || {

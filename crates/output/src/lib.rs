@@ -1,18 +1,16 @@
-//! Output files: written beside their names, and renamed when they are complete.
+//! Output files: written under a temporary name, and renamed when they are complete.
 //!
 //! ```text
 //!  file       FILE.part, locked ─► write ─► fsync ─► rename to FILE
 //!  directory  DIR locked; DIR.part ─► write ─► fsync ─► exchange with DIR ─► remove what was there
 //! ```
-//! A reader sees the old file or the new one, never a part of it; a full disk leaves the old one. Locks die with their
-//! process, so the next writer takes over the files of a killed one. Anything but a regular file (a pipe, `/dev/stdout`)
-//! is written directly.
+//! A reader sees the old file or the new one, never a part of it; a full disk leaves the old one. Locks die with their process, so the next writer
+//! takes over the files of a killed one. Anything but a regular file (a pipe, `/dev/stdout`) is written directly.
 //!
-//! No crate was found for this: `tempfile` and `atomic-write-file` replace one file, by a name drawn at random, so that a killed writer leaves a file
-//! that nobody takes over and two writers do not meet; neither exchanges directories.
+//! No crate does this: `tempfile` and `atomic-write-file` replace one file under a random temporary name, so a killed writer leaves a file that
+//! nobody takes over, and two writers do not notice each other; neither exchanges directories.
 //!
-//! A directory with anything but a report in it is not exchanged: its files are replaced one by one, when all new ones have
-//! been written.
+//! A directory that holds more than a report is not exchanged: its files are replaced one by one, after all new ones have been written.
 
 use rustix::fs::{CWD, OFlags, RenameFlags, fcntl_setfl, renameat_with};
 use rustix::io::Errno;
@@ -22,7 +20,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, Permi
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The files that reports are made of.
+/// Files of a report.
 const REPORT_FILES: [&str; 11] = [
     "report.json",
     "series.csv",
@@ -37,21 +35,21 @@ const REPORT_FILES: [&str; 11] = [
     "claims.md",
 ];
 
-/// A file of a directory: its path in it, and its content.
+/// A file of a directory: its relative path and its content.
 pub type Part = (PathBuf, Vec<u8>);
 
 /// Files that would be left behind if the process ended now.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-/// Directories that were made for results which have not come yet.
+/// Directories created for results that are still to come.
 static EMPTY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Removes what is written half; for a process that ends before its time.
+/// Removes incomplete files; for a process that ends early.
 pub fn remove_unfinished() {
     for path in std::mem::take(&mut *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)) {
         remove(&path);
     }
     for path in std::mem::take(&mut *EMPTY.lock().unwrap_or_else(PoisonError::into_inner)) {
-        // Not if somebody has put something into it.
+        // Fails if somebody has put something into it.
         let _ = fs::remove_dir(&path);
     }
 }
@@ -79,7 +77,7 @@ fn remove(path: &Path) {
     };
 }
 
-/// Why an output cannot be written.
+/// Reason why an output cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub struct OutputError {
     path: PathBuf,
@@ -88,27 +86,27 @@ pub struct OutputError {
 
 #[derive(Debug)]
 enum Problem {
-    /// Another program writes it.
+    /// Another program is writing it.
     Held,
     /// A directory stands where a file is expected.
     IsDirectory,
     /// Something else stands where a directory is expected.
     NotDirectory,
-    /// The directory that it would be in.
+    /// The parent directory does not exist.
     NoParent(PathBuf),
-    /// `-`, which elsewhere is the standard output.
+    /// `-`, which elsewhere means standard output.
     Dash,
-    /// A file that we did not write.
+    /// A file that Pellucid did not write.
     Foreign,
-    /// A program has it open and locked, as a drive has its file.
+    /// Another program has it open and locked, such as a drive its file.
     InUse,
-    /// A pipe that nobody reads, so that opening it would wait.
+    /// A pipe without a reader; opening it would block.
     NoReader,
     Io(io::Error),
 }
 
 impl OutputError {
-    /// Returns whether the name cannot be meant, so that trying again is of no use.
+    /// Reports whether the name is a mistake, so that retrying is useless.
     pub fn is_mistake(&self) -> bool {
         use io::ErrorKind::{
             InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied,
@@ -185,13 +183,13 @@ impl std::fmt::Display for OutputError {
     }
 }
 
-/// Why the system refuses, without its number for it.
+/// The system's reason, without its error number.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error ").next().unwrap_or(&text).into()
 }
 
-/// Opens what is there for writing, and does not wait for the reader of a pipe.
+/// Opens an existing file for writing, without waiting for the reader of a pipe.
 fn open_there(path: &Path, there: &fs::Metadata) -> Result<File, Problem> {
     if !there.file_type().is_fifo() {
         return Ok(File::options().write(true).open(path)?);
@@ -202,17 +200,16 @@ fn open_there(path: &Path, there: &fs::Metadata) -> Result<File, Problem> {
         Some(Errno::NXIO) => Problem::NoReader,
         _ => Problem::Io(error),
     })?;
-    // Its writers wait while it is full.
+    // Makes writes block while the pipe is full.
     fcntl_setfl(&pipe, OFlags::empty()).map_err(io::Error::from)?;
     Ok(pipe)
 }
 
-/// Refuses to replace a file that we did not write, unless `force` is set. `is_ours` judges the file that is there. An empty file may be
-/// replaced; anything but a regular file (a pipe, `/dev/stdout`) is written to, not replaced. A link to nothing, or to itself, is not
-/// ours.
+/// Refuses to replace a file that Pellucid did not write, unless `force` is set. `is_ours` judges the existing file. An empty file may be replaced;
+/// anything but a regular file (a pipe, `/dev/stdout`) is written to, not replaced. A dangling or circular link is foreign.
 ///
 /// # Errors
-/// The file at `path` is not ours.
+/// The file at `path` is foreign.
 pub fn refuse_foreign(
     path: &Path,
     force: bool,
@@ -222,7 +219,7 @@ pub fn refuse_foreign(
         Ok(there) => there.is_file() && there.len() > 0,
         Err(_) => path.is_symlink(),
     };
-    // A file that cannot be read is not known to be ours.
+    // A file that cannot be read counts as foreign.
     if force || !replaced || File::open(path).is_ok_and(|file| is_ours(&file)) {
         return Ok(());
     }
@@ -237,31 +234,30 @@ pub fn begins_with(file: &File, beginnings: &[&[u8]]) -> bool {
     })
 }
 
-/// Mark in the head of every page of ours, and of nobody else's.
+/// Mark in the head of every page that Pellucid writes.
 pub const PAGE_MARK: &str = " | Pellucid</title>";
-/// The mark stands within this many bytes.
+/// The mark is within this many bytes.
 const PAGE_HEAD_BYTES: usize = 16_384;
 
-/// Reports whether a file is a page of ours.
+/// Reports whether a file is one of Pellucid's pages.
 fn is_page(page: &File) -> bool {
     let mut head = vec![0; PAGE_HEAD_BYTES];
     let length = page.read_at(&mut head, 0).unwrap_or(0);
     head[..length].windows(PAGE_MARK.len()).any(|part| part == PAGE_MARK.as_bytes())
 }
 
-/// Refuses to replace a file that is no page of ours, as [`refuse_foreign`] does.
+/// Refuses to replace a file that is not one of Pellucid's pages, like [`refuse_foreign`].
 ///
 /// # Errors
-/// The file at `path` is not ours.
+/// The file at `path` is foreign.
 pub fn refuse_foreign_page(path: &Path, force: bool) -> Result<(), OutputError> {
     refuse_foreign(path, force, is_page)
 }
 
-/// Refuses a directory in which a report would replace files that we did not write, unless `force` is set. Every report of
-/// ours has a page, which bears our mark.
+/// Refuses a directory in which a report would replace foreign files, unless `force` is set. Every report of Pellucid has a page with its mark.
 ///
 /// # Errors
-/// The directory holds such a file.
+/// The directory holds a foreign file.
 pub fn refuse_foreign_report(directory: &Path, force: bool) -> Result<(), OutputError> {
     let there = |name: &&&str| directory.join(name).is_file();
     let Some(name) = REPORT_FILES.iter().find(there).filter(|_| !force) else { return Ok(()) };
@@ -273,21 +269,21 @@ pub fn refuse_foreign_report(directory: &Path, force: bool) -> Result<(), Output
     }
 }
 
-/// A file that takes its name when it is complete.
+/// A file that gets its name when it is complete.
 #[derive(Debug)]
 pub struct OutputFile {
-    /// Path as it was asked for.
+    /// Path as given.
     path: PathBuf,
     file: File,
-    /// Where it is written, and the name that it takes; `None`: it is no regular file, or has its name.
+    /// Temporary and final name; `None`: not a regular file, or already renamed.
     rename: Option<(PathBuf, PathBuf)>,
 }
 
 impl OutputFile {
-    /// Begins the file at `path`. What is there stays until [`OutputFile::commit`].
+    /// Starts the file at `path`. An existing file stays until [`OutputFile::commit`].
     ///
     /// # Errors
-    /// Another program writes it, or it cannot be written.
+    /// Another program is writing it, or it cannot be written.
     pub fn create(path: &Path) -> Result<OutputFile, OutputError> {
         OutputFile::begin(path).map_err(|problem| OutputError::new(path, problem))
     }
@@ -313,7 +309,7 @@ impl OutputFile {
         if there.as_ref().is_some_and(fs::Metadata::is_dir) {
             return Err(Problem::IsDirectory);
         }
-        // Asks for the right to write it, too.
+        // Opening also checks the permission to write.
         let old = there.as_ref().map(|there| open_there(path, there)).transpose()?;
         match (there, old) {
             (Some(there), Some(file)) if there.is_file() => {
@@ -327,7 +323,7 @@ impl OutputFile {
             }
             _ => check_parent(path)?,
         }
-        // Behind a link, beside the file that it names.
+        // For a link, beside the file that it points to.
         let name = fs::canonicalize(path).unwrap_or_else(|_| path.into());
         let part = with_suffix(&name);
         let open = || File::options().write(true).create(true).truncate(false).open(&part);
@@ -340,7 +336,7 @@ impl OutputFile {
         Ok(OutputFile { path: path.into(), file, rename: Some((part, name)) })
     }
 
-    /// Another handle to write with.
+    /// Duplicates the handle for writing.
     ///
     /// # Errors
     /// Too many files are open.
@@ -348,29 +344,29 @@ impl OutputFile {
         self.file.try_clone().map_err(|error| OutputError::new(&self.path, error))
     }
 
-    /// Leaves the file incomplete: it keeps its name with `.part`.
+    /// Leaves the file incomplete, under its name with `.part`.
     pub fn leave(&mut self) {
         if let Some((part, _)) = self.rename.take() {
             note(&part, false);
         }
     }
 
-    /// Returns the error of a write that failed.
+    /// The error for a failed write.
     pub fn failed(&self, error: io::Error) -> OutputError {
         OutputError::new(&self.path, error)
     }
 
-    /// The file is complete: it reaches the disk, and takes its name.
+    /// Completes the file: syncs it to disk and renames it.
     ///
     /// # Errors
-    /// It does not reach the disk, or cannot be renamed; then what was there stays.
+    /// It cannot be synced or renamed; then the old file stays.
     pub fn commit(&mut self) -> Result<(), OutputError> {
         let Some((part, name)) = &self.rename else { return Ok(()) };
         let renamed = self.file.sync_all().and_then(|()| fs::rename(part, name));
         renamed.map_err(|error| OutputError::new(&self.path, error))?;
         note(part, false);
         sync_parent(name);
-        // It is complete, and may be replaced by the next one.
+        // The next writer may replace the complete file.
         let _ = self.file.unlock();
         self.rename = None;
         Ok(())
@@ -414,12 +410,12 @@ fn check_parent(path: &Path) -> Result<(), Problem> {
     }
 }
 
-/// A rename outlasts a loss of power once its directory has reached the disk.
+/// Syncs the directory, so that a rename survives a power loss.
 fn sync_parent(path: &Path) {
     let _ = File::open(parent(path)).and_then(|directory| directory.sync_all());
 }
 
-/// Opens and locks what is called `path`. The name may change hands between the two, as holders rename and remove.
+/// Opens and locks the file at `path`. Its holder may rename or remove it between the two steps, so the name is checked again.
 fn lock(path: &Path, open: impl Fn() -> io::Result<File>) -> Result<File, Problem> {
     loop {
         let file = open()?;
@@ -438,22 +434,21 @@ fn lock(path: &Path, open: impl Fn() -> io::Result<File>) -> Result<File, Proble
 /// A directory whose files are replaced together.
 #[derive(Debug)]
 pub struct OutputDirectory {
-    /// Path as it was asked for.
+    /// Path as given.
     path: PathBuf,
-    /// Path without links.
+    /// Path with links resolved.
     name: PathBuf,
-    /// Kept open for its lock.
+    /// Held open for its lock.
     lock: File,
-    /// True if the directory did not exist before, and nothing was put into it.
+    /// True if the directory was created here and is still empty.
     empty: bool,
 }
 
 impl OutputDirectory {
-    /// Takes the directory at `path`, which is made if there is none. What is in it stays until
-    /// [`OutputDirectory::replace`].
+    /// Claims the directory at `path`, and creates it if it does not exist. Its content stays until [`OutputDirectory::replace`].
     ///
     /// # Errors
-    /// Another program writes it, or it cannot be made.
+    /// Another program is writing it, or it cannot be created.
     pub fn claim(path: &Path) -> Result<OutputDirectory, OutputError> {
         let failed = |problem| OutputError::new(path, problem);
         if path == Path::new("-") {
@@ -473,15 +468,15 @@ impl OutputDirectory {
         Ok(OutputDirectory { path: path.into(), name, lock, empty })
     }
 
-    /// The directory's name as it was asked for.
+    /// Path as given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts a report into the directory, in place of the one that is there.
+    /// Replaces the report in the directory.
     ///
     /// # Errors
-    /// It cannot be written; then what was there stays.
+    /// The new report cannot be written; then the old one stays.
     pub fn replace(&mut self, parts: &[Part]) -> Result<(), OutputError> {
         let replaced = match self.can_exchange(parts) && self.exchange(parts)? {
             true => Ok(()),
@@ -492,7 +487,7 @@ impl OutputDirectory {
         replaced.map_err(|error| OutputError::new(&self.path, error))
     }
 
-    /// Returns whether everything in it is a report, and nobody here stands in it.
+    /// Reports whether the directory holds only a report, and this process does not work inside it.
     fn can_exchange(&self, parts: &[Part]) -> bool {
         let inside = std::env::current_dir().and_then(fs::canonicalize);
         let goes = |at: &Path| parts.iter().any(|(path, _)| path.starts_with(at));
@@ -508,7 +503,7 @@ impl OutputDirectory {
             && fs::read_dir(&self.name).is_ok_and(|mut entries| entries.all(known))
     }
 
-    /// Writes another directory beside this one, and exchanges the two; false: the file system does not do that here.
+    /// Writes a second directory beside this one and exchanges the two; returns false if the file system cannot exchange here.
     fn exchange(&mut self, parts: &[Part]) -> Result<bool, OutputError> {
         let part = with_suffix(&self.name);
         if part.exists() && !is_report(&part) {
@@ -548,14 +543,14 @@ impl Drop for OutputDirectory {
     }
 }
 
-/// Returns whether a report in `directory` has a file of the name of `file`, and would replace it.
+/// Reports whether a report in `directory` would replace `file`.
 pub fn is_replaced(directory: &Path, file: &Path) -> bool {
     let place = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.into());
     file.file_name().is_some_and(|name| REPORT_FILES.iter().any(|own| name == *own))
         && place(parent(file)) == place(directory)
 }
 
-/// Returns whether a file, or all that a directory holds, belongs to a report.
+/// Reports whether a file, or everything in a directory, belongs to a report.
 fn is_report(path: &Path) -> bool {
     if path.is_dir() {
         let entries = fs::read_dir(path);
@@ -581,7 +576,7 @@ fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Writes all files beside their names before the first takes its own.
+/// Writes all files under temporary names before renaming the first.
 fn replace_one_by_one(directory: &Path, parts: &[Part]) -> io::Result<()> {
     let names: Vec<(PathBuf, PathBuf)> =
         parts.iter().map(|(path, _)| directory.join(path)).map(|name| (with_suffix(&name), name)).collect();
@@ -744,14 +739,14 @@ mod tests {
         assert_ne!(fs::metadata(&path).expect("there").ino(), first, "exchanged");
         drop(directory);
         assert_eq!(names(&folder), ["out"]);
-        // Somebody's notes: they stay, and so does the directory itself.
+        // A user's notes: they stay, and so does the directory.
         fs::write(path.join("notes"), "mine").expect("written");
         let before = fs::metadata(&path).expect("there").ino();
         OutputDirectory::claim(&path).and_then(|mut it| it.replace(&parts("newest"))).expect("room");
         assert_eq!(fs::metadata(&path).expect("there").ino(), before);
         assert_eq!(names(&path), ["index.html", "notes", "one", "report.json"]);
         assert_eq!(fs::read_to_string(path.join("one/index.html")).expect("there"), "newest");
-        // A report of another kind in a directory of its own is somebody's too.
+        // A report of another kind in its own directory is also the user's.
         fs::create_dir(path.join("two"))
             .and_then(|()| fs::write(path.join("two/index.html"), "x"))
             .expect("written");

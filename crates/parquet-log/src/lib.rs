@@ -1,7 +1,7 @@
-//! The log of single requests as Parquet: the columns of the CSV log, with types; and other tables of a report.
+//! The log of single requests as Parquet, with the columns of the CSV log; and other tables of a report.
 //!
-//! A crate of its own for the weight of its dependency. Requests are gathered in memory and written in row groups, so memory stays
-//! bounded, whatever the length of the run.
+//! This is a separate crate because its dependency is heavy. Requests are buffered and written in row groups, so memory stays bounded for any length
+//! of run.
 
 mod table;
 
@@ -24,10 +24,10 @@ use std::sync::Arc;
 const CREATED_BY: &str = "pellucid log";
 /// Bytes at the end of a Parquet file that name its writer.
 const END_BYTES: u64 = 16 << 10;
-/// Requests of a row group: some 30 MB in memory.
+/// Requests per row group: some 30 MB in memory.
 const GROUP: usize = 1 << 18;
 
-/// Reports whether a Parquet file is a log of ours: its footer says so.
+/// Reports whether the footer of a Parquet file names this writer.
 pub fn is_log(file: &File) -> bool {
     let Ok(bytes) = file.metadata().map(|data| data.len()) else { return false };
     let mut end = vec![0; bytes.min(END_BYTES) as usize];
@@ -36,7 +36,7 @@ pub fn is_log(file: &File) -> bool {
         && end.windows(CREATED_BY.len()).any(|part| part == CREATED_BY.as_bytes())
 }
 
-/// The error of the file itself where it is one, with its own words and kind.
+/// Unwraps an error of the file itself, with its own text and kind.
 fn system(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(inner) => {
@@ -46,14 +46,14 @@ fn system(error: ParquetError) -> io::Error {
     }
 }
 
-/// Writes the log. Without [`finish`](RequestSink::finish) the file has no footer, and no reader takes it.
+/// Writes the log. Without [`finish`](RequestSink::finish) the file has no footer and cannot be read.
 pub struct ParquetLog {
     writer: SerializedFileWriter<File>,
     columns: RequestColumns,
 }
 
 impl ParquetLog {
-    /// A log in an empty file.
+    /// Starts a log in an empty file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -114,11 +114,11 @@ impl RequestSink for ParquetLog {
 /// Kind of a column.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Whole numbers of 64 bits.
+    /// 64-bit integers.
     Long,
-    /// Whole numbers of 32 bits.
+    /// 32-bit integers.
     Short,
-    /// Words.
+    /// Text.
     Words,
 }
 
@@ -140,7 +140,7 @@ impl Kind {
     }
 }
 
-/// The columns in their order, which is that of the CSV log.
+/// The columns, in the order of the CSV log.
 fn columns() -> Vec<(String, Kind)> {
     let first = [
         ("at_ns", Kind::Long),

@@ -77,7 +77,7 @@ fn all<T: DataType>(group: &mut Group<'_>, values: &[T::T]) -> Result<(), Parque
     batch::<T>(group, values, None)
 }
 
-/// Absent values have no place among the values, and level 0.
+/// Absent values are stored only as level 0.
 fn some<T: DataType>(group: &mut Group<'_>, values: &[Option<T::T>]) -> Result<(), ParquetError> {
     let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
     let there: Vec<T::T> = values.iter().flatten().cloned().collect();

@@ -1,4 +1,4 @@
-//! Algorithm IV.2 of the paper: blocks are allocated, and an application collects its garbage, with the function level.
+//! Algorithm IV.2 of the paper: allocation of blocks and garbage collection by an application, at the function level.
 //!
 //! `cargo run -p pellucid-prism --example gc_function`
 
@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 
 const GC_THRESHOLD: u32 = 3;
 
-/// Logical to physical, and which pages of a block are valid.
+/// Logical to physical blocks, and the validity of each page.
 type Map = BTreeMap<u32, (FlashAddress, Vec<bool>)>;
 
 fn main() {
     println!("{}", run().unwrap_or_else(|error| panic!("{error}")));
 }
 
-/// Allocates ten blocks again and again in the channel with the least workload, and says what became of it.
+/// Repeatedly allocates ten blocks in the channel with the least workload, and describes the result.
 pub fn run() -> Result<String, FlashError> {
     let drive = reference::Reference::new(reference::geometry(2, 2, 12, 32, 4), 1);
     let mut flash = Flash::new(drive, SimTime::ZERO, at_once);
@@ -30,7 +30,7 @@ pub fn run() -> Result<String, FlashError> {
     let pages = flash.function_geometry(level).pages_each_block as usize;
     let (mut map, mut next) = (Map::new(), 0);
     for round in 0..8 {
-        // Most of what was written before is obsolete by now.
+        // Most of the earlier data are obsolete by now.
         for (lbn, (_, valid)) in &mut map {
             (0..pages).for_each(|page| valid[page] &= (page as u32 + lbn) % 8 == round);
         }

@@ -1,4 +1,4 @@
-//! Algorithm IV.1 of the paper: an application collects its garbage with the raw level, on the flash that a monitor gave it.
+//! Algorithm IV.1 of the paper: garbage collection by an application at the raw level, on flash allocated by a monitor.
 //!
 //! `cargo run -p pellucid-prism --example gc_raw`
 
@@ -15,7 +15,7 @@ use reference::Reference;
 
 type Drive = Flash<Monitor<Reference>, fn(&mut Monitor<Reference>, Option<SimTime>) -> Option<SimTime>>;
 
-/// A block: which of its pages are written, and hold data that are still wanted.
+/// A block: which of its pages are written, and hold valid data.
 #[derive(Clone, Default)]
 struct Block {
     written: u32,
@@ -26,7 +26,7 @@ fn main() {
     println!("{}", run().unwrap_or_else(|error| panic!("{error}")));
 }
 
-/// Writes most of the flash, forgets much of it, collects, and says what became of it.
+/// Writes most of the flash, invalidates much of it, collects garbage, and describes the result.
 pub fn run() -> Result<String, FlashError> {
     let drive = Reference::new(reference::geometry(2, 2, 16, 32, 4), 1);
     let mut monitor = Monitor::start(drive, MonitorConfig::default(), SimTime::ZERO)
@@ -45,7 +45,7 @@ pub fn run() -> Result<String, FlashError> {
             let data = vec![number as u8; geometry.page_bytes as usize];
             flash.page_write(raw, FlashAddress { page, ..geometry.block_at(number as u32) }, &data)?;
             block.written += 1;
-            // What is in some blocks is soon obsolete.
+            // The data in some blocks are soon obsolete.
             if (page as usize * 5 + number * 3) % 8 < number % 6 {
                 block.valid.push(page);
             }
@@ -58,7 +58,7 @@ pub fn run() -> Result<String, FlashError> {
     Ok(format!("{copied} valid pages copied, {erased} blocks erased, {before} pages kept"))
 }
 
-/// The process of the paper: channel by channel the block with the least valid data, until enough blocks are free.
+/// The procedure of the paper: channel by channel, collects the block with the least valid data, until enough blocks are free.
 fn gc(flash: &mut Drive, raw: RawId, blocks: &mut [Block], enough: usize) -> Result<(u32, u32), FlashError> {
     let geometry = flash.raw_geometry(raw);
     let (mut channel, mut copied, mut erased) = (0, 0, 0);
@@ -72,7 +72,7 @@ fn gc(flash: &mut Drive, raw: RawId, blocks: &mut [Block], enough: usize) -> Res
         let victim = (0..geometry.blocks()).filter(full).min_by_key(|&n| blocks[n as usize].valid.len());
         let Some(victim) = victim else { break };
         while let Some(page) = blocks[victim as usize].valid.pop() {
-            // Page new is selected by the application: the next one of a block of the channel that has room.
+            // The application selects page "new": the next one of a block with space in the channel.
             let new = (0..geometry.blocks()).find(|&n| {
                 geometry.block_at(n).channel == channel
                     && blocks[n as usize].written < geometry.pages_each_block

@@ -1,4 +1,4 @@
-//! Algorithm IV.3 of the paper: an application configures its flash at the policy level. Bytes here where the paper has gigabytes.
+//! Algorithm IV.3 of the paper: an application configures its flash at the policy level, in bytes instead of the paper's gigabytes.
 //!
 //! `cargo run -p pellucid-prism --example init_policy`
 
@@ -16,7 +16,7 @@ fn main() {
     println!("{}", run().unwrap_or_else(|error| panic!("{error}")));
 }
 
-/// Configures two ranges, writes to both and reads it again after a restart.
+/// Configures two ranges, writes to both and reads the data back after a restart.
 pub fn run() -> Result<String, FlashError> {
     let mut drive = reference::Reference::new(reference::geometry(2, 2, 64, 64, 4), 1);
     let start_addr = 0;

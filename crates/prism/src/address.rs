@@ -1,10 +1,10 @@
-//! Addresses in an application's terms.
+//! Addresses of an application's flash.
 
 use std::fmt;
 
-/// A page of an application's flash: `<channel, LUN, block, page>`, each counted from 0 in what the application was given.
+/// A page of an application's flash: `<channel, LUN, block, page>`, each counted from 0 within the application's flash.
 ///
-/// Calls that concern a block do not look at `page`.
+/// Calls that concern a block ignore `page`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlashAddress {
     /// Channel.

@@ -1,11 +1,11 @@
-//! The library as blocking calls: for C, for examples, for any program with one thread of control.
+//! The library as blocking calls: for C, for examples, for any single-threaded program.
 //!
 //! ```text
-//!   Flash ─► open_raw, open_function, open_policy ─► page_read, flash_write, ...      each runs the drive until its answer is there
+//!   Flash ─► open_raw, open_function, open_policy ─► page_read, flash_write, ...      each runs the drive until its answer arrives
 //!         └► submit ... poll                                            the same without waiting; both may be mixed
 //! ```
-//! `wait` lets time pass, as in [`Stack::call_by`]: it takes the drive and the time of its next event, and returns the new time; `None` gives
-//! up. In virtual time it is [`at_once`]; in real time it sleeps, or waits for the drive's sockets.
+//! `wait` advances time, as in [`Stack::call_by`]: it takes the drive and the time of its next event, and returns the new time; `None` gives up. In
+//! virtual time it is [`at_once`]; in real time it sleeps, or waits for the drive's sockets.
 //!
 //! The drive has to keep data, because buffers hold the bytes of sectors.
 
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use thiserror::Error;
 
-/// Why a call has not done what it should.
+/// Reason why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FlashError {
     /// The call was refused; nothing was sent.
@@ -29,7 +29,7 @@ pub enum FlashError {
     /// A range was refused; nothing has changed.
     #[error(transparent)]
     Range(#[from] PolicyError),
-    /// The drive has ended it so.
+    /// The drive completed it with this status.
     #[error("the drive ended it with {0:?}")]
     Drive(Status),
     /// The level could not be opened, or has failed.
@@ -40,24 +40,24 @@ pub enum FlashError {
     Silent,
 }
 
-/// A raw level that is open.
+/// An open raw level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawId(pub u32);
 
-/// A function level that is open.
+/// An open function level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FunctionId(pub u32);
 
-/// A policy level that is open.
+/// An open policy level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PolicyId(pub u32);
 
-/// A `wait` that lets virtual time pass at once: for simulated drives.
+/// A `wait` that advances virtual time at once: for simulated drives.
 pub fn at_once<D>(_drive: &mut D, next: Option<SimTime>) -> Option<SimTime> {
     next
 }
 
-/// A drive, and the levels that are open on it. With a [`Monitor`](crate) as the drive each application has a namespace of its own.
+/// A drive and its open levels. With a [`Monitor`](crate) as the drive, each application has its own namespace.
 #[derive(Clone, Debug)]
 pub struct Flash<D, W> {
     stack: Stack<Levels, D>,
@@ -67,7 +67,7 @@ pub struct Flash<D, W> {
 }
 
 impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W> {
-    /// The library on a drive that is at `now`.
+    /// The library on a drive whose time is `now`.
     pub fn new(drive: D, now: SimTime, wait: W) -> Flash<D, W> {
         let stack = Stack::new(Levels::default(), drive, now);
         Flash { stack, wait, tags: 0, answers: VecDeque::new() }
@@ -83,7 +83,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         &self.stack.drive
     }
 
-    /// Does something to the drive beside its commands: a monitor gives flash to an application.
+    /// Applies an action to the drive outside of its commands, such as an allocation by a monitor.
     pub fn act_on_drive<R>(&mut self, act: impl FnOnce(&mut D) -> R) -> R {
         self.stack.act_on_drive(self.stack.now(), act)
     }
@@ -110,15 +110,15 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.start(namespace, Level::Function(function)).map(FunctionId)
     }
 
-    /// Opens the policy level on a namespace, and waits until it has found which ranges there are.
+    /// Opens the policy level on a namespace, and waits until it has found its recorded ranges.
     pub fn open_policy(&mut self, namespace: u16, config: &PolicyConfig) -> Result<PolicyId, FlashError> {
         let (interface, image) = self.namespace(namespace);
         let policy = Policy::new(namespace, interface, image, config)?;
         self.start(namespace, Level::Policy(policy)).map(PolicyId)
     }
 
-    /// Closes a level without calls in progress; `false`: a call is in progress. Waits for background erases, and for writes that make
-    /// its next start cheap.
+    /// Closes a level without calls in progress; `false`: a call is in progress. Waits for background erases, and for writes that make its next start
+    /// cheap.
     pub fn close(&mut self, level: u32) -> bool {
         self.rest();
         let now = self.stack.now();
@@ -127,7 +127,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
             self.stack.advance(now);
         }
         let stopped = |levels: &Levels| levels.get(level).is_none_or(Level::is_stopped);
-        // One that cannot be stopped in order is found as after a power cut.
+        // A level that cannot be stopped in order is recovered as after a power cut.
         while !stopped(&self.stack.layer) && !self.stack.layer.is_at_rest() && self.pass() {
             self.take_answers();
         }
@@ -135,7 +135,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.stack.layer.close(level)
     }
 
-    /// Lets time pass until neither calls nor background erases are in progress.
+    /// Advances time until neither calls nor background erases are in progress.
     pub fn rest(&mut self) {
         while !self.stack.layer.is_at_rest() && self.pass() {
             self.take_answers();
@@ -164,14 +164,14 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
 
     // ---- without waiting
 
-    /// Hands a call to a level and does not wait; [`Flash::poll`] gives its answer under the tag that is returned.
+    /// Submits a call to a level without waiting; [`Flash::poll`] returns its answer under the returned tag.
     pub fn submit(&mut self, level: u32, call: LevelCall) -> Tag {
         self.tags += 1;
         self.stack.ask(self.stack.now(), LevelAsk { level, tag: self.tags, call });
         self.tags
     }
 
-    /// The next answer to what was submitted, if one is there.
+    /// The next answer to a submitted call, if one has arrived.
     pub fn poll(&mut self) -> Option<LevelAnswer> {
         self.take_answers();
         self.answers.pop_front()
@@ -185,7 +185,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.poll()
     }
 
-    /// Lets time pass until the next event; `false`: `wait` gave up.
+    /// Advances to the next event; `false`: `wait` gave up.
     pub fn pass(&mut self) -> bool {
         let next = self.stack.next_event();
         let now = (self.wait)(&mut self.stack.drive, next);
@@ -296,7 +296,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
     /// The function level itself.
     ///
     /// # Panics
-    /// When it is not open.
+    /// If it is not open.
     pub fn function(&self, id: FunctionId) -> &Function {
         match self.stack.layer.get(id.0) {
             Some(Level::Function(function)) => function,
@@ -311,7 +311,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         }
     }
 
-    /// Does something to the function level at once, and sends what follows from it.
+    /// Applies an action to the function level at once, and sends the resulting commands.
     fn act_on_function<R>(&mut self, id: FunctionId, act: impl FnOnce(&mut Function) -> R) -> R {
         let result = act(self.function_mut(id));
         self.stack.advance(self.stack.now());
@@ -343,7 +343,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         Ok(self.act_on_function(id, |function| function.address_mapper(channel, mapping))?)
     }
 
-    /// `Flash_Trim`: returns at once; the erase is done in the background, while other calls let time pass.
+    /// `Flash_Trim`: returns at once; the erase runs in the background, while other calls advance time.
     pub fn flash_trim(&mut self, id: FunctionId, address: FlashAddress) -> Result<(), FlashError> {
         Ok(self.act_on_function(id, |function| function.flash_trim(address))?)
     }
@@ -361,7 +361,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         }
     }
 
-    /// `Flash_Read`: fills `data` with whole sectors of one block, from `sector` behind the beginning of a page on.
+    /// `Flash_Read`: fills `data` with whole sectors of one block, starting `sector` sectors after the beginning of a page.
     pub fn flash_read(
         &mut self,
         id: FunctionId,
@@ -381,7 +381,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         Ok(())
     }
 
-    /// `Flash_Write`: writes whole pages of one block, the next that it has; `mark` as in [`FunctionCall::Write`].
+    /// `Flash_Write`: writes the next whole pages of one block; `mark` as in [`FunctionCall::Write`].
     pub fn flash_write(
         &mut self,
         id: FunctionId,
@@ -414,7 +414,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
     /// The policy level itself.
     ///
     /// # Panics
-    /// When it is not open.
+    /// If it is not open.
     pub fn policy(&self, id: PolicyId) -> &Policy {
         match self.stack.layer.get(id.0) {
             Some(Level::Policy(policy)) => policy,
@@ -422,7 +422,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         }
     }
 
-    /// `FTL_Ioctl`: sets a range of bytes up, and waits until it has found its data.
+    /// `FTL_Ioctl`: configures a range of bytes, and waits until it has found its data.
     pub fn ftl_ioctl(
         &mut self,
         id: PolicyId,
@@ -438,7 +438,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.settled(id)
     }
 
-    /// Removes a range of bytes: its data are lost. Waits until its flash can be had again.
+    /// Removes a range of bytes: its data are lost. Waits until its flash is available.
     pub fn ftl_remove(&mut self, id: PolicyId, range: Range<u64>) -> Result<(), FlashError> {
         let Some(Level::Policy(policy)) = self.stack.layer.get_mut(id.0) else {
             panic!("{id:?} is not open")
@@ -462,7 +462,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         }
     }
 
-    /// The command for the sectors from byte `at` on; its data are put in by the caller.
+    /// The command for the sectors starting at byte `at`; the caller fills in its data.
     pub fn ftl_command(
         &self,
         id: PolicyId,
@@ -488,7 +488,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         }
     }
 
-    /// `FTL_Read`: fills `data` from byte `at` on.
+    /// `FTL_Read`: fills `data` starting at byte `at`.
     pub fn ftl_read(&mut self, id: PolicyId, at: u64, data: &mut [u8]) -> Result<(), FlashError> {
         let command = self.ftl_command(id, Opcode::Read, at, data.len() as u64)?;
         let command = Command { data: vec![0; data.len()], ..command };
@@ -496,7 +496,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         Ok(())
     }
 
-    /// `FTL_Write`. What was written survives a crash after [`Flash::ftl_flush`].
+    /// `FTL_Write`. Written data survive a crash after [`Flash::ftl_flush`].
     pub fn ftl_write(&mut self, id: PolicyId, at: u64, data: &[u8]) -> Result<(), FlashError> {
         let command = self.ftl_command(id, Opcode::Write, at, data.len() as u64)?;
         self.ftl_call(id, Command { data: data.to_vec(), ..command }).map(drop)
@@ -509,7 +509,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.ftl_call(id, command).map(drop)
     }
 
-    /// Brings everything that was written before to the flash.
+    /// Flushes all earlier writes to the flash.
     pub fn ftl_flush(&mut self, id: PolicyId) -> Result<(), FlashError> {
         let command = self.ftl_command(id, Opcode::Flush, 0, 0)?;
         self.ftl_call(id, command).map(drop)

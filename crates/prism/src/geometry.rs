@@ -1,14 +1,13 @@
-//! Geometry of an application's flash, and the only place that converts its addresses to those of the
-//! port.
+//! Geometry of an application's flash, and the only conversion between its addresses and those of the port.
 
 use crate::{FlashAddress, LevelError};
 use pellucid_flash::{ChunkAddress, ChunkGeometry, Interface, Layout, Lba, Split};
 use std::fmt;
 
-/// `SSD_geometry` of the paper (its figure 3): what every level shows.
+/// `SSD_geometry` of the paper (its figure 3), as shown by every level.
 ///
-/// A page is the minimum write, `ws_min` of the open-channel namespace. All channels are alike: they have the same number of LUNs,
-/// each with the same number of blocks.
+/// A page is the minimum write, `ws_min` of the open-channel namespace. All channels have the same number of LUNs, each with the same number of
+/// blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SsdGeometry {
     /// Channels.
@@ -35,12 +34,12 @@ impl SsdGeometry {
         }
     }
 
-    /// LUNs in all.
+    /// Number of LUNs.
     pub const fn luns(&self) -> u32 {
         self.channel_count * self.luns_each_channel
     }
 
-    /// Blocks in all.
+    /// Number of blocks.
     pub const fn blocks(&self) -> u32 {
         self.luns() * self.blocks_each_lun
     }
@@ -50,7 +49,7 @@ impl SsdGeometry {
         self.pages_each_block as u64 * self.page_bytes as u64
     }
 
-    /// Bytes in all.
+    /// Total bytes.
     pub const fn bytes(&self) -> u64 {
         self.blocks() as u64 * self.block_bytes()
     }
@@ -78,7 +77,7 @@ impl SsdGeometry {
         }
     }
 
-    /// Returns whether there is such a page.
+    /// Reports whether the page exists.
     pub const fn contains(&self, address: FlashAddress) -> bool {
         address.channel < self.channel_count
             && address.lun < self.luns_each_channel
@@ -86,12 +85,12 @@ impl SsdGeometry {
             && address.page < self.pages_each_block
     }
 
-    /// The number of a block: channels, LUNs and blocks counted through. The address has to be [in](Self::contains) the geometry.
+    /// The number of a block, counted over channels, LUNs and blocks. The address must be [in](Self::contains) the geometry.
     pub const fn block_number(&self, address: FlashAddress) -> u32 {
         (address.channel * self.luns_each_channel + address.lun) * self.blocks_each_lun + address.block
     }
 
-    /// The block of that number.
+    /// The block with this number.
     pub const fn block_at(&self, number: u32) -> FlashAddress {
         let lun = number / self.blocks_each_lun;
         FlashAddress {
@@ -114,19 +113,19 @@ impl fmt::Display for SsdGeometry {
     }
 }
 
-/// An application's flash: the open-channel namespace that it was given, and the way from its addresses to those of the port and back.
+/// An application's flash: its open-channel namespace, and the conversion between its addresses and those of the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// The namespace.
     pub namespace: u16,
-    /// Its shape, as the port says it.
+    /// Shape reported by the port.
     pub chunks: ChunkGeometry,
     /// Bytes of a sector image, see [`Command`](pellucid_flash::Command).
     pub image_bytes: usize,
 }
 
 impl Space {
-    /// The flash behind a namespace of a drive with images of `image_bytes`.
+    /// The flash of a namespace of a drive with sector images of `image_bytes`.
     pub fn new(
         namespace: u16,
         interface: Option<Interface>,
@@ -163,7 +162,7 @@ impl Space {
         Ok(self.chunks.lba(ChunkAddress { group, unit, chunk, sector: page * self.page_sectors() }))
     }
 
-    /// The page that holds a sector; `None` where there is no such sector.
+    /// The page that holds a sector; `None`: the sector does not exist.
     pub fn address(&self, lba: Lba) -> Option<FlashAddress> {
         let ChunkAddress { group, unit, chunk, sector } = self.chunks.address(lba)?;
         Some(FlashAddress { channel: group, lun: unit, block: chunk, page: sector / self.page_sectors() })

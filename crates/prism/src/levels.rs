@@ -1,4 +1,4 @@
-//! Several levels of several applications over one drive: one machine, so that there is one pump.
+//! Several levels of several applications over one drive, as one machine with one pump.
 //!
 //! ```text
 //!   ask { level, tag, call } ─► the level ─► its commands, tag | (level + 1) << 32 ─► drive
@@ -14,37 +14,37 @@ use std::collections::VecDeque;
 const LEVEL_SHIFT: u32 = 32;
 const TAG_MASK: Tag = (1 << LEVEL_SHIFT) - 1;
 
-/// The most levels that can be open at a time.
+/// Maximum number of open levels.
 pub const LEVELS_MAX: usize = 128;
 
-/// A level that is open.
+/// An open level.
 #[derive(Clone, Debug)]
 pub enum Level {
     /// Raw flash.
     Raw(RawQueue),
     /// Flash functions.
     Function(Function),
-    /// A translation by policies.
+    /// A translation with policies.
     Policy(Policy),
 }
 
 /// Call of a level.
 #[derive(Clone, Debug)]
 pub enum LevelCall {
-    /// Command of raw flash, made by [`Raw`].
+    /// Command to raw flash, made by [`Raw`].
     Raw(Command),
     /// Call of the function level.
     Function(FunctionCall),
-    /// Command of the policy level, as of a block drive.
+    /// Block command to the policy level.
     Policy(Command),
 }
 
-/// An ask of a level.
+/// A call to a level.
 #[derive(Clone, Debug)]
 pub struct LevelAsk {
     /// The level.
     pub level: u32,
-    /// The caller's name for it.
+    /// The caller's tag.
     pub tag: Tag,
     /// Call.
     pub call: LevelCall,
@@ -61,18 +61,18 @@ pub enum LevelOutcome {
     Policy(Completion),
 }
 
-/// The answer to an ask.
+/// The answer to a call.
 #[derive(Clone, Debug)]
 pub struct LevelAnswer {
     /// The level.
     pub level: u32,
-    /// The caller's name for the ask.
+    /// The caller's tag of the call.
     pub tag: Tag,
     /// Outcome of the call.
     pub outcome: LevelOutcome,
 }
 
-/// Raw flash as a machine: it passes commands on.
+/// Raw flash as a machine that forwards commands.
 #[derive(Clone, Debug)]
 pub struct RawQueue {
     /// The level.
@@ -103,7 +103,7 @@ impl RawQueue {
     }
 }
 
-/// Calls the machine of each kind; raw flash is none of its own.
+/// Calls the machine of any kind; raw flash is not a machine itself.
 macro_rules! each {
     ($self:expr, $queue:ident => $raw:expr, $machine:ident => $call:expr) => {
         match $self {
@@ -131,22 +131,22 @@ impl Level {
         each!(self, queue => queue.up.len(), machine => machine.answered())
     }
 
-    /// Why it has failed for good.
+    /// Reason of a permanent failure.
     pub fn failure(&self) -> Option<String> {
         each!(self, _queue => None, machine => machine.failure())
     }
 
-    /// Begins to bring to the flash what makes the next start cheap; see [`Machine::stop`].
+    /// Starts writing what makes the next start cheap; see [`Machine::stop`].
     pub fn stop(&mut self, now: SimTime) {
         each!(self, _queue => (), machine => machine.stop(now));
     }
 
-    /// Returns whether the stop has ended.
+    /// Reports whether the stop has ended.
     pub fn is_stopped(&self) -> bool {
         each!(self, _queue => true, machine => machine.is_stopped())
     }
 
-    /// Returns whether it has started.
+    /// Reports whether it has started.
     pub fn is_ready(&self) -> bool {
         each!(self, _queue => true, machine => machine.is_ready())
     }
@@ -162,7 +162,7 @@ impl Level {
     }
 }
 
-/// The levels that are open on one drive.
+/// The open levels of one drive.
 #[derive(Clone, Debug, Default)]
 pub struct Levels {
     levels: Vec<Option<Level>>,
@@ -170,7 +170,7 @@ pub struct Levels {
     now: SimTime,
     /// Position at which the search for a command continues.
     turn: usize,
-    /// Commands with the drive, of each level.
+    /// Commands in flight, by level.
     under_way: Vec<u32>,
 }
 
@@ -197,8 +197,7 @@ impl Levels {
         Some(at as u32)
     }
 
-    /// Closes a level without calls in progress; `false`: calls are in progress, or there is no
-    /// such level.
+    /// Closes a level without calls in progress; `false`: calls are in progress, or there is no such level.
     pub fn close(&mut self, level: u32) -> bool {
         let at = level as usize;
         let rests = |open: &Level| {
@@ -242,7 +241,7 @@ impl Machine for Levels {
     }
 
     /// # Panics
-    /// When the level is not open, or of another kind than the call.
+    /// If the level is not open, or of another kind than the call.
     fn submit(&mut self, now: SimTime, ask: LevelAsk) {
         self.now = now;
         let LevelAsk { level, tag, call } = ask;

@@ -15,7 +15,7 @@
 //! | level | pages are mapped by | GC is done by | wear is levelled by |
 //! |---|---|---|---|
 //! | [`Raw`] | application | application | application |
-//! | [`Function`] | application | application decides, library erases | library, asked |
+//! | [`Function`] | application | application decides, library erases | library, on request |
 //! | [`Policy`] | library | library, by a chosen policy | library |
 
 mod address;

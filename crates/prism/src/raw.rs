@@ -1,4 +1,4 @@
-//! The raw level: pages and blocks, as they are (section IV-B of the paper).
+//! The raw level: pages and blocks (section IV-B of the paper).
 //!
 //! | paper | here |
 //! |---|---|
@@ -15,14 +15,14 @@
 use crate::{FlashAddress, LevelError, Space, SsdGeometry};
 use pellucid_flash::{ChunkOp, Command, Interface, Opcode, Tag, Vector};
 
-/// Raw access to one application's flash.
+/// Raw access to an application's flash.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw {
     space: Space,
 }
 
 impl Raw {
-    /// Access to a namespace of a drive whose sector images have `image_bytes`.
+    /// Access to a namespace of a drive with sector images of `image_bytes`.
     pub fn new(namespace: u16, interface: Option<Interface>, image_bytes: usize) -> Result<Raw, LevelError> {
         Ok(Raw { space: Space::new(namespace, interface, image_bytes)? })
     }
@@ -32,7 +32,7 @@ impl Raw {
         self.space.geometry()
     }
 
-    /// The flash that this is about.
+    /// The flash behind it.
     pub fn space(&self) -> &Space {
         &self.space
     }
@@ -81,8 +81,7 @@ impl Raw {
         Ok(command)
     }
 
-    /// `Page_Write`: writes whole pages of one block, the next that it has. `data` holds their sector images, and comes back with the
-    /// completion.
+    /// `Page_Write`: writes the next whole pages of one block. `data` holds their sector images, and is returned with the completion.
     pub fn page_write(&self, tag: Tag, address: FlashAddress, data: Vec<u8>) -> Result<Command, LevelError> {
         let page = self.space.page_image_bytes();
         if data.is_empty() || !data.len().is_multiple_of(page) {

@@ -1,4 +1,4 @@
-//! Work of an application in a report.
+//! An application's work, in a report.
 
 use crate::{GcPauses, Latency, OperationReport, PartFigure};
 use pellucid_flash::Cause;
@@ -6,74 +6,74 @@ use pellucid_text::format::{binary_bytes, count, duration, optional, significant
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Work of an application on the drive, as it saw it.
+/// Work of an application on the drive, as the application saw it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ApplicationReport {
     /// The application, as in `app`.
     pub name: String,
-    /// Name of its job.
+    /// Name of the application's job.
     pub job: String,
-    /// The target that it works on; absent without targets.
+    /// Target that the application works on; absent without targets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// Its settings as they came to be, by the key of a job.
+    /// Resolved settings of the application, by the key of a job.
     pub settings: BTreeMap<String, String>,
     /// Operations of the warm-up, which no other figure counts.
     pub warm_up: u64,
-    /// Operations of the measurement.
+    /// Operations measured.
     pub operations: u64,
-    /// Operations per simulated second, without skipped ones; absent if they took no simulated time.
+    /// Operations per simulated second, skipped ones not counted; absent if they took no simulated time.
     pub operations_per_second: Option<f64>,
-    /// Operations of them that were left out, for want of a file or of room.
+    /// Operations that were skipped, for want of a file or of room.
     pub left_out: u64,
-    /// How long operations took; those that were left out are not among them.
+    /// Latency of operations; skipped ones are not counted.
     pub latency: Latency,
-    /// By kind, those that happened.
+    /// Operations by kind; kinds that did not occur are left out.
     pub by_operation: Vec<OperationReport>,
     /// Bytes that operations wrote.
     pub written_bytes: u64,
     /// Bytes read by operations of a file system or graph program; 0 for a cache, which does not count the bytes returned by hits.
     pub read_bytes: u64,
-    /// Bytes of valid data that were copied to free space, by who did.
+    /// Bytes of valid data copied to free space, by part.
     pub copies: Vec<Copies>,
-    /// Bytes that were programmed, for whatever reason.
+    /// Bytes programmed, for any cause.
     pub programmed_bytes: u64,
     /// Blocks erased.
     pub erases: u64,
     /// `programmed_bytes / written_bytes`; absent if operations wrote nothing.
     pub write_amplification: Option<f64>,
-    /// Victims of its own cleaner, or of its library, by the time from their choice.
+    /// Pauses for victims of the application's own cleaner, or of its library's, each from the victim's choice.
     pub pauses: GcPauses,
-    /// Phases of its work, in their order; empty where the work is of one kind throughout.
+    /// Phases of the work, in order; empty where the work is of one kind throughout.
     pub phases: Vec<PhaseReport>,
-    /// Its result, by name; empty where the work has no result, or was ended before.
+    /// Result of the work, by name; empty where the work has none, or was stopped early.
     pub result: BTreeMap<String, String>,
-    /// Further counters.
+    /// More counters.
     pub figures: Vec<PartFigure>,
 }
 
 /// A phase of an application's work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PhaseReport {
-    /// Its name.
+    /// Name of the phase.
     pub phase: String,
     /// Simulated seconds.
     pub seconds: f64,
-    /// Seconds of them in which the host's processor was busy; in the others it waited for the storage.
+    /// Seconds with the host's processor busy; it waited for storage in the others.
     pub busy_seconds: f64,
 }
 
 /// Bytes that one part copied to free space.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Copies {
-    /// The part: the file system, the host's layers, the drive.
+    /// The part: the file system, a layer of the host, the drive.
     pub by: String,
     /// Bytes.
     pub bytes: u64,
 }
 
 impl ApplicationReport {
-    /// The report with what was programmed by cause, and erased by cause.
+    /// Adds programmed bytes and erases, both given by cause.
     #[must_use]
     pub fn with_flash(self, sectors: &[u64; Cause::COUNT], sector_bytes: u64, erases: &[u64]) -> Self {
         let programmed_bytes = sectors.iter().sum::<u64>() * sector_bytes;
@@ -86,22 +86,22 @@ impl ApplicationReport {
         }
     }
 
-    /// The bytes that a part copied; `None`: there is no such part.
+    /// Returns the bytes that a part copied; `None` if there is no such part.
     pub fn copied_by(&self, part: &str) -> Option<u64> {
         self.copies.iter().find(|copies| copies.by == part).map(|copies| copies.bytes)
     }
 
-    /// The phase of this name.
+    /// Returns the phase of this name.
     pub fn phase(&self, name: &str) -> Option<&PhaseReport> {
         self.phases.iter().find(|phase| phase.phase == name)
     }
 
-    /// A counter by its name.
+    /// Returns the counter of this name.
     pub fn figure(&self, name: &str) -> Option<u64> {
         self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
     }
 
-    /// Its name in a report, with that of the job where the job was given one.
+    /// Name of the application in a report, followed by that of its job if it has one.
     pub(crate) fn title(&self) -> String {
         let number =
             self.job.strip_prefix("job").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
@@ -111,7 +111,7 @@ impl ApplicationReport {
         format!("{job}{}{target}", self.name)
     }
 
-    /// Lines of a report in text: a label, and words that go on lines together.
+    /// Returns labelled lines for the text report: a label, and words that are kept together.
     pub(crate) fn words(&self) -> Vec<(String, Vec<String>)> {
         let ns = |ns: Option<u64>| optional(ns, |ns| duration(ns as f64));
         let latency = &self.latency;

@@ -1,4 +1,4 @@
-//! Tables of a report as columns, for writers of tables: the run over time, and flash operations by cause.
+//! Tables of a report by column, for writers of tables: the run over time, and flash operations by cause.
 
 use super::{Cause, FlowSeries, Report, key};
 
@@ -21,7 +21,7 @@ pub enum Column {
 pub type Named = (String, Column);
 
 impl Report {
-    /// The run over time, a row for each interval: the columns of `series.csv`.
+    /// Returns the columns of `series.csv`: one row per interval.
     pub fn series_columns(&self) -> Vec<Named> {
         let series = &self.series;
         let mut columns: Vec<Named> = vec![
@@ -57,7 +57,7 @@ impl Report {
         columns
     }
 
-    /// Flash operations, a row for each cause: programs with their bytes, reads, and erases of blocks.
+    /// Returns flash operations, one row per cause: programs, programmed bytes, reads, and erased blocks.
     pub fn operation_columns(&self) -> Vec<Named> {
         let (programmed, erased) = (&self.write_amplification, &self.gc.erased_blocks);
         let each = |count: &dyn Fn(Cause) -> u64| Column::Whole(Cause::ALL.into_iter().map(count).collect());

@@ -1,5 +1,5 @@
-//! Several drives under the same work, side by side: one column per drive, each except the first followed by a
-//! column with the change from the first drive.
+//! Several drives under the same work, side by side: one column per drive, and after each but the first a column with the change from the first
+//! drive.
 
 use super::text::PARTIAL;
 use super::{ApplicationReport, Direction, JobResult, Latency, Report};
@@ -15,14 +15,13 @@ pub(super) enum Unit {
     Nanoseconds,
     Seconds,
     Bytes,
-    /// A part of 1.
+    /// A fraction of 1.
     Share,
     /// A quotient, or a deviation.
     Ratio,
 }
 
 impl Unit {
-    /// Writes a number for a reader.
     pub(super) fn show(self, value: f64) -> String {
         match self {
             Unit::Count => count(value.round() as u64),
@@ -36,7 +35,7 @@ impl Unit {
         }
     }
 
-    /// Returns the unit's name in JSON; empty: the number has none.
+    /// Returns the unit's name in JSON; empty for a plain number.
     pub(super) fn name(self) -> &'static str {
         match self {
             Unit::PerSecond => "1/s",
@@ -80,18 +79,18 @@ pub(super) struct Row {
     pub(super) label: String,
     pub(super) unit: Unit,
     pub(super) better: Better,
-    /// The number of each report, if it has one.
+    /// One value per report, if it has one.
     pub(super) values: Vec<Option<f64>>,
 }
 
-/// The narrowest column of labels; a longer label makes it wider.
+/// Least width of the column of labels.
 const LABEL: usize = 22;
-/// The narrowest columns of numbers and of changes. A drive with a longer name has a wider column of changes.
+/// Least width of columns of numbers and of changes; the name of a drive may widen its column of changes.
 const NUMBER: usize = 12;
 const CHANGE: usize = 18;
 
-/// The reports side by side. The column behind a number is its change from the first report's; rows that no report has are
-/// left out. Three drives fit 100 columns.
+/// Renders the reports side by side. The column after a number is its change from the first report's; rows without any number are left out. Three
+/// drives fit 100 columns.
 pub fn render_compare(reports: &[Report]) -> String {
     let mut out = String::new();
     if reports.is_empty() {
@@ -129,7 +128,7 @@ pub fn render_compare(reports: &[Report]) -> String {
     out
 }
 
-/// Returns remarks that a reader needs to compare the reports.
+/// Returns notes that a reader needs to compare the reports.
 pub(super) fn notes(reports: &[Report]) -> Vec<String> {
     let mut notes = Vec::new();
     for report in reports {
@@ -153,7 +152,8 @@ pub(super) fn notes(reports: &[Report]) -> Vec<String> {
     notes
 }
 
-/// Returns whether all applications have the same result, if they have one; compares the applications at the same position of the reports.
+/// Returns whether all applications have the same result, with a sentence that says so; `None` without results. Applications are compared by
+/// position.
 pub(super) fn results<'a>(reports: impl Iterator<Item = &'a Report>) -> Option<(bool, String)> {
     let reports: Vec<&Report> = reports.collect();
     let most = reports.iter().map(|report| report.applications.len()).max().unwrap_or(0);
@@ -162,7 +162,6 @@ pub(super) fn results<'a>(reports: impl Iterator<Item = &'a Report>) -> Option<(
     differs.or_else(|| all.into_iter().next())
 }
 
-/// Says so of the applications at one place.
 fn results_at(reports: &[&Report], at: usize) -> Option<(bool, String)> {
     let found = reports.iter().filter_map(|report| Some((report, report.applications.get(at)?)));
     let results: Vec<_> = found.collect();
@@ -184,8 +183,8 @@ fn results_at(reports: &[&Report], at: usize) -> Option<(bool, String)> {
     Some((false, format!("the results differ: {name} is {}", each.join(", "))))
 }
 
-/// Returns the comparison as cells: the names behind an empty cell, each but the first with a column of changes, and the rows, each with
-/// its label first.
+/// Returns the comparison as cells: the header, whose first cell is empty and which has a column of changes after each name but the first; and the
+/// rows, label first.
 pub(super) fn cells(reports: &[Report]) -> (Vec<String>, Vec<Vec<String>>) {
     let mut head = vec![String::new()];
     for (at, report) in reports.iter().enumerate() {
@@ -208,7 +207,7 @@ pub(super) fn cells(reports: &[Report]) -> (Vec<String>, Vec<Vec<String>>) {
     (head, said.map(row).collect())
 }
 
-/// The change from the first drive's number, and whether that is better.
+/// Returns the change from the first drive's number, with its verdict.
 fn change(better: Better, value: Option<f64>, first: Option<f64>) -> String {
     let (Some(value), Some(first)) = (value, first.filter(|first| *first != 0.0)) else {
         return String::new();
@@ -219,7 +218,7 @@ fn change(better: Better, value: Option<f64>, first: Option<f64>) -> String {
     format!("{}{verdict}", signed_percent(value / first - 1.0))
 }
 
-/// Returns every number that some of the reports may have, with a value for each report.
+/// Returns every number that at least one report may have, with one value per report.
 pub(super) fn rows(reports: &[Report]) -> Vec<Row> {
     let row = |label: &str, unit: Unit, better: Better, of: &dyn Fn(&Report) -> Option<f64>| Row {
         label: label.into(),
@@ -274,7 +273,7 @@ pub(super) fn rows(reports: &[Report]) -> Vec<Row> {
     rows
 }
 
-/// Rows of the operations of applications, if any; each of several has its own rows.
+/// Returns the rows of all applications.
 fn applications(reports: &[Report]) -> Vec<Row> {
     let most = reports.iter().map(|report| report.applications.len()).max().unwrap_or(0);
     let of = |at: usize| {
@@ -289,7 +288,7 @@ fn applications(reports: &[Report]) -> Vec<Row> {
     (0..most).flat_map(of).collect()
 }
 
-/// Rows of the applications at one place of the reports.
+/// Returns the rows of the applications at position `at`.
 fn application(reports: &[Report], at: usize) -> Vec<Row> {
     let row = |label: &str, unit, better, of: fn(&ApplicationReport) -> Option<f64>| {
         let values = reports.iter().map(|report| report.applications.get(at).and_then(of)).collect();
@@ -325,7 +324,7 @@ fn application(reports: &[Report], at: usize) -> Vec<Row> {
     rows
 }
 
-/// Rows about unmapped reads, if a drive had any: their number, and the latency of the other reads.
+/// Returns rows on unmapped reads, if any drive had some: their number, and the latency of mapped reads.
 fn reads_by_mapping(reports: &[Report]) -> Vec<Row> {
     if reports.iter().all(|report| report.reads.unmapped.requests == 0) {
         return Vec::new();
@@ -343,7 +342,7 @@ fn reads_by_mapping(reports: &[Report]) -> Vec<Row> {
     ]
 }
 
-/// The jobs, each over its own time, where there are several.
+/// Returns the rows of the jobs, each over its own time, if there are several.
 fn jobs(reports: &[Report]) -> Vec<Row> {
     let most = reports.iter().map(|report| report.jobs.len()).max().unwrap_or(0);
     let mut rows: Vec<Row> = Vec::new();

@@ -3,27 +3,27 @@
 use pellucid_text::format::significant;
 use serde_json::Value;
 
-/// Keys of what a run cost on its machine: they differ from run to run.
+/// Keys of a run's cost on its machine, which differ from run to run.
 const COST: [&str; 3] = ["wall_seconds", "requests_per_wall_second", "peak_memory_bytes"];
 
 /// One value that differs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Path of keys to it.
+    /// Path of keys to the value.
     pub path: String,
-    /// The first value; `None`: there is none.
+    /// The first document's value, if any.
     pub first: Option<Value>,
-    /// The second value; `None`: there is none.
+    /// The second document's value, if any.
     pub second: Option<Value>,
 }
 
 impl Difference {
-    /// Returns whether a list differs: its values are not shown one by one.
+    /// Returns whether the value is a list, whose entries are not shown one by one.
     pub fn is_list(&self) -> bool {
         [&self.first, &self.second].into_iter().flatten().any(Value::is_array)
     }
 
-    /// Relative change of a number, with its sign; `None` if it is undefined.
+    /// Returns the relative change of a number, with its sign; `None` if it is undefined.
     pub fn change(&self) -> Option<String> {
         let number = |value: &Option<Value>| value.as_ref().and_then(Value::as_f64);
         let (first, second) = (number(&self.first)?, number(&self.second)?);
@@ -32,7 +32,7 @@ impl Difference {
         Some(format!("{sign}{} %", significant(share)))
     }
 
-    /// The two values as they are written; lists as how many of their values differ.
+    /// Returns both values as text; for lists, how many entries differ.
     pub fn values(&self) -> (String, String) {
         match (&self.first, &self.second) {
             (Some(Value::Array(first)), Some(Value::Array(second))) => {
@@ -45,7 +45,6 @@ impl Difference {
     }
 }
 
-/// A value in one line, exactly.
 fn written(value: Option<&Value>) -> String {
     match value {
         None => "absent".into(),
@@ -55,15 +54,14 @@ fn written(value: Option<&Value>) -> String {
     }
 }
 
-/// Values of two JSON documents that differ. Lists of plain values count as one value; objects in lists are compared one by one.
+/// Returns the values of two JSON documents that differ. A list of plain values is one value; lists of objects are compared entry by entry.
 pub fn differences(first: &Value, second: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(String::new(), Some(first), Some(second), &mut found);
     found
 }
 
-/// A report without the cost of the run on its machine, and without values that identify the run rather than
-/// its results.
+/// Returns a report without the cost of the run, and without values that identify the run rather than its results.
 pub fn results(report: &Value) -> Value {
     let mut results = report.clone();
     if let Some(keys) = results.as_object_mut() {

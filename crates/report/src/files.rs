@@ -1,37 +1,37 @@
-//! Operations of files, as the threads of a file server saw them.
+//! File operations, as the threads of a file server saw them.
 
 use crate::Latency;
 use serde::Serialize;
 
-/// Operations of one kind.
+/// File operations of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OperationReport {
     /// The kind.
     pub operation: String,
     /// Operations per second.
     pub per_second: f64,
-    /// How long they took.
+    /// Latency.
     pub latency: Latency,
 }
 
-/// Operations of files, as their threads saw them.
+/// File operations, as the threads of a file server saw them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FilesReport {
-    /// The personality.
+    /// Name of the personality.
     pub workload: String,
-    /// Files of the set.
+    /// Number of files in the set.
     pub files: u32,
     /// Mean size of a file.
     pub file_bytes: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
-    /// Memory for the page cache.
+    /// Bytes of memory for the page cache.
     pub page_cache_bytes: u64,
-    /// All operations.
+    /// Number of operations.
     pub operations: u64,
     /// Operations per second.
     pub operations_per_second: f64,
-    /// Mean time of an operation.
+    /// Mean latency of an operation.
     pub mean_ns: f64,
     /// Bytes that operations read.
     pub read_bytes: u64,
@@ -39,10 +39,10 @@ pub struct FilesReport {
     pub written_bytes: u64,
     /// Share of pages read by operations that were in memory; absent without reads.
     pub page_hit_ratio: Option<f64>,
-    /// Commits of the journal.
+    /// Journal commits.
     pub commits: u64,
-    /// Operations that were left out because the file system was full.
+    /// Operations skipped because the file system was full.
     pub refused: u64,
-    /// By kind, those that happened.
+    /// Operations by kind; kinds that did not occur are left out.
     pub by_operation: Vec<OperationReport>,
 }

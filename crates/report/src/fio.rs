@@ -1,8 +1,8 @@
-//! A report in the shape of fio's JSON, so that fio's own tools read it: `fio_jsonplus_clat2csv`, fio-plot.
+//! A report as fio's JSON, for fio's own tools: `fio_jsonplus_clat2csv`, fio-plot.
 //!
-//! Times are simulated. `clat_ns` and `lat_ns` are the latency from submission to completion; `slat_ns`, which is the host's time to
-//! submit, is empty. Bins, `stddev` and the percentiles beside p50, p95, p99, p99.9 and p99.99 have the resolution of the report's
-//! distribution: a sixteenth. Values that fio measures and Pellucid does not (CPU time, bandwidth samples) are 0.
+//! Times are simulated. `clat_ns` and `lat_ns` are the latency from submission to completion; `slat_ns`, the host's time to submit, is empty. Bins,
+//! `stddev` and percentiles other than p50, p95, p99, p99.9 and p99.99 have the resolution of the report's distribution: a sixteenth. Values that fio
+//! measures and Pellucid does not (CPU time, bandwidth samples) are 0.
 
 use super::latency::{Distribution, Latency};
 use super::recorder::{Direction, Requests};
@@ -11,17 +11,16 @@ use pellucid_flash::Nanos;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Options of a job by their names, as fio shows them.
+/// Options of a job by name, as fio shows them.
 pub type JobOptions = BTreeMap<String, String>;
 
-/// Percentiles that fio shows.
 const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
-/// Upper edges of fio's short histogram in nanoseconds, microseconds and milliseconds alike.
+/// Upper edges of fio's short histograms, the same in nanoseconds, microseconds and milliseconds.
 const EDGES: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
 
-/// The report as `fio --output-format=json` prints one; with `bins`, as `json+`. `options`: of each job, in order.
+/// Returns the report as `fio --output-format=json` prints it, or `json+` with `bins`. `options` has one entry per job, in order.
 pub fn to_fio_json(report: &Report, options: &[JobOptions], bins: bool) -> String {
     let whole = Span::new(Nanos::ZERO, Nanos((report.simulated_seconds * 1e9).round() as u64));
     let jobs: Vec<Value> = if report.jobs.is_empty() {
@@ -123,7 +122,7 @@ fn times(direction: &Direction, bins: bool) -> Value {
     times
 }
 
-/// The report's own number where it has it, else the upper edge of the bin.
+/// Returns the report's own percentile if it has one, else the upper edge of the bin.
 fn percentile(latency: &Latency, distribution: &Distribution, percent: f64) -> u64 {
     let own = [
         (50.0, latency.p50_ns),
@@ -153,7 +152,7 @@ fn deviation(latency: &Latency, distribution: &Distribution) -> f64 {
     (squares / latency.count.max(1) as f64).sqrt()
 }
 
-/// fio's three short histograms of all latencies, in percent.
+/// Returns fio's three short histograms of all latencies, in percent.
 fn histograms(requests: &Requests) -> Map<String, Value> {
     let units = [("latency_ns", 1), ("latency_us", 1_000), ("latency_ms", 1_000_000)];
     let directions = requests.directions.named();

@@ -1,17 +1,16 @@
-//! Pauses of garbage collection in a report.
+//! Garbage collection pauses, in a report.
 
 use super::Distribution;
 use pellucid_flash::Pauses;
 use serde::Serialize;
 
-/// Pauses of garbage collection (GC): for each victim that has ended, the time from its choice until it was erased, was retired, or stayed
-/// as it could not be read. Quantiles come from a histogram with eight bins per doubling, so they are at most an eighth too large; mean and
-/// longest are exact.
+/// Garbage collection (GC) pauses: for each victim that was erased, was retired, or stayed because it could not be read, the time since it was
+/// chosen. Quantiles come from a histogram with eight bins per doubling and are at most an eighth too large; mean and maximum are exact.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GcPauses {
-    /// Victims that have ended; without folded blocks.
+    /// Victims that have ended, folded blocks not counted.
     pub count: u64,
-    /// Arithmetic mean, exact; absent without GC, as the others.
+    /// Arithmetic mean, exact; absent, like the following fields, without GC.
     pub mean_ns: Option<f64>,
     /// Median.
     pub p50_ns: Option<u64>,
@@ -26,7 +25,7 @@ pub struct GcPauses {
 }
 
 impl GcPauses {
-    /// Makes the summary.
+    /// Summarises the pauses.
     pub fn new(pauses: &Pauses) -> GcPauses {
         let count = pauses.count();
         let quantile = |share| pauses.quantile(share).map(|pause| pause.0);

@@ -1,6 +1,5 @@
-//! The report as one self-contained HTML page: style, figures and script are embedded, and there are no external resources. Without the
-//! script the figures are static; with it, readers can hover, zoom, and export them as SVG or CSV. The page is also well-formed XML, so
-//! that a test can check its structure.
+//! The report as one self-contained HTML page: style, figures and script are embedded, nothing is loaded. Without the script the figures are static;
+//! with it, readers can hover, zoom, and export them as SVG or CSV. The page is also well-formed XML, so that a test can check its structure.
 
 mod figures;
 mod film;
@@ -24,12 +23,12 @@ use pellucid_flash::Cause;
 use pellucid_text::format::{bytes, count, duration, optional, percent, quantity, significant, span};
 use std::fmt::Write;
 
-/// The page.
+/// Renders the report as a page.
 pub fn render_html(report: &Report) -> String {
     page(report).end(report)
 }
 
-/// The figures of the page.
+/// Returns the figures of the page.
 pub fn report_figures(report: &Report) -> Vec<Figure> {
     page(report).figures
 }
@@ -54,22 +53,22 @@ fn page(report: &Report) -> Page {
     page
 }
 
-/// One card of a section.
+/// A card of a section.
 enum Part {
-    /// A drawing and what it shows; over half the width, as `Half`.
+    /// A drawing with its caption, over half the width, as `Half`.
     Figure(Drawing, &'static str),
     /// Text or a table over half the width, or over the full width if nothing is beside it.
     Half(String),
-    /// Text or a table over the whole width.
+    /// Text or a table over the full width.
     Wide(String),
 }
 
-/// A drawing of a page, with its name and what it shows.
+/// A drawing with its name and caption.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Its name, made of the title: `read-latency-over-time`; no two of a page are the same.
+    /// Name, unique on its page, made from the title: `read-latency-over-time`.
     pub name: String,
-    /// A sentence on its content.
+    /// A sentence on the content.
     pub caption: String,
     /// The drawing.
     pub drawing: Drawing,
@@ -83,7 +82,7 @@ impl Figure {
         Figure { name: words.join("-"), caption: caption.into(), drawing: drawing.clone() }
     }
 
-    /// The model of the figure in JSON, with its name and caption.
+    /// Returns the figure as JSON: its model, name and caption.
     pub fn to_json(&self) -> serde_json::Value {
         let mut model = self.drawing.to_json();
         model["name"] = self.name.as_str().into();
@@ -92,7 +91,7 @@ impl Figure {
     }
 }
 
-/// A page, and the figures that it shows so far.
+/// A page, and the figures added so far.
 struct Page {
     shell: Shell,
     figures: Vec<Figure>,
@@ -132,7 +131,7 @@ impl Page {
         self.warnings(report.warnings.iter().cloned());
     }
 
-    /// List of sentences; empty if there are none.
+    /// Adds a list of sentences, if there are any.
     fn warnings(&mut self, sentences: impl Iterator<Item = String>) {
         let items: String = sentences.map(|sentence| format!("<li>{}</li>", escape(&sentence))).collect();
         if !items.is_empty() {
@@ -149,7 +148,7 @@ impl Page {
         self.raw("</div>");
     }
 
-    /// Heading with its cards; empty if there are none.
+    /// Adds a heading and its cards, if there are any.
     fn section(&mut self, title: &str, parts: &[Part]) {
         if parts.is_empty() {
             return;
@@ -180,7 +179,7 @@ impl Page {
         self.raw("</div></section>");
     }
 
-    /// The page, with what it was made by and from at its foot.
+    /// Returns the page; its foot states the program and the inputs.
     fn end(mut self, report: &Report) -> String {
         self.raw(&script::elements(&self.figures));
         let seeds: Vec<String> = report.seeds.iter().map(|(name, seed)| format!("{name} {seed}")).collect();
@@ -194,7 +193,7 @@ impl Page {
     }
 }
 
-/// A table; every cell is escaped. The first column holds the row headings.
+/// Returns a table; every cell is escaped. The first column holds the row headings.
 fn table(title: &str, head: &[&str], rows: &[Vec<String>]) -> String {
     let mut out = String::new();
     if !title.is_empty() {
@@ -220,7 +219,7 @@ fn table(title: &str, head: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// Names and values, in as many columns as there is space for.
+/// Returns names and values, in as many columns as fit.
 fn facts(title: &str, facts: &[(&str, String)]) -> String {
     let mut out = format!("<h3>{}</h3><dl>", escape(title));
     for (name, value) in facts {
@@ -230,7 +229,7 @@ fn facts(title: &str, facts: &[(&str, String)]) -> String {
     out
 }
 
-/// The directions that were used.
+/// Returns the directions with requests.
 fn used(report: &Report) -> Vec<(&'static str, &Direction)> {
     report.directions.named().into_iter().filter(|(_, direction)| direction.requests > 0).collect()
 }
@@ -298,12 +297,11 @@ fn requests(report: &Report) -> String {
     tables
 }
 
-/// The applications.
 fn applications(report: &Report) -> Vec<Part> {
     report.applications.iter().flat_map(application).collect()
 }
 
-/// An application: its operations by kind, and what they cost the flash.
+/// Returns the cards of an application: its operations by kind, and their cost to the flash.
 fn application(work: &ApplicationReport) -> Vec<Part> {
     let head = ["", "operations", "per second", "mean", "min", "p50", "p95", "p99", "p99.9", "max"];
     let row = |name: &str, rate: Option<f64>, l: &Latency| {
@@ -330,7 +328,7 @@ fn application(work: &ApplicationReport) -> Vec<Part> {
     parts
 }
 
-/// Layers of the host, caches and other parts that count for themselves: the cost of the layers, and every counter.
+/// Returns the layers of the host, caches and other parts with counters of their own: the cost of the layers, and every counter.
 fn parts_above(report: &Report) -> Vec<Part> {
     let words = |name: &str, value: &str| vec![name.to_string(), value.to_string()];
     let mut cards = Vec::new();
@@ -350,7 +348,7 @@ fn parts_above(report: &Report) -> Vec<Part> {
     cards
 }
 
-/// The targets: what each is, and the latencies of its requests.
+/// Returns the targets, and the latencies of their requests.
 fn targets(report: &Report) -> Vec<Part> {
     let head = [
         "target", "kind", "units", "bytes", "jobs", "", "requests", "rate", "mean", "p50", "p95", "p99",
@@ -578,7 +576,7 @@ fn utilisation(report: &Report) -> Vec<Part> {
     parts
 }
 
-/// Figures of the timeline, if one was recorded.
+/// Returns the figures of the timeline, if one was recorded.
 fn timeline(report: &Report) -> Vec<Part> {
     let figures = report.timeline.as_ref().map(super::timeline::figures).unwrap_or_default();
     figures.into_iter().map(|(drawing, caption)| Part::Figure(drawing, caption)).collect()
@@ -616,7 +614,7 @@ fn health(report: &Report) -> Vec<Part> {
     parts
 }
 
-/// Blocks, their erases, and what GC did with them.
+/// Returns a table of blocks, their erases, and GC's work on them.
 fn blocks(report: &Report) -> Part {
     let (wear, gc) = (&report.wear, &report.gc);
     Part::Half(facts(
@@ -639,7 +637,7 @@ fn blocks(report: &Report) -> Part {
     ))
 }
 
-/// Pauses of GC, if a victim was collected.
+/// Returns the figure of GC pauses, if a victim was collected.
 fn pauses(report: &Report) -> Vec<Part> {
     let pauses = &report.gc.pauses;
     if pauses.count == 0 {
@@ -706,7 +704,7 @@ fn media_errors(media: &MediaHealth) -> Part {
     ))
 }
 
-/// Mean and largest of the wrong bits in a chunk.
+/// Returns the mean and the maximum of wrong bits in a chunk.
 fn wrong_bits(chunks: &[u64]) -> String {
     let total: u64 = chunks.iter().sum();
     if total == 0 {

@@ -1,5 +1,5 @@
-//! Results by job, as fio reports them: each job over its own time, with its clones together (fio's `group_reporting` for `numjobs`),
-//! and each group of jobs. The numbers of the whole report are over the whole measurement instead.
+//! Results by job, as fio reports them: each job over its own time, its clones together (fio's `group_reporting` for `numjobs`), and each group of
+//! jobs. The numbers of the whole report cover the whole measurement instead.
 
 use super::Report;
 use super::recorder::{Direction, Requests};
@@ -8,21 +8,21 @@ use pellucid_text::format::span;
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// A part of the measurement, in simulated seconds from its beginning.
+/// A part of the measurement, in simulated seconds since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Span {
-    /// When the statistics begin: after `stonewall`, `wait_for`, `startdelay` and `ramp_time`.
+    /// Begin of the statistics: after `stonewall`, `wait_for`, `startdelay` and `ramp_time`.
     pub start_seconds: f64,
-    /// The last completion.
+    /// Time of the last completion.
     pub end_seconds: f64,
-    /// Time from start to end, the basis of rates. 0 if nothing completed.
+    /// Time from start to end, on which rates are based; 0 if nothing completed.
     pub runtime_seconds: f64,
     #[serde(skip)]
     runtime: Nanos,
 }
 
 impl Span {
-    /// From one moment to a later one.
+    /// Makes the span between two times of the measurement.
     pub fn new(start: Nanos, end: Nanos) -> Span {
         let runtime = Nanos(end.0.saturating_sub(start.0));
         Span {
@@ -33,7 +33,7 @@ impl Span {
         }
     }
 
-    /// Its length.
+    /// Returns the length.
     pub fn runtime(&self) -> Nanos {
         self.runtime
     }
@@ -42,19 +42,19 @@ impl Span {
 /// Result of a job, its clones together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct JobResult {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// The number of its group.
+    /// Number of the job's group.
     pub group: u32,
-    /// Clones (`numjobs`).
+    /// Number of clones (`numjobs`).
     pub instances: u32,
-    /// The target that it works on; absent without targets.
+    /// Target that the job works on; absent without targets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// From its start to its last completion.
+    /// From the job's start to its last completion.
     #[serde(flatten)]
     pub time: Span,
-    /// Its requests, with rates over its own time.
+    /// Requests of the job, with rates over its own time.
     #[serde(flatten)]
     pub requests: Requests,
 }
@@ -62,27 +62,26 @@ pub struct JobResult {
 /// Result of the jobs of a group together. A job with `stonewall` or `new_group` begins a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GroupResult {
-    /// Its number, from 0.
+    /// Number of the group, from 0.
     pub group: u32,
-    /// Names of its jobs.
+    /// Names of the jobs.
     pub jobs: Vec<String>,
-    /// From the start of the first of them to the last completion of any.
+    /// From the first job's start to the last completion of any.
     #[serde(flatten)]
     pub time: Span,
-    /// Their requests, with rates over that time.
+    /// Requests of the jobs, with rates over `time`.
     #[serde(flatten)]
     pub requests: Requests,
 }
 
 impl Span {
-    /// `546 ms from 1.2 s on`.
+    /// Formats the time, as in `546 ms from 1.2 s on`.
     pub(super) fn words(&self) -> String {
         format!("{} from {} on", span(self.runtime_seconds), span(self.start_seconds))
     }
 }
 
 impl JobResult {
-    /// Its name, and how often it runs.
     pub(super) fn title(&self) -> String {
         let target = self.target.as_ref().map_or(String::new(), |target| format!(" on {target}"));
         match self.instances {
@@ -93,14 +92,13 @@ impl JobResult {
 }
 
 impl GroupResult {
-    /// Its number and the names of its jobs.
     pub(super) fn title(&self) -> String {
         format!("group {}: {}", self.group, self.jobs.join(", "))
     }
 }
 
-/// The jobs and groups that say more than the whole report does: jobs when there are several; groups of several jobs when there
-/// are several groups. With the time that each took.
+/// Returns the jobs and groups that add to the whole report, with their times: jobs if there are several; groups of several jobs if there are several
+/// groups.
 pub(super) fn parts<'a>(
     jobs: &'a [JobResult],
     groups: &'a [GroupResult],
@@ -114,8 +112,7 @@ pub(super) fn parts<'a>(
 }
 
 impl Requests {
-    /// The directions that were used; reads once more by mapping, if some found no data. A part that did nothing has a row of
-    /// zeros.
+    /// Returns the directions that were used; reads again by mapping, if some found no data. A part that did nothing has one row of zeros.
     pub(super) fn rows(&self) -> Vec<(&'static str, &Direction)> {
         let mut rows = Vec::new();
         for (name, direction) in self.directions.named() {
@@ -133,7 +130,7 @@ impl Requests {
     }
 }
 
-/// Writes one line for each direction of the whole, of each group and of each job, requests or not: so each has the same lines.
+/// Writes one line for each direction of the whole, of each group and of each job, with or without requests: every report has the same lines.
 pub(super) fn write_csv(report: &Report, mut out: impl Write) -> io::Result<()> {
     writeln!(
         out,

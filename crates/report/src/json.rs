@@ -1,7 +1,6 @@
 //! The layout of JSON reports: objects indented, one key to a line; lists of plain values on one line.
 //!
-//! Keys stand in the order of the structs and numbers are printed in their shortest exact form, so two equal
-//! reports are equal byte for byte.
+//! Keys stand in the order of the structs and numbers have their shortest exact form, so equal reports are equal byte for byte.
 
 use serde::Serialize;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
@@ -36,7 +35,7 @@ impl Formatter for InlineLists<'_> {
     }
 }
 
-/// `value` as JSON text with a final line feed.
+/// Returns `value` as JSON text with a final line feed.
 pub(crate) fn to_text(value: &impl Serialize) -> String {
     let mut text = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut text, InlineLists(PrettyFormatter::new()));

@@ -1,5 +1,4 @@
-//! Latencies of one kind of request: exact count, mean, minimum and maximum, and percentiles of known
-//! resolution.
+//! Latencies of one kind of request: exact count, mean, minimum and maximum, and percentiles of known resolution.
 //!
 //! Resolution: percentiles come from a histogram of 1024 buckets per power of two. A percentile is never below the exact nearest-rank
 //! value and at most 0.1 % above it; below 2048 ns it is exact. Memory is bounded: one counter per bucket up to the largest latency, at
@@ -10,8 +9,7 @@
 use pellucid_flash::{Histogram, Nanos};
 use serde::Serialize;
 
-/// The summary of a set of latencies, in simulated nanoseconds. Without requests every field but `count` is
-/// absent.
+/// Summary of latencies, in simulated nanoseconds. Without requests every field but `count` is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
     /// Requests measured.
@@ -34,8 +32,7 @@ pub struct Latency {
     pub max_ns: Option<u64>,
 }
 
-/// A latency distribution in at most 976 bins, each at most 1/16 as wide as its lower edge. Empty bins are
-/// left out.
+/// Distribution of latencies in at most 976 bins, each at most 1/16 as wide as its lower edge. Empty bins are left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
     /// Largest latency of each bin in nanoseconds (inclusive), rising.
@@ -45,7 +42,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// The share of requests at or below each bin's upper edge: `(latency_ns, share)`.
+    /// Returns the fraction of requests up to each bin's upper edge: `(latency_ns, share)`.
     pub fn cumulative(&self) -> Vec<(f64, f64)> {
         let total: u64 = self.count.iter().sum();
         let mut below = 0;
@@ -59,8 +56,8 @@ impl Distribution {
 }
 
 impl Distribution {
-    /// The share of requests per sixteenth of a power of two, `(latency_ns, share)`: bins of unequal width on
-    /// a logarithmic axis are made comparable, and empty bins beside used ones are given as 0.
+    /// Returns the fraction of requests per sixteenth of a power of two, `(latency_ns, share)`, which makes bins of unequal width comparable on a
+    /// logarithmic axis. Empty bins beside used ones are given as 0.
     pub fn density(&self) -> Vec<(f64, f64)> {
         let total: u64 = self.count.iter().sum();
         let mut points: Vec<(f64, f64)> = Vec::new();
@@ -88,16 +85,16 @@ fn lower_ns(bin: usize) -> f64 {
     if bin == 0 { 1.0 } else { Coarse::upper_of(bin - 1) as f64 + 1.0 }
 }
 
-/// The middle of a bin on a logarithmic axis; below 1 ns there is none.
+/// Returns the middle of a bin on a logarithmic axis, at least 1 ns.
 fn middle_ns(bin: usize) -> f64 {
     let bin = bin.min(Coarse::bucket_of(u64::MAX));
     (lower_ns(bin) * (Coarse::upper_of(bin).max(1) as f64)).sqrt()
 }
 
-/// The coarse scale, which [`Distribution`] and the time series have: 16 bins per power of two.
+/// The coarse scale of [`Distribution`] and the time series: 16 bins per power of two.
 pub(super) type Coarse = Histogram<4>;
 
-/// Records latencies; a few nanoseconds each.
+/// Records latencies, at a few nanoseconds of real time each.
 #[derive(Clone, Debug)]
 pub struct LatencyRecorder {
     histogram: Histogram<10>,
@@ -112,7 +109,7 @@ impl Default for LatencyRecorder {
 }
 
 impl LatencyRecorder {
-    /// An empty recorder.
+    /// Makes an empty recorder.
     pub fn new() -> LatencyRecorder {
         LatencyRecorder { histogram: Histogram::default(), min_ns: u64::MAX, max_ns: 0 }
     }
@@ -125,35 +122,34 @@ impl LatencyRecorder {
         self.max_ns = self.max_ns.max(latency.0);
     }
 
-    /// Adds everything that `other` recorded.
+    /// Adds all latencies of `other`.
     pub fn merge(&mut self, other: &LatencyRecorder) {
         self.histogram.merge(&other.histogram);
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// Latencies recorded.
+    /// Returns the number of latencies.
     pub fn count(&self) -> u64 {
         self.histogram.total()
     }
 
-    /// The sum of all latencies in nanoseconds, exact.
+    /// Returns the sum of all latencies in nanoseconds, exact.
     pub fn sum_ns(&self) -> u128 {
         self.histogram.sum()
     }
 
-    /// The smallest value that at least the share `q` (0 to 1) of all latencies do not exceed; `None` when
-    /// empty.
+    /// Returns the smallest value that at least the fraction `q` (0 to 1) of all latencies do not exceed; `None` if empty.
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
         self.histogram.quantile(q).map(|ns| Nanos(ns.clamp(self.min_ns, self.max_ns)))
     }
 
-    /// As [`LatencyRecorder::quantile`] in nanoseconds, for several shares that rise: the histogram is walked once.
+    /// Like [`LatencyRecorder::quantile`] in nanoseconds, for several rising fractions, in one walk over the histogram.
     fn quantiles_ns<const N: usize>(&self, rising: [f64; N]) -> [Option<u64>; N] {
         self.histogram.quantiles(rising).map(|found| found.map(|ns| ns.clamp(self.min_ns, self.max_ns)))
     }
 
-    /// The numbers for the report.
+    /// Returns the summary for the report.
     pub fn summary(&self) -> Latency {
         let count = self.count();
         if count == 0 {
@@ -174,7 +170,7 @@ impl LatencyRecorder {
         }
     }
 
-    /// The distribution on the coarse scale. Its bins are made of the histogram's buckets, so no count is misplaced.
+    /// Returns the distribution on the coarse scale. Its bins are unions of the histogram's buckets, so every count is in the right bin.
     pub fn distribution(&self) -> Distribution {
         let mut coarse = Coarse::default();
         self.histogram.buckets().for_each(|(upper_ns, count)| coarse.record(upper_ns, count));

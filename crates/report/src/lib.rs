@@ -4,9 +4,9 @@
 //! driver --> RequestRecorder, TimeSeries --> Report --> text, compare   (terminal)
 //!        \-> RequestLog (CSV)                      \-> to_json, Series::write_csv, to_html
 //! ```
-//! A report is plain data. Everything in it except [`HostCost`] follows from description, workload and seeds alone: without that
-//! group, two runs give the same bytes of JSON. `docs/reference/definitions.md` defines the terms,
-//! `docs/reference/report-schema.md` has one line per JSON key; a test keeps that file and these structs in agreement.
+//! A report is plain data. All of it except [`HostCost`] follows from description, workload and seeds: without that group, two runs give the same
+//! bytes of JSON. `docs/reference/definitions.md` defines the terms; `docs/reference/report-schema.md` has one line per JSON key, which a test
+//! compares with these structs.
 
 pub mod plot;
 
@@ -76,11 +76,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The version of the JSON schema. Raised when a key changes its meaning or goes away; new keys do not raise
-/// it.
+/// Version of the JSON schema. It is raised when a key changes its meaning or is removed, not for new keys.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// Everything that is known about a finished run.
+/// Everything known about a finished run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// Schema and program.
@@ -90,28 +89,28 @@ pub struct Report {
     pub drive: Drive,
     /// Work of the run.
     pub workload: Workload,
-    /// Keys of the description that `--set` or the drive's own list overrode, with their values.
+    /// Keys of the description overridden by `--set` or by the drive's own list, with their values.
     pub overrides: BTreeMap<String, String>,
     /// The seeds of the run by purpose (`media`, `ftl`, `workload`, ...).
     pub seeds: BTreeMap<String, u64>,
-    /// All that is needed to make the report again; absent of reports that are only shown.
+    /// Everything needed to make the report again; absent in reports that are only shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
-    /// Cautions for a reader of the numbers, a sentence each: why they may mislead.
+    /// Reasons why the numbers may mislead, a sentence each.
     pub warnings: Vec<String>,
     /// Requests completed, with and without success, in all directions.
     pub requests: u64,
-    /// Reads whose data were compared with what was written, and were right; absent without `--verify`.
+    /// Reads whose data were compared with those written, and were right; absent without `--verify`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified_reads: Option<u64>,
-    /// The user ended the run before its work was done.
+    /// True if the user ended the run before its work was done.
     pub partial: bool,
-    /// Length of the measurement in simulated seconds: from its start to the last completion.
+    /// Length of the measurement in simulated seconds, from its start to the last completion.
     pub simulated_seconds: f64,
     /// Cost of the run on this machine; differs from run to run.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostCost>,
-    /// Steady state of the run; absent where that was not asked for.
+    /// Steady state of the run; absent without a steady-state rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steady_state: Option<SteadyState>,
     /// Requests by direction, over the whole measurement.
@@ -120,21 +119,21 @@ pub struct Report {
     pub reads: ReadsByMapping,
     /// Each job over its own time; empty for a trace.
     pub jobs: Vec<JobResult>,
-    /// The groups of jobs.
+    /// Groups of jobs.
     pub groups: Vec<GroupResult>,
-    /// Why bytes were programmed.
+    /// Bytes programmed, by cause.
     pub write_amplification: OfFlash<WriteAmplification>,
     /// Garbage collection.
     pub gc: OfFlash<GcSummary>,
     /// Blocks and their erase counts at the end of the run.
     pub wear: OfFlash<Wear>,
-    /// The last mount in this run; absent when the drive started empty.
+    /// The run's last mount; absent if the drive started empty.
     pub mount: Option<Mount>,
-    /// Errors of the media and what they cost.
+    /// Errors of the media, and their cost.
     pub media: OfFlash<MediaHealth>,
-    /// How busy each part was.
+    /// Busy shares of the parts.
     pub utilisation: Utilisation,
-    /// Figures of the cached mapping table; absent where the map is in memory.
+    /// Figures of the cached mapping table; absent if the map is in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map_cache: Option<MapCache>,
     /// Merges of log blocks; absent without log blocks.
@@ -143,33 +142,33 @@ pub struct Report {
     /// Traffic of the SLC cache; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slc_cache: Option<SlcCache>,
-    /// Result of each namespace; absent where the drive has one.
+    /// Results by namespace; empty for a drive with one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<NamespaceResult>,
-    /// Result of each target; absent of a description without targets.
+    /// Results by target; empty without targets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetResult>,
     /// The layer of the host above the drive; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_layer: Option<HostLayer>,
-    /// Statistics of a replay about its trace; absent without one.
+    /// How the replay differs from its trace; absent without a replay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
-    /// Figures of the threads of a file server; absent without them.
+    /// Figures of a file server's threads; absent without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<FilesReport>,
-    /// Work of applications; absent without any.
+    /// Work of applications; empty without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub applications: Vec<ApplicationReport>,
-    /// Counters of a disk, and of layers of the host without a group of their own; absent without any.
+    /// Counters of a disk, and of layers of the host without a section of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartFigures>,
     /// The run over time.
     pub series: Series,
-    /// Content of each block over time, if that was recorded; a page of its own, no part of the JSON.
+    /// Content of each block over time, if recorded; a page of its own, not in the JSON.
     #[serde(skip)]
     pub film: Option<Film>,
-    /// Timeline of channels, ways, link and processor, if that was recorded; a file of its own, no part of the JSON.
+    /// Timeline of channels, ways, link and processor, if recorded; a file of its own, not in the JSON.
     #[serde(skip)]
     pub timeline: Option<Timeline>,
 }
@@ -177,54 +176,54 @@ pub struct Report {
 /// Counters of a disk or a layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PartFigures {
-    /// Its name.
+    /// Name of the disk or layer.
     pub part: String,
-    /// Its figures.
+    /// Counters and values.
     pub figures: Vec<PartFigure>,
 }
 
-/// One figure: a count over the run, or a value at its end.
+/// A count over the run, or a value at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PartFigure {
-    /// Its name.
+    /// Name of the figure.
     pub name: String,
-    /// The value.
+    /// Count or value.
     pub value: u64,
 }
 
 impl PartFigures {
-    /// A figure by its name.
+    /// Returns the figure of this name.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
     }
 }
 
-/// Result of one namespace of several, as the drive counts it.
+/// Result of one of several namespaces, as the drive counts it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NamespaceResult {
-    /// Its number, from 0.
+    /// Number of the namespace, from 0.
     pub number: u16,
     /// `block`, `zoned` or `open-channel`.
     pub interface: String,
     /// Bytes that hosts can write.
     pub capacity_bytes: u64,
-    /// Its erased blocks, ready for new data.
+    /// Erased blocks, ready for new data.
     pub free_blocks: u64,
-    /// True if it refuses writes: no block can be freed for new data.
+    /// True if it refuses writes because no block can be freed for new data.
     pub read_only: bool,
-    /// Why bytes were programmed.
+    /// Bytes programmed, by cause.
     pub write_amplification: WriteAmplification,
-    /// Garbage collection, of a block namespace.
+    /// Garbage collection; absent if the host does it.
     pub gc: Option<GcSummary>,
-    /// Its last mount; absent when it started empty.
+    /// Last mount; absent if it started empty.
     pub mount: Option<Mount>,
-    /// Its cached mapping table; absent where the map is in memory.
+    /// Cached mapping table; absent if the map is in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map_cache: Option<MapCache>,
-    /// Merges of its log blocks; absent without log blocks.
+    /// Merges of log blocks; absent without log blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merges: Option<Merges>,
-    /// Its SLC cache; absent without one.
+    /// SLC cache; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slc_cache: Option<SlcCache>,
 }
@@ -234,15 +233,15 @@ pub struct NamespaceResult {
 pub struct HostLayer {
     /// Name of the layer.
     pub name: String,
-    /// Simulated seconds of the host's processor that it used.
+    /// Simulated seconds that it kept the host's processor busy.
     pub cpu_seconds: f64,
     /// `cpu_seconds` per simulated second; above 1 with several cores.
     pub cpu_share: f64,
     /// Bytes of host memory for map, tables and write buffer.
     pub memory_bytes: u64,
-    /// Commands that it sent to the drive.
+    /// Commands sent to the drive.
     pub commands: u64,
-    /// Sectors read by the application that its write buffer had.
+    /// Sectors read by the application from the layer's write buffer.
     pub buffer_read_hits: u64,
 }
 
@@ -264,9 +263,9 @@ impl Default for Version {
 /// The drive that was run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Drive {
-    /// Its name: the preset's or the description file's.
+    /// Name: the preset's or the description file's.
     pub name: String,
-    /// One line: shape, cell, map, policies.
+    /// One line: geometry, cell, map, policies.
     pub summary: String,
     /// Bytes that the host can address.
     pub capacity_bytes: u64,
@@ -276,7 +275,7 @@ pub struct Drive {
     pub media_bytes: u64,
     /// Bytes of memory that the drive needs for its tables and its data buffer.
     pub memory_bytes: u64,
-    /// These bytes by structure.
+    /// `memory_bytes`, by structure.
     pub memory: DriveMemory,
 }
 
@@ -310,61 +309,61 @@ impl DriveMemory {
     }
 }
 
-/// Work that the drive was given.
+/// The work given to the drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Workload {
     /// One line: the jobs or the trace.
     pub summary: String,
-    /// The command line that repeats the run.
+    /// Command line that repeats the run.
     pub command_line: String,
-    /// State of the drive before, as it was written.
+    /// Preconditioning of the drive, as the description states it.
     pub precondition: String,
 }
 
-/// Cost of the run on the machine that simulated it: the only numbers that differ between two equal runs.
-/// In JSON these keys stand at the top level, or are left out as a whole.
+/// Cost of the run on the machine that simulated it: the only numbers in which two equal runs differ. In JSON these keys are at the top level, or all
+/// left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct HostCost {
     /// Seconds of real time from the first submission to the last completion.
     pub wall_seconds: f64,
     /// `requests` per `wall_seconds`.
     pub requests_per_wall_second: f64,
-    /// Largest resident memory of the process in bytes; absent when the system does not tell.
+    /// Peak resident memory of the process in bytes; absent if the system does not tell.
     pub peak_memory_bytes: Option<u64>,
 }
 
 impl HostCost {
-    /// The cost of simulating `requests` requests in `wall_seconds` seconds.
+    /// Returns the cost of simulating `requests` requests in `wall_seconds` seconds.
     pub fn new(requests: u64, wall_seconds: f64, peak_memory_bytes: Option<u64>) -> HostCost {
         let rate = if wall_seconds > 0.0 { requests as f64 / wall_seconds } else { 0.0 };
         HostCost { wall_seconds, requests_per_wall_second: rate, peak_memory_bytes }
     }
 }
 
-/// Bytes programmed for each byte that the host wrote.
+/// Bytes programmed per byte that the host wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct WriteAmplification {
     /// Bytes of successful host writes.
     pub host_written_bytes: u64,
-    /// Bytes programmed to the media by cause; spare areas not counted, copybacks counted.
+    /// Bytes programmed to the media by cause, with copybacks, without spare areas.
     pub programmed_bytes: ByCause<u64>,
     /// The sum of `programmed_bytes`.
     pub programmed_bytes_total: u64,
-    /// `programmed_bytes / host_written_bytes`, by cause; absent when the host wrote nothing. `host` is below
-    /// 1 when the buffer absorbs rewrites or still holds data at the end.
+    /// `programmed_bytes / host_written_bytes`, by cause; absent if the host wrote nothing. `host` is below 1 if the buffer absorbs rewrites or still
+    /// holds data at the end.
     pub ratio: ByCause<Option<f64>>,
-    /// Write amplification: the sum of `ratio`; absent when the host wrote nothing.
+    /// Write amplification: the sum of `ratio`; absent if the host wrote nothing.
     pub total: Option<f64>,
     /// Program operations by cause.
     pub programs: ByCause<u64>,
     /// Sense operations by cause, retries not counted.
     pub flash_reads: ByCause<u64>,
-    /// Units copied inside a die and did not cross the channel.
+    /// Units copied within a die, without a transfer over the channel.
     pub copybacks: u64,
 }
 
 impl WriteAmplification {
-    /// The ratios that follow from bytes; operations and copybacks are left at zero for the caller to fill.
+    /// Computes the ratios from bytes; leaves operations and copybacks at zero for the caller to fill.
     pub fn new(host_written_bytes: u64, programmed_bytes: ByCause<u64>) -> WriteAmplification {
         let total = programmed_bytes.total();
         let per_host =
@@ -384,92 +383,91 @@ impl WriteAmplification {
     }
 }
 
-/// Garbage collection and its kin: wear levelling, retirement, refresh and folding.
+/// Garbage collection and related work: wear levelling, retirement, refresh and folding.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GcSummary {
     /// Victim blocks chosen to be moved and erased, including those in progress at the end.
     pub victims: u64,
     /// Blocks erased, by cause.
     pub erased_blocks: ByCause<u64>,
-    /// Victims that were chosen by their few valid units instead of by the policy, as the die had lost its GC reserve.
+    /// Victims chosen by fewest valid units instead of by the policy, because the die had used up its GC reserve.
     pub emergency_victims: u64,
-    /// Valid share (0 to 1) of the victims when they were chosen, mean; absent without garbage collection (GC).
+    /// Mean valid share (0 to 1) of the victims when chosen; absent without garbage collection (GC).
     pub victim_valid_share: Option<f64>,
     /// Valid mapping units of data copied by GC, wear levelling, retirement, refresh and folding.
     pub copied_units: u64,
-    /// Time from the choice of each victim to its end.
+    /// Time from each victim's choice to its end.
     pub pauses: GcPauses,
 }
 
 /// Cost of the mount after power-on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Mount {
-    /// Nanoseconds that the reads keep the busiest die; the clock does not run meanwhile.
+    /// Nanoseconds that the busiest die spends on the reads; the clock does not advance meanwhile.
     pub duration_ns: u64,
     /// Superpages whose spare area was read.
     pub scanned_superpages: u64,
     /// Superpages of journal and checkpoint that were read.
     pub journal_superpages: u64,
-    /// Logical pages that have a place afterwards.
+    /// Logical pages that are mapped afterwards.
     pub mapped_units: u64,
 }
 
-/// Errors of the media and what they cost.
+/// Errors of the media, and their cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MediaHealth {
-    /// Attempts to read again after an attempt that could not be corrected.
+    /// Reads repeated after an attempt that could not be corrected.
     pub read_retries: u64,
     /// Reads that needed at least one retry and then returned the data.
     pub corrected_reads: u64,
     /// Reads that failed after every retry.
     pub uncorrectable_reads: u64,
-    /// Wrong bits that error correction corrected.
+    /// Wrong bits corrected by error correction.
     pub corrected_bits: u64,
-    /// Chunks that the decoder took for other data than were stored; uncorrectable all the same.
+    /// Chunks that the decoder corrected to wrong data; counted as uncorrectable.
     pub miscorrected_chunks: u64,
-    /// Read attempts that found what the store keeps damaged.
+    /// Read attempts that found data damaged in the store.
     pub damaged_reads: u64,
-    /// Codewords that were read, retries again, by the wrong bits in them; the last place is for more than the code
-    /// corrects. Empty without the bit-error model.
+    /// Codewords read, with retries, by their number of wrong bits; the last entry is for more than the code corrects. Empty without the bit-error
+    /// model.
     pub chunks_by_wrong_bits: Vec<u64>,
     /// Blocks rewritten because too many bits had to be corrected.
     pub refreshed_blocks: u64,
-    /// Blocks that were retired.
+    /// Blocks retired.
     pub retired_blocks: u64,
     /// Program operations that failed.
     pub program_failures: u64,
     /// Erase operations that failed.
     pub erase_failures: u64,
-    /// Programs and erases that were suspended for a read.
+    /// Programs and erases suspended for a read.
     pub suspensions: u64,
 }
 
-/// How busy each part was: busy time / length of the measurement, 0 to 1.
+/// Busy share of each part: busy time / length of the measurement, 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Utilisation {
     /// Each channel: transferring commands, data or status.
     pub channels: Vec<f64>,
-    /// Each die, one list per channel, ways in order: sensing, programming or erasing, or holding data for
-    /// the channel.
+    /// Each die, a list per channel in the order of ways: sensing, programming or erasing, or holding data for the channel.
     pub dies: Vec<Vec<f64>>,
-    /// The firmware's processor, or the mean of its two; absent when its steps take no time.
+    /// The firmware's processor, or the mean of its two; absent if its steps take no time.
     pub firmware: Option<f64>,
-    /// Busy time of the processors by module; absent when its steps take no time.
+    /// Busy time of the processors by module; absent if their steps take no time.
     pub firmware_modules: Option<FirmwareModules>,
-    /// The host link from drive to host (reads); absent when transfers take no time.
+    /// The host link from drive to host (reads); absent if transfers take no time.
     pub link_to_host: Option<f64>,
-    /// The host link from host to drive (writes); absent when transfers take no time.
+    /// The host link from host to drive (writes); absent if transfers take no time.
     pub link_to_drive: Option<f64>,
-    /// From the end of a host DMA until a polling firmware saw it, over all of them, in nanoseconds.
+    /// Total nanoseconds from the end of a host DMA until polling firmware saw it.
     pub dma_unseen_ns: u64,
 }
 
-/// Shares of the busy time of the firmware's processors by module, 0 to 1. They sum to 1.
+/// Fraction of the firmware processors' busy time by module, 0 to 1. They sum to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FirmwareModules {
-    /// Looking for commands, and taking them.
+    /// Polling for commands, and fetching them.
     pub fetch: f64,
-    /// Cutting slices, and all of them that no other module is paid for.
+    /// Cutting slices, and all work on them that belongs to no other module.
     pub slice: f64,
     /// The data buffer manager.
     pub buffer: f64,
@@ -477,7 +475,7 @@ pub struct FirmwareModules {
     pub translation: f64,
     /// The dependency checker.
     pub dependency: f64,
-    /// Garbage collection: its own work, beside places and operations.
+    /// Garbage collection: its own work, without places and operations.
     pub gc: f64,
     /// Handing host DMA operations to their engine.
     pub dma: f64,
@@ -492,7 +490,7 @@ pub struct FirmwareModules {
 }
 
 impl FirmwareModules {
-    /// From busy times in the order of [`FirmwareModule`]; one of them must not be zero.
+    /// Computes the shares from busy times in the order of [`FirmwareModule`], not all of them zero.
     pub fn new(busy_ns: &[u64; FirmwareModule::COUNT]) -> FirmwareModules {
         let total: u64 = busy_ns.iter().sum();
         let share = |module: FirmwareModule| busy_ns[module as usize] as f64 / total as f64;
@@ -511,7 +509,7 @@ impl FirmwareModules {
         }
     }
 
-    /// Each module as people read it, with its share.
+    /// Returns each module's name and share.
     pub fn named(&self) -> [(&'static str, f64); FirmwareModule::COUNT] {
         [
             ("fetch", self.fetch),
@@ -530,12 +528,12 @@ impl FirmwareModules {
 }
 
 impl Utilisation {
-    /// Mean busy share of the channels; `None` without channels.
+    /// Returns the mean busy share of the channels; `None` without channels.
     pub fn mean_channel(&self) -> Option<f64> {
         mean(self.channels.iter())
     }
 
-    /// Mean busy share of the dies; `None` without dies.
+    /// Returns the mean busy share of the dies; `None` without dies.
     pub fn mean_die(&self) -> Option<f64> {
         mean(self.dies.iter().flatten())
     }
@@ -547,19 +545,18 @@ fn mean<'a>(values: impl Iterator<Item = &'a f64>) -> Option<f64> {
 }
 
 impl Report {
-    /// All requests, over the whole measurement.
+    /// Returns all requests over the whole measurement.
     pub fn all_requests(&self) -> Requests {
         Requests { requests: self.requests, directions: self.directions.clone(), reads: self.reads.clone() }
     }
 
-    /// A figure of the cache in front of a backing store; `None`: there is no cache.
+    /// Returns a figure of the cache in front of a backing store, if there is one.
     pub(crate) fn cache(&self, figure: &str) -> Option<f64> {
         let cache = self.parts.iter().find(|part| part.part == "cache");
         cache.and_then(|part| part.get(figure)).map(|value| value as f64)
     }
 
-    /// The report as JSON text. Without `with_wall`, [`HostCost`] is left out and equal runs give equal
-    /// bytes.
+    /// Returns the report as JSON text. Without `with_wall`, [`HostCost`] is left out and equal runs give equal bytes.
     pub fn to_json(&self, with_wall: bool) -> String {
         if with_wall || self.host.is_none() {
             return json::to_text(self);
@@ -567,8 +564,8 @@ impl Report {
         json::to_text(&Report { host: None, ..self.clone() })
     }
 
-    /// The files of the report below `folder`: `report.json`, `series.csv`, `requests.csv`, `figures.json` and `index.html`; with a film, also `film.html`
-    /// and its last frame, `film.svg`.
+    /// Returns the files of the report below `folder`: `report.json`, `series.csv`, `requests.csv`, `figures.json` and `index.html`; with a film,
+    /// also `film.html` and its last frame, `film.svg`.
     pub fn files(&self, folder: &Path) -> Vec<pellucid_output::Part> {
         let (mut series, mut requests) = (Vec::new(), Vec::new());
         let written = self.series.write_csv(&mut series).and_then(|()| jobs::write_csv(self, &mut requests));
@@ -590,12 +587,12 @@ impl Report {
         files
     }
 
-    /// The warnings, each with the drive's name before it: for several reports together.
+    /// Returns the warnings with the drive's name before each, for several reports together.
     pub fn warnings_by_name(&self) -> impl Iterator<Item = String> {
         self.warnings.iter().map(|sentence| format!("{}: {sentence}", self.drive.name))
     }
 
-    /// The report as one self-contained HTML page.
+    /// Returns the report as one self-contained HTML page.
     pub fn to_html(&self) -> String {
         render_html(self)
     }

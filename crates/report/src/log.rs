@@ -1,23 +1,23 @@
-//! The log of single requests: one line per completion, written as the run goes on. Logs of other kinds implement [`RequestSink`].
+//! The request log: one line per completion, written as the run proceeds. Logs in other formats implement [`RequestSink`].
 //!
-//! Columns of the CSV: `at_ns,completed_ns,op,lba,sectors,status,latency_ns`, then one column `<stage>_ns` per
-//! [`Stage`], `unmapped_sectors` (for reads) and `job` (the job's number, from 1, or the device of a trace). Times are simulated nanoseconds since the drive was switched on; the stage columns of a line
-//! sum to its `latency_ns`. Lines stand in the order of completion.
+//! Columns of the CSV: `at_ns,completed_ns,op,lba,sectors,status,latency_ns`, then one column `<stage>_ns` per [`Stage`], `unmapped_sectors` (for
+//! reads) and `job` (the job's number, from 1, or the device of a trace). Times are simulated nanoseconds since the drive was switched on; the stage
+//! columns of a line sum to its `latency_ns`. Lines are in the order of completion.
 
 use super::tables::key;
 use pellucid_flash::{CacheOp, ChunkOp, Completion, Lba, NamelessOp, Opcode, Stage, ZoneOp};
 use std::io::{self, BufWriter, Write};
 
-/// Every log begins so.
+/// First bytes of every log.
 pub const LOG_BEGINNING: &[u8] = COLUMNS.as_bytes();
 const COLUMNS: &str = "at_ns,completed_ns,op,lba,sectors,status,latency_ns";
 
 /// Receiver of every completed request, in the order of completion.
 pub trait RequestSink {
-    /// Takes one completion; `lba` and `sectors` are those of its command.
+    /// Takes one completion, with the `lba` and `sectors` of its command.
     fn write(&mut self, lba: Lba, sectors: u32, job: u32, completion: &Completion) -> io::Result<()>;
 
-    /// Completes the log: no request follows.
+    /// Completes the log after the last request.
     fn finish(self: Box<Self>) -> io::Result<()>;
 }
 
@@ -38,7 +38,7 @@ pub struct RequestLog<W: Write> {
 }
 
 impl<W: Write> RequestLog<W> {
-    /// A log on `out`; writes the header.
+    /// Begins a log on `out` with its header.
     pub fn new(out: W) -> io::Result<RequestLog<W>> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
         write!(out, "{COLUMNS}")?;
@@ -49,7 +49,7 @@ impl<W: Write> RequestLog<W> {
         Ok(RequestLog { out })
     }
 
-    /// Writes the line of one completion; `lba` and `sectors` are those of its command.
+    /// Writes the line of one completion, with the `lba` and `sectors` of its command.
     pub fn write(&mut self, lba: Lba, sectors: u32, job: u32, completion: &Completion) -> io::Result<()> {
         let (at, end) = (completion.submitted, completion.completed);
         let (op, status) = (opcode_name(completion.opcode), completion.status.name());
@@ -60,7 +60,7 @@ impl<W: Write> RequestLog<W> {
         writeln!(self.out, ",{},{job}", completion.unmapped)
     }
 
-    /// Writes what is buffered, also in the writer itself, and hands that back.
+    /// Flushes all buffers, the writer's own included, and returns the writer.
     pub fn finish(self) -> io::Result<W> {
         let mut out = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
         out.flush()?;
@@ -68,7 +68,7 @@ impl<W: Write> RequestLog<W> {
     }
 }
 
-/// The name of an operation in logs.
+/// Name of an operation in logs.
 pub fn opcode_name(opcode: Opcode) -> &'static str {
     match opcode {
         Opcode::Read => "read",

@@ -1,21 +1,21 @@
 //! Sections of a report that only a drive of flash has.
 //!
-//! A disk has no blocks, no garbage collection and no write amplification; zeros would suggest that it has them but did nothing. Such a
-//! section is `null` in JSON and reads as empty here, so that pages and tables omit it like zero values.
+//! A disk has no blocks, no garbage collection and no write amplification; zeros would suggest that it has them. Such a section is `null` in JSON and
+//! reads as empty here, so that pages and tables omit it like zero values.
 
 use serde::{Serialize, Serializer};
 use std::ops::{Deref, DerefMut};
 
-/// A section that is there where the drive has flash.
+/// A section that is present if the drive has flash.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OfFlash<T> {
     section: T,
-    /// The drive has flash.
+    /// True if the drive has flash.
     is_there: bool,
 }
 
 impl<T> OfFlash<T> {
-    /// Returns the section; `None` of a disk.
+    /// Returns the section; `None` for a disk.
     pub fn get(&self) -> Option<&T> {
         self.is_there.then_some(&self.section)
     }

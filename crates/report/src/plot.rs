@@ -10,10 +10,10 @@
 //!     .to_svg();
 //! assert!(svg.starts_with("<svg"));
 //! ```
-//! A plot is plain data until `to_svg`, which returns an `<svg>` element without style. A page includes [`STYLE`] once: its colours are the
-//! custom properties `--c0` ... `--c9` and follow the reader's light or dark setting. [`standalone`] makes a separate file with plain
-//! colours, because many programs do not support custom properties. Every mark is named in a legend and every value has a tooltip
-//! (`<title>`), so nothing depends on colour.
+//! A plot is plain data until `to_svg` returns an `<svg>` element without style. A page includes [`STYLE`] once: its colours are the custom
+//! properties `--c0` ... `--c9` and follow the reader's light or dark setting. [`standalone`] makes a separate file with plain colours, because many
+//! programs do not support custom properties. Every mark is named in a legend and every value has a tooltip (`<title>`), so nothing depends on
+//! colour.
 //!
 //! Values that are not finite, and values at or below zero on a logarithmic axis, are gaps.
 
@@ -33,16 +33,16 @@ pub use xy::{Mark, Plot};
 
 use std::fmt::Write;
 
-/// Colours that a page defines; series beyond them start again.
+/// Number of colours that a page defines; later series reuse them from the first on.
 pub const COLOURS: usize = 10;
 
-/// The style sheet of all plots: light by default, dark where the reader's system is.
+/// Style sheet of all plots: light by default, dark if the reader's system is.
 pub const STYLE: &str = include_str!("plot/style.css");
 
-/// Beginning of the first rule of [`STYLE`]; the definitions of its colours stand before it.
+/// Start of the first rule of [`STYLE`], after the definitions of its colours.
 const RULES: &str = ".plot {";
 
-/// `text` with the characters that mean something in XML replaced.
+/// Escapes the characters of `text` that have a meaning in XML.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -59,14 +59,14 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// Returns an SVG file of its own, on light paper, from the `<svg>` element of a plot.
+/// Makes a separate SVG file, on light paper, from the `<svg>` element of a plot.
 pub fn standalone(svg: &str) -> String {
     let style = plain_style();
     let style = format!("><style>\n{style}</style><rect class=\"paper\" width=\"100%\" height=\"100%\"/>");
     svg.replacen('>', &style, 1)
 }
 
-/// The rules of [`STYLE`] with the light colours written out.
+/// Returns the rules of [`STYLE`] with the light colours written out.
 fn plain_style() -> String {
     let (definitions, rules) = STYLE.split_at(STYLE.find(RULES).unwrap_or(0));
     let light = definitions.split("@media").next().unwrap_or_default();
@@ -79,7 +79,7 @@ fn plain_style() -> String {
     style
 }
 
-/// The rectangle that marks are drawn in, in user units of the drawing.
+/// Rectangle that marks are drawn in, in user units of the drawing.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     left: f64,
@@ -125,7 +125,7 @@ impl Canvas {
         let _ = write!(self.0, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(text));
     }
 
-    /// A rectangle with a tooltip; `extra` is further attributes.
+    /// Draws a rectangle with a tooltip; `extra` is further attributes.
     fn rect(&mut self, class: &str, frame: Frame, extra: &str, tooltip: &str) {
         let Frame { left, top, width, height } = frame;
         let _ = write!(
@@ -140,7 +140,7 @@ impl Canvas {
         self.0.push_str(element);
     }
 
-    /// Draws a legend from `top` on within `width`.
+    /// Draws a legend below `top`, within `width`.
     fn legend(&mut self, items: &[(&str, String)], top: f64, width: f64) {
         for ((name, swatch), (x, row)) in items.iter().zip(legend_places(items, width)) {
             let y = top + row * LEGEND_ROW;
@@ -157,7 +157,7 @@ impl Canvas {
 
 const LEGEND_ROW: f64 = 17.0;
 
-/// Position of each legend item: x and row. Text width is estimated at seven units per character.
+/// Returns the x and the row of each legend item. Text width is estimated at seven units per character.
 fn legend_places(items: &[(&str, String)], width: f64) -> Vec<(f64, f64)> {
     let (mut x, mut row) = (4.0, 0.0);
     let mut places = Vec::new();
@@ -176,7 +176,7 @@ fn legend_height(items: &[(&str, String)], width: f64) -> f64 {
     legend_places(items, width).last().map_or(0.0, |(_, row)| (row + 1.0) * LEGEND_ROW)
 }
 
-/// The legend swatch of a filled area.
+/// Returns the legend swatch of a filled area.
 fn box_swatch(colour: usize) -> String {
     format!("<rect class=\"f{}\" x=\"2\" width=\"12\" height=\"10\" rx=\"2\"/>", colour % COLOURS)
 }

@@ -1,6 +1,6 @@
-//! Provenance of a report: all that is needed to make it again.
+//! Provenance of a report: everything needed to make it again.
 //!
-//! Nothing here is a date or a duration: equal runs have equal bytes.
+//! Dates and durations are left out: equal runs have equal bytes.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct Provenance {
     /// Version of the program.
     pub version: String,
-    /// Commit of the program; absent if it was built from a source archive.
+    /// Commit of the program; absent if built from a source archive.
     pub commit: Option<String>,
     /// The words of the command, as typed.
     pub command: Vec<String>,
@@ -25,10 +25,10 @@ pub struct Provenance {
 /// A file that a run read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Input {
-    /// Its part in the run: `description`, `jobs`, `trace`, `image` or `targets`.
+    /// Role in the run: `description`, `jobs`, `trace`, `image` or `targets`.
     pub role: String,
-    /// Its path, as given.
+    /// Path as given.
     pub path: String,
-    /// SHA-256 of its bytes in hexadecimal digits; absent of a pipe, which can be read only once.
+    /// SHA-256 of its bytes in hexadecimal; absent for a pipe, which can be read only once.
     pub sha256: Option<String>,
 }

@@ -1,37 +1,35 @@
-//! The requests of a run, by direction: what the driver records at each completion.
+//! Requests of a run by direction: what the driver records at each completion.
 //!
-//! Invariants: the stage times of a direction sum to exactly the sum of its latencies, because those of each request do.
-//! Requests and bytes of all jobs sum to those of the run, and mapped and unmapped reads to the reads, because the totals are
-//! computed from these parts.
+//! Invariants: the stage times of a direction sum to exactly the sum of its latencies, because those of each request do. Requests and bytes of all
+//! jobs sum to those of the run, and mapped and unmapped reads to the reads, because the totals are computed from these parts.
 
 use super::latency::{Distribution, Latency, LatencyRecorder};
 use super::tables::ByStage;
 use pellucid_flash::{Completion, Effect, Nanos, SimTime, Status};
 use serde::Serialize;
 
-/// One direction of traffic over the whole run. Latency, stages and throughput count successful requests
-/// only.
+/// One direction of traffic over the whole run. Latency, stages and throughput count successful requests only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Direction {
     /// Requests completed, with and without success.
     pub requests: u64,
-    /// Bytes of successful requests (for trims: bytes named, not transferred).
+    /// Bytes of successful requests; for trims, the bytes named.
     pub bytes: u64,
-    /// Requests that ended with a status other than success.
+    /// Requests that ended without success.
     pub errors: u64,
     /// Successful requests per simulated second.
     pub iops: f64,
     /// `bytes` per simulated second.
     pub throughput_bytes_per_second: f64,
-    /// Latency: from submission to completion.
+    /// Latency from submission to completion.
     pub latency: Latency,
-    /// Nanoseconds in each stage, summed over requests; all stages together are the sum of the latencies.
+    /// Nanoseconds in each stage, summed over requests; the stages sum to the total latency.
     pub stage_ns: ByStage<u64>,
-    /// `stage_ns` in percent of the sum of the latencies; all zero without requests.
+    /// `stage_ns` in percent of the total latency; all zero without requests.
     pub stage_percent: ByStage<f64>,
-    /// The latency distribution.
+    /// Distribution of latencies.
     pub distribution: Distribution,
-    /// Where fast and slow requests spent their time: `stage_ns` by latency. Bands without requests are left out.
+    /// `stage_ns` by latency, which shows where fast and slow requests spent their time. Bands without requests are left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bands: Vec<LatencyBand>,
 }
@@ -45,7 +43,7 @@ pub struct LatencyBand {
     pub upper_ns: u64,
     /// Successful requests.
     pub requests: u64,
-    /// Their nanoseconds in each stage, summed.
+    /// Total nanoseconds of these requests in each stage.
     pub stage_ns: ByStage<u64>,
 }
 
@@ -66,44 +64,44 @@ pub struct Directions {
     pub write: Direction,
     /// Trims and write-zeroes: requests that name sectors without transferring them.
     pub trim: Direction,
-    /// Flushes and other commands that name no data to be moved, such as questions for the state of chunks; no bytes.
+    /// Flushes and other commands that move no data, such as queries for the state of chunks; no bytes.
     pub flush: Direction,
 }
 
 impl Directions {
-    /// The directions with their names, in the order of reports.
+    /// Returns the directions with their names, in the order of reports.
     pub fn named(&self) -> [(&'static str, &Direction); 4] {
         [("read", &self.read), ("write", &self.write), ("trim", &self.trim), ("flush", &self.flush)]
     }
 
-    /// Requests of all directions.
+    /// Returns the requests of all directions.
     pub fn requests(&self) -> u64 {
         self.named().iter().map(|(_, direction)| direction.requests).sum()
     }
 }
 
-/// Reads, split by whether the drive had data for them. Unmapped sectors were never written, or were trimmed: they read as
-/// zeros without a flash operation, so such reads are faster than those of a drive in use.
+/// Reads by whether the drive had data for them. Unmapped sectors were never written, or were trimmed: they read as zeros without a flash operation,
+/// so such reads are faster than those of a drive in use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ReadsByMapping {
-    /// Reads of sectors that all have data, and reads that failed.
+    /// Reads of sectors that all have data, and failed reads.
     pub mapped: Direction,
     /// Successful reads with at least one unmapped sector.
     pub unmapped: Direction,
-    /// Unmapped sectors in them.
+    /// Unmapped sectors in `unmapped`.
     pub unmapped_sectors: u64,
-    /// Share of the unmapped ones among successful reads, 0 to 1; absent without reads.
+    /// Share of `unmapped` in successful reads, 0 to 1; absent without reads.
     pub unmapped_share: Option<f64>,
 }
 
-/// The requests of a job, or of several together.
+/// Requests of one or more jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Requests {
     /// Requests completed with any status, all directions.
     pub requests: u64,
     /// By direction.
     pub directions: Directions,
-    /// The reads again, by mapping.
+    /// Reads again, by mapping.
     pub reads: ReadsByMapping,
 }
 
@@ -113,7 +111,7 @@ struct DirectionRecorder {
     errors: u64,
     bytes: u64,
     latency: LatencyRecorder,
-    /// Requests, and their time by stage, with latencies of as many binary digits.
+    /// Requests and their time by stage, indexed by the binary digits of the latency.
     bands: Vec<(u64, ByStage<u64>)>,
 }
 
@@ -182,7 +180,7 @@ impl DirectionRecorder {
     }
 }
 
-/// Records completions of all directions; bounded memory.
+/// Records completions of all directions in bounded memory.
 #[derive(Clone, Debug, Default)]
 pub struct RequestRecorder {
     /// Reads of mapped sectors, writes, trims, flushes, reads with unmapped sectors.
@@ -194,7 +192,7 @@ pub struct RequestRecorder {
 const UNMAPPED: usize = 4;
 
 impl RequestRecorder {
-    /// An empty recorder.
+    /// Makes an empty recorder.
     pub fn new() -> RequestRecorder {
         RequestRecorder::default()
     }
@@ -211,23 +209,23 @@ impl RequestRecorder {
             Effect::Reads => (0, bytes),
             Effect::Writes => (1, bytes),
             Effect::Erases => (2, bytes),
-            // The sectors that a question is about are not moved.
+            // A query names sectors without moving them.
             Effect::Asks | Effect::Manages => (3, 0),
         };
         self.kinds[kind].record(completion, bytes);
     }
 
-    /// Completions recorded.
+    /// Returns the number of completions.
     pub fn requests(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.requests).sum()
     }
 
-    /// When the last of them completed; zero without one.
+    /// Returns the time of the last completion; zero without one.
     pub fn last(&self) -> SimTime {
         self.last
     }
 
-    /// Adds everything that `other` recorded.
+    /// Adds all completions of `other`.
     pub fn merge(&mut self, other: &RequestRecorder) {
         for (own, kind) in self.kinds.iter_mut().zip(&other.kinds) {
             own.merge(kind);
@@ -236,7 +234,7 @@ impl RequestRecorder {
         self.last = self.last.max(other.last);
     }
 
-    /// The numbers for the report of work that took `simulated` time.
+    /// Returns the numbers for the report of work that took `simulated` time.
     pub fn finish(&self, simulated: Nanos) -> Requests {
         let [mapped, write, trim, flush, unmapped] = &self.kinds;
         let mut read = mapped.clone();
@@ -292,7 +290,7 @@ mod tests {
         recorder.record(&completion(Opcode::WriteZeroes, Status::Success, 5, 0), 512);
         recorder.record(&completion(Opcode::Trim, Status::Success, 5, 0), 512);
         recorder.record(&completion(Opcode::Flush, Status::Success, 0, 7), 0);
-        // A question names sectors, and moves none.
+        // A query names sectors without moving them.
         recorder.record(&completion(Opcode::Report, Status::Success, 0, 7), 4096);
         assert_eq!(recorder.requests(), 7);
         let directions = recorder.finish(Nanos::from_us(1)).directions;

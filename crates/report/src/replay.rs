@@ -3,33 +3,33 @@
 use super::text::counted;
 use serde::Serialize;
 
-/// Counts of records of a trace.
+/// Number of trace records by what the replay did with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Replay {
-    /// Taken from the trace.
+    /// Records taken from the trace.
     pub records: u64,
-    /// Their devices (disks, volumes, files), all replayed into the drive's one address space.
+    /// Devices of the records (disks, volumes, files), all replayed into the drive's one address space.
     pub devices: u64,
-    /// Records of other devices than the selected one: left out.
+    /// Records of devices that are not selected: left out.
     pub other_devices: u64,
-    /// Earlier than the one before them: replayed at that one's time.
+    /// Records earlier than the one before them: replayed at that one's time.
     pub out_of_order: u64,
     /// Reads, writes and trims of no bytes: left out.
     pub empty: u64,
-    /// Widened to whole sectors.
+    /// Records widened to whole sectors.
     pub widened: u64,
-    /// With another address on the drive than in the trace.
+    /// Records with another address on the drive than in the trace.
     pub moved: u64,
-    /// Requests split because their sectors are not contiguous on the drive, or because they are longer than 1 GiB.
+    /// Records split because their sectors are not contiguous on the drive, or because they are longer than 1 GiB.
     pub split: u64,
-    /// Longer than the drive: clipped to its length.
+    /// Records longer than the drive: clipped to its length.
     pub clipped: u64,
     /// Trims partly omitted because nothing was there.
     pub trims_cut: u64,
 }
 
 impl Replay {
-    /// A few words for each count that is worth them.
+    /// Describes each count worth mentioning.
     pub(super) fn words(&self) -> Vec<String> {
         let devices = if self.devices > 1 { self.devices } else { 0 };
         let parts = [

@@ -1,4 +1,4 @@
-//! Requests column by column: the log of a run in memory, for tables in other formats.
+//! Requests by column: the log of a run in memory, for tables in other formats.
 //!
 //! Invariant: every column has one entry per request. The stage columns of a request sum to its `latency_ns`.
 
@@ -6,12 +6,12 @@ use super::log::opcode_name;
 use super::tables::key;
 use pellucid_flash::{Completion, Lba, Stage};
 
-/// Column of a few words: each entry is the index of its word.
+/// A column of few distinct words: each entry is the index of its word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WordColumn {
     /// Words in the order of their first entries; at most 256.
     pub words: Vec<&'static str>,
-    /// Index of each entry's word.
+    /// Word index of each entry.
     pub indices: Vec<u8>,
 }
 
@@ -30,7 +30,7 @@ impl WordColumn {
     }
 }
 
-/// Completed requests, column by column, in the order of completion. Times are simulated nanoseconds since the drive was switched on.
+/// Completed requests by column, in the order of completion. Times are simulated nanoseconds since the drive was switched on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestColumns {
     /// Submission.
@@ -45,7 +45,7 @@ pub struct RequestColumns {
     pub sectors: Vec<u32>,
     /// Status.
     pub status: WordColumn,
-    /// From submission to completion.
+    /// Time from submission to completion.
     pub latency_ns: Vec<u64>,
     /// Time in each [`Stage`].
     pub stages_ns: [Vec<u64>; Stage::COUNT],
@@ -56,7 +56,7 @@ pub struct RequestColumns {
 }
 
 impl RequestColumns {
-    /// Adds one completion; `lba` and `sectors` are those of its command.
+    /// Adds one completion, with the `lba` and `sectors` of its command.
     pub fn push(&mut self, lba: Lba, sectors: u32, job: u32, completion: &Completion) {
         let (at, end) = (completion.submitted, completion.completed);
         self.at_ns.push(at.0);
@@ -73,17 +73,17 @@ impl RequestColumns {
         self.job.push(job);
     }
 
-    /// Number of requests.
+    /// Returns the number of requests.
     pub fn len(&self) -> usize {
         self.at_ns.len()
     }
 
-    /// Returns whether there is no request.
+    /// Returns whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.at_ns.is_empty()
     }
 
-    /// The names of the stage columns, in the order of [`stages_ns`](RequestColumns::stages_ns).
+    /// Returns the names of the stage columns, in the order of [`stages_ns`](RequestColumns::stages_ns).
     pub fn stage_names() -> [String; Stage::COUNT] {
         Stage::ALL.map(|stage| format!("{}_ns", key(stage.name())))
     }

@@ -1,5 +1,5 @@
-//! A report with invented but plausible data, for the tests of the renderers: eight channels of eight ways,
-//! two minutes of mixed traffic, with GC setting in after the first third.
+//! A report with invented but plausible data, for the tests of the renderers: eight channels of eight ways, two minutes of mixed traffic, GC from the
+//! first third on.
 
 use super::*;
 use pellucid_flash::{Cause, Completion, Nanos, Opcode, Pauses, Rng, SimTime, Stage, StageTimes, Status};
@@ -116,7 +116,6 @@ fn causes<T: Default>(entries: impl IntoIterator<Item = (Cause, T)>) -> ByCause<
     table
 }
 
-/// The report.
 pub(crate) fn report() -> Report {
     let (Requests { directions, reads, .. }, series) = recorded();
     let written = directions.write.bytes;

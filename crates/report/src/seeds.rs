@@ -1,8 +1,7 @@
 //! Numbers over several seeds: means with confidence intervals, and whether drives differ by more than chance.
 //!
-//! A seed gives every drive the same requests, so drives are compared seed by seed (a paired t-test): effects of a seed on all
-//! of them cancel out. Each number is judged by itself: of twenty without a real difference, one is expected to appear
-//! different.
+//! A seed gives every drive the same requests, so drives are compared seed by seed (a paired t-test): effects of a seed on all of them cancel out.
+//! Each number is judged by itself: of twenty without a real difference, one is expected to seem different.
 
 use super::Report;
 use super::compare::{Better, Row, Unit, results, rows};
@@ -13,26 +12,25 @@ use super::statistics::{CONFIDENCE, Mean};
 use pellucid_text::format::{count, signed_percent, significant};
 use serde::Serialize;
 
-/// Counts below this have digits behind the point: their means do.
+/// Counts below this are shown with decimals, because their means have some.
 const EXACT_MIN: f64 = 1000.0;
-/// Blanks between two columns.
 const GAP: usize = 2;
 
-/// The numbers of one or more drives over several seeds.
+/// Numbers of one or more drives over several seeds.
 #[derive(Debug)]
 pub struct OverSeeds {
     seeds: Vec<u64>,
     drives: Vec<String>,
     measures: Vec<Measure>,
-    /// State that the drives were in when each run began, if it was prepared.
+    /// State of the drives when each run began, if they were preconditioned.
     past: Option<String>,
-    /// Runs that were to go on until they are steady and were not, and all runs.
+    /// Runs with a steady-state rule that did not get steady, and all runs.
     unsteady: (usize, usize),
-    /// Sentence about results of the applications, if they have any: equal for each seed, or not.
+    /// Sentence on the applications' results, if there are any: the same for each seed, or not.
     results: Option<String>,
 }
 
-/// A number of the report, of each drive.
+/// A number of the report, for each drive.
 #[derive(Debug)]
 struct Measure {
     label: String,
@@ -41,17 +39,16 @@ struct Measure {
     drives: Vec<Values>,
 }
 
-/// A number of one drive over the seeds.
 #[derive(Debug)]
 struct Values {
     each: Vec<Option<f64>>,
-    /// `None`: for some seed there is no such number.
+    /// `None`: the number is missing for some seed.
     mean: Option<Mean>,
-    /// Difference from the first drive, seed by seed; `None` for the first, and where one of the two has no mean.
+    /// Difference from the first drive, seed by seed; `None` for the first, and where a mean is missing.
     difference: Option<Mean>,
 }
 
-/// Returns whether the applications have the same result on all drives, for each seed.
+/// Returns whether, for each seed, the applications have the same result on all drives.
 fn results_by_seed(seeds: &[u64], reports: &[Vec<Report>]) -> Option<String> {
     let of_seed = |at: usize| results(reports.iter().map(|drive| &drive[at]));
     let said: Vec<(u64, (bool, String))> =
@@ -66,7 +63,7 @@ fn results_by_seed(seeds: &[u64], reports: &[Vec<Report>]) -> Option<String> {
 }
 
 impl OverSeeds {
-    /// Takes the reports of each drive, one for each seed in the order of `seeds`. At least two seeds are needed.
+    /// Takes each drive's reports, one per seed in the order of `seeds`, which has at least two.
     pub fn new(seeds: Vec<u64>, reports: Vec<Vec<Report>>) -> OverSeeds {
         assert!(seeds.len() > 1, "intervals need two seeds");
         assert!(reports.iter().all(|drive| drive.len() == seeds.len()), "a report for each seed");
@@ -82,7 +79,7 @@ impl OverSeeds {
         OverSeeds { seeds, drives, measures, past, unsteady, results }
     }
 
-    /// Cells of the table: the heads, then a row for each number. Behind the column of each drive but the first is one with the difference.
+    /// Returns the cells of the table: the header, then one row per number. Each drive but the first has a second column, for the difference.
     fn table(&self) -> Vec<Vec<String>> {
         let mut table = vec![vec![format!("{} seeds", self.seeds.len())]];
         for (at, drive) in self.drives.iter().enumerate() {
@@ -93,7 +90,7 @@ impl OverSeeds {
         table
     }
 
-    /// Notes on the table, a sentence each.
+    /// Returns notes on the table, a sentence each.
     fn notes(&self) -> Vec<String> {
         let percent = (CONFIDENCE * 100.0).round();
         let mut notes =
@@ -126,7 +123,7 @@ impl OverSeeds {
         notes
     }
 
-    /// The numbers as a page with a link to each run's own. `pages`: of each drive, one for each seed. `work`: what was done.
+    /// Renders a page that links to each run's own: `pages` has, for each drive, one per seed. `work` describes the work.
     pub fn to_html(&self, work: &str, pages: &[Vec<String>]) -> String {
         let mut page = Shell::new(&self.drives.join(" beside "), "");
         let cells = |tag: &str, row: &[String]| -> String {
@@ -160,8 +157,7 @@ impl OverSeeds {
         page.end("seeds.json beside this page has the value of every seed.")
     }
 
-    /// The numbers as text: a column for each drive, each except the first followed by a column with the
-    /// difference.
+    /// Renders the numbers as text: a column per drive, and after each but the first one with the difference.
     pub fn render_text(&self) -> String {
         let table = self.table();
         let width = |at: usize| table.iter().map(|row| row[at].chars().count()).max().unwrap_or(0) + GAP;
@@ -178,7 +174,7 @@ impl OverSeeds {
         out
     }
 
-    /// The numbers as JSON, with the value of every seed.
+    /// Returns the numbers as JSON, with the value of every seed.
     pub fn to_json(&self) -> String {
         let drive = |name: &String, values: &Values| DriveJson {
             drive: name.clone(),
@@ -210,7 +206,7 @@ impl OverSeeds {
 }
 
 impl Measure {
-    /// `row`: the number of each report, all seeds of the first drive first.
+    /// `row` has one number per report, all seeds of the first drive first.
     fn new(row: Row, seeds: usize) -> Measure {
         let each: Vec<&[Option<f64>]> = row.values.chunks(seeds).collect();
         let mean = |values: Vec<Option<f64>>| {
@@ -245,7 +241,7 @@ impl Measure {
         }
     }
 
-    /// The change from the first drive's mean, or that it is within chance.
+    /// Returns the change from the first drive's mean, or that it is within chance.
     fn difference(&self, values: &Values) -> String {
         let (Some(difference), Some(mean), Some(first)) =
             (values.difference, values.mean, self.drives[0].mean)
@@ -344,7 +340,7 @@ mod tests {
 
     #[test]
     fn drives_are_compared_seed_by_seed() {
-        // The second is above the first by 0.1 for every seed, which the spread of the seeds hides from a test that is not paired.
+        // The second exceeds the first by 0.1 for every seed; the spread of the seeds hides this from a test that is not paired.
         let found = three([
             [Some(1.0), Some(2.0), Some(3.0)],
             [Some(1.1), Some(2.1), Some(3.1)],

@@ -1,14 +1,12 @@
 //! The run over time, in a bounded number of intervals of equal length.
 //!
-//! A run starts with short intervals. When all of them are used, neighbours are merged and the length doubles, so a long run is shown in
-//! half the capacity to the full capacity of intervals, whatever its length, and memory stays below `capacity * 2 * 7.7 KiB` (2.5 KiB each
-//! where latencies stay below 10 ms). Merging adds counts, takes the larger maximum and adds histograms, so only resolution is lost.
+//! A run starts with short intervals. When all of them are used, neighbours are merged and the length doubles, so any run has between half the
+//! capacity and the full capacity of intervals, and memory stays below `capacity * 2 * 7.7 KiB` (2.5 KiB each where latencies stay below 10 ms).
+//! Merging adds counts, takes the larger maximum and adds histograms, so only resolution is lost.
 //!
-//! Percentiles of an interval come from 16 bins per power of two: never below the exact value, at most 6.25 %
-//! above it.
+//! Percentiles of an interval come from 16 bins per power of two: never below the exact value, at most 6.25 % above it.
 //!
-//! Counters that the drive keeps (bytes programmed, free blocks) are [sampled](TimeSeries::sample) at
-//! interval ends.
+//! Counters kept by the drive (bytes programmed, free blocks) are [sampled](TimeSeries::sample) at interval ends.
 
 use super::latency::Coarse;
 use pellucid_flash::{Nanos, SimTime};
@@ -16,13 +14,13 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::mem::take;
 
-/// Intervals of the timelines of channels and dies, at most.
+/// Maximum number of intervals of the timelines of channels and dies.
 const TIMELINE: usize = 128;
 
-/// Intervals at which neighbours are merged.
+/// Number of intervals at which neighbours are merged.
 const CAPACITY: usize = 1024;
 
-/// Counters of the drive at one moment. All but `free_blocks` and `cache_used_blocks` only grow.
+/// Counters of the drive at one time. All but `free_blocks` and `cache_used_blocks` only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Bytes of successful host writes.
@@ -37,9 +35,9 @@ pub struct Sample {
     pub cache_used_blocks: Option<u64>,
     /// Victim blocks chosen.
     pub victims: u64,
-    /// Mapping units that these victims can hold.
+    /// Capacity of these victims in mapping units.
     pub victim_units: u64,
-    /// Valid ones of them when they were chosen.
+    /// Valid mapping units in them when they were chosen.
     pub victim_valid_units: u64,
     /// Busy nanoseconds of each channel.
     pub channel_busy_ns: Vec<u64>,
@@ -73,7 +71,7 @@ impl Flow {
         self
     }
 
-    /// Median and 99th percentile.
+    /// Returns the median and the 99th percentile.
     fn quantiles_ns(&self) -> [Option<u64>; 2] {
         self.latency.quantiles([0.5, 0.99]).map(|found| found.map(|ns| ns.min(self.max_ns)))
     }
@@ -83,7 +81,7 @@ impl Flow {
 struct Interval {
     /// Reads and writes, in this order.
     flows: [Flow; 2],
-    /// The counters at the end of the interval, when they were sampled.
+    /// Counters at the end of the interval, once sampled.
     sample: Option<Sample>,
 }
 
@@ -104,18 +102,16 @@ pub struct TimeSeries {
     start_ns: u64,
     interval_ns: u64,
     intervals: Vec<Interval>,
-    /// The interval that the last completion fell into, and where it begins: the common case costs no
-    /// division.
+    /// Interval of the last completion, and where it begins, which saves a division in the common case.
     current: usize,
     current_start_ns: u64,
-    /// The end of the interval whose counters are to be sampled next.
+    /// End of the interval whose counters are sampled next.
     due_ns: u64,
     baseline: Sample,
 }
 
 impl TimeSeries {
-    /// A series that begins at `start`, when the drive's counters stand at `baseline`, with intervals of 100
-    /// us at first.
+    /// Begins a series at `start`, with the drive's counters at `baseline` and intervals of 100 us.
     pub fn new(start: SimTime, baseline: Sample) -> TimeSeries {
         TimeSeries::with_interval(start, baseline, Nanos::from_us(100))
     }
@@ -134,8 +130,8 @@ impl TimeSeries {
         }
     }
 
-    /// Counts one successful read or write that completed at `at`. Of its latency, it waited `stall` for space in the data buffer.
-    /// Completions before the start count in the first interval.
+    /// Counts a successful read or write that completed at `at`, including `stall`, its wait for space in the data buffer. Completions before the
+    /// start count in the first interval.
     #[inline]
     pub fn complete(&mut self, at: SimTime, is_write: bool, bytes: u64, latency: Nanos, stall: Nanos) {
         if at.0.wrapping_sub(self.current_start_ns) >= self.interval_ns {
@@ -144,16 +140,15 @@ impl TimeSeries {
         self.intervals[self.current].flows[usize::from(is_write)].add(bytes, latency, stall);
     }
 
-    /// When the counters are to be sampled next. The driver calls [`sample`](TimeSeries::sample) when the
-    /// next thing that happens is at or after this moment, before letting it happen.
+    /// Returns when the counters are to be sampled next. The driver calls [`sample`](TimeSeries::sample) before the first event at or after this
+    /// time.
     #[inline]
     pub fn sample_due(&self) -> SimTime {
         SimTime(self.due_ns)
     }
 
-    /// Stores the counters as they stand just before `at`. They belong to the interval that ends at
-    /// [`sample_due`](TimeSeries::sample_due), so nothing may have changed them between then and `at`; when `at` is
-    /// earlier (the end of the run), to the interval in progress.
+    /// Stores the counters as they stand just before `at`. They belong to the interval that ends at [`sample_due`](TimeSeries::sample_due), so they
+    /// must not have changed between then and `at`; if `at` is earlier (the end of the run), they belong to the interval in progress.
     pub fn sample(&mut self, at: SimTime, sample: Sample) {
         let last_ns = at.0.min(self.due_ns).saturating_sub(1);
         self.seek(last_ns);
@@ -162,11 +157,9 @@ impl TimeSeries {
         self.due_ns = self.start_of(next).saturating_add(self.interval_ns);
     }
 
-    /// The recorded run up to `end`, normally the last completion. `channels` and `dies` scale the busy
-    /// shares.
+    /// Returns the recorded run up to `end`, normally the last completion. `channels` and `dies` scale the busy shares.
     ///
-    /// A rest shorter than half an interval joins the interval before it: a rate over a few nanoseconds says
-    /// nothing and would dwarf every other in a plot.
+    /// A rest shorter than half an interval joins the interval before it: its rate would mean nothing and dwarf every other in a plot.
     pub fn finish(mut self, end: SimTime, channels: u32, dies: u32) -> Series {
         let end_ns = self.close(end.0);
         let mut series = Series { interval_ns: self.interval_ns, ..Series::default() };
@@ -198,8 +191,7 @@ impl TimeSeries {
         series
     }
 
-    /// Makes the intervals reach to `end_ns`; returns the end, which is never before the last interval
-    /// begins.
+    /// Extends the intervals to `end_ns`; returns the end, which is never before the last interval's begin.
     fn close(&mut self, end_ns: u64) -> u64 {
         let last = self.fold_until_within(end_ns.saturating_sub(1));
         let len = self.intervals.len().max(last + 1);
@@ -228,7 +220,7 @@ impl TimeSeries {
         self.current_start_ns = self.start_of(index);
     }
 
-    /// Merges neighbours until `at_ns` lies within the capacity; the index of its interval.
+    /// Merges neighbours until `at_ns` lies within the capacity; returns the index of its interval.
     fn fold_until_within(&mut self, at_ns: u64) -> usize {
         let offset_ns = at_ns.saturating_sub(self.start_ns);
         while offset_ns / self.interval_ns >= CAPACITY as u64 {
@@ -253,12 +245,12 @@ impl TimeSeries {
     }
 }
 
-/// One direction over time: one entry per interval in every list.
+/// One direction over time: every list has one entry per interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlowSeries {
     /// Requests completed successfully.
     pub requests: Vec<u64>,
-    /// Bytes of those requests.
+    /// Bytes of these requests.
     pub bytes: Vec<u64>,
     /// Mean latency in nanoseconds, exact; absent without requests.
     pub mean_ns: Vec<Option<f64>>,
@@ -268,7 +260,7 @@ pub struct FlowSeries {
     pub p99_ns: Vec<Option<u64>>,
     /// Largest latency in nanoseconds, exact; absent without requests.
     pub max_ns: Vec<Option<u64>>,
-    /// Nanoseconds that these requests waited for space in the data buffer, in whatever stages, summed.
+    /// Total nanoseconds that these requests waited for space in the data buffer, in any stage.
     pub stall_ns: Vec<u64>,
 }
 
@@ -310,7 +302,7 @@ impl Busy {
         }
     }
 
-    /// The shares that follow from busy nanoseconds at the ends, and at the beginning.
+    /// Converts cumulative busy nanoseconds to shares, given their values at the beginning.
     fn since(mut self, beginning: &Sample) -> Busy {
         let begins = std::iter::once(0.0).chain(self.end_seconds.iter().copied());
         let lengths: Vec<f64> = begins.zip(&self.end_seconds).map(|(begin, end)| end - begin).collect();
@@ -329,15 +321,14 @@ impl Busy {
     }
 }
 
-/// The run over time, column by column: every list has one entry per interval.
+/// The run over time, by column: every list has one entry per interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
     /// Length of an interval in simulated nanoseconds.
     pub interval_ns: u64,
     /// Begin of each interval in simulated seconds since the measurement began.
     pub begin_seconds: Vec<f64>,
-    /// Length of each interval in simulated seconds; only the last differs from
-    /// `interval_ns`: from half of it to one and a half.
+    /// Length of each interval in simulated seconds. Only the last may differ from `interval_ns`: from half of it to one and a half.
     pub length_seconds: Vec<f64>,
     /// Reads.
     pub read: FlowSeries,
@@ -349,7 +340,7 @@ pub struct Series {
     pub programmed_host_bytes: Vec<u64>,
     /// Bytes programmed for every other cause.
     pub programmed_other_bytes: Vec<u64>,
-    /// Bytes programmed / bytes of host writes completed in the interval; absent when the host wrote nothing.
+    /// Bytes programmed / bytes of host writes completed in the interval; absent if the host wrote nothing.
     pub write_amplification: Vec<Option<f64>>,
     /// Erased blocks ready for new data at the end of the interval.
     pub free_blocks: Vec<u64>,
@@ -360,11 +351,11 @@ pub struct Series {
     pub victims: Vec<u64>,
     /// Valid share (0 to 1) of these victims when they were chosen; absent without any.
     pub victim_valid_share: Vec<Option<f64>>,
-    /// Busy share (0 to 1) of the channels, mean over all channels.
+    /// Mean busy share (0 to 1) over all channels.
     pub channel_busy_share: Vec<f64>,
-    /// Busy share (0 to 1) of the dies, mean over all dies.
+    /// Mean busy share (0 to 1) over all dies.
     pub die_busy_share: Vec<f64>,
-    /// Each channel and die by itself, in at most 128 longer intervals.
+    /// Each channel and die separately, in at most 128 longer intervals.
     pub busy: Busy,
 }
 
@@ -385,7 +376,7 @@ impl Series {
         self.victim_valid_share.push((units > 0).then(|| valid as f64 / units as f64));
     }
 
-    /// Intervals.
+    /// Returns the number of intervals.
     pub fn len(&self) -> usize {
         self.begin_seconds.len()
     }
@@ -395,7 +386,7 @@ impl Series {
         self.begin_seconds.is_empty()
     }
 
-    /// The columns of [`write_csv`](Series::write_csv).
+    /// Columns of [`write_csv`](Series::write_csv).
     pub const CSV_HEADER: &str = "begin_seconds,length_seconds,\
         read_requests,read_bytes,read_mean_ns,read_p50_ns,read_p99_ns,read_max_ns,\
         write_requests,write_bytes,write_mean_ns,write_p50_ns,write_p99_ns,write_max_ns,\
@@ -403,7 +394,7 @@ impl Series {
         free_blocks,channel_busy_share,die_busy_share,\
         victims,victim_valid_share,write_stall_ns,slc_cache_used_blocks";
 
-    /// Writes one line per interval under a header; an absent value is an empty field.
+    /// Writes a header and one line per interval; an absent value is an empty field.
     pub fn write_csv(&self, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "{}", Series::CSV_HEADER)?;
         for i in 0..self.len() {
@@ -529,7 +520,6 @@ mod tests {
         assert_eq!(series.victims, [0, 10, 0, 0, 10]);
         assert_eq!(series.victim_valid_share[..2], [None, Some(0.25)]);
         assert!(series.slc_cache_used_blocks.is_empty());
-        // Each channel by itself: its mean is the share of all.
         assert_eq!(series.busy.channels[0], [0.0; 5]);
         assert_eq!(
             series.busy.channels[1].iter().map(|share| (share * 100.0).round()).collect::<Vec<_>>(),

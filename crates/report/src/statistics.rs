@@ -1,6 +1,6 @@
 //! Means with confidence intervals, by Student's t.
 
-/// Share of means that lie in their interval.
+/// Probability that a confidence interval contains the true mean.
 pub(super) const CONFIDENCE: f64 = 0.95;
 
 /// A mean of several values, and half the width of its confidence interval.
@@ -11,7 +11,7 @@ pub(super) struct Mean {
 }
 
 impl Mean {
-    /// Averages at least two values. Equal values have an interval without width.
+    /// Averages at least two values. Equal values have an interval of width 0.
     pub(super) fn of(values: &[f64]) -> Mean {
         assert!(values.len() > 1, "an interval needs two values");
         if values.iter().all(|value| *value == values[0]) {
@@ -25,20 +25,20 @@ impl Mean {
         Mean { mean, half_width: student_t(CONFIDENCE, freedom) * (variance / count).sqrt() }
     }
 
-    /// Returns whether the interval leaves out 0.
+    /// Returns whether the interval excludes 0.
     pub(super) fn is_larger_than_chance(self) -> bool {
         self.mean.abs() > self.half_width
     }
 }
 
-/// Returns the t such that `confidence` of Student's distribution is between -t and t.
+/// Returns the t for which `confidence` of Student's distribution lies between -t and t.
 fn student_t(confidence: f64, freedom: u32) -> f64 {
     let mut high = 1.0;
     while between(high, freedom) < confidence {
         high *= 2.0;
     }
     let mut low = 0.0;
-    // Each step halves the bracket; 80 leave nothing of it.
+    // Each step halves the bracket; 80 exhaust the precision of `f64`.
     for _ in 0..80 {
         let middle = (low + high) / 2.0;
         if between(middle, freedom) < confidence {
@@ -50,7 +50,7 @@ fn student_t(confidence: f64, freedom: u32) -> f64 {
     high
 }
 
-/// Returns the share of Student's distribution between -t and t: the finite series of Abramowitz and Stegun, 26.7.3 and 26.7.4.
+/// Returns the fraction of Student's distribution between -t and t: the finite series of Abramowitz and Stegun, 26.7.3 and 26.7.4.
 fn between(t: f64, freedom: u32) -> f64 {
     let angle = (t / f64::from(freedom).sqrt()).atan();
     let (sin, cos) = angle.sin_cos();

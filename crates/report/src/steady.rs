@@ -1,37 +1,37 @@
-//! Steady state: the section of a report about a run with a steady-state rule.
+//! Steady state: the report's section on a run with a steady-state rule.
 
 use pellucid_text::format::{bytes, count, duration, percent, significant, span};
 use serde::Serialize;
 
-/// The rounds of a run that was to go on until it is steady, and the judgement over the last ones.
+/// Rounds of a run that was to go on until it is steady, and the verdict on the last ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SteadyState {
-    /// The rule, as it was written.
+    /// The rule, as the description states it.
     pub rule: String,
     /// Judged value: `iops`, `bytes_per_second` or `mean_ns`.
     pub tracked: String,
     /// Length of a round in simulated seconds.
     pub round_seconds: f64,
-    /// Rounds that are judged together.
+    /// Number of rounds that are judged together.
     pub window_rounds: u32,
-    /// The last rounds hold the rule; the run ended there.
+    /// True if the last rounds satisfy the rule; the run ended there.
     pub reached: bool,
-    /// Simulated seconds from the begin of the measurement to the end of the round in which it was steady; absent: it was not.
+    /// Simulated seconds from the begin of the measurement to the end of the round in which it got steady; absent if it did not.
     pub reached_seconds: Option<f64>,
-    /// The value of each whole round.
+    /// Value of each whole round.
     pub round_values: Vec<f64>,
-    /// Average of the last window; absent if nothing happened in it.
+    /// Average of the last window; absent if it had no requests.
     pub average: Option<f64>,
-    /// Largest less smallest value of the last window, as a share of its average.
+    /// Largest minus smallest value of the last window, relative to its average.
     pub range_share: Option<f64>,
-    /// Change of the best line through the last window from round to round, as a share of its average.
+    /// Slope of the regression line through the last window per round, relative to its average.
     pub slope_share: Option<f64>,
-    /// Largest distance of a value of the last window from its average, as a share of it.
+    /// Largest distance of a value of the last window from its average, relative to it.
     pub deviation_share: Option<f64>,
 }
 
 impl SteadyState {
-    /// Says whether and when the run was steady, in a sentence.
+    /// Says in a sentence whether and when the run got steady.
     pub fn words(&self) -> String {
         let rounds =
             format!("{} rounds of {}", count(self.round_values.len() as u64), span(self.round_seconds));
@@ -51,7 +51,7 @@ impl SteadyState {
         words
     }
 
-    /// Says in words how far the last window keeps the rule.
+    /// Says in words how nearly the last window satisfies the rule.
     fn judged(&self) -> Option<String> {
         let slope = || Some(format!("slope {} a round", percent(self.slope_share?.abs())));
         Some(match self.rule.split(':').next()? {

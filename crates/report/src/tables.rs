@@ -1,13 +1,13 @@
 //! Small tables with one entry per cause of a flash operation or per stage of a request.
 //!
-//! In JSON they are objects whose keys are the names of [`Cause`] and [`Stage`] in snake case, in the order
-//! of their numbers, so that a reader never depends on positions.
+//! In JSON they are objects whose keys are the names of [`Cause`] and [`Stage`] in snake case, in declaration order, so that readers never depend on
+//! positions.
 
 use pellucid_flash::{Cause, Stage, StageTimes, add_each};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::ops::{Index, IndexMut};
 
-/// The JSON key or CSV column of a name: `wait for way` is `wait_for_way`, `wear-level` is `wear_level`.
+/// Converts a name to its JSON key or CSV column: `wait for way` becomes `wait_for_way`, `wear-level` becomes `wear_level`.
 pub fn key(name: &str) -> String {
     name.replace([' ', '-'], "_")
 }
@@ -19,19 +19,19 @@ macro_rules! table {
         pub struct $table<T>(pub [T; $index::COUNT]);
 
         impl<T> $table<T> {
-            /// The entries with their names, in order.
+            /// Iterates over the entries with their names, in order.
             pub fn iter(&self) -> impl Iterator<Item = ($index, &T)> {
                 $index::ALL.into_iter().zip(&self.0)
             }
 
-            /// The table of `f` of each entry.
+            /// Applies `f` to each entry.
             pub fn map<U>(self, f: impl FnMut(T) -> U) -> $table<U> {
                 $table(self.0.map(f))
             }
         }
 
         impl $table<u64> {
-            /// The sum of all entries.
+            /// Returns the sum of all entries.
             pub fn total(&self) -> u64 {
                 self.0.iter().sum()
             }

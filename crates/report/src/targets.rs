@@ -1,4 +1,4 @@
-//! Targets of a drive: ranges of its parallel units, each with its own jobs and, of a block target, a host FTL of its own.
+//! Targets of a drive: ranges of its parallel units, each with its own jobs and, if it is a block target, with a host FTL of its own.
 
 use super::recorder::Requests;
 use super::{GcSummary, WriteAmplification};
@@ -8,31 +8,30 @@ use serde::Serialize;
 /// Result of a target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TargetResult {
-    /// Its name.
+    /// Name of the target.
     pub name: String,
     /// `block` or `raw`.
     pub kind: String,
-    /// Its first parallel unit.
+    /// Number of its first parallel unit.
     pub first_unit: u32,
-    /// Its parallel units.
+    /// Number of its parallel units.
     pub units: u32,
-    /// Bytes that it can hold.
+    /// Capacity in bytes.
     pub capacity_bytes: u64,
     /// Names of the jobs that work on it.
     pub jobs: Vec<String>,
-    /// Their requests together, with rates over the whole measurement.
+    /// Requests of the jobs together, with rates over the whole measurement.
     #[serde(flatten)]
     pub requests: Requests,
-    /// Why its host FTL wrote to the drive; absent of a raw target.
+    /// Bytes that its host FTL wrote to the drive, by cause; absent for a raw target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_amplification: Option<WriteAmplification>,
-    /// GC of its host FTL; absent of a raw target.
+    /// GC of its host FTL; absent for a raw target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gc: Option<GcSummary>,
 }
 
 impl TargetResult {
-    /// Its name, kind and units, and its jobs.
     pub(super) fn title(&self) -> String {
         let last = self.first_unit + self.units.saturating_sub(1);
         let jobs = match self.jobs.as_slice() {
@@ -42,7 +41,7 @@ impl TargetResult {
         format!("target {}, {}, units {}-{last}: {jobs}", self.name, self.kind, self.first_unit)
     }
 
-    /// Its state in a few words.
+    /// Describes its state.
     pub(super) fn words(&self) -> Vec<String> {
         let last = self.first_unit + self.units.saturating_sub(1);
         let size = bytes(self.capacity_bytes as f64);

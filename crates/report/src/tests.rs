@@ -89,8 +89,7 @@ fn numbers_of_the_json_agree_with_each_other() {
     assert!(requests >= read["latency"]["count"].as_f64().unwrap());
 }
 
-/// Every path of keys in `json`, with the keys of maps replaced by `<cause>`, `<stage>`, `<direction>`,
-/// `<name>`.
+/// Collects every path of keys in `json`, with the keys of maps replaced by `<cause>`, `<stage>`, `<direction>`, `<name>`.
 fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
     let map = match json {
         Value::Object(map) => map,
@@ -116,16 +115,16 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
             "provenance.seeds" => "<name>",
             "series" | "utilisation" => name,
             "" | "namespaces[]" | "targets[]" => name,
-            // Reasons, of which one has the name of a cause.
+            // One of the reasons has the name of a cause.
             _ if path.starts_with("map_cache.") => name,
-            // Modules, of which some have the name of a cause or stage.
+            // Some modules have the name of a cause or stage.
             "utilisation.firmware_modules" => name,
             _ if cause.is_some() => "<cause>",
             _ if stage.is_some() => "<stage>",
             _ => name,
         };
         let path = if path.is_empty() { shown.into() } else { format!("{path}.{shown}") };
-        // Groups of keys that stand in several places are documented once.
+        // Groups of keys that occur in several places are documented once.
         let same = match path.as_str() {
             "jobs[].directions" | "groups[].directions" | "targets[].directions" => Some("directions"),
             "jobs[].reads" | "groups[].reads" | "targets[].reads" => Some("reads"),
@@ -238,11 +237,11 @@ fn drives_side_by_side_make_a_page_and_a_file_of_drawings() {
     let svg = render_compare_svg(&reports);
     assert_well_formed(&svg);
     assert!(svg.starts_with("<svg") && svg.contains("p99.9") && svg.contains("of one core"));
-    // Without layers of the host there is nothing to say of its processor.
+    // Without layers of the host, its processor has no figure.
     assert!(!render_compare_svg(&[report(), report()]).contains("of one core"));
 }
 
-/// A page without its scripts, each of which must be valid in XML: inside a CDATA section, or without special characters.
+/// Returns a page without its scripts, each of which must be valid in XML: inside a CDATA section, or without special characters.
 fn without_scripts(page: &str) -> String {
     let mut parts = page.split("<script");
     let mut left = parts.next().unwrap_or_default().to_string();
@@ -318,7 +317,7 @@ fn the_page_shows_every_drawing_and_keeps_its_size() {
     assert_eq!(idle().to_html().matches("<figure").count(), 0);
 }
 
-/// A length of a style rule, in pixels.
+/// Returns a length of a style rule, in pixels.
 fn pixels(style: &str, selector: &str, property: &str) -> f64 {
     let begin = format!("\n{selector} {{");
     let rules = style.split(&begin).skip(1).filter_map(|rule| rule.split('}').next());
@@ -492,7 +491,7 @@ fn caches_stand_side_by_side_with_their_misses() {
     assert!(!text.contains("cache read misses"), "no drive has a cache: {text}");
 }
 
-/// A part that counts for itself is on the page with every counter, and in the text even where it counted nothing.
+/// A part with counters of its own has every counter on the page, and is in the text even if it counted nothing.
 #[test]
 fn a_layer_is_on_the_page_and_in_the_text() {
     let with = |value| {
@@ -514,7 +513,7 @@ fn a_layer_is_on_the_page_and_in_the_text() {
     assert!(line(0).contains("nothing counted"));
 }
 
-/// A report of two consecutive jobs, the second of which did no measured work.
+/// A report of two consecutive jobs, the second without measured work.
 fn of_two_jobs() -> Report {
     let whole = report();
     let second = Nanos::from_secs(1);

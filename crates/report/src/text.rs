@@ -1,5 +1,4 @@
-//! One screen of answer for the terminal. Plain text: no colour, no control characters, never wider than
-//! asked (down to 60 columns).
+//! The report as one screen for the terminal. Plain text: no colour, no control characters, never wider than requested (down to 60 columns).
 
 use super::{Direction, NamespaceResult, Report, jobs};
 use pellucid_text::format::{bytes, count, duration, optional, percent, quantity, significant, span};
@@ -8,11 +7,10 @@ use std::fmt::Write;
 /// Notice on a partial report.
 pub(super) const PARTIAL: &str =
     "the user ended the run before its work was done; this is what had completed";
-/// Where the text of a labelled line begins.
+/// Column at which the text of a labelled line begins.
 const LABEL: usize = 20;
 
-/// The report as one screen of at most `width` columns (at least 60). A narrow screen drops the columns for
-/// rates and p99.9.
+/// Renders the report as one screen of at most `width` columns (at least 60). A narrow screen drops the columns of rates and of p99.9.
 pub fn render_text(report: &Report, width: usize) -> String {
     let width = width.max(60);
     let mut out = String::new();
@@ -57,7 +55,7 @@ pub fn render_text(report: &Report, width: usize) -> String {
     out
 }
 
-/// Drive, work and run.
+/// Writes the drive, the work and the run.
 fn head(out: &mut String, report: &Report, width: usize) {
     labelled(out, width, &report.drive.name, &words(&report.drive.summary));
     labelled(out, width, "workload", &words(&report.workload.summary));
@@ -87,7 +85,7 @@ fn head(out: &mut String, report: &Report, width: usize) {
     }
 }
 
-/// Counters of the parts above the drive.
+/// Writes the counters of the parts above the drive.
 fn parts(out: &mut String, report: &Report, width: usize) {
     for part in &report.parts {
         let figures = part.figures.iter().filter(|figure| figure.value > 0);
@@ -100,7 +98,7 @@ fn parts(out: &mut String, report: &Report, width: usize) {
     }
 }
 
-/// Puts `items` after a label, breaking lines between items only; nothing at all without items.
+/// Writes `items` after a label, breaking lines between items only; nothing without items.
 fn labelled(out: &mut String, width: usize, label: &str, items: &[String]) {
     let mut line = format!("{label:LABEL$}");
     if line.trim_end().len() >= LABEL {
@@ -141,7 +139,7 @@ fn headline(report: &Report) -> String {
     line
 }
 
-/// One column of the table of requests: heading, least width, narrowest screen that shows it, and its text.
+/// A column of the table of requests: heading, least width, narrowest screen that shows it, and its text.
 type Column = (&'static str, usize, usize, fn(&Direction) -> String);
 
 const COLUMNS: [Column; 9] = [
@@ -160,11 +158,10 @@ fn latency(ns: Option<u64>) -> String {
     optional(ns, |ns| duration(ns as f64))
 }
 
-/// Blanks between two columns.
 const GAP: usize = 2;
 
-/// The columns that fit into `room` on a screen of `width`, each with its width: its longest text and a gap, or
-/// more. Columns that narrow screens lack go first.
+/// Returns the columns that fit into `room` on a screen of `width`, each with its width: its longest text and a gap, or more. Columns that narrow
+/// screens lack go first.
 fn columns(rows: &[&Direction], room: usize, width: usize) -> Vec<(Column, usize)> {
     let needed = |(heading, _, _, show): &Column| {
         let texts = rows.iter().map(|row| show(row).len());
@@ -184,7 +181,7 @@ fn columns(rows: &[&Direction], room: usize, width: usize) -> Vec<(Column, usize
     if sum(&roomy) <= room { roomy } else { shown }
 }
 
-/// The table of requests: of all jobs, and of each.
+/// Writes the table of requests: all jobs together, then each.
 fn requests(out: &mut String, report: &Report, width: usize) {
     let all = report.all_requests();
     let parts = jobs::parts(&report.jobs, &report.groups);
@@ -249,7 +246,7 @@ fn add_up(terms: &mut [String]) {
     terms.iter_mut().skip(1).for_each(|term| term.insert_str(0, "+  "));
 }
 
-/// Data that were programmed although the host wrote nothing, as by trims of parts of mapping units.
+/// Describes data that were programmed although the host wrote nothing, as by trims of parts of mapping units.
 fn programmed_without_writes(report: &Report) -> Vec<String> {
     let programmed = &report.write_amplification.programmed_bytes;
     let terms = programmed.iter().filter(|(_, programmed)| **programmed > 0);
@@ -376,7 +373,7 @@ fn firmware(report: &Report) -> Vec<String> {
         .collect()
 }
 
-/// Operations of files: how many a second, and how long each took.
+/// Writes the rate and the latency of file operations.
 fn files(out: &mut String, report: &Report, width: usize) {
     let Some(files) = &report.files else { return };
     let mut all = vec![format!(
@@ -433,7 +430,7 @@ fn media(report: &Report) -> Vec<String> {
     counted(&parts)
 }
 
-/// A few words for each count that is not 0.
+/// Describes each count that is not 0.
 pub(super) fn counted(parts: &[(&str, u64)]) -> Vec<String> {
     let seen = parts.iter().filter(|(_, n)| *n > 0);
     seen.map(|(name, n)| format!("{name} {}   ", count(*n))).collect()

@@ -1,10 +1,10 @@
 //! The report on blocks and their wear.
 //!
-//! Invariant: bad blocks are no part of erase counts, nor of the histogram.
+//! Invariant: bad blocks count neither in erase counts nor in the histogram.
 
 use serde::Serialize;
 
-/// Blocks and their erase counts at the end of the run. Bad blocks are not part of the erase counts.
+/// Blocks and their erase counts at the end of the run. Erase counts cover good blocks only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Wear {
     /// Erase units of the drive, good and bad.
@@ -13,19 +13,19 @@ pub struct Wear {
     pub free_blocks: u64,
     /// Blocks bad from the factory.
     pub bad_blocks_factory: u64,
-    /// Blocks retired since.
+    /// Blocks retired in use.
     pub bad_blocks_grown: u64,
-    /// Writes are refused: no block can be freed for new data.
+    /// True if writes are refused because no block can be freed for new data.
     pub read_only: bool,
     /// Erase counts of good blocks since the drive was made, ageing included.
     pub erases: EraseCounts,
     /// Good blocks by erase count, in at most 64 bins of equal width.
     pub histogram: WearHistogram,
-    /// Mean erase count of the good blocks of each die, a list for each channel.
+    /// Mean erase count of the good blocks of each die, a list per channel.
     pub die_mean_erases: Vec<Vec<f64>>,
 }
 
-/// The spread of erase counts over good blocks.
+/// Statistics of erase counts over good blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct EraseCounts {
     /// Sum.
@@ -52,7 +52,7 @@ pub struct WearHistogram {
 }
 
 impl EraseCounts {
-    /// The spread of the erase counts of all good blocks.
+    /// Computes the statistics from the erase counts of all good blocks.
     pub fn of(counts: &[u32]) -> EraseCounts {
         let n = counts.len().max(1) as f64;
         let total: u64 = counts.iter().map(|&c| u64::from(c)).sum();
@@ -71,7 +71,7 @@ impl EraseCounts {
 impl WearHistogram {
     const BINS: u32 = 64;
 
-    /// The histogram of the erase counts of all good blocks, from the smallest to the largest.
+    /// Computes the histogram from the erase counts of all good blocks, from the smallest to the largest.
     pub fn of(counts: &[u32]) -> WearHistogram {
         let (Some(&min), Some(&max)) = (counts.iter().min(), counts.iter().max()) else {
             return WearHistogram::default();

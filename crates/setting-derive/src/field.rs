@@ -1,4 +1,4 @@
-//! One field of a struct: its attributes, and what becomes of them.
+//! One field of a struct: its attributes, and the code generated from them.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -16,7 +16,7 @@ enum Role {
     Table,
     /// A struct with settings, in the same table.
     Flatten,
-    /// An optional struct in a table of its own, with a key that says whether it is there.
+    /// An optional struct in its own table, with a key that decides whether it exists.
     Switched,
     /// No setting.
     Skip,
@@ -37,7 +37,7 @@ pub(crate) struct Field {
     shared: bool,
     via: Option<Type>,
     by: Option<Path>,
-    /// Value of a field that no key makes.
+    /// Value of a field that no key sets.
     made: Option<Expr>,
 }
 
@@ -132,13 +132,13 @@ impl Field {
         };
         match self.role {
             Role::Flatten => quote!(#table),
-            // A table beside is named by `beside` itself.
+            // `beside` itself names a neighbouring table.
             Role::Table | Role::Switched if self.beside.is_some() => quote!(#table),
             _ => quote!(&::pellucid_setting::join(#table, #key)),
         }
     }
 
-    /// The type that values make.
+    /// The type made from values.
     fn made_type(&self) -> &Type {
         self.via.as_ref().unwrap_or(&self.ty)
     }
@@ -178,7 +178,7 @@ impl Field {
         self.with_marks(listed)
     }
 
-    /// The statements, and what holds for all keys that they append.
+    /// Adds the marks that apply to all keys appended by `listed`.
     fn with_marks(&self, listed: TokenStream) -> TokenStream {
         if !self.shared && !self.lead {
             return listed;

@@ -1,6 +1,6 @@
-//! `#[derive(Settings)]` and `#[derive(Word)]` of the crate `setting`, which says what they mean.
+//! `#[derive(Settings)]` and `#[derive(Word)]` of the crate `setting`, which documents them.
 //!
-//! Invariant: a field without `#[setting(...)]`, an attribute that is unknown, and attributes that contradict each other do not compile.
+//! Invariant: a field without `#[setting(...)]`, an unknown attribute, and contradictory attributes do not compile.
 
 mod field;
 
@@ -9,7 +9,7 @@ use proc_macro::TokenStream;
 use quote::quote;
 use syn::{Data, DeriveInput, Error, Fields, Result, parse_macro_input};
 
-/// Lists the settings of a struct, and makes it of their values.
+/// Lists the settings of a struct, and makes it from their values.
 #[proc_macro_derive(Settings, attributes(setting))]
 pub fn settings(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -41,7 +41,7 @@ fn of_struct(input: &DeriveInput) -> Result<proc_macro2::TokenStream> {
     })
 }
 
-/// Makes a closed set, whose words strum knows (`EnumString`, `VariantNames`), a setting, and a list of them another.
+/// Makes a closed set, whose words strum knows (`EnumString`, `VariantNames`), a setting, and a list of its words another.
 #[proc_macro_derive(Word)]
 pub fn word(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

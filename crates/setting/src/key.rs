@@ -1,4 +1,4 @@
-//! Keys, and the two directions between them and structs.
+//! Keys, and the conversions between them and structs.
 
 use crate::kind::{Kind, Typed};
 use crate::value::Value;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The value of a key that is not given.
+/// Default of a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Fallback {
     /// No default: the key must be given.
@@ -24,7 +24,7 @@ pub enum Fallback {
 }
 
 impl Fallback {
-    /// Returns the value as it would be written; `None`: the key must be given.
+    /// The default as written; `None`: the key is required.
     pub fn value<R>(self) -> Option<Value<R>> {
         match self {
             Fallback::Required => None,
@@ -53,72 +53,72 @@ pub struct Key {
 }
 
 impl Key {
-    /// Begins the meaning with that of the table.
+    /// Prefixes the meaning with that of the table.
     pub fn lead(&mut self, table: &str) {
         let mut rest = self.about.chars();
         let first = rest.next().map(|first| first.to_lowercase().to_string()).unwrap_or_default();
         self.about = format!("{table}: {first}{}", rest.as_str());
     }
 
-    /// Returns the default as a description has it; `None`: the key must be given.
+    /// The default as in a description; `None`: the key is required.
     pub fn default(&self) -> Option<String> {
         let value = self.fallback.value::<()>()?;
-        // As `show` writes it, with its unit.
+        // Written as by `show`, with its unit.
         Some(self.kind.read(&value).map_or_else(|| value.to_text(), |typed| self.kind.write(&typed)))
     }
 }
 
-/// Values of keys that their kinds have read.
+/// Values of keys, already read by their kinds.
 pub trait Source {
     /// Returns the value of a key.
     ///
     /// # Panics
-    /// There is no such key.
+    /// If there is no such key.
     fn typed(&self, path: &str) -> &Typed;
 }
 
-/// A type that one value makes. The [`Kind`] of the key has checked the value.
+/// A type made from one value. The [`Kind`] of the key has checked the value.
 pub trait Setting: Sized {
-    /// The kind of its values, where a key does not say another.
+    /// Kind of its values, unless a key names another.
     const KIND: Kind;
 
-    /// Makes it of a value.
+    /// Makes it from a value.
     ///
     /// # Panics
-    /// The kind of the key has values that the type does not hold.
+    /// If the kind of the key allows values that the type cannot hold.
     fn take(typed: &Typed) -> Self;
 }
 
-/// A type of which one value makes a list.
+/// A type of which a value can hold a list.
 pub trait Item: Sized {
-    /// The kind of the list.
+    /// Kind of the list.
     const LIST: Kind;
 
-    /// Makes the list of a value.
+    /// Makes the list from a value.
     ///
     /// # Panics
-    /// The kind of the key is another one.
+    /// If the key is of another kind.
     fn take_list(typed: &Typed) -> Vec<Self>;
 }
 
-/// A struct whose fields are settings. `#[derive(Settings)]` implements it; the [crate] says how.
+/// A struct whose fields are settings. `#[derive(Settings)]` implements it; see the [crate].
 pub trait Settings: Sized {
-    /// Appends the keys, which are those of `table`.
+    /// Appends its keys, below `table`.
     fn list(table: &str, keys: &mut Vec<Key>);
 
-    /// Makes the struct of the values of `table`.
+    /// Makes the struct from the values below `table`.
     fn take(values: &dyn Source, table: &str) -> Self;
 
-    /// Makes the struct of its defaults.
+    /// Makes the struct from its defaults.
     ///
     /// # Panics
-    /// One of its keys must be given.
+    /// If one of its keys is required.
     fn usual() -> Self {
         Self::take(&Usual::of(&table_keys::<Self>("")), "")
     }
 }
 
-/// Returns the keys of a struct that has this table.
+/// The keys of a struct below a table.
 pub fn table_keys<T: Settings>(table: &str) -> Vec<Key> {
     let mut keys = Vec::new();
     T::list(table, &mut keys);
@@ -145,17 +145,17 @@ impl Source for Usual {
     }
 }
 
-/// Takes the value of one key.
+/// Reads the value of one key.
 pub fn get<T: Setting>(values: &dyn Source, path: &str) -> T {
     T::take(values.typed(path))
 }
 
-/// Takes a struct that is there only if the key `enabled` of its table says so.
+/// Reads a struct that exists only if the key `enabled` of its table says so.
 pub fn switched<T: Settings>(values: &dyn Source, table: &str) -> Option<T> {
     get::<bool>(values, &join(table, "enabled")).then(|| T::take(values, table))
 }
 
-/// The key `name` of a table; the table at the top has no name.
+/// The key `name` of a table; the top-level table has no name.
 pub fn join(table: &str, name: &str) -> String {
     if table.is_empty() { name.into() } else { format!("{table}.{name}") }
 }
@@ -165,7 +165,7 @@ pub fn neighbour(table: &str, name: &str) -> String {
     join(table.rsplit_once('.').map_or("", |(above, _)| above), name)
 }
 
-/// A key whose type does not hold what its kind allows.
+/// Panics: the type cannot hold what the kind of its key allows.
 fn mismatch<T>(typed: &Typed) -> T {
     panic!("a key makes {} of {typed:?}", std::any::type_name::<T>())
 }
@@ -174,7 +174,7 @@ impl Typed {
     /// Parses words of a closed set.
     ///
     /// # Panics
-    /// One is not of the set.
+    /// If a word is not in the set.
     pub fn parse_list<T: FromStr>(&self) -> Vec<T> {
         match self {
             Typed::Words(words) => {
@@ -187,7 +187,7 @@ impl Typed {
     /// Parses a word of a closed set.
     ///
     /// # Panics
-    /// It is not one of the set.
+    /// If it is not in the set.
     pub fn parse<T: FromStr>(&self) -> T {
         match self {
             Typed::Text(word) => word.parse().unwrap_or_else(|_| mismatch(self)),

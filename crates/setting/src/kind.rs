@@ -1,4 +1,4 @@
-//! Kinds: the type of a setting's value with its bounds, how such a value is read and written, and how it is described.
+//! Kinds: the type and bounds of a setting's value, with its parser, writer and description.
 
 use crate::value::{Value, list, quote, write_real};
 use pellucid_text::{PLAIN_SHARE_MAX, Quantity, read_share, write_share};
@@ -28,15 +28,15 @@ pub enum Kind {
     WordOrText(&'static [&'static str], &'static str),
     /// Any text; empty means none.
     Text,
-    /// The word for "none", or the other kind.
+    /// A word for "none", or the other kind.
     Or(&'static str, &'static Kind),
     /// A list of tables, which their owner reads.
     Tables,
-    /// A list of these words, or one text with commas.
+    /// A list of these words; also one text with commas.
     Words(&'static [&'static str]),
 }
 
-/// A value after its kind has read it.
+/// A value that its kind has read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Typed {
     /// A whole number, or a quantity in base units.
@@ -59,8 +59,7 @@ pub enum Typed {
     Absent,
 }
 
-/// The longest duration, one hour: no part of a drive is slower, and sums of many stay far from the end of 64
-/// bits.
+/// The longest duration, one hour: no part of a drive is slower, and sums of many stay far below 64 bits.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// A duration.
@@ -69,7 +68,7 @@ pub const TIME: Kind = Kind::Unit(Quantity::Time, 0, LONGEST_NS);
 /// A probability or share.
 pub const SHARE: Kind = Kind::Share(0.0, 1.0);
 
-/// Seeds, and other whole numbers as far as those of TOML go.
+/// Seeds, and other whole numbers in the range of TOML.
 pub const ANY_WHOLE: Kind = Kind::Whole(0, i64::MAX as u64);
 
 /// Any `u32` from `min`.
@@ -77,7 +76,7 @@ pub const fn count(min: u64) -> Kind {
     Kind::Whole(min, u32::MAX as u64)
 }
 
-/// A number of things of which there are few, so that products with other settings stay far from the end of 32 bits.
+/// A count of few things, so that products with other settings stay far below 32 bits.
 pub const fn few(min: u64) -> Kind {
     Kind::Whole(min, 1 << 16)
 }
@@ -102,7 +101,7 @@ pub const fn size(min: u64, max: u64) -> Kind {
     Kind::Unit(Quantity::Size, min, max)
 }
 
-/// A size from `min` bytes, as far as whole numbers of TOML go.
+/// A size of at least `min` bytes, in the range of TOML.
 pub const fn size_from(min: u64) -> Kind {
     size(min, i64::MAX as u64)
 }
@@ -117,7 +116,7 @@ pub const fn rate(min: u64, max: u64) -> Kind {
     Kind::Unit(Quantity::Rate, min, max)
 }
 
-/// A rate from `min` bytes per second, as far as whole numbers of TOML go.
+/// A rate of at least `min` bytes per second, in the range of TOML.
 pub const fn rate_from(min: u64) -> Kind {
     rate(min, i64::MAX as u64)
 }
@@ -171,7 +170,7 @@ impl Kind {
     /// Returns the allowed values, for messages and the reference.
     pub fn allowed(self) -> String {
         match self {
-            // Where numbers of TOML end.
+            // The end of TOML's range.
             Kind::Whole(min, max) if max == i64::MAX as u64 => {
                 format!("a whole number from {min}, below 2^63")
             }
@@ -228,7 +227,7 @@ impl Kind {
         name.into()
     }
 
-    /// Least and greatest value; `None` where there are none, or only those of the machine's numbers.
+    /// Least and greatest value; `None` without bounds other than the machine's.
     pub fn bounds(self) -> Option<(String, String)> {
         let most = |max: u64, shown: String| if max >= i64::MAX as u64 { "any".into() } else { shown };
         match self {
@@ -245,7 +244,7 @@ impl Kind {
         }
     }
 
-    /// Reports whether a time or a rate lacks its unit, as no description may write it.
+    /// Reports whether a time or a rate lacks its unit, which no description may omit.
     pub fn lacks_unit<R>(self, value: &Value<R>) -> bool {
         let plain = |quantity: Quantity, value: &Value<R>| match value {
             Value::Whole(number) => u64::try_from(*number).is_ok_and(|base| !quantity.may_lack_unit(base)),
@@ -262,7 +261,7 @@ impl Kind {
     /// The unit of a plain number; empty: none.
     pub fn unit(self) -> &'static str {
         match self {
-            // Times and rates have no plain numbers.
+            // Times and rates are never plain numbers.
             Kind::Unit(Quantity::Size, ..) => Quantity::Size.base(),
             Kind::Unit(..) => "",
             Kind::Or(_, kind) => kind.unit(),
@@ -270,7 +269,7 @@ impl Kind {
         }
     }
 
-    /// Writes a value as a description has it. Lists of tables are written by their owner.
+    /// Writes a value as in a description. Lists of tables are written by their owner.
     pub fn write(self, typed: &Typed) -> String {
         match (self, typed) {
             (Kind::Or(word, _), Typed::Absent) => quote(word),

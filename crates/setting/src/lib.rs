@@ -4,29 +4,30 @@
 //! struct with #[derive(Settings)] --list--> keys: path, kind, bounds, default, meaning --> reading, refusals, show, reference, explain
 //!                                 <--take-- values, one for each key
 //! ```
-//! `#[derive(Settings)]` lists the keys of a struct below the table that it is given, and makes the struct from values. Each field says in `#[setting(...)]`
-//! what its type does not say:
+//! `#[derive(Settings)]` lists the keys of a struct below a given table, and makes the struct from values. `#[setting(...)]` adds what a field's type
+//! does not say:
 //!
 //! | attribute | meaning |
 //! |---|---|
 //! | `kind = few(1)` | the [`Kind`], by a function or constant of this crate, which needs no import; without it, the kind of the field's type ([`Setting::KIND`]) |
-//! | `default = 8` | the value where none is given; without it, one must be given (with `or`, the word is it) |
-//! | `or = "never"` | a word in place of the kind, for `None` |
-//! | `key = "page_size"` | the key, where it is not the field's name without `_ns` or `_bytes`: a value carries its unit itself |
-//! | `about = "..."` | the meaning, where the first paragraph of the doc comment cannot be it |
-//! | `table`, `flatten` | the field is a struct with settings: in a table below, or in the same table |
-//! | `lead` | with `table`: its meanings begin with that of the field |
-//! | `switched` | an `Option` of such a struct in a table below, whose key `enabled` decides whether it is there |
-//! | `beside = "ecc"` | the table is a neighbour, not one below |
+//! | `default = 8` | the default; without it, the key is required (with `or`, the word is the default) |
+//! | `or = "never"` | a word that stands for `None` |
+//! | `key = "page_size"` | the key, if it is not the field's name without `_ns` or `_bytes` (a value carries its own unit) |
+//! | `about = "..."` | the meaning, if the first paragraph of the doc comment does not serve |
+//! | `table`, `flatten` | the field is a struct with settings, in a subtable or in the same table |
+//! | `lead` | with `table`: the meanings of its keys begin with that of the field |
+//! | `switched` | an `Option` of such a struct in a subtable, whose key `enabled` decides whether it exists |
+//! | `beside = "ecc"` | the table is a neighbour instead of a subtable |
 //! | `shared` | the keys are listed by another struct and only read here |
-//! | `via = Word` | the value, or struct, that is read is of this type, and converted by `Into` |
-//! | `by = path` | ... or by this function |
-//! | `made = EXPR` | the key is listed here; the reader of a description makes the field of it and of others, and until then it is this |
-//! | `skip`, `skip = EXPR` | no key: the field is its default, or this |
+//! | `via = Word` | the value or struct is read as this type and converted by `Into` |
+//! | `by = path` | the value or struct is converted by this function |
+//! | `made = EXPR` | the key is listed here, but the reader of a description computes the field from several keys; until then it is this |
+//! | `skip`, `skip = EXPR` | not a key: the field has its default, or this |
 //!
-//! Invariant: a struct takes only values that the kinds of its keys have read, so a field whose type does not hold all values of its kind panics.
+//! Invariant: a struct is made only from values that the kinds of its keys have read, so a field whose type does not hold all values of its kind
+//! panics.
 
-// The derive names the crate by this name, here too.
+// The derive names the crate this way, here too.
 #[cfg(test)]
 extern crate self as pellucid_setting;
 

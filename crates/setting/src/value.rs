@@ -1,8 +1,8 @@
-//! Values as they are written, before their key says what they mean; and how they are written so that they read back unchanged.
+//! Values as written, before a key interprets them, and their writer, whose output reads back unchanged.
 
 use std::fmt::Write;
 
-/// A value as written. `R` is a table of a list of tables, which only their reader knows.
+/// A value as written. `R` is a row of a list of tables, defined by the reader.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<R> {
     /// A text.
@@ -17,7 +17,7 @@ pub enum Value<R> {
     List(Vec<Value<R>>),
     /// A list of tables.
     Tables(Vec<R>),
-    /// A date: nothing in a description is one.
+    /// A date, which no key accepts.
     Date(String),
     /// A table where a value is expected.
     Table,
@@ -39,12 +39,12 @@ impl<R> Value<R> {
     }
 }
 
-/// Writes a list of values that are written already.
+/// Writes a list of values that already are text.
 pub(crate) fn list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(", "))
 }
 
-/// Writes `text` as a string of TOML.
+/// Writes `text` as a TOML string.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -62,7 +62,7 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// Writes a number with a fraction; it reads back as the same number.
+/// Writes a number with a fraction so that it reads back as the same number.
 pub fn write_real(number: f64) -> String {
     format!("{number:?}")
 }

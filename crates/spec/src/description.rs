@@ -12,25 +12,25 @@ use pellucid_setting::Settings;
 /// A description.
 #[derive(Clone, Debug, PartialEq, Settings)]
 pub(crate) struct Description {
-    /// Drive.
+    /// The drive.
     #[setting(table)]
     pub drive: Drive,
-    /// Backing drive.
+    /// The backing drive.
     #[setting(table)]
     pub backing: Backing,
     /// Layers above the drive.
     #[setting(table)]
     pub host: HostSettings,
-    /// Cache of keys and values; [`KvConfig::described`] completes it.
+    /// Key-value cache; [`KvConfig::described`] completes it.
     #[setting(table)]
     pub kv: KvConfig,
-    /// Targets: ranges of parallel units of the open-channel namespace; a job works on one by its name.
+    /// Targets: ranges of parallel units of the open-channel namespace. A job names the target it works on.
     #[setting(kind = Kind::Tables, default = [], made = ())]
     pub target: (),
     /// Jobs in order.
     #[setting(kind = Kind::Tables, default = [], about = "Jobs in order: [[job]], with fio's keys", made = ())]
     pub job: (),
-    /// State before the run.
+    /// State of the drive before the run.
     #[setting(table)]
     pub precondition: Precondition,
     /// The run.
@@ -47,7 +47,7 @@ pub(crate) struct Drive {
     /// Name of the drive in reports; empty: the name of the preset or file.
     #[setting(kind = Kind::Text, default = "", made = ())]
     pub name: (),
-    /// The drive of flash.
+    /// The flash drive.
     #[setting(flatten)]
     pub device: DeviceConfig,
     /// Kind of the drive.

@@ -1,8 +1,7 @@
 //! A TOML text as a flat list of leaves: dotted path, value, line, and the comment behind the value.
 //!
-//! Flat, because a description is laid over its preset key by key: `drive.media.timing.erase` of the one
-//! replaces `drive.media.timing.erase` of the other. A list of tables (`[[job]]`, or an array of inline
-//! tables) is one leaf and is replaced as a whole.
+//! Flat, because a description is laid over its preset key by key: its `drive.media.timing.erase` replaces that of the preset. A list of tables
+//! (`[[job]]`, or an array of inline tables) is one leaf and is replaced as a whole.
 
 use super::error::{Place, SpecError};
 use pellucid_setting::quote;
@@ -36,10 +35,10 @@ pub(crate) struct Leaf {
     pub origin: Origin,
 }
 
-/// End of the sentence on a key that a table has twice.
+/// End of the message about a key that a table has twice.
 const TWICE: &str = ": given twice; allowed: once";
 
-/// Reports whether a value is written as a table or a list, and not as bare text that goes on behind a line's end.
+/// Reports whether a value is written as a table or a list, and not as bare text that may continue on the next line.
 fn is_toml_of_one(value: &str) -> bool {
     value.starts_with(['{', '['])
 }
@@ -49,13 +48,12 @@ fn is_toml_of_one(value: &str) -> bool {
 pub(crate) struct Document {
     /// Leaves by path.
     pub leaves: BTreeMap<String, Leaf>,
-    /// Tables that have a header or are written inline, so that an empty one with a wrong name is noticed
-    /// too.
+    /// Tables that have a header or are written inline, so that an empty one with a wrong name is noticed too.
     pub tables: Vec<(String, Place)>,
 }
 
 impl Document {
-    /// Reads `text`; `name` stands in places.
+    /// Parses `text`; `name` is its name in places.
     pub fn parse(text: &str, name: &str) -> Result<Document, SpecError> {
         let reader = Reader { text, name, lines: line_starts(text) };
         let toml = Toml::parse(text).map_err(|error| {
@@ -159,8 +157,7 @@ impl Reader<'_> {
         rest.strip_prefix('#').map(|comment| comment.trim().to_string()).filter(|comment| !comment.is_empty())
     }
 
-    /// Adds everything below `table`. `inherited` is the comment behind an inline table, which speaks for all
-    /// it holds.
+    /// Adds everything below `table`. `inherited` is the comment behind an inline table, which applies to everything in it.
     fn table(&self, prefix: &str, table: &dyn TableLike, inherited: Option<&String>, out: &mut Document) {
         for (name, item) in table.iter() {
             let path = if prefix.is_empty() { bare(name) } else { format!("{prefix}.{}", bare(name)) };
@@ -198,7 +195,7 @@ impl Reader<'_> {
         let mut document = Document::default();
         self.table("", table, None, &mut document);
         let mut fields: Vec<Leaf> = document.leaves.into_values().collect();
-        // Back into the order of the file: an earlier key of a table never stands later in the text.
+        // Restores the order of the file.
         let order: Vec<String> = table.iter().map(|(name, _)| bare(name)).collect();
         fields.sort_by_key(|field| {
             let first = field.path.split('.').next().unwrap_or_default();

@@ -1,9 +1,8 @@
 //! Keys that have no effect on the drive and the work of a description.
 //!
-//! Each [`Rule`] says which keys it is about, what they need, and whether a description has that. A table that is called like a layer needs that
-//! layer, without a rule. A key that was set for one
-//! command (`--set`, an option) and has no effect is refused: it was meant to have one. A key of a file is warned of, as a file
-//! may keep what is meant for another drive that `--set` takes from it.
+//! Each [`Rule`] names its keys and the condition they need. A table named after a layer needs that layer, without a rule. A key set for one command
+//! (`--set`, an option) that has no effect is refused, because it was meant to have one. A key of a file only causes a warning: the file may keep
+//! keys for another drive that `--set` turns it into.
 
 use super::document::Origin;
 use super::error::{Place, SpecError};
@@ -23,31 +22,31 @@ use strum::VariantNames;
 /// Kind of command that uses a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It shows the drive; every key is seen.
+    /// Show the drive; every key counts.
     Show,
-    /// It does jobs or a trace on the drive.
+    /// Run jobs or a trace on the drive.
     Work,
-    /// It ages the drive.
+    /// Age the drive.
     Age,
-    /// It serves the drive.
+    /// Serve the drive.
     Serve,
-    /// It puts a cache of keys and values on the drive.
+    /// Run a key-value cache on the drive.
     Kv,
-    /// It serves such a cache.
+    /// Serve a key-value cache.
     ServeKv,
-    /// It measures the drive for a published claim, whose work is its own.
+    /// Measure the drive for a published claim, which brings its own work.
     Claim,
 }
 
 /// Keys with a condition.
 struct Rule {
-    /// Keys; one that ends with a dot stands for all that begin so.
+    /// Keys; one that ends with a dot stands for every key with that prefix.
     keys: &'static [&'static str],
     /// Condition that gives the keys an effect, as in "it has an effect with ...".
     with: &'static str,
     /// Returns true if a description meets the condition.
     has: fn(&Spec) -> bool,
-    /// The commands that it is for; empty: all.
+    /// Commands that the rule applies to; empty: all.
     uses: &'static [Use],
 }
 
@@ -62,10 +61,10 @@ const fn of_work(keys: &'static [&'static str], with: &'static str, has: fn(&Spe
 /// Keys of the flash that a disk uses too.
 const OF_DISK_TOO: [&str; 3] = ["drive.media.sector_size", "drive.media.store", "drive.media.unit_size"];
 
-/// Keys that decide whether the others of their table have an effect, so that the rule of the table is not about them.
+/// Keys that decide whether the rest of their table has an effect; the rule of the table does not apply to them.
 const DECIDING: [&str; 1] = ["backing.kind"];
 
-/// The first rule that a key falls under and a description does not meet decides.
+/// The rules in order: of those that match a key, the first that the description does not meet decides.
 const RULES: &[Rule] = &[
     rule(
         &[
@@ -90,8 +89,8 @@ const RULES: &[Rule] = &[
     rule(&["backing."], "backing.kind = \"disk\" or drive.kind = \"disk\"", |spec| {
         spec.medium == Medium::Disk || spec.backing.kind == BackingKind::Disk
     }),
-    // Chunks, zones and nameless writes have no entries: a zone stages superpages, and reads pass by. When a write is acknowledged holds for
-    // zones, too.
+    // Chunks, zones and nameless writes have no buffer entries: a zone stages superpages, and reads bypass the buffer. The moment at which a write is
+    // acknowledged is a setting of zones, too.
     rule(
         &[
             "drive.ftl.",
@@ -187,7 +186,7 @@ const RULES: &[Rule] = &[
         "drive.ecc.code = \"bch\"",
         |spec| spec.is("drive.ecc.code", "bch"),
     ),
-    // An image keeps the code for runs with errors.
+    // An image stores the error-correcting code for runs with errors.
     Rule {
         uses: &[Use::Work, Use::Kv, Use::ServeKv, Use::Claim],
         ..rule(
@@ -232,7 +231,7 @@ const RULES: &[Rule] = &[
         "a step of drive.firmware with cycles, which last by the clock",
         |spec| spec.drive.firmware.has_cycles(),
     ),
-    // Merges have no victims to choose, no copies to place and no space to keep ready; their journal is checkpointed when it is full.
+    // A merge chooses no victim and places no copy, and its journal is checkpointed when it is full.
     rule(
         &[
             "drive.ftl.victim",
@@ -248,19 +247,19 @@ const RULES: &[Rule] = &[
         "drive.ftl.map = \"page\" or \"demand\"",
         |spec| spec.drive.ftl.map.log_blocks().is_none(),
     ),
-    // A cache gives up the block with the fewest cached units; how its copies are kept is the key eviction of its namespace.
+    // A cache gives up the block with the fewest cached units; the key `eviction` of its namespace decides how copies are kept.
     rule(&["drive.ftl.victim", "drive.ftl.separation"], "a block namespace", |spec| {
         let is_block = |n: &Namespace| matches!(n, Namespace::Block { .. });
         spec.drive.namespaces.is_empty() || spec.drive.namespaces.iter().any(is_block)
     }),
-    // An entry that is given back at once makes room by itself.
+    // An entry that is released at once needs no eviction.
     rule(&["drive.firmware.evict."], "drive.buffer.retain = true", |spec| spec.is_on("drive.buffer.retain")),
     rule(
         &["drive.host.dma_unit"],
         "drive.host.dma_overhead above 0, or drive.firmware.model = \"loop\", which hands over unit by unit",
         |spec| spec.drive.host.dma_overhead_ns.0 > 0 || spec.is("drive.firmware.model", "loop"),
     ),
-    // Where transfers end as they begin, the firmware knows of each end at once, and completes.
+    // If transfers take no time, the firmware learns of each end at once.
     rule(
         &["drive.host.completes"],
         "a rate of the link, a time of DMA, or drive.firmware.model = \"loop\"",
@@ -313,7 +312,7 @@ const RULES: &[Rule] = &[
             _ => false,
         };
         let offers_handles = !spec.drive.namespaces.is_empty();
-        // A fio job file is not in the description, and says for itself whether its writes carry handles.
+        // A fio job file is not part of the description and decides itself whether its writes carry handles.
         let are_elsewhere = spec.jobs.is_empty() && spec.run.trace.is_none();
         spec.drive.ftl.handles == 1
             || offers_handles
@@ -327,7 +326,7 @@ const RULES: &[Rule] = &[
             let (media, faults) = (&spec.drive.media, &spec.drive.media.faults);
             let spreads = [media.timing.die_spread, media.timing.op_spread];
             let fails = [faults.factory_bad, faults.program_fail, faults.erase_fail];
-            // The media of a file are known by it.
+            // The cells of a file are known from the file.
             let is_kept = matches!(media.store, StoreKind::File(_));
             is_kept || spec.has_failing_reads() || spreads.iter().chain(&fails).any(|&share| share > 0.0)
         },
@@ -491,17 +490,17 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// A layer that has the table of its name, whose keys need it.
+/// A layer whose keys stand in a table of its name.
 struct LayerTable {
-    /// Beginning of its keys, `host.block_layer.`.
+    /// Prefix of its keys, such as `host.block_layer.`.
     table: String,
-    /// Its name as `host.layers` shows it, in quotes.
+    /// Its name, quoted as in `host.layers`.
     shown: String,
-    /// The condition, as that of a [`Rule`].
+    /// The condition, as in [`Rule::with`].
     with: String,
 }
 
-/// The layers that have tables of their names.
+/// The layers that have a table of their name.
 fn layer_tables() -> &'static [LayerTable] {
     static TABLES: LazyLock<Vec<LayerTable>> = LazyLock::new(|| {
         let table = |name: &&str| LayerTable {
@@ -515,7 +514,7 @@ fn layer_tables() -> &'static [LayerTable] {
     &TABLES
 }
 
-/// Condition that a description does not meet and a key needs; `None`: the key has an effect.
+/// Condition that a key needs and the description does not meet; `None`: the key has an effect.
 fn missing(spec: &Spec, key: &str, used: Use) -> Option<&'static str> {
     if key.starts_with("host.") {
         let layers = spec.value("host.layers").unwrap_or_default();
@@ -535,7 +534,7 @@ impl Rule {
         })
     }
 
-    /// Reports whether a key has no effect, as far as this rule is concerned.
+    /// Reports whether this rule refuses a key.
     fn refuses(&self, spec: &Spec, key: &str, used: Use) -> bool {
         let judged = self.uses.is_empty() || self.uses.contains(&used);
         let shared = spec.medium == Medium::Disk && OF_DISK_TOO.contains(&key);
@@ -544,19 +543,19 @@ impl Rule {
 }
 
 impl Spec {
-    /// Reports whether anything of the host stands between jobs and drive: layers or targets.
+    /// Reports whether a layer or target of the host stands between jobs and drive.
     pub fn has_host(&self) -> bool {
         !self.host.is_empty() || !self.targets.is_empty()
     }
 
-    /// Reports whether the drive itself maps blocks, in a data buffer: an empty list is one block namespace.
+    /// Reports whether the drive itself maps blocks behind a data buffer; an empty list means one block namespace.
     fn has_mapped_namespace(&self) -> bool {
         let namespaces = &self.drive.namespaces;
         let is_mapped = |n: &Namespace| matches!(n, Namespace::Block { .. } | Namespace::Cache { .. });
         namespaces.is_empty() || namespaces.iter().any(is_mapped)
     }
 
-    /// Reports whether a read of the flash can fail, or need another try.
+    /// Reports whether a flash read can fail or need a retry.
     fn has_failing_reads(&self) -> bool {
         let faults = &self.drive.media.faults;
         let tries = ["drive.media.bit_errors.enabled", "drive.media.retry.enabled"];
@@ -587,17 +586,17 @@ impl Spec {
         self.host.iter().any(is)
     }
 
-    /// Reports whether a cache manager is among the host's layers.
+    /// Reports whether the host has a cache manager.
     pub fn is_cached(&self) -> bool {
         self.value("host.layers").is_some_and(|layers| layers.contains("\"cache\""))
     }
 
-    /// Reports whether a key has an effect where a command uses this description.
+    /// Reports whether a key has an effect on a command that uses this description.
     pub(super) fn has_effect(&self, key: &str, used: Use) -> bool {
         missing(self, key, used).is_none()
     }
 
-    /// Condition that would give an override an effect, by its key with or without `drive.`; `None`: it has one.
+    /// Condition that would give an override an effect; `key` with or without `drive.`. `None`: it has an effect.
     pub fn set_without_effect(&self, key: &str, used: Use) -> Option<&'static str> {
         let named = |entry: &Entry| entry.key == key || entry.key.strip_prefix("drive.") == Some(key);
         let is_it = |entry: &&Entry| named(entry) && matches!(entry.origin.place, Place::Set { .. });
@@ -605,7 +604,7 @@ impl Spec {
         missing(self, entry.key, used)
     }
 
-    /// Refuses a key that was set for this command and has no effect on it; the sentences name keys of files that have none.
+    /// Refuses a key that was set for this command and has no effect on it. Returns a sentence for each key of a file that has none.
     ///
     /// # Errors
     /// The first such key.
@@ -613,7 +612,7 @@ impl Spec {
         let mut warnings = Vec::new();
         let is_meant_otherwise = self.is_meant_otherwise();
         for Entry { key, value, origin: Origin { place, .. } } in &self.provenance.entries {
-            // The rules cost most, so they are asked only about keys that an error or a warning could name.
+            // The rules are expensive, so they are evaluated only for keys that an error or a warning could name.
             let is_told = match place {
                 Place::Default => false,
                 Place::Set { .. } | Place::Option { .. } => true,
@@ -658,8 +657,8 @@ impl Spec {
         Ok(warnings)
     }
 
-    /// Reports whether a file may well have keys without effect: it describes the drive that it is without the overrides of this
-    /// command, or it has every key, as `show` prints them.
+    /// Reports whether keys without effect are expected: the file describes the drive that it is without this command's overrides, or it lists every
+    /// key, as `show` prints them.
     fn is_meant_otherwise(&self) -> bool {
         let shown = |entry: &&Entry| super::show::is_written(self, entry);
         let places = || self.provenance.entries.iter().filter(shown).map(|entry| &entry.origin.place);

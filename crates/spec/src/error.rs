@@ -1,4 +1,4 @@
-//! Why a description is refused: always the place, the key, its value and what is allowed.
+//! Why a description is refused: always with the place, the key, the value and what is allowed.
 
 use pellucid_text::suggest::{hint, meant};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Place {
     /// In a file or preset, at a line counted from 1.
     File {
-        /// The file's path as given, or the preset's name.
+        /// Path of the file as given, or name of the preset.
         name: String,
         /// Line, from 1.
         line: u32,
@@ -57,7 +57,7 @@ pub enum SpecError {
         /// A preset with a similar name.
         near: Option<String>,
     },
-    /// A text that is no TOML, or a `--set` without `=`.
+    /// The text is not TOML, or a `--set` has no `=`.
     Syntax {
         /// Where.
         place: Place,
@@ -72,7 +72,7 @@ pub enum SpecError {
         key: String,
         /// A key with a similar name.
         near: Option<String>,
-        /// The keys that exist there.
+        /// Keys that exist there.
         allowed: Vec<String>,
     },
     /// A value of the wrong type or out of range, or one that contradicts another.

@@ -6,20 +6,18 @@
 //! preset, and the preset's own -+-> one value per key --take--> Description --resolve_*--> Spec --show--> text
 //! --set KEY=VALUE --------------+   (schema)           (fields)             (cross-checks)
 //! ```
-//! The keys are fields of the structs that use them (the crate `setting`); this crate reads documents, lays them over each other, remembers where each
+//! The keys are fields of the structs that use them (crate `setting`). This crate reads documents, lays them over each other, remembers where each
 //! value came from, and checks what no single key can see.
 //!
-//! figment was tried for layers and sources: it knows the file of a value, but neither its line nor the comment behind it. serde with the spans
-//! of `toml` knows the line in one file, but has no layers. Neither has bounds, units or anything for `explain`.
-//! Later layers replace earlier ones key by key. A name that the schema does not have, a value of the wrong
-//! type or range, and values that contradict each other are refused with the place, the key, the value and
-//! what is allowed.
+//! Neither figment (it knows the file of a value, but not its line or comment) nor serde with the spans of `toml` (lines, but no layers) suffices,
+//! and neither has bounds, units or texts for `explain`.
+//! Later layers replace earlier ones key by key. An unknown name, a value of the wrong type or out of range, and values that contradict each other
+//! are refused with the place, the key, the value and what is allowed.
 //!
-//! In a file, a quantity carries its unit in its value: durations are `"75us"`, rates `"200MB/s"` (1000-based, like data sheets); only 0 needs no unit.
-//! Shares are `"20%"` or 0.2, sizes `"16KiB"` or whole bytes (1024-based, like fio). So keys have no unit in their names; `clock_mhz` is the one exception.
+//! In a file, a quantity carries its unit in its value: durations are `"75us"`, rates `"200MB/s"` (1000-based, like data sheets), shares `"20%"` or
+//! 0.2, sizes `"16KiB"` or whole bytes (1024-based, like fio); only 0 needs no unit. So keys have no unit in their names, except `clock_mhz`.
 //!
-//! Invariants: a resolved spec is complete (no key is left open), and [`show`] of it resolves to an equal
-//! one.
+//! Invariants: a resolved spec is complete (every key has a value), and [`show`] of it resolves to an equal one.
 
 mod description;
 mod document;
@@ -67,7 +65,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes of a description, at most.
+/// Maximum length of a description in bytes.
 const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
 
 /// A validated description.
@@ -77,23 +75,23 @@ pub struct Spec {
     pub drive: DeviceConfig,
     /// Name of the drive in reports: `drive.name`, else the preset's or the file's name.
     pub drive_name: String,
-    /// Kind of the drive: with [`Medium::Disk`] `drive` is not made.
+    /// Kind of the drive; for [`Medium::Disk`], `drive` is not built.
     pub medium: Medium,
     /// The second drive.
     pub backing: Backing,
     /// Layers above the drive, nearest the drive first; empty: the work goes to the drive itself.
     pub host: Vec<LayerConfig>,
-    /// `[host.ftl]`, whether or not such a layer stands above the drive.
+    /// `[host.ftl]`, whether or not the host has such a layer.
     pub host_ftl: HostFtlConfig,
     /// Targets on ranges of parallel units; only without layers.
     pub targets: Vec<DescribedTarget>,
-    /// `[kv]`, whether or not a cache stands on the drive.
+    /// `[kv]`, whether or not a cache runs on the drive.
     pub kv: KvConfig,
     /// Work, in order.
     pub jobs: Vec<RawJob>,
-    /// State of the drive before the work.
+    /// State of the drive before the run.
     pub precondition: Precondition,
-    /// How the run is done.
+    /// Options of the run.
     pub run: RunSpec,
     /// Where every value came from.
     pub provenance: Provenance,
@@ -153,7 +151,7 @@ pub struct KeyInfo {
     pub bounds: Option<(String, String)>,
     /// Allowed values.
     pub allowed: String,
-    /// Its default as TOML; `None`: it must be given.
+    /// The default as TOML; `None`: the key is required.
     pub default: Option<String>,
     /// The unit of a plain number; empty: none.
     pub unit: &'static str,
@@ -178,10 +176,10 @@ fn info(key: &'static Key) -> KeyInfo {
     }
 }
 
-/// The key that is called so, with or without `drive.`; of the name of a table, all of its keys.
+/// The key of this name, with or without `drive.`; for the name of a table, all of its keys.
 ///
 /// # Errors
-/// No key is called so; the sentence has names that are near.
+/// No key has this name; the sentence suggests similar names.
 pub fn find_keys(typed: &str) -> Result<Vec<KeyInfo>, String> {
     let paths = schema::paths();
     let full = full_key(typed, &paths);
@@ -211,7 +209,7 @@ pub fn find_keys(typed: &str) -> Result<Vec<KeyInfo>, String> {
 /// Fields of a table in a list of tables, with a line on each.
 pub type Fields = &'static [(&'static str, &'static str)];
 
-/// The tables that a list of tables can have: its name, what sets the table apart, and its fields.
+/// The tables that a list of tables can have: its name, the condition that selects the table, and its fields.
 pub fn tables() -> [(&'static str, &'static str, Fields); 10] {
     let (namespace, fault) = ("drive.namespace", "drive.media.faults.list");
     [
@@ -228,7 +226,7 @@ pub fn tables() -> [(&'static str, &'static str, Fields); 10] {
     ]
 }
 
-/// A preset or the text of a description, read once: what comes through a pipe can be resolved with several overrides.
+/// The text of a description or preset, read once, so that a description from a pipe can be resolved with several overrides.
 #[derive(Clone, Debug)]
 pub struct SpecText {
     text: String,
@@ -250,13 +248,13 @@ impl SpecText {
         Ok(SpecText { text, name })
     }
 
-    /// The description with `KEY=VALUE` overrides in order.
+    /// Resolves the description with `KEY=VALUE` overrides in order.
     pub fn spec(&self, sets: &[String]) -> Result<Spec, SpecError> {
         from_str(&self.text, &self.name, sets)
     }
 }
 
-/// The text of a description. What is no text, or too long for one, is most likely a disk or flash that somebody wants to use.
+/// Reads a description. A file that is not text, or too long, is most likely a disk or flash that the user wants to use.
 fn read_text(path: &str) -> Result<String, String> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
@@ -278,8 +276,8 @@ pub fn load(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
 /// Keys that decide whether a drive, or the host FTL above it, keeps flushed data.
 const DURABILITY_KEYS: [&str; 2] = ["drive.ftl.durability", "host.ftl.durability"];
 
-/// Like [`load`], for a drive in service: where only a preset says that the drive is volatile, as the firmware of a paper was,
-/// it keeps a journal. A file or `--set` can ask for the volatile drive.
+/// Like [`load`], for a drive to be served: a drive that is volatile only because its preset says so, like a paper's firmware, keeps a journal. A
+/// file or `--set` can still ask for the volatile drive.
 pub fn load_to_serve(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
     let text = SpecText::open(path_or_preset)?;
     let spec = text.spec(sets)?;
@@ -294,8 +292,7 @@ pub fn load_to_serve(path_or_preset: &str, sets: &[String]) -> Result<Spec, Spec
     if kept.is_empty() { Ok(spec) } else { text.spec(&[&kept, sets].concat()) }
 }
 
-/// Resolves the description `text`. `name` stands in messages and, without its folder and ending, names the
-/// drive.
+/// Resolves the description `text`. `name` appears in messages and, without its folder and extension, names the drive.
 pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecError> {
     let paths = schema::paths();
     let mut own = Document::parse(text, name)?;
@@ -311,7 +308,7 @@ pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecErr
     };
     let mut whole = with_base(own, &paths)?;
     if whole.text("drive.kind").is_some_and(|(kind, _)| kind == "disk") {
-        // Keys of flash that have no default have a value all the same, which nobody looks at.
+        // Keys of flash without a default need a value, though nothing reads it.
         let mut flash = Document::parse(NO_FLASH, NO_FLASH_NAME)?;
         flash.overlay(whole);
         whole = flash;
@@ -320,8 +317,8 @@ pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecErr
     build(&values, drive_name)
 }
 
-/// Keys that a `KEY=VALUE` sets, each with its value: the one that it names or, where the value is a table, each key of that. Where
-/// `drive.` stands in front of a key, it is left out. Nothing: it is refused when it is read.
+/// Keys that a `KEY=VALUE` sets, each with its value: the named key or, if the value is a table, each key of the table. A leading `drive.` is
+/// dropped. Empty if the text cannot be parsed; it is refused when it is read.
 pub fn keys_of_set(set: &str) -> Vec<(String, String)> {
     let Ok(document) = Document::parse_set(set, str::to_string) else { return Vec::new() };
     let (key, value) = set.split_once('=').unwrap_or_default();
@@ -332,7 +329,7 @@ pub fn keys_of_set(set: &str) -> Vec<(String, String)> {
     document.leaves.into_values().map(pair).collect()
 }
 
-/// The first key that stands twice among keys with their values, as [`keys_of_set`] has them; with both values.
+/// The first key that appears twice among keys from [`keys_of_set`], with both values.
 pub fn given_twice(keys: &[(String, String)]) -> Option<(&str, [&str; 2])> {
     let earlier = |at: usize, key: &str| keys[..at].iter().find(|earlier| earlier.0 == key);
     keys.iter()
@@ -340,16 +337,16 @@ pub fn given_twice(keys: &[(String, String)]) -> Option<(&str, [&str; 2])> {
         .find_map(|(at, (key, later))| Some((key.as_str(), [&*earlier(at, key)?.1, later])))
 }
 
-/// The name of [`NO_FLASH`] in places.
+/// Name of [`NO_FLASH`] in places.
 const NO_FLASH_NAME: &str = "no flash";
 
-/// Stand-in for the flash of a description that has none.
+/// Stand-in for the flash of a drive without flash.
 const NO_FLASH: &str = "[drive.media]\nchannels = 1\nways = 1\nblocks = 64\npages = 64\npage_size = \"4KiB\"\nsector_size = 512\n\
     cell = \"slc\"\n[drive.media.timing]\nread = \"1us\"\nprogram = \"1us\"\nerase = \"1us\"\nchannel_rate = \"1GB/s\"\n";
 
-/// Lays `top` over the preset it names, and that over its own, to the end.
+/// Lays `top` over the preset that it names, and that one over its own preset, and so on.
 fn with_base(mut top: Document, paths: &[&'static str]) -> Result<Document, SpecError> {
-    // A preset that leads back to itself would be our own mistake; the bound turns it into a refusal.
+    // A preset that leads back to itself is our own bug; the bound turns it into a refusal.
     for _ in 0..=presets().len() {
         let Some((name, origin)) = top.text("drive.preset").filter(|(name, _)| !name.is_empty()) else {
             return Ok(top);
@@ -366,7 +363,7 @@ fn with_base(mut top: Document, paths: &[&'static str]) -> Result<Document, Spec
         let next = base.leaves.remove("drive.preset");
         top.leaves.remove("drive.preset");
         if top.leaves.contains_key("target") {
-            // The layers of a preset stand above all of its drive, which targets divide.
+            // The layers of a preset stand above the whole drive, which targets divide.
             base.leaves.remove("host.layers");
         }
         base.overlay(top);
@@ -381,7 +378,7 @@ fn with_base(mut top: Document, paths: &[&'static str]) -> Result<Document, Spec
     })
 }
 
-/// The key of a `--set`: `ftl.victim` is short for `drive.ftl.victim`. Of a mistyped one that is meant of which more is right.
+/// The key of a `--set`: `ftl.victim` is short for `drive.ftl.victim`. A mistyped key is completed in the way that gets more of it right.
 fn full_key(typed: &str, paths: &[&'static str]) -> String {
     let known = |key: &str| {
         paths
@@ -389,7 +386,7 @@ fn full_key(typed: &str, paths: &[&'static str]) -> String {
             .any(|path| path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
     };
     let in_drive = format!("drive.{typed}");
-    // Tables that there are, and whether the name behind them is like one of theirs.
+    // Counts the tables that exist, and reports whether the next name resembles one of theirs.
     let right = |key: &str| {
         let tables = key.match_indices('.').map(|(at, _)| &key[..at]).take_while(|&table| known(table));
         let (count, table) = tables.fold((0, ""), |(count, _), table| (count + 1, table));
@@ -403,7 +400,7 @@ fn full_key(typed: &str, paths: &[&'static str]) -> String {
     if known(typed) || (!known(&in_drive) && top) { typed.to_string() } else { in_drive }
 }
 
-/// Reports are kept in directories that are called so, and terminals print it.
+/// Checks the name of a drive: report directories have it, and terminals print it.
 fn drive_name(given: &str, place: &Place) -> Result<String, SpecError> {
     if !given.starts_with('.') && given.chars().all(in_names) {
         return Ok(given.into());
@@ -420,7 +417,7 @@ fn in_names(c: char) -> bool {
     c.is_alphanumeric() || " ._-()".contains(c)
 }
 
-/// A drive's name from that of its file, which may be any.
+/// Derives a drive's name from any file name.
 fn named_after(file: &str) -> String {
     let name: String = file.chars().map(|c| if in_names(c) { c } else { '_' }).collect();
     if name.starts_with('.') { format!("_{name}") } else { name }
@@ -435,7 +432,7 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     let translated = resolve_namespaces::Translated::find(&device.namespaces, &layout);
     resolve_ftl::finish(device, values, translated.as_ref())?;
     resolve_controller::check(device, values, &layout)?;
-    // A disk has no controller of flash, and the keys of its memory no effect.
+    // A disk has no flash controller, so keys of its memory have no effect.
     if all.drive.kind == Medium::Flash {
         resolve_memory::check(&all.drive.device, values)?;
     }
@@ -462,7 +459,7 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     })
 }
 
-/// Where the values came from; the drive has the name that reports use.
+/// Origins of all values; `drive_name` is the name that reports use.
 fn provenance(values: &Values, drive_name: &str) -> Provenance {
     let entry = |resolved: &schema::Resolved| Entry {
         key: &resolved.key.path,

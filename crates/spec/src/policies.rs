@@ -1,4 +1,4 @@
-//! Policies from outside in a description: a program that uses the library puts them in place of a word.
+//! User policies in a description: a program that uses the library puts them in place of a word.
 
 use crate::document::Value;
 use crate::{Entry, Origin, Place, Spec, SpecError};
@@ -7,10 +7,10 @@ use pellucid_ftl::{PlacementPolicy, VictimPolicy};
 use pellucid_host::LayerConfig;
 use std::sync::Arc;
 
-/// The first characters of the names of policies that are written in Python. A description cannot have such a name.
+/// Prefix of the names of policies written in Python. A description cannot use such a name.
 pub const PYTHON: &str = "python:";
 
-/// Says what is allowed where `value` stands.
+/// Allowed values, for the message about `value`.
 pub(crate) fn allowed_for(value: &str, allowed: String) -> String {
     match value.starts_with(&format!("\"{PYTHON}")) {
         true => format!("{allowed}; a policy written in Python works only in the program that has it"),
@@ -18,7 +18,7 @@ pub(crate) fn allowed_for(value: &str, allowed: String) -> String {
     }
 }
 
-/// A policy from outside.
+/// A user policy.
 #[derive(Clone, Debug)]
 pub enum Outside {
     /// `drive.ftl.victim`.
@@ -41,7 +41,7 @@ impl Outside {
         }
     }
 
-    /// The key that it stands for.
+    /// The key that the policy replaces.
     fn key(&self) -> &'static str {
         match self {
             Outside::Victim(_) => "drive.ftl.victim",
@@ -53,11 +53,10 @@ impl Outside {
 }
 
 impl Spec {
-    /// Puts a policy from outside in place of the word that its key has. From then on the description has the policy's name there, as if
-    /// it had been overridden with it.
+    /// Replaces the value of a key by a user policy. The description then shows the policy's name, as if the key had been overridden.
     ///
     /// # Errors
-    /// The drive has nothing for which the policy would choose.
+    /// The drive makes no such choice.
     pub fn adopt(&mut self, outside: Outside) -> Result<(), SpecError> {
         let is_cache = |namespace: &Namespace| matches!(namespace, Namespace::Cache { .. });
         let (key, name) = (outside.key(), outside.name().to_string());
@@ -107,7 +106,7 @@ impl Entry {
     }
 }
 
-/// The list of namespaces `value` with this eviction in every cache.
+/// The list of namespaces `value`, with this eviction in every cache.
 fn with_eviction(value: &str, name: &str) -> String {
     const INTERFACE: &str = "interface = \"cache\"";
     const KEY: &str = "eviction = \"";

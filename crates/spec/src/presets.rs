@@ -1,12 +1,11 @@
-//! The drives that come with Pellucid. Each is a description like any other; every constant in it names its
-//! source.
+//! The built-in drives. Each is an ordinary description in which every constant names its source.
 
-/// A drive that comes with Pellucid.
+/// A built-in drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// The name to ask for.
+    /// Name.
     pub name: &'static str,
-    /// Summary, in one line.
+    /// One-line summary.
     pub summary: &'static str,
     /// The description, as TOML.
     pub text: &'static str,

@@ -41,7 +41,7 @@ pub struct Backing {
     pub disk: DiskConfig,
 }
 
-/// Completes the disk, and refuses one that cannot be.
+/// Completes the disk, and refuses an impossible one.
 pub(crate) fn finish(all: &mut Description, values: &Values) -> Result<(), SpecError> {
     let Description { drive, backing, precondition, .. } = all;
     let media = &drive.device.media;

@@ -5,7 +5,7 @@ use super::schema::Values;
 use pellucid_device::{Arbitration, Completes, DeviceConfig, DieOrder, FirmwareModel, HostInterface};
 use pellucid_flash::{Layout, Nanos};
 
-/// Checks the controller of a drive of this layout, whose media are finished.
+/// Checks the controller of a drive of this layout, after its media are finished.
 pub(crate) fn check(drive: &DeviceConfig, values: &Values, layout: &Layout) -> Result<(), SpecError> {
     check_arbitration(&drive.host, values)?;
     if drive.host.completes == Completes::Controller && drive.host.complete_ns > Nanos::ZERO {

@@ -21,7 +21,7 @@ pub(crate) fn finish(
     translated.map_or(Ok(()), |translated| check_spare(drive, values, translated))
 }
 
-/// Refuses a translation that other keys do not allow.
+/// Refuses a translation that other keys rule out.
 fn check_map(ftl: &FtlConfig, slc_cache: SlcCacheSettings, values: &Values) -> Result<(), SpecError> {
     if ftl.map.log_blocks().is_some() {
         let only = |what: &str| {
@@ -80,15 +80,15 @@ fn slc_cache(
     Ok(Some(SlcCache { blocks, bits, fold_after }))
 }
 
-/// Blocks that each die reserves: what translation needs, and at least the free blocks at which GC starts, one open
-/// block for host data and one for GC copies, and as many again for each further reclaim unit handle.
+/// Blocks that each die reserves: those of the translation, and at least the free blocks at which GC starts, one open block for host data, one for GC
+/// copies, and as many again for each further reclaim unit handle.
 fn kept_blocks(ftl: &FtlConfig) -> u32 {
     let each = if ftl.isolation == Isolation::Persistent { 2 } else { 1 };
     let by_threshold = ftl.gc_low_blocks.saturating_add(2 + each * u32::from(ftl.handles - 1));
     by_threshold.max(ftl.working_blocks())
 }
 
-/// GC must be able to free a block: refuses a user capacity that leaves a die too few spare blocks.
+/// Refuses a user capacity that leaves a die too few spare blocks for GC to free a block.
 fn check_spare(drive: &DeviceConfig, values: &Values, translated: &Translated) -> Result<(), SpecError> {
     let (ftl, layout, whose) = (&translated.ftl(drive), &translated.layout, translated.words());
     if let Some(log_blocks) = ftl.reserved_log_blocks() {
@@ -131,7 +131,7 @@ fn check_spare(drive: &DeviceConfig, values: &Values, translated: &Translated) -
         });
     }
     let common = if ftl.common_blocks() > 0 { ", the drive one more" } else { "" };
-    // A superpage is programmed as a whole, so a block that lacks less than one cannot be collected.
+    // A superpage is programmed as a whole, so a block with fewer invalid units than a superpage cannot be collected.
     let lacking = match layout.units_per_superpage - 1 {
         0 => String::new(),
         units => format!(", and each of the others may lack {units} units"),
@@ -140,7 +140,7 @@ fn check_spare(drive: &DeviceConfig, values: &Values, translated: &Translated) -
     check_capacity(values, ftl, layout, user_max, &needed)
 }
 
-/// Refuses a user capacity above `user_max` units, which follows from what is `needed`.
+/// Refuses a user capacity above `user_max` units, a limit that follows from `needed`.
 fn check_capacity(
     values: &Values,
     ftl: &FtlConfig,

@@ -1,4 +1,4 @@
-//! `[host]`: the layers above the drive, with what they must know of it.
+//! `[host]`: the layers above the drive, completed with what they must know about it.
 
 use super::description::Description;
 use super::error::SpecError;
@@ -15,7 +15,7 @@ use strum::VariantNames;
 const CLUSTER: &str = "host.cluster_buffer.cluster";
 const BYPASS: &str = "host.cluster_buffer.bypass";
 
-/// Completes the settings of the layers by those of the drive below.
+/// Completes the settings of the layers from those of the drive below.
 pub(crate) fn finish(host: &mut HostSettings, drive: &DeviceConfig, values: &Values) {
     let (sector_bytes, seed) = (drive.media.geometry.sector_bytes, drive.ftl.seed);
     host.ftl.uuid = seed;
@@ -24,7 +24,7 @@ pub(crate) fn finish(host: &mut HostSettings, drive: &DeviceConfig, values: &Val
     host.cluster_buffer.cluster_sectors = (cluster_bytes / u64::from(sector_bytes)) as u32;
     host.cluster_buffer.bypass = bypass(sector_bytes, values).unwrap_or_default();
     if let Some(journal) = &mut host.cluster_buffer.journal {
-        // A modelled drive is its user's own.
+        // A simulated drive belongs to its user, so its journal may be made.
         journal.make = Some(seed);
     }
     let largest_bytes: u32 = get(values, "host.block_layer.largest");
@@ -57,7 +57,7 @@ pub(crate) fn layers(all: &Description, values: &Values) -> Result<Vec<LayerConf
     let has = |layer| layers.contains(&layer);
     let number = usize::from(all.host.nameless.namespace);
     let nameless = matches!(all.drive.device.namespaces.get(number), Some(Namespace::Nameless { .. }));
-    // A nameless namespace may be alone: a file system on it needs no file, nor does a host over NVMe.
+    // A nameless namespace may stand alone: neither a file system on it nor a host over NVMe needs a file.
     let is_file = has(LayerName::NamelessFile);
     if (is_file && !has(LayerName::NamelessFtl) && !nameless) || (has(LayerName::NamelessFtl) && !is_file) {
         let allowed = "nameless-file and nameless-ftl together, or neither; nameless-file alone above a nameless namespace";
@@ -75,7 +75,7 @@ pub(crate) fn layers(all: &Description, values: &Values) -> Result<Vec<LayerConf
     Ok(layers.iter().rev().flat_map(|&layer| all.host.layer(layer)).collect())
 }
 
-/// Refuses a disk interface to anything but sectors, and to a drive that forgets the old name of a sector before the host can know.
+/// Refuses a disk interface above anything but sectors, or above a drive that drops the old name of a sector before the host can learn of it.
 fn check_ata(all: &Description, values: &Values) -> Result<(), SpecError> {
     let only = |what: &str| Err(values.refuse("host.layers", format!("ata {what}")));
     if all.drive.kind == Medium::Disk {
@@ -105,7 +105,7 @@ fn check_cluster(sector_bytes: u32, values: &Values) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// The sectors whose writes pass the buffer by; `None`: they are not written as ranges.
+/// The sectors whose writes bypass the buffer; `None`: the value is not a list of ranges.
 fn bypass(sector_bytes: u32, values: &Values) -> Option<Vec<Range<u64>>> {
     let text: Option<String> = get(values, BYPASS);
     let sector = u64::from(sector_bytes);
@@ -116,7 +116,7 @@ fn bypass(sector_bytes: u32, values: &Values) -> Option<Vec<Range<u64>>> {
     text.iter().flat_map(|text| text.split(',')).map(range).collect()
 }
 
-/// Refuses a cache on anything but a way to the drive, or without a disk behind it.
+/// Refuses a cache above anything that does not lead to the drive, or without a disk behind it.
 fn check_cache(all: &Description, values: &Values) -> Result<(), SpecError> {
     let is_way = |layer: &LayerName| matches!(layer, LayerName::BlockLayer | LayerName::Ata);
     if !all.host.layers.iter().all(|layer| *layer == LayerName::Cache || is_way(layer)) {
@@ -128,7 +128,7 @@ fn check_cache(all: &Description, values: &Values) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// The names of layers from above; those of one depth exclude each other.
+/// Names of the layers from above; layers of one depth exclude each other.
 fn names_by_depth() -> String {
     let mut names: Vec<(u32, &str)> = Vec::new();
     for name in LayerName::VARIANTS {

@@ -14,7 +14,7 @@ use pellucid_setting::{Kind, Settings, count, get};
 use std::path::Path;
 use strum::{EnumString, VariantNames};
 
-/// Completes and checks the media, and derives the layout that the other parts are checked against.
+/// Completes and checks the media, and derives the layout against which the other parts are checked.
 pub(crate) fn finish(drive: &mut DeviceConfig, values: &Values) -> Result<Layout, SpecError> {
     let media = &mut drive.media;
     let layout = media.geometry.layout().map_err(|error| geometry_error(values, &error))?;
@@ -31,7 +31,7 @@ pub(crate) fn finish(drive: &mut DeviceConfig, values: &Values) -> Result<Layout
     Ok(layout)
 }
 
-/// Page types in use, which are the bits of a cell.
+/// Page types in use, which equal the bits of a cell.
 fn page_types(media: &MediaConfig, values: &Values) -> Result<u32, SpecError> {
     let (cell, slc_mode) = (media.cell, media.slc_mode);
     if slc_mode && cell == Cell::Slc {
@@ -52,7 +52,7 @@ pub(super) fn one_shot_bits(media: &MediaConfig) -> Option<u32> {
     (!media.slc_mode && bits > 1 && media.geometry.one_shot_pages == bits).then_some(bits)
 }
 
-/// Blocks in SLC mode, as the translation layer asks for them.
+/// Blocks in SLC mode that the translation asks for.
 fn slc_blocks(
     times: Option<SlcBlocks>,
     blocks: u32,
@@ -60,7 +60,7 @@ fn slc_blocks(
 ) -> Result<Option<SlcBlocks>, SpecError> {
     let Some(asked) = times.filter(|_| blocks > 0) else { return Ok(None) };
     if !values.rows("drive.namespace").is_empty() {
-        // No time of it would help.
+        // No timing would allow it.
         return Err(values.refuse(
             "drive.ftl.slc_cache.blocks",
             "0, or more with one block namespace of the whole drive (drive.namespace = [])",
@@ -104,15 +104,15 @@ fn check_codes(drive: &DeviceConfig, values: &Values) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Value of copyback that [`Integrity::forbids_copies`] leaves.
+/// Allowed value of `copyback` if [`Integrity::forbids_copies`].
 pub(super) const NO_COPIES: &str = "false: a copy inside the die would pass the error correction by";
 
-/// Refuses an error correction that does not fit, once it is known what the namespaces take of the spare area.
+/// Refuses an error correction that does not fit beside what namespaces take of the spare area.
 pub(crate) fn check_integrity(values: &Values, media: &MediaConfig) -> Result<(), SpecError> {
     pellucid_media::check_integrity(media).map_err(|error| integrity_error(values, error))
 }
 
-/// The media's own refusal, at the key of the file that it is about.
+/// The media's own refusal, attributed to the key of the file.
 fn integrity_error(values: &Values, error: MediaError) -> SpecError {
     let MediaError::Config { key, allowed, .. } = error else {
         unreachable!("only keys are checked: {error}")
@@ -121,15 +121,14 @@ fn integrity_error(values: &Values, error: MediaError) -> SpecError {
     values.refuse(&format!("{table}.{key}"), allowed)
 }
 
-/// The geometry's own refusal, in the words of the file: there a size's key ends in `_size`, because its
-/// value carries the unit.
+/// The geometry's own refusal, in the words of the file: keys of sizes end in `_size` there, because the value carries the unit.
 fn geometry_error(values: &Values, error: &GeometryError) -> SpecError {
     let path = format!("drive.media.{}", error.key.replace("_bytes", "_size"));
     let allowed = error.allowed.strip_prefix("allowed: ").unwrap_or(&error.allowed);
     values.refuse(&path, allowed.replace("_bytes", "_size"))
 }
 
-/// Checks the times, and derives that of suspending an erase.
+/// Checks the times, and derives the time to suspend an erase.
 fn finish_timing(
     timing: &mut Timing,
     one_shot: bool,
@@ -159,7 +158,7 @@ fn finish_timing(
 }
 
 fn store(values: &Values) -> Result<StoreKind, SpecError> {
-    // As of a plain file that is served: media have their size from the geometry.
+    // Options of a served plain file; media take their size from the geometry.
     let has_options = |path: &Path| {
         let text = path.to_string_lossy();
         [",size=", ",sector=", ",direct=", ",threads="].iter().any(|option| text.contains(option))
@@ -183,7 +182,7 @@ fn faults(rows: &[Row], layout: &Layout) -> Result<Vec<ListedFault>, SpecError> 
 
 const ATTEMPTS: Kind = Kind::Or("always", &count(1));
 
-/// Kinds of faults by place.
+/// Kinds of faults, by where they occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 enum FaultKind {
@@ -228,7 +227,7 @@ fields! {
     }
 }
 
-/// One table of `[[drive.media.faults.list]]`.
+/// Parses one table of `[[drive.media.faults.list]]`.
 fn fault(row: &Table, layout: &Layout) -> Result<ListedFault, SpecError> {
     let kind = row.word(read_fail::KIND, None)?;
     row.check_names(match kind {
@@ -237,7 +236,7 @@ fn fault(row: &Table, layout: &Layout) -> Result<ListedFault, SpecError> {
         FaultKind::EraseFail => erase_fail::ALL,
         FaultKind::ReadFail => read_fail::ALL,
     })?;
-    // A die, block or superpage of the drive, which has `limit` of them.
+    // The index of a die, block or superpage, below `limit`.
     let place_of = |field, limit: u32| row.number(field, Kind::Whole(0, u64::from(limit) - 1), None);
     let die = place_of(read_fail::DIE, layout.dies)?;
     let block = place_of(read_fail::BLOCK, layout.blocks_per_die)?;

@@ -1,4 +1,4 @@
-//! `[drive.memory]`: what the controller's tables and its data buffer take must fit its memories.
+//! `[drive.memory]`: the controller's tables and the data buffer must fit its memories.
 
 use super::error::SpecError;
 use super::schema::Values;
@@ -6,8 +6,8 @@ use pellucid_device::{Device, DeviceConfig, Memory, MemoryShortage, Structure};
 use pellucid_media::{MediaConfig, StoreKind};
 use pellucid_text::format::binary_bytes;
 
-/// Refuses a drive that does not fit the memories of its controller. The drive itself says how much it takes: one is made, empty and
-/// without data, if there is a limit at all.
+/// Refuses a drive that does not fit the memories of its controller. The drive itself computes its demand: if there is a limit, one is built, empty
+/// and without data.
 pub(crate) fn check(drive: &DeviceConfig, values: &Values) -> Result<(), SpecError> {
     let listed = &drive.memory.in_sram;
     if let Some(twice) = (1..listed.len())
@@ -23,7 +23,7 @@ pub(crate) fn check(drive: &DeviceConfig, values: &Values) -> Result<(), SpecErr
         return Ok(());
     }
     let media = MediaConfig { store: StoreKind::None, ..drive.media.clone() };
-    // A drive that cannot be made is refused by those who make it, with their reason.
+    // A drive that cannot be built is refused elsewhere, with its reason.
     let Ok(device) = Device::new(&DeviceConfig { media, ..drive.clone() }) else { return Ok(()) };
     let used = device.controller_memory();
     if let Some(absent) = drive.memory.in_sram.iter().find(|&&structure| used.of(structure) == 0) {

@@ -1,4 +1,4 @@
-//! `[[drive.namespace]]`: what the drive offers hosts, and which blocks of every die each namespace has.
+//! `[[drive.namespace]]`: the namespaces of the drive, and the blocks that each has on every die.
 
 use super::error::SpecError;
 use super::resolve_media::NO_COPIES;
@@ -16,10 +16,10 @@ use pellucid_text::write_share;
 use std::ops::Range;
 use strum::{EnumString, VariantNames};
 
-/// The most spare space of a nameless namespace, as a share of what hosts have.
+/// Greatest spare space of a nameless namespace, as a share of the user capacity.
 const OVER_PROVISIONING_MAX: f64 = 100.0;
 
-/// The list of namespaces.
+/// Key of the list of namespaces.
 const LIST: &str = "drive.namespace";
 
 /// Interface of a namespace.
@@ -126,10 +126,10 @@ fields! {
     }
 }
 
-/// Erases at which an unlimited part counts as worn, for the wear index: the rating of MLC of the first open-channel drives.
+/// Erases at which an unlimited part counts as worn for the wear index: the rating of MLC in the first open-channel drives.
 const RATED_ERASES: u32 = 3000;
 
-/// Resolves the namespaces, and what they ask of the media: spare bytes for hosts, and a save area.
+/// Resolves the namespaces and their demands on the media: spare bytes for hosts, and a save area.
 pub(crate) fn finish(drive: &mut DeviceConfig, values: &Values, layout: &Layout) -> Result<(), SpecError> {
     let rows = values.rows(LIST);
     let mut free = 0..layout.blocks_per_die;
@@ -172,7 +172,7 @@ fn namespace(
                     "one block namespace with drive.ftl.capacity; several with over_provisioning, which is that of each",
                 ));
             }
-            // It is a block namespace that promises handles.
+            // FDP is a block namespace with several handles.
             if interface == InterfaceWord::Fdp && drive.ftl.handles < 2 {
                 return Err(
                     table.refuse(block::INTERFACE, "block, or with fdp drive.ftl.handles of 2 at least")
@@ -252,7 +252,7 @@ fn cache(
 fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace, SpecError> {
     let usual = NamelessConfig::default();
     let own = layout.with_blocks_per_die(blocks.len() as u32);
-    // GC would run all the time with any more.
+    // More would keep GC running all the time.
     let all_free = Kind::Whole(0, own.blocks.into());
     let real = |field, kind: Kind, usual| match table.field(field, kind)? {
         Some(Typed::Real(value)) => Ok(value),
@@ -292,7 +292,7 @@ fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namesp
     }
 }
 
-/// The blocks of every die that a namespace has: as many as it asks for, of those that are left; the last may take the rest.
+/// The blocks that a namespace has on every die: as many of the free ones as it asks for; the last namespace may take the rest.
 fn share(table: &Table, free: &mut Range<u32>, last: bool) -> Result<Range<u32>, SpecError> {
     let left = free.end - free.start;
     if left == 0 {
@@ -305,7 +305,7 @@ fn share(table: &Table, free: &mut Range<u32>, last: bool) -> Result<Range<u32>,
     Ok(start..free.start)
 }
 
-/// The host's metadata must fit the spare area that the page has.
+/// Checks that the host's metadata fit the spare area of a page.
 fn check_spare(values: &Values, layout: &Layout, media: &MediaConfig) -> Result<(), SpecError> {
     let sectors = media.geometry.page_bytes / layout.sector_bytes;
     let needed = sectors * media.metadata_bytes;
@@ -419,22 +419,22 @@ fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace
     Ok(Namespace::Zoned { zones })
 }
 
-/// Active zones that a drive allows if its description does not say.
+/// Active zones of a drive whose description does not say.
 const ACTIVE_ZONES: u32 = 14;
 
 /// The blocks that translation works on.
 pub(crate) struct Translated {
     pub layout: Layout,
-    /// The namespace that they belong to, by its place in the list; `None`: the drive has no list.
+    /// Index of the namespace that they belong to; `None`: the drive has no list.
     namespace: Option<usize>,
-    /// True if they are all of the drive's.
+    /// True if these are all blocks of the drive.
     whole: bool,
-    /// Demands on translation, if it is a cache.
+    /// Settings of the cache, if it is one.
     cache: Option<CacheConfig>,
 }
 
 impl Translated {
-    /// Translation of these blocks.
+    /// Settings of the translation of these blocks.
     pub fn ftl(&self, drive: &DeviceConfig) -> FtlConfig {
         let mut ftl = drive.ftl.clone();
         if let Some(cache) = self.cache {
@@ -465,7 +465,7 @@ impl Translated {
         })
     }
 
-    /// Its blocks, as a sentence begins with them.
+    /// Names its blocks, to begin a sentence.
     pub fn words(&self) -> String {
         let blocks = self.layout.blocks_per_die;
         match self.namespace.filter(|_| !self.whole) {
@@ -474,9 +474,9 @@ impl Translated {
         }
     }
 
-    /// Refuses so few blocks: of the namespace, or of the drive. `enough`: whether translation can work on these.
+    /// Refuses too few blocks, of the namespace or of the drive. `enough`: whether translation can work on this layout.
     pub fn too_few(&self, values: &Values, enough: impl Fn(&Layout) -> bool, why: &str) -> SpecError {
-        /// No translation needs more for itself.
+        /// Search limit: no translation needs more for itself.
         const TRIED: u32 = 1 << 16;
         let blocks = self.layout.blocks_per_die;
         let mut more = (blocks..blocks.saturating_add(TRIED)).skip(1);

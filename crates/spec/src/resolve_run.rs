@@ -1,4 +1,4 @@
-//! `[[job]]`, `[precondition]`, `[run]`: what is done with the drive.
+//! `[[job]]`, `[precondition]`, `[run]`: the work on the drive.
 
 use super::document::{Leaf, Origin, Row, Value};
 use super::error::{Place, SpecError};
@@ -9,7 +9,7 @@ use pellucid_workload::trace::AddressPolicy;
 use pellucid_workload::{JobBuilder, SNIA_ROUNDS, SteadyRule};
 use std::path::PathBuf;
 
-/// One `[[job]]`: fio's words, not yet understood.
+/// One `[[job]]`: fio's words, not parsed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawJob {
     /// Where the table begins.
@@ -39,7 +39,7 @@ pub enum Fill {
 }
 
 impl Fill {
-    /// The share of the capacity, where that was asked for.
+    /// The share of the capacity, if one was given.
     pub fn share(self) -> f64 {
         match self {
             Fill::Share(share) => share,
@@ -78,7 +78,7 @@ pub struct Precondition {
 }
 
 impl Precondition {
-    /// Bytes that are written where `filled` are filled; `None`: not known before.
+    /// Bytes written in all if `filled` bytes are filled; `None`: not known in advance.
     pub fn written_bytes(&self, filled: u64) -> Option<u64> {
         match self.overwrite {
             Overwrite::Capacities(times) => Some(filled.saturating_add((filled as f64 * times) as u64)),
@@ -86,7 +86,7 @@ impl Precondition {
         }
     }
 
-    /// In a few words.
+    /// Describes it in a few words.
     pub fn words(&self) -> String {
         let written = match self.fill {
             Fill::Trace => return "trace: what it reads before it writes it".into(),
@@ -126,7 +126,7 @@ impl Setting for Overwrite {
     }
 }
 
-/// When random overwrites that go on until steady end.
+/// Rule that ends overwriting until steady.
 #[derive(
     Clone,
     Copy,
@@ -141,25 +141,25 @@ impl Setting for Overwrite {
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum AgedBy {
-    /// Write amplification of a pass differs little from that of the pass before.
+    /// Write amplification of a pass is close to that of the pass before.
     #[default]
     Change,
-    /// Write amplification of five passes holds SNIA's rule.
+    /// Write amplification of five passes meets SNIA's rule.
     Snia,
 }
 
-/// Rounds of a run that goes on until it is steady.
+/// Rounds of a run that continues until it is steady.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SteadySpec {
     /// The rule.
     pub rule: SteadyRule,
     /// Length of a round.
     pub round: Nanos,
-    /// Rounds that are judged together.
+    /// Number of rounds judged together.
     pub window: u32,
 }
 
-/// How the run is done and what it leaves behind.
+/// Options and results of the run.
 #[derive(Clone, Debug, PartialEq, Settings)]
 pub struct RunSpec {
     /// Seed of the jobs.
@@ -180,7 +180,7 @@ pub struct RunSpec {
     /// Trace to replay; empty: the jobs run.
     #[setting(default = "")]
     pub trace: Option<PathBuf>,
-    /// Where the trace's bytes are, if it could be read only once and was copied.
+    /// Copy of a trace that could be read only once.
     #[setting(skip)]
     pub trace_copy: Option<PathBuf>,
     /// Format of the trace, or csv: and its columns; empty: recognised from its content.
@@ -208,7 +208,7 @@ pub struct RunSpec {
     pub limit: Option<u64>,
 }
 
-/// Keys that decide together when a run is steady.
+/// Keys that together decide when a run is steady.
 #[derive(Clone, Debug, PartialEq, Settings)]
 pub(crate) struct SteadySettings {
     /// Rule by which a steady run ends: SNIA's (snia, snia:bw, snia:lat) or fio's (iops:3%, bw_slope:1%, ...).
@@ -222,7 +222,7 @@ pub(crate) struct SteadySettings {
     window: u32,
 }
 
-/// The rounds of a run that ends once it is steady.
+/// Rounds of a run that ends once it is steady.
 pub(crate) fn steady(values: &Values) -> Result<Option<SteadySpec>, SpecError> {
     let SteadySettings { rule, round, window } = SteadySettings::take(values, "run");
     let Some(text) = rule else { return Ok(None) };
@@ -236,7 +236,7 @@ pub(crate) fn steady(values: &Values) -> Result<Option<SteadySpec>, SpecError> {
     Ok(Some(SteadySpec { rule, round, window }))
 }
 
-/// Refuses overwrites of what was not filled.
+/// Refuses overwrites where nothing was filled.
 pub(crate) fn check(precondition: &Precondition, values: &Values) -> Result<(), SpecError> {
     if precondition.fill.share() == 0.0 && precondition.overwrite != Overwrite::Capacities(0.0) {
         let allowed = "0, or anything with a precondition.fill above 0: what was filled is overwritten";

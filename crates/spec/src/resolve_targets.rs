@@ -1,10 +1,10 @@
-//! `[[target]]`: ranges of the parallel units of the open-channel namespace, each with a use of its own.
+//! `[[target]]`: ranges of parallel units of the open-channel namespace, each with its own use.
 //!
 //! ```text
 //!   parallel units   0 ............ 63 64 ............ 95 96 ..... 127
 //!   [[target]]       "reads", raw      "main", block       free
 //! ```
-//! Invariants of what is resolved: names are unique, ranges lie inside the drive and do not overlap.
+//! Invariants after resolving: names are unique; ranges lie inside the drive and do not overlap.
 
 use super::description::Description;
 use super::document::Row;
@@ -30,21 +30,21 @@ fields! {
     }
 }
 
-/// Target of a description.
+/// A target of a description.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DescribedTarget {
     /// Its name, kind and parallel units.
     pub target: Target,
-    /// Share that is written before the run; `None`: as `precondition.fill` says.
+    /// Share that is written before the run; `None`: `precondition.fill` decides.
     pub fill: Option<f64>,
-    /// One application works on it; whether it needs chunks or a host FTL is known with its job.
+    /// True if an application works on it; its job decides whether it needs chunks or a host FTL.
     pub for_application: bool,
-    /// As it was written.
+    /// The table as written.
     pub(crate) row: Row,
 }
 
 impl DescribedTarget {
-    /// A target that is no part of a description.
+    /// A target that is not part of a description.
     pub fn new(target: Target) -> DescribedTarget {
         let row = Row { place: Place::Default, fields: Vec::new() };
         DescribedTarget { target, fill: None, for_application: false, row }
@@ -66,7 +66,7 @@ enum Units {
     Range(Range<u32>),
     /// This many whole channels.
     Channels(u32),
-    /// All that are left.
+    /// All remaining units.
     Rest,
 }
 
@@ -85,7 +85,7 @@ impl Units {
         }
     }
 
-    /// Returns the range on a drive where `taken` are the units of other targets; `None` where no such units are free.
+    /// The range on a drive whose units `taken` belong to other targets; `None`: too few units are free.
     fn range(self, layout: &Layout, taken: &Targets) -> Option<Range<u32>> {
         let ways = layout.dies_per_channel;
         let is_free = |units: &Range<u32>| {
@@ -124,7 +124,7 @@ pub(crate) fn resolve(
     Ok(described)
 }
 
-/// Refuses targets on a drive that has no parallel units for them, or whose layers use them.
+/// Refuses targets on a drive without parallel units for them, or whose layers use the units.
 fn check_drive(description: &Description, values: &Values, row: &Row) -> Result<(), SpecError> {
     let open = description
         .drive
@@ -175,7 +175,7 @@ fn one(table: &Table, layout: &Layout, all: &mut Targets) -> Result<DescribedTar
     Ok(DescribedTarget { target, fill, for_application, row: table.row.clone() })
 }
 
-/// Values that a refused target could have had.
+/// Allowed values, for the refusal of a target.
 fn allowed_by(error: &TargetError) -> String {
     match error {
         TargetError::Name(_) => "letters, digits, '-', '_' and '.', at least one".into(),

@@ -1,4 +1,4 @@
-//! Effective values of a run: every key with its value, after options of the command have had their say.
+//! Effective values of a run: every key with its value, options of the command included.
 
 use super::Spec;
 use super::resolve_run::{Fill, Overwrite};
@@ -7,11 +7,11 @@ use pellucid_text::write_share;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Keys that say where results go, and not how they come about; jobs have keys of their own.
+/// Keys that say where results go; the run does not depend on them. Jobs have keys of their own.
 const APART: [&str; 4] = ["run.report", "run.log", "drive.preset", "job"];
 
 impl Spec {
-    /// Every key with its value as TOML; keys of jobs as `job[0].bs`. Two runs with equal keys and equal inputs are equal.
+    /// Every key with its value as TOML; keys of jobs as `job[0].bs`. Runs with equal keys and equal inputs are equal.
     pub fn resolved(&self) -> BTreeMap<String, String> {
         let entries = self.provenance.entries.iter().filter(|entry| !APART.contains(&entry.key));
         let mut all: BTreeMap<String, String> =
@@ -24,7 +24,7 @@ impl Spec {
         all
     }
 
-    /// Keys of `[run]` that options of a command set too.
+    /// Keys of `[run]` that command options can also set.
     fn run_keys(&self) -> Vec<(&'static str, String)> {
         let run = &self.run;
         let text = |text: Option<&str>| quote(text.unwrap_or_default());
@@ -43,7 +43,7 @@ impl Spec {
         ]
     }
 
-    /// Keys of `[precondition]` that options of a command set too.
+    /// Keys of `[precondition]` that command options can also set.
     fn precondition_keys(&self) -> [(&'static str, String); 2] {
         let fill = match self.precondition.fill {
             Fill::Share(share) => write_share(share),

@@ -1,7 +1,7 @@
 //! Every key of a description with its value: the keys are those of [`Description`], and reading, checking, `--set`, `show`, suggestions and the
 //! reference are derived from them.
 //!
-//! Invariant: after [`Values::resolve`] every key has a value of the type its kind promises.
+//! Invariant: after [`Values::resolve`] every key has a value of the type of its kind.
 
 use super::description::Description;
 use super::document::{Document, Origin, Row, Value};
@@ -27,7 +27,7 @@ pub(crate) fn paths() -> Vec<&'static str> {
     schema().iter().map(|key| key.path.as_str()).collect()
 }
 
-/// A key with its value and where that came from.
+/// A key with its value and origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub key: &'static Key,
@@ -49,7 +49,7 @@ impl Resolved {
     }
 }
 
-/// Every key of the schema with its value, in the order of the schema.
+/// Every key with its value, in the order of the schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Values {
     all: Vec<Resolved>,
@@ -63,7 +63,7 @@ impl Source for Values {
 }
 
 impl Values {
-    /// Gives every key its value from `document`, or its default. `name` is what is being read.
+    /// Gives every key its value from `document`, or its default. `name` names the document in messages.
     pub fn resolve(document: &Document, name: &str) -> Result<Values, SpecError> {
         let all: Vec<Resolved> =
             schema().iter().map(|key| resolve_key(key, document, name)).collect::<Result<_, _>>()?;
@@ -89,14 +89,14 @@ impl Values {
         }
     }
 
-    /// Refuses values that contradict each other: names the first that was written down, or the first of all.
+    /// Refuses values that contradict each other: names the first one that was written down, or else the first of all.
     pub fn refuse_one(&self, paths: &[String], allowed: impl Into<String>) -> SpecError {
         let is_written = |path: &&String| self.find(path).origin.place != Place::Default;
         let path = paths.iter().find(is_written).or(paths.first());
         self.refuse(path.expect("a contradiction has values"), allowed)
     }
 
-    /// Refuses the value of `path`, which is of the right type, for a reason that its kind cannot see.
+    /// Refuses a value of the right type, for a reason that its kind cannot see.
     pub fn refuse(&self, path: &str, allowed: impl Into<String>) -> SpecError {
         let Resolved { value, origin, .. } = self.find(path);
         SpecError::NotAllowed {
@@ -116,7 +116,7 @@ fn resolve_key(key: &'static Key, document: &Document, name: &str) -> Result<Res
         Some(leaf) => (leaf.value.clone(), leaf.origin.clone()),
         None => (key.fallback.value().ok_or_else(missing)?, Origin { place: Place::Default, comment: None }),
     };
-    // Our own defaults are in base units.
+    // Defaults are in base units.
     let read = match leaf {
         Some(_) if key.kind.lacks_unit(&value) => None,
         _ => key.kind.read(&value),
@@ -132,7 +132,7 @@ fn resolve_key(key: &'static Key, document: &Document, name: &str) -> Result<Res
     }
 }
 
-/// Refuses the first name of `document`, in the order of its text, that the schema `paths` do not have.
+/// Refuses the first name of `document`, in the order of its text, that is not among the schema's `paths`.
 pub(crate) fn check_names(document: &Document, paths: &[&'static str]) -> Result<(), SpecError> {
     let leaves =
         document.leaves.values().map(|leaf| (leaf.path.as_str(), &leaf.origin.place, Some(&leaf.value)));
@@ -192,7 +192,7 @@ pub(crate) fn check_name(
     })
 }
 
-/// Keys of other tables whose last name is that of `path`, or like it, as `--set` takes them.
+/// Keys of other tables with the last name of `path`, or a similar one, as `--set` takes them.
 fn elsewhere(path: &str, paths: &[&str]) -> Option<String> {
     const NAMED: usize = 3;
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_string();
@@ -200,7 +200,7 @@ fn elsewhere(path: &str, paths: &[&str]) -> Option<String> {
     let meant = nearest(&last(path), names.iter().map(String::as_str))?;
     let keys = paths.iter().zip(&names).filter(|(_, name)| *name == meant);
     let keys: Vec<&str> = keys.map(|(path, _)| path.strip_prefix("drive.").unwrap_or(path)).collect();
-    // A name that many tables have tells nothing.
+    // A name that many tables share is no help.
     (keys.len() <= NAMED).then(|| keys.join(" or "))
 }
 

@@ -1,6 +1,6 @@
 //! A resolved description as TOML again: every key, its value, and where that came from.
 //!
-//! The output stands alone: it names no preset, and resolves to an equal [`Spec`].
+//! The output stands alone: it names no preset and resolves to an equal [`Spec`].
 
 use super::{Entry, Medium, Origin, Place, Spec, Use};
 use pellucid_setting::quote;
@@ -31,10 +31,10 @@ const TABLES: &[&str] = &[
     "run",
 ];
 
-/// Keys that are not written with the rest: presets are resolved away, targets and jobs have their own form.
+/// Keys written separately or not at all: presets are resolved away; targets and jobs have their own form.
 const APART: &[&str] = &["drive.preset", "target", "job"];
 
-/// Returns whether an entry need not be written: a default of something that is not there.
+/// Reports whether an entry is left out: a default of a part that does not exist.
 fn is_silent(spec: &Spec, entry: &Entry) -> bool {
     let apart = ["host.", "kv.", "backing.", "drive.kind"];
     let is_of_layer =
@@ -44,15 +44,15 @@ fn is_silent(spec: &Spec, entry: &Entry) -> bool {
         && !is_of_layer()
 }
 
-/// Reports whether a description of flash has a line for an entry.
+/// Reports whether `show` writes an entry of a description of flash.
 pub(super) fn is_written(spec: &Spec, entry: &Entry) -> bool {
     !APART.contains(&entry.key) && !is_silent(spec, entry)
 }
 
-/// Keys of a drive that a disk has too.
+/// Keys of a flash drive that a disk has too.
 const DISK_KEYS: &[&str] = &["drive.name", "drive.kind", "drive.media.sector_size", "drive.media.store"];
 
-/// Returns whether the description gives the value: it is neither a default nor the stand-in for the flash of a disk.
+/// Reports whether the description gives the value, instead of a default or [`NO_FLASH`](crate::NO_FLASH).
 fn is_said(entry: &Entry) -> bool {
     match &entry.origin.place {
         Place::Default => false,
@@ -61,11 +61,11 @@ fn is_said(entry: &Entry) -> bool {
     }
 }
 
-/// Where comments begin, if the line is not longer.
+/// Column of comments, unless the line is longer.
 const COMMENT_COLUMN: usize = 44;
 
-/// The whole resolved description, each value with its source: the comment behind it, or the file and line,
-/// or `default`, or `--set`. Shows what was resolved, not later changes to [`Spec::drive`].
+/// The whole resolved description, each value with its source: the comment behind it, or file and line, `default` or `--set`. Later changes to
+/// [`Spec::drive`] are not shown.
 pub fn show(spec: &Spec) -> String {
     shown(spec, false)
 }
@@ -116,7 +116,7 @@ fn shown(spec: &Spec, explained: bool) -> String {
     out
 }
 
-/// The name of `entry` below `table`, if no deeper table of [`TABLES`] holds it.
+/// The name of `entry` below `table`, unless a deeper table of [`TABLES`] has it.
 fn name_in<'a>(table: &str, entry: &'a Entry) -> Option<&'a str> {
     let below = |table: &str| entry.key.strip_prefix(table).and_then(|rest| rest.strip_prefix('.'));
     let deeper = TABLES.iter().any(|other| other.len() > table.len() && below(other).is_some());
@@ -136,8 +136,7 @@ fn push_line(out: &mut String, name: &str, value: &str, origin: &Origin) {
     out.push_str(&format!("{assignment:<COMMENT_COLUMN$}  # {}\n", source(origin)));
 }
 
-/// Returns the text of the comment. A comment that says more than the place wins, so that showing a shown file
-/// changes nothing.
+/// Text of the comment. The comment of the file takes precedence over the place, so that showing a shown file changes nothing.
 fn source(origin: &Origin) -> String {
     let text = match (&origin.comment, &origin.place) {
         (Some(comment), _) => comment.clone(),
@@ -151,7 +150,7 @@ fn source(origin: &Origin) -> String {
 mod tests {
     use super::*;
 
-    /// A part whose table is not listed here would not be shown.
+    /// A part whose table is missing in [`TABLES`] would not be shown.
     #[test]
     fn every_key_has_a_table() {
         for key in crate::schema::schema().iter().filter(|key| !APART.contains(&key.path.as_str())) {

@@ -1,4 +1,4 @@
-//! One table of a list of tables: its fields read and checked by their kinds.
+//! One table of a list of tables: reads its fields and checks them by their kinds.
 
 use super::document::{Leaf, Row};
 use super::error::SpecError;
@@ -7,7 +7,7 @@ use pellucid_text::suggest::nearest;
 use std::str::FromStr;
 use strum::VariantNames;
 
-/// A field that a table can have: its name, and a line on it.
+/// A field of a table: its name, and its meaning in one line.
 pub(crate) type Field = (&'static str, &'static str);
 
 /// All fields of a table.
@@ -42,7 +42,7 @@ impl Table<'_> {
         self.row.fields.iter().find(|field| field.path == name)
     }
 
-    /// Returns whether the table has the field.
+    /// Reports whether the table has the field.
     pub fn has(&self, (name, _): Field) -> bool {
         self.leaf(name).is_some()
     }
@@ -56,7 +56,7 @@ impl Table<'_> {
         }
     }
 
-    /// Refuses a field's value, or that it is missing.
+    /// Refuses a field's value, or its absence.
     pub fn refuse(&self, (name, _): Field, allowed: impl Into<String>) -> SpecError {
         let (place, value) = match self.leaf(name) {
             Some(leaf) => (leaf.origin.place.clone(), leaf.value.to_text()),

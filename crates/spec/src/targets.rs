@@ -8,10 +8,10 @@
 //! units = 64
 //! uuid = 7
 //! ```
-//! It is checked against the drive's shape whenever it is read, as a file can be edited.
+//! The registry is checked against the drive's shape at every read, as a file can be edited.
 //!
-//! A process that changes the registry holds it ([`Hold`]) from before it reads the file until it has written it. A server holds it as long as it
-//! serves the drive.
+//! A process that changes the registry holds it ([`Hold`]) from before reading the file until it has written it; a server, as long as it serves the
+//! drive.
 
 use crate::DescribedTarget;
 use pellucid_flash::ChunkGeometry;
@@ -37,29 +37,29 @@ pub enum RegistryError {
     /// A target is refused.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// A target of the description cannot stand beside those of the registry.
+    /// A target of the description conflicts with those of the registry.
     #[error("[[target]] {name} of the description: {error}; the other is kept in {path}", path = .path.display())]
     Described {
         /// Name of the described target.
         name: String,
         /// The registry.
         path: PathBuf,
-        /// Why it cannot.
+        /// Reason.
         error: TargetError,
     },
-    /// Another program holds it.
+    /// Another process holds the registry.
     #[error("{}: another program has it open; to ask a server that has the drive, use --control", .0.display())]
     Held(PathBuf),
 }
 
-/// The registry of a drive that is called so: `drive.toml` has `drive.targets.toml` beside it.
+/// The registry of a drive: `drive.targets.toml` beside `drive.toml`.
 pub fn registry_path(drive: &str) -> PathBuf {
     let path = Path::new(drive);
     let is_file = path.extension().is_some_and(|e| e == "toml" || e == "pellucid");
     if is_file { path.with_extension("targets.toml") } else { PathBuf::from(format!("{drive}.targets.toml")) }
 }
 
-/// The right to change a registry, as long as it lives: the lock of a file beside it.
+/// The right to change a registry: holds the lock of a file beside it until dropped.
 #[derive(Debug)]
 pub struct Hold {
     path: PathBuf,
@@ -71,7 +71,7 @@ impl Hold {
     /// Takes the registry at `path`.
     ///
     /// # Errors
-    /// Another program has it, or no file can be made beside it.
+    /// Another process holds it, or the lock file cannot be created.
     pub fn take(path: &Path) -> Result<Hold, RegistryError> {
         let beside = path.with_extension("lock");
         let failed = |error| RegistryError::File(beside.clone(), error);
@@ -90,10 +90,10 @@ impl Drop for Hold {
     }
 }
 
-/// Adds the targets of a description to those of the registry at `path`; one that is in both is the same target.
+/// Adds the targets of a description to those of the registry at `path`; a target that is in both is one target.
 ///
 /// # Errors
-/// A described target overlaps one of the registry, or has the name of one.
+/// A described target overlaps a registered one, or has its name.
 pub fn add_described(
     targets: &mut Targets,
     described: &[DescribedTarget],
@@ -101,7 +101,7 @@ pub fn add_described(
     path: &Path,
 ) -> Result<(), RegistryError> {
     for DescribedTarget { target, .. } in described {
-        // Once served, it is in the file, too.
+        // A target that was served before is in the file, too.
         if !targets.list().contains(target) {
             targets.create(geometry, target.clone()).map_err(|error| RegistryError::Described {
                 name: target.name.clone(),
@@ -113,7 +113,7 @@ pub fn add_described(
     Ok(())
 }
 
-/// Reads a registry; none means no targets.
+/// Reads a registry; a missing file means no targets.
 pub fn load(path: &Path, geometry: &ChunkGeometry) -> Result<Targets, RegistryError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -122,7 +122,7 @@ pub fn load(path: &Path, geometry: &ChunkGeometry) -> Result<Targets, RegistryEr
     };
     let malformed = |sentence: String| RegistryError::Malformed(path.into(), sentence);
     let document = Document::parse(text.as_str()).map_err(|error| malformed(error.to_string()))?;
-    // An entry that is skipped here would be lost when the file is written again.
+    // An unknown entry that is skipped here would be lost at the next save.
     if let Some((key, _)) = document.iter().find(|(key, _)| *key != "target") {
         return Err(malformed(format!("{key}: unknown; allowed: [[target]]")));
     }
@@ -157,7 +157,7 @@ pub fn load(path: &Path, geometry: &ChunkGeometry) -> Result<Targets, RegistryEr
     Ok(targets)
 }
 
-/// Writes a registry: a new file takes the place of the old one, so that a crash leaves one of the two.
+/// Writes a registry to a new file that replaces the old one, so that a crash leaves one of the two.
 pub fn save(path: &Path, targets: &Targets) -> Result<(), RegistryError> {
     let mut out = String::from("# Targets on ranges of parallel units; `pellucid target` keeps this file.\n");
     for target in targets.list() {

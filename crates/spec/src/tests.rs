@@ -42,7 +42,7 @@ fn refusal(result: Result<Spec, SpecError>) -> String {
     result.map(|spec| spec.drive_name).expect_err("should be refused").to_string()
 }
 
-/// Everything of a spec but where its values came from.
+/// A spec without the origins of its values.
 fn content(spec: &Spec) -> impl PartialEq + std::fmt::Debug {
     let pairs = |job: &RawJob| -> Vec<(String, String)> {
         job.pairs.iter().map(|pair| (pair.key.clone(), pair.value.clone())).collect()
@@ -91,7 +91,7 @@ fn cosmos_plus_is_what_the_paper_describes() {
     assert_eq!(layout.media_bytes(), 1 << 40);
     assert_eq!((layout.dies, layout.superpages_per_block, layout.sectors_per_unit), (64, 256, 32));
     let mean = |times: &[Nanos]| times.iter().map(|time| time.0).sum::<u64>() / times.len() as u64;
-    // Table 5 gives the averages too.
+    // Table 5 also gives the averages.
     assert_eq!(mean(&mlc.media.timing.read_ns), 74_000);
     assert_eq!(mean(&mlc.media.timing.program_ns), 1_388_000);
     assert_eq!(mlc.ftl.durability, Durability::Volatile);
@@ -103,8 +103,8 @@ fn cosmos_plus_is_what_the_paper_describes() {
     assert_eq!(slc.firmware, mlc.firmware, "inherited");
 }
 
-/// One 16 KiB read alone, without the looks of the loop: fetch, slice, sense issued and dealt with, data dealt with, DMA
-/// issued. Table 7 has 7.3 us with them.
+/// Firmware time of one 16 KiB read alone, without polling: fetch, slice, sense issued and handled, data handled, DMA issued. Table 7 has 7.3 us,
+/// polling included.
 #[test]
 fn cosmos_plus_firmware_takes_less_than_seven_microseconds_alone() {
     let firmware = load("cosmos-plus", &[]).unwrap().drive.firmware;
@@ -372,7 +372,7 @@ fn the_reference_lists_each_key_once() {
     let count = names.len();
     names.dedup();
     assert_eq!(names.len(), count);
-    // A key that begins another would be a value and a table at once.
+    // A key that is a prefix of another would be a value and a table at once.
     for (first, second) in names.iter().zip(&names[1..]) {
         assert!(!second.starts_with(&format!("{first}.")), "{first} and {second}");
     }
@@ -396,7 +396,7 @@ fn any_toml_value() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Values of one preset on another: many fit, many do not; those that fit must read back.
+/// Values of one preset on another: many conflict; those that fit must read back.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn presets_mixed_are_refused_or_round_trip() {
@@ -420,7 +420,7 @@ fn presets_mixed_are_refused_or_round_trip() {
             }
             Err(error) => {
                 refused += 1;
-                // `drive.preset=""` takes the base away, and then keys are missing.
+                // `drive.preset=""` removes the base, so keys are missing.
                 let expected = matches!(error, SpecError::NotAllowed { .. } | SpecError::Missing { .. });
                 assert!(expected, "{base} {sets:?}: {error}");
             }
@@ -429,7 +429,7 @@ fn presets_mixed_are_refused_or_round_trip() {
     assert!(resolved >= 100 && refused >= 20, "{resolved} resolved, {refused} refused");
 }
 
-/// An assignment, a table header or a comment, right or wrong.
+/// An assignment, a table header or a comment, correct or not.
 const TOML_LIKE_LINE: &str = concat!(
     r#"[a-z.]{1,9} = [-0-9a-z'"\[\]{}=,. ]{1,12}\r?"#,
     r"|\[{1,2}(drive|job|run)[.a-z]{0,8}\]{1,2}|#[a-zé]{0,4}",
@@ -471,7 +471,7 @@ fn victims_have_the_names_that_are_read() {
     }
 }
 
-/// In service a preset's volatile drive keeps a journal; one that somebody asked for does not.
+/// In service, a preset's volatile drive keeps a journal, unless the user asked for a volatile one.
 #[test]
 fn a_preset_that_forgets_is_served_with_a_journal() {
     for preset in presets() {
@@ -504,7 +504,7 @@ fn a_preset_that_forgets_is_served_with_a_journal() {
     assert_eq!(asked, Durability::Volatile);
 }
 
-/// Values of a kind that differ from each other: both ends of a range, every word.
+/// Different values of a kind: both ends of a range, every word.
 fn samples(kind: Kind) -> Vec<Typed> {
     let words = |words: &[&str]| words.iter().map(|word| Typed::Text(word.to_string())).collect::<Vec<_>>();
     let and = |mut list: Vec<Typed>, last: Typed| {
@@ -529,7 +529,7 @@ fn samples(kind: Kind) -> Vec<Typed> {
     }
 }
 
-/// Keys whose field the `resolve_*` modules make, or the documents themselves use.
+/// Keys whose field is filled by the `resolve_*` modules, or that the documents themselves use.
 const MADE_LATER: &[&str] = &[
     "drive.preset",
     "drive.name",
@@ -558,7 +558,7 @@ impl Source for Given {
     }
 }
 
-/// A key makes its own field of every value that it allows: no word means what another word means, no number is cut off.
+/// Each allowed value of a key produces its own field value: no two words mean the same, and no number is cut off.
 #[test]
 fn every_key_makes_its_field_of_what_is_given() {
     let mut given =
@@ -591,7 +591,7 @@ fn every_key_makes_its_field_of_what_is_given() {
         }
         of_keys.push((&key.path, all));
     }
-    // Two keys for one field would show here.
+    // Two keys that fill one field would show here.
     given.0.insert("drive.ftl.map", Typed::Text("bast".into()));
     let usual = Description::take(&given, "");
     for (at, (path, all)) in

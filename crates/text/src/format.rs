@@ -1,5 +1,4 @@
-//! Numbers as people read them: three significant digits, decimal units, a thin set of rules used by every
-//! renderer.
+//! Numbers for readers: three significant digits, decimal units; the rules of every renderer.
 
 /// `46974` as `46,974`.
 pub fn count(n: u64) -> String {
@@ -19,16 +18,16 @@ pub fn significant(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
-    // The place of the first digit after rounding: 0.9996 is 1.00.
+    // Position of the first digit after rounding: 0.9996 becomes 1.00.
     let power = (value.abs() * 1.0005).log10().floor() as i32;
     let digits = (2 - power).clamp(0, DIGITS_MAX) as usize;
     format!("{value:.digits$}")
 }
 
-/// Digits behind the point; less is as good as nothing.
+/// Maximum number of decimals; smaller values show as zero.
 const DIGITS_MAX: i32 = 9;
 
-/// Picks the largest unit that leaves at least one before the point (after rounding to three digits).
+/// Picks the largest unit that leaves at least 1 before the point (after rounding to three digits).
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     let (factor, unit) = units
         .iter()
@@ -61,7 +60,7 @@ pub fn quantity(value: f64) -> String {
     scaled(value, &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")])
 }
 
-/// A length of the run in seconds: `0.41 s`, `3 m 05 s`, `2 h 00 m`.
+/// A run length in seconds: `0.41 s`, `3 m 05 s`, `2 h 00 m`.
 pub fn span(seconds: f64) -> String {
     if seconds < 59.95 {
         return duration(seconds * 1e9);
@@ -85,7 +84,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A share of 1 as whole percent, for where there is little room; but never `0 %` for something and never `100 %` for less than all.
+/// A share of 1 as whole percent, for tight space; never `0 %` for something, never `100 %` for less than all.
 pub fn whole_percent(share: f64) -> String {
     match share * 100.0 {
         p if p <= 0.0 => "0 %".into(),
@@ -95,7 +94,7 @@ pub fn whole_percent(share: f64) -> String {
     }
 }
 
-/// A change by a share of 1 as percent with a sign and three significant digits: `+4.90 %`, `-16.7 %`; `0 %` for none at all.
+/// A relative change as percent with a sign and three significant digits: `+4.90 %`, `-16.7 %`; `0 %` for none at all.
 pub fn signed_percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0 %".into(),

@@ -1,7 +1,7 @@
 //! Text for people: quantities with units, numbers of a report, suggestions for mistyped words.
 //!
-//! [`Quantity`] reads and writes sizes, times and rates exactly, [`format`](mod@format) rounds numbers for a reader, [`suggest`] finds the known
-//! word nearest to a mistyped one. Pure: the crate does not know the subject of the text.
+//! [`Quantity`] reads and writes sizes, times and rates exactly, [`format`](mod@format) rounds numbers for a reader, [`suggest`] finds the known word
+//! nearest to a mistyped one. The crate is pure and does not know the subject of the text.
 
 pub mod format;
 mod quantity;
@@ -11,24 +11,24 @@ pub mod suggest;
 pub use quantity::Quantity;
 pub use share::{PLAIN_SHARE_MAX, read_share, write_percent, write_share};
 
-/// Reads a range of whole numbers, `FIRST-LAST` with both ends, or one number alone. `None`: it is none, or it is turned around.
+/// Reads a range of whole numbers, `FIRST-LAST` including both ends, or a single number. `None`: malformed, or LAST is before FIRST.
 pub fn read_range(text: &str) -> Option<std::ops::Range<u32>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
     (first <= last).then_some(first..last.checked_add(1)?)
 }
 
-/// Reads a range of bytes, `FROM-TO` with sizes such as 4096 or 1GiB, or `FROM-` without an end (`u64::MAX`). The end is not part of
-/// it. `None`: it is none; the ends are not compared.
+/// Reads a range of bytes, `FROM-TO` with sizes such as 4096 or 1GiB, or `FROM-` without an end (`u64::MAX`). The end is exclusive. `None`:
+/// malformed; the ends are not compared.
 pub fn read_byte_range(text: &str) -> Option<(u64, u64)> {
     let (from, to) = text.split_once('-')?;
-    // Plain bytes have no bound but their 64 bits.
+    // Plain bytes may use all 64 bits.
     let size = |text: &str| text.parse().ok().or_else(|| Quantity::Size.read_text(text));
     let to = if to.is_empty() { u64::MAX } else { size(to)? };
     Some((size(from)?, to))
 }
 
-/// Quotes a word as a shell takes it.
+/// Quotes a word for a shell.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,7 +1,6 @@
 //! Values with their units: durations, sizes, rates. A value that is written reads back as the same value.
 //!
-//! Arithmetic is exact: "1.388 ms" is 1,388,000 ns by whole numbers, never by floating point, and a value
-//! finer than the base unit is refused instead of rounded.
+//! Arithmetic is exact: "1.388 ms" becomes 1,388,000 ns in integer arithmetic, and a value finer than the base unit is refused instead of rounded.
 
 /// Units of a quantity, largest first, in base units.
 type Units = &'static [(&'static str, u64)];
@@ -9,7 +8,7 @@ type Units = &'static [(&'static str, u64)];
 /// Base unit: nanoseconds.
 const TIME: Units = &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
-/// Base unit: bytes. Powers of 1024, as fio takes them. "KB" is left out: some read it as 1000.
+/// Base unit: bytes. Powers of 1024, as in fio. "KB" is left out, as some read it as 1000.
 const SIZE: Units = &[
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -22,7 +21,7 @@ const SIZE: Units = &[
     ("b", 1),
 ];
 
-/// Base unit: bytes per second. Decimal like every data sheet, unless the unit says otherwise.
+/// Base unit: bytes per second. Decimal as in data sheets, unless the unit says otherwise.
 const RATE: Units = &[
     ("GB/s", 1_000_000_000),
     ("MB/s", 1_000_000),
@@ -72,7 +71,7 @@ impl Quantity {
         self.units().iter().chain(self.long_units()).map(|(name, _)| *name)
     }
 
-    /// Returns the bound below which every value is, as text.
+    /// Returns the exclusive upper bound of all values, as text.
     pub fn bound(self) -> &'static str {
         match self {
             Quantity::Time => "2^63 ns",
@@ -90,7 +89,7 @@ impl Quantity {
         }
     }
 
-    /// How such a value is written.
+    /// Describes the syntax of such values.
     pub fn syntax(self) -> &'static str {
         match self {
             Quantity::Time => {
@@ -105,8 +104,8 @@ impl Quantity {
         }
     }
 
-    /// Reads a number with its unit, in base units; `None` if it cannot be read, is finer than the base unit or too large. Sizes may lack
-    /// a unit; of times and rates only 0 may, as nobody means 3 ns by 3, or 40 bytes a second by 40.
+    /// Reads a number with its unit, in base units; `None` if it cannot be read, is finer than the base unit or too large. Sizes may lack a unit; of
+    /// times and rates, only 0 may: a bare 3 hardly means 3 ns.
     pub fn read_text(self, text: &str) -> Option<u64> {
         let text = text.trim();
         let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
@@ -118,12 +117,12 @@ impl Quantity {
         scale(number, units.find(|(name, _)| name.eq_ignore_ascii_case(unit))?.1)
     }
 
-    /// Reports whether a plain number of base units says what is meant.
+    /// Reports whether a plain number of base units is unambiguous.
     pub fn may_lack_unit(self, base: u64) -> bool {
         self == Quantity::Size || base == 0
     }
 
-    /// `base` units as TOML: in the largest unit that holds it exactly.
+    /// Writes `base` units as TOML, in the largest unit that holds them exactly.
     pub fn write(self, base: u64) -> String {
         let unit = self.units().iter().find(|(_, factor)| base >= *factor && base.is_multiple_of(*factor));
         match unit {
@@ -135,7 +134,7 @@ impl Quantity {
     }
 }
 
-/// `number` (decimal digits, at most one point) times `factor`, if that is whole.
+/// Multiplies `number` (decimal digits, at most one point) by `factor`; `None` if the product is not whole.
 fn scale(number: &str, factor: u64) -> Option<u64> {
     let digits: String = number.chars().filter(|c| c.is_ascii_digit()).collect();
     let points = number.matches('.').count();
@@ -154,7 +153,7 @@ fn scale(number: &str, factor: u64) -> Option<u64> {
     if !scaled.is_multiple_of(divisor) {
         return None;
     }
-    // TOML whole numbers end at i64::MAX; a plain number must read back.
+    // TOML integers end at i64::MAX, and a plain number must read back.
     u64::try_from(scaled / divisor).ok().filter(|&base| base <= i64::MAX as u64)
 }
 

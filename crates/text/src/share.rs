@@ -1,9 +1,9 @@
 //! Shares of a whole: `20%` or `0.2`.
 
-/// The largest share that a plain number says. Above it, percent are meant most likely: `20` is no 2,000 %.
+/// The largest share written as a plain number. Larger numbers most likely mean percent: `20` is not 2,000 %.
 pub const PLAIN_SHARE_MAX: f64 = 3.0;
 
-/// Reads a share, with a percent sign or as a number up to [`PLAIN_SHARE_MAX`]; `None` if it is none.
+/// Reads a share, with a percent sign or as a number up to [`PLAIN_SHARE_MAX`]; `None` if malformed.
 pub fn read_share(text: &str) -> Option<f64> {
     let text = text.trim();
     let number = |text: &str| {
@@ -11,7 +11,7 @@ pub fn read_share(text: &str) -> Option<f64> {
         text.parse::<f64>().ok().filter(|_| begins)
     };
     match text.strip_suffix('%').map(str::trim_end) {
-        // Rounded once, so that 690% is exactly 6.9.
+        // Rounded only once, so that 690% is exactly 6.9.
         Some(percent) if !percent.contains(['e', 'E']) => {
             number(percent)?;
             number(&format!("{percent}e-2"))
@@ -21,12 +21,12 @@ pub fn read_share(text: &str) -> Option<f64> {
     }
 }
 
-/// A share as TOML, which reads back as the same number.
+/// Writes a share as TOML that reads back as the same number.
 pub fn write_share(share: f64) -> String {
     if share <= PLAIN_SHARE_MAX { format!("{share:?}") } else { format!("\"{}\"", write_percent(share)) }
 }
 
-/// A share of at least 0 in percent, which reads back as the same number.
+/// Writes a share of at least 0 in percent that reads back as the same number.
 pub fn write_percent(share: f64) -> String {
     let text = format!("{share}");
     let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));

@@ -2,10 +2,10 @@
 
 use crate::Quantity;
 
-/// The candidate most like `word`, if any is like it at all: at most a third of its letters differ.
+/// The candidate most similar to `word`, if at most a third of the letters differ.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = word.chars().count();
-    // A misspelling is short; comparing a long text would only cost time.
+    // Mistyped words are short; comparing a long text would only take time.
     let limit = (length.min(60) / 3).max(1);
     candidates
         .into_iter()
@@ -16,9 +16,9 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// A value of those that the sentence `allowed` speaks of: a word of its list, a unit of its examples, a share for percent.
+/// The value most likely meant, out of those in the sentence `allowed`: a word of its list, a unit of its examples, a share for percent.
 pub fn meant(value: &str, allowed: &str) -> Option<String> {
-    // A list of one word is a word, too.
+    // A list of one word is also a word.
     let value = value.trim_matches(|c| "[]\"".contains(c));
     let allowed = allowed.strip_prefix("a list of ").unwrap_or(allowed);
     let other = |found: &&str| *found != value;
@@ -47,14 +47,14 @@ pub fn meant(value: &str, allowed: &str) -> Option<String> {
         .iter()
         .any(|quantity| quantity.read_text(value).is_some())
     {
-        // It is spelt as it should be, but too large, or no time is wanted.
+        // The unit is spelt correctly, but the value is too large, or the key is not a time.
         return None;
     }
     let (number, unit) = split_unit(value);
     Some(format!("{number}{}", nearest_unit(unit, quantity?)?)).filter(|meant| is_allowed(meant, allowed))
 }
 
-/// The kind of quantity that the sentence `allowed` asks for.
+/// The kind of quantity that `allowed` asks for.
 fn quantity_of(allowed: &str) -> Option<Quantity> {
     let all = [
         ("a duration such as", Quantity::Time),
@@ -64,7 +64,7 @@ fn quantity_of(allowed: &str) -> Option<Quantity> {
     all.into_iter().find(|(words, _)| allowed.contains(words)).map(|(_, quantity)| quantity)
 }
 
-/// The unit most like a mistyped one. It begins with the same letter, which says how large it is: a `PB` is no `KiB`.
+/// The unit most similar to a mistyped one. Their first letters agree, as these give the magnitude: `PB` does not mean `KiB`.
 fn nearest_unit(unit: &str, quantity: Quantity) -> Option<&'static str> {
     let small = unit.to_ascii_lowercase();
     let mut alike = quantity.unit_names().filter(|name| {
@@ -74,7 +74,7 @@ fn nearest_unit(unit: &str, quantity: Quantity) -> Option<&'static str> {
     alike.next()
 }
 
-/// Returns whether a quantity can be read and is within the bounds of the sentence `allowed`.
+/// Reports whether a quantity can be read and is within the bounds in `allowed`.
 fn is_allowed(text: &str, allowed: &str) -> bool {
     let Some(quantity) = quantity_of(allowed) else { return false };
     let bound = |words: &str| {
@@ -95,7 +95,7 @@ fn is_word(text: &str) -> bool {
     text.len() >= 3 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(letter)
 }
 
-/// A number, and the unit behind it; without a number no unit.
+/// Splits a number from the unit behind it; without a number, the unit is empty.
 fn split_unit(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && !"._ ".contains(c)).unwrap_or(text.len());
     if end == 0 { (text, "") } else { text.split_at(end) }

@@ -1,7 +1,7 @@
-//! How fast the codecs are, on one thread: `cargo run --release -p pellucid-wire --example codec-throughput`.
+//! Speed of the codecs on one thread: `cargo run --release -p pellucid-wire --example codec-throughput`.
 //!
-//! Prints PDUs (or messages) per second and nanoseconds each, for what one 4 KiB random read or write costs the
-//! controller's end; the data themselves are not copied, as in a server that reads and writes them in place.
+//! Prints PDUs (or messages) per second and nanoseconds each, for the controller's share of one 4 KiB random read or write. The data themselves are
+//! not copied, as in a server that reads and writes them in place.
 
 #![allow(clippy::disallowed_types, reason = "a benchmark reads the clock")]
 
@@ -139,7 +139,7 @@ fn nbd_encode() -> (u64, Duration) {
     })
 }
 
-/// Repeats `work`, which returns how many messages it did, for a quarter of a second.
+/// Repeats `work`, which returns how many messages it processed, for a quarter of a second.
 fn measure(mut work: impl FnMut() -> u64) -> (u64, Duration) {
     let start = Instant::now();
     let mut messages = 0;

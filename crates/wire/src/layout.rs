@@ -63,7 +63,7 @@ pub(crate) fn put<T: Field>(bytes: &mut [u8], offset: usize, value: T) {
     value.put(&mut bytes[offset..offset + T::BYTES]);
 }
 
-/// Refuses (at compile time) fields that are out of order, overlap, or pass the end.
+/// Rejects (at compile time) fields that are out of order, overlap, or pass the end.
 pub(crate) const fn check(fields: &[(usize, usize)], total_bytes: usize) {
     let mut end = 0;
     let mut index = 0;
@@ -75,8 +75,7 @@ pub(crate) const fn check(fields: &[(usize, usize)], total_bytes: usize) {
     assert!(end <= total_bytes, "a field passes the end of its structure");
 }
 
-/// Declares a structure of fixed length: `offset => name: type`. What no field covers is reserved: ignored when
-/// read, zero when written.
+/// Declares a structure of fixed length: `offset => name: type`. Bytes without a field are reserved: ignored when read, zero when written.
 macro_rules! wire_struct {
     ($(#[$meta:meta])* pub struct $name:ident: $bytes:literal {
         $($(#[$field_meta:meta])* $offset:literal => $field:ident: $ty:ty,)+
@@ -129,7 +128,7 @@ macro_rules! wire_struct {
 }
 pub(crate) use wire_struct;
 
-/// Declares an enum of wire codes with its raw type; codes that are not listed are `None` of `from_raw`.
+/// Declares an enum of wire codes with its raw type; `from_raw` returns `None` for codes that are not listed.
 macro_rules! wire_enum {
     ($(#[$meta:meta])* pub enum $name:ident: $raw:ty {
         $($(#[$variant_meta:meta])* $variant:ident = $value:literal,)+
@@ -144,7 +143,7 @@ macro_rules! wire_enum {
             /// Every code, in the order of the specification.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The typed form of a raw code, if it is one of these.
+            /// The typed form of a raw code, if it is listed.
             #[inline]
             pub const fn from_raw(raw: $raw) -> Option<Self> {
                 match raw {

@@ -9,8 +9,8 @@
 //!   socket bytes <-- tcp::Encoder / nbd::... headers <-- typed messages  (payload sent from where it lies)
 //! ```
 //!
-//! Invariants: no input panics or makes memory grow with a length that a peer merely announced; a reserved field is
-//! ignored when read and zero when written; after an error a decoder answers the same error for ever.
+//! Invariants: no input panics or makes memory grow with a length that a peer merely announced; a reserved field is ignored when read and zero when
+//! written; after an error, a decoder returns the same error for ever.
 
 mod layout;
 pub mod memcached;

@@ -1,5 +1,5 @@
 //! Codecs, byte by byte.
-//! One program: each further one is linked and kept on disk with the whole crate in it.
+//! One program, as each further test program would link and store the whole crate.
 
 mod memcached;
 mod nbd;

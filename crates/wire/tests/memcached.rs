@@ -1,4 +1,4 @@
-//! The memcached codec: commands in any pieces, and what they mean.
+//! The memcached codec: decoded commands, in any fragmentation.
 
 use pellucid_wire::memcached::{Decoder, Event, LINE_BYTES_MAX, expires_s};
 use proptest::prelude::*;
@@ -87,7 +87,7 @@ proptest! {
         prop_assert_eq!(at_once, decoded(&mut pieces.into_iter()));
     }
 
-    /// A get is longer than any line is kept: key by key, in whatever pieces.
+    /// A get may exceed any carried line: it is decoded key by key, in any fragmentation.
     #[test]
     #[cfg_attr(quick, ignore = "slow")]
     fn long_gets_do_not_need_memory(count in 4_000..6_000usize, piece in 1..5_000usize) {

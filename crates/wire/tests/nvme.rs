@@ -379,7 +379,7 @@ fn open_channel_commands() {
     assert_eq!(chunk.encode()[24], 9);
 }
 
-/// Whatever the bytes: decode, encode, decode gives the same, and zeros decode to the default.
+/// Decode, encode, decode gives the same for all bytes, and zeros decode to the default.
 macro_rules! round_trips {
     ($($name:ident: $ty:ty,)+) => {
         proptest! {

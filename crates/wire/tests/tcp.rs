@@ -422,7 +422,7 @@ fn fatal_05_more_than_maxh2cdata() {
     let data = h2c(&Encoder::host(&Terms::default()), &header, &vec![0; 8196]);
     let limit = Fatal { status: FatalStatus::LimitExceeded, information: 0 };
     assert_eq!(fatal_of(&plain(), &data), limit);
-    // Refused as soon as the common header is there.
+    // Rejected once the common header is complete.
     assert_eq!(feed(&mut plain(), &data[..8], &mut Vec::new()), Err(limit));
 }
 

@@ -1,42 +1,42 @@
 //! A user's work on a netbook under Windows XP, as streams of requests to its disk: the workloads of the FlashFire paper, and the ATTO benchmark.
 //!
-//! The paper gives Table 2, the sizes of an installation of Office; 806 MB in 102 files, 96 % of the writes of 64 KiB (MP3 copy); more
-//! than 90 % of the writes below 8 KiB (Linux sources); mostly small writes (uninstall); 30 web sites, reads and writes (browsing). It does
-//! not say where requests go. A model of a volume decides that here; its constants are marked: *assumed*, or *fitted* to the number of
-//! Table 3. A partition of Windows XP begins at sector 63, so no request is aligned to anything in the drive.
+//! The paper gives Table 2, the request sizes of an Office installation; 806 MB in 102 files, with 96 % of the writes of 64 KiB (MP3 copy); more than
+//! 90 % of the writes below 8 KiB (Linux sources); mostly small writes (uninstall); 30 web sites, reads and writes (browsing). It does not say where
+//! requests go. A model of a volume decides that here; its constants are marked as *assumed*, or *fitted* to the numbers of Table 3. A partition of
+//! Windows XP begins at sector 63, so no request is aligned to anything in the drive.
 
 use crate::files::SourceSizes;
 use pellucid_flash::Rng;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
-/// Bytes of a sector: of any other, the partition and its files would lie elsewhere.
+/// Bytes of a sector; with any other size, the partition and its files would be elsewhere.
 pub const SECTOR_BYTES: u32 = 512;
-/// Fewest sectors of a volume: 1 GiB, on which logs, tables and files have their places.
+/// Minimum sectors of a volume: 1 GiB, for logs, tables and files.
 pub const SECTORS_MIN: u64 = 2 << 20;
 /// First sector of the partition.
 const PARTITION: u64 = 63;
 /// Sectors of a cluster of the file system: 4 KiB, NTFS's default.
 const FS_CLUSTER: u64 = 8;
-/// Share of small writes to NTFS that go anywhere: directories, security descriptors, parts of the registry. Fitted: Table 3.
+/// Share of small NTFS writes to random places: directories, security descriptors, parts of the registry. Fitted: Table 3.
 const NTFS_SCATTERED: f64 = 0.075;
-/// Share of scattered writes on FAT32, which has neither; assumed.
+/// Share of scattered writes on FAT32, which has no security descriptors or large registry writes; assumed.
 const FAT_SCATTERED: f64 = 0.02;
-/// Directories and files that are in use at a time: regions of half a MiB; assumed.
+/// Directories and files in use at a time, as regions of half a MiB; assumed.
 const NTFS_REGIONS: usize = 12;
 /// Regions in use on FAT32; assumed.
 const FAT_REGIONS: usize = 4;
-/// A region is left for another one after this many writes to it, in the mean; assumed.
+/// Mean number of writes to a region before it is left for another one; assumed.
 const REGION_WRITES: u64 = 100;
 const REGION_SECTORS: u64 = 1024;
-/// Sectors of a free extent, in the mean: 8 MiB; assumed.
+/// Mean sectors of a free extent: 8 MiB; assumed.
 const EXTENT_SECTORS: f64 = 16_384.0;
 
-/// Files of a directory of the sources: 26,000 in some 1,700.
+/// Files per directory of the sources: 26,000 in some 1,700.
 const FILES_OF_DIRECTORY: u32 = 16;
 /// Sectors of a record of NTFS's file table.
 const RECORD_SECTORS: u64 = 2;
 
-/// Table 2: sectors of a request, and how many; the 5,102 "others" have 217,576 sectors.
+/// Table 2: request size in sectors, and count; the 5,102 "others" have 217,576 sectors.
 const OFFICE_SIZES: [(u32, u32); 10] = [
     (128, 17_974),
     (8, 6_716),
@@ -53,21 +53,20 @@ const OFFICE_OTHERS: (u32, u32) = (5_102, 217_576);
 
 /// Sites of the browsing benchmark (4.3.4).
 const SITES: u32 = 30;
-/// Files of a page and their bytes together: the 1,000 most popular home pages had 49.9 objects of 312 KB in 2008 (websiteoptimization.com,
-/// "Average Web Page Size Triples Since 2003"). That the sizes are exponential is assumed.
+/// Files per page, with their total bytes: the 1,000 most popular home pages had 49.9 objects of 312 KB in 2008 (websiteoptimization.com, "Average
+/// Web Page Size Triples Since 2003"). Exponential sizes are assumed.
 const SITE_FILES: f64 = 49.9;
 const SITE_FILE_BYTES: f64 = 312e3 / SITE_FILES;
-/// Seconds of a page beside the disk: Internet Explorer showed the 25 most popular sites in 3.53 s each, January 2009 (Microsoft, "Measuring
-/// Browser Performance", March 2009). That a netbook behind a proxy takes as long is assumed.
+/// Seconds per page besides the disk: Internet Explorer showed the 25 most popular sites in 3.53 s each, January 2009 (Microsoft, "Measuring Browser
+/// Performance", March 2009). The same time for a netbook behind a proxy is assumed.
 const SITE_S: f64 = 3.53;
 
 /// Sectors of ATTO's file: 256 MiB (4.2.1).
 const ATTO_FILE: u64 = 512 << 10;
-/// For every this many bytes of ATTO's file, the file system writes 4 KiB of metadata, at addresses given by the volume's
-/// model (assumed).
+/// Bytes of ATTO's file for which the file system writes 4 KiB of metadata, at addresses given by the volume's model (assumed).
 const METADATA_EVERY: u64 = 1 << 20;
 
-/// Work of a user.
+/// A user's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DesktopWork {
     /// Copying 806 MB in 102 files.
@@ -76,11 +75,11 @@ pub enum DesktopWork {
     LinuxExtract,
     /// Installation of an office suite, with the sizes of Table 2.
     OfficeInstall,
-    /// Its uninstallation, with writes at the addresses of an installation's.
+    /// Uninstallation, with writes at the addresses of an installation's.
     OfficeUninstall,
-    /// Its uninstallation as a removal of files, one directory after the other.
+    /// Uninstallation as a removal of files, one directory after the other.
     OfficeRemove {
-        /// Percentage of writes that belong to no file and go to the addresses of an installation's.
+        /// Percentage of writes that belong to no file and go to the addresses of an installation.
         others: u8,
     },
     /// A browser that shows 30 web sites.
@@ -91,10 +90,10 @@ pub enum DesktopWork {
     AttoWrite(Transfers),
 }
 
-/// Transfers of the ATTO benchmark, in order over a file of 256 MiB, again and again.
+/// Transfers of the ATTO benchmark, in order over a file of 256 MiB, repeatedly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfers {
-    /// Sectors of each.
+    /// Sectors per transfer.
     pub sectors: u32,
     /// Transfers before the measurement.
     pub warm_up: u64,
@@ -103,7 +102,7 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// Transfers that are measured.
+    /// Number of measured transfers.
     pub fn measured(&self) -> u64 {
         self.measured.unwrap_or((ATTO_FILE / u64::from(self.sectors)).saturating_sub(self.warm_up).max(1))
     }
@@ -124,8 +123,8 @@ impl DesktopWork {
         }
     }
 
-    /// Seconds of the host's own work apart from its disk. MP3: 806 MB from a USB disk of 30 MB/s, assumed. Browsing: [`SITE_S`].
-    /// ATTO: none. Others: a netbook's processor, assumed.
+    /// Seconds of the host's own work besides its disk. MP3: 806 MB from a USB disk of 30 MB/s, assumed. Browsing: [`SITE_S`]. ATTO: none. Others: a
+    /// netbook's processor, assumed.
     pub fn host_s(self) -> f64 {
         match self {
             DesktopWork::Mp3Copy => 27.0,
@@ -155,7 +154,7 @@ impl DesktopWork {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum VolumeFormat {
-    /// With a log, which writes more at random.
+    /// With a log; writes are more random.
     #[default]
     Ntfs,
     /// With two copies of a table of clusters.
@@ -180,18 +179,18 @@ pub struct DiskRequest {
     pub sectors: u32,
 }
 
-/// The requests of a work, in their order.
+/// The requests of a workload, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// Requests.
     pub requests: Vec<DiskRequest>,
-    /// The first so many are no part of the measurement.
+    /// Number of leading requests that are not measured.
     pub warm_up: usize,
-    /// Operations of the measurement: requests, or transfers of a benchmark without what its file system writes.
+    /// Measured operations: requests, or a benchmark's transfers without its file system's writes.
     pub operations: u64,
 }
 
-/// Writes down the requests of a work on a volume of this many sectors, or a `part`th of them.
+/// Generates the requests of a workload on a volume of this many sectors, or a `part`th of them.
 pub fn script(work: DesktopWork, format: VolumeFormat, sectors: u64, part: u32, seed: u64) -> Script {
     let mut volume = Volume::new(format, sectors, Rng::stream(seed, work.stream()));
     let mut warm_up = 0;
@@ -214,17 +213,17 @@ pub fn script(work: DesktopWork, format: VolumeFormat, sectors: u64, part: u32, 
     Script { requests, warm_up, operations }
 }
 
-/// A volume: where metadata and data go.
+/// A volume: the places of metadata and data.
 struct Volume {
     system: VolumeFormat,
     sectors: u64,
     rng: Rng,
-    /// NTFS: the log, written cyclically. FAT32: the part of the table near the newest file.
+    /// NTFS: position in the log, written cyclically. FAT32: the part of the table near the newest file.
     log: u64,
     /// NTFS: the end of the master file table.
     table: u64,
     regions: Vec<u64>,
-    /// First sector of the index of the directory that is being filled.
+    /// First sector of the index of the directory being filled.
     directory: u64,
     data: u64,
     extent_end: u64,
@@ -253,7 +252,7 @@ impl Volume {
         volume
     }
 
-    /// A place among older files, in the first half of the volume.
+    /// A random place among older files, in the first half of the volume.
     fn anywhere(&mut self) -> u64 {
         let clusters = (self.sectors / 2 - REGION_SECTORS - PARTITION) / FS_CLUSTER;
         PARTITION + self.rng.below(clusters) * FS_CLUSTER
@@ -263,7 +262,7 @@ impl Volume {
         self.requests.push(DiskRequest { write: true, lba, sectors });
     }
 
-    /// Where a large new file begins: in the half of the volume that has no older files.
+    /// Start of a large new file, in the half of the volume without older files.
     fn new_file(&self) -> u64 {
         PARTITION + self.sectors / 2 / FS_CLUSTER * FS_CLUSTER
     }
@@ -309,14 +308,14 @@ impl Volume {
             }
             VolumeFormat::Fat32 => {
                 self.log ^= 1;
-                // An entry of 4 bytes for each cluster.
+                // An entry of 4 bytes per cluster.
                 let entry_sector = self.data / FS_CLUSTER / 128;
                 PARTITION + 32 + self.log * (8 << 11) + entry_sector
             }
         }
     }
 
-    /// The next sectors of a file, behind the sectors before.
+    /// The next sectors of a file.
     fn data(&mut self, sectors: u32) {
         if self.data + u64::from(sectors) > self.extent_end {
             let half = self.sectors / 2;
@@ -334,7 +333,7 @@ impl Volume {
         for _ in 0..files {
             for _ in 0..file_sectors / 128 {
                 self.data(128);
-                // Of 100 writes 4 are small.
+                // 4 of 100 writes are small.
                 if self.rng.chance(0.041) {
                     self.write_metadata(8);
                 }
@@ -364,8 +363,8 @@ impl Volume {
         self.write_entry(file, self.data);
     }
 
-    /// Writes the entry of a file whose data lie there: NTFS the log, the index of the directory, the record in the file table, the bitmap of
-    /// the clusters, and the log again; FAT32 both copies of the table, and the directory.
+    /// Writes the entry of a file whose data are at `data`. NTFS: the log, the index of the directory, the record in the file table, the bitmap of
+    /// the clusters, and the log again. FAT32: both copies of the table, and the directory.
     fn write_entry(&mut self, file: u32, data: u64) {
         let log = self.log(8);
         self.write(log, 8);
@@ -373,7 +372,7 @@ impl Volume {
         if self.system == VolumeFormat::Ntfs {
             let record = PARTITION + self.sectors / 8 + RECORD_SECTORS * u64::from(file);
             self.write(record, RECORD_SECTORS as u32);
-            // A bit for each cluster, in pages of 4 KiB.
+            // A bit per cluster, in pages of 4 KiB.
             let page = data / FS_CLUSTER / 8 / 4096;
             self.write(PARTITION + self.sectors / 4 + page * FS_CLUSTER, 8);
         }
@@ -386,7 +385,7 @@ impl Volume {
         for (size, count) in OFFICE_SIZES {
             sizes.extend(std::iter::repeat_n(size, count as usize));
         }
-        // As many sectors as there are, spread evenly.
+        // All sectors, spread evenly.
         let (others, sectors) = OFFICE_OTHERS;
         sizes.extend((0..others).map(|at| (at + 1) * sectors / others - at * sectors / others));
         for at in (1..sizes.len()).rev() {
@@ -424,7 +423,7 @@ impl Volume {
         }
     }
 
-    /// ATTO's transfers. Returns how many requests are those of the warm-up.
+    /// ATTO's transfers. Returns the number of warm-up requests.
     fn transfer(&mut self, write: bool, transfers: Transfers) -> usize {
         let (file_at, sectors) = (self.new_file(), transfers.sectors);
         let (mut since, mut warm_up) = (0, 0);
@@ -450,7 +449,7 @@ impl Volume {
             self.data(sectors);
             let lba = self.data - u64::from(sectors);
             (0..3).for_each(|_| self.write_metadata(8));
-            // The file that came before is shown.
+            // The previous file is shown.
             self.requests.push(DiskRequest { write: false, lba, sectors });
             let older = self.anywhere();
             self.requests.push(DiskRequest { write: false, lba: older, sectors: 16 });
@@ -521,7 +520,7 @@ mod tests {
         }
     }
 
-    /// Transfers wrap around the file; every mebibyte of writes comes with one metadata write, reads with none.
+    /// Transfers wrap around the file; every MiB of writes has one metadata write, and reads have none.
     #[test]
     fn transfers_are_in_order_and_warm_up_before_they_are_measured() {
         let transfers = Transfers { sectors: 2048, warm_up: 3, measured: Some(4) };

@@ -1,20 +1,18 @@
-//! Where random I/O goes: fio's `random_distribution`, as a law ([`Distribution`]) and as a sampler over a
-//! given number of blocks ([`Sampler`]).
+//! Random addresses: fio's `random_distribution`, as a law ([`Distribution`]) and as a sampler over a number of blocks ([`Sampler`]).
 //!
 //! | law | probability |
 //! |---|---|
-//! | `random` | every block alike |
+//! | `random` | equal for every block |
 //! | `zipf:theta` | rank k of n: proportional to `1 / k^theta` |
 //! | `pareto:h` | rank `floor((n - 1) u^(ln h / ln(1 - h)))`, u uniform: share h of ranks gets 1 - h of I/O |
-//! | `normal:d` | rank around n / 2, standard deviation d % of n, drawn again when outside |
+//! | `normal:d` | rank around n / 2, standard deviation d % of n, redrawn when outside |
 //! | `zoned:a/s:...` | a % of I/O uniformly in the next s % of the region |
-//! | `zoned_abs:a/bytes:...` | as `zoned`, with sizes in bytes; I/O never goes behind the last zone |
+//! | `zoned_abs:a/bytes:...` | as `zoned`, with sizes in bytes; no I/O beyond the last zone |
 //!
-//! Zipf ranks come from rejection-inversion (W. Hörmann and G. Derflinger, "Rejection-inversion to generate
-//! variates from monotone discrete distributions", ACM TOMACS 6(3), 1996): constant time and memory for any
-//! n, exact but for the rounding of `f64`. Ranks are then scattered by a permutation, so that hot blocks are
-//! not neighbours. Samplers use the platform's `ln`, `exp` and `pow`: another C library may round a draw to
-//! the neighbouring block.
+//! Zipf ranks come from rejection-inversion (W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates from monotone discrete
+//! distributions", ACM TOMACS 6(3), 1996): constant time and memory for any n, exact except for the rounding of `f64`. A permutation then scatters
+//! the ranks, so that hot blocks are not neighbours. Samplers use the platform's `ln`, `exp` and `pow`: another C library may round a draw to the
+//! neighbouring block.
 
 use super::{Amount, Permutation};
 use pellucid_flash::Rng;
@@ -66,8 +64,8 @@ pub(crate) struct Slots {
 }
 
 impl Sampler {
-    /// `law` over `n` blocks (`n > 0`) that start `step_bytes` apart. `scatter` gives the key of the
-    /// permutation: equal streams scatter equally. `Err` says what is allowed.
+    /// `law` over `n` blocks (`n > 0`) that start `step_bytes` apart. `scatter` gives the key of the permutation: equal streams scatter equally.
+    /// `Err` names the allowed values.
     pub(crate) fn new(law: &Distribution, n: u64, step_bytes: u64, scatter: Rng) -> Result<Sampler, String> {
         let mut scatter = scatter;
         let mut scattered = || Permutation::new(n, &mut scatter);
@@ -108,7 +106,7 @@ impl Sampler {
     }
 }
 
-/// Lays `zones` out over `n` blocks. Zones without I/O take their place but no entry.
+/// Lays `zones` out over `n` blocks. Zones without I/O take space but get no entry.
 fn place_zones(zones: &[Zone], n: u64, step_bytes: u64) -> Result<Vec<Slots>, String> {
     let mut table = Vec::with_capacity(zones.len());
     let (mut percent, mut bytes, mut until, mut first) = (0u64, 0u64, 0.0, 0);
@@ -136,8 +134,7 @@ fn place_zones(zones: &[Zone], n: u64, step_bytes: u64) -> Result<Vec<Slots>, St
     if table.is_empty() { Err("at least one zone with I/O".into()) } else { Ok(table) }
 }
 
-/// One standard normal number by the polar method of Marsaglia; its twin is thrown away, so that there is no
-/// state.
+/// One standard normal number by Marsaglia's polar method; its twin is discarded, so that there is no state.
 fn standard_normal(rng: &mut Rng) -> f64 {
     loop {
         let (x, y) = (2.0 * rng.unit_f64() - 1.0, 2.0 * rng.unit_f64() - 1.0);
@@ -148,8 +145,8 @@ fn standard_normal(rng: &mut Rng) -> f64 {
     }
 }
 
-/// Rejection-inversion for `P(k) ~ k^-theta`, k = 1..=n. The names of the paper: `h` is the unnormalised
-/// density, `H` its integral, and the area from `H(1.5) - h(1)` to `H(n + 0.5)` is what a uniform number is
+/// Rejection-inversion for `P(k) ~ k^-theta`, k = 1..=n. Names as in the paper: `h` is the unnormalised density, `H` its integral; uniform numbers
+/// are drawn from the area between `H(1.5) - h(1)` and `H(n + 0.5)`.
 /// drawn from.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipf {
@@ -157,7 +154,7 @@ pub(crate) struct Zipf {
     theta: f64,
     area_low: f64,
     area_high: f64,
-    /// A candidate this close above the continuous value is accepted without looking at the area.
+    /// A candidate this close above the continuous value is accepted without checking the area.
     shortcut: f64,
 }
 
@@ -195,7 +192,7 @@ impl Zipf {
     }
 
     fn inverse(&self, area: f64) -> f64 {
-        // Rounding may push t just below the value where the inverse has its pole.
+        // Rounding may push t just below the pole of the inverse.
         let t = (area * (1.0 - self.theta)).max(-1.0);
         let scale = if t.abs() > 1e-8 { t.ln_1p() / t } else { 1.0 - t / 2.0 };
         (scale * area).exp()
@@ -212,7 +209,7 @@ mod tests {
         Sampler::new(law, n, 4096, Rng::new(9)).unwrap()
     }
 
-    /// How often each rank comes: the scattering is undone.
+    /// Frequency of each rank, with the scattering undone.
     fn rank_counts(law: &Distribution, n: u64, seed: u64) -> Vec<u32> {
         let sampler = sampler(law, n);
         let mut rank_of = vec![0; n as usize];
@@ -231,8 +228,8 @@ mod tests {
         counts
     }
 
-    /// Pearson's statistic against `weights`, brought to a standard normal number by Wilson and Hilferty:
-    /// above 4 has probability 0.00003. Classes with fewer than 10 expected draws are joined.
+    /// Pearson's statistic against `weights`, converted to a standard normal number by Wilson and Hilferty: above 4 has probability 0.00003. Classes
+    /// with fewer than 10 expected draws are merged.
     fn chi_square_z(counts: &[u32], weights: &[f64]) -> f64 {
         let total: f64 = weights.iter().sum();
         let (mut chi, mut classes) = (0.0, 0.0);
@@ -329,8 +326,7 @@ mod tests {
 
     #[test]
     fn normal_has_its_mean_and_deviation() {
-        // At 10 %, the ends are five deviations away: cutting them off changes nothing that could be seen
-        // here.
+        // At 10 %, the ends are five deviations away, so truncation is invisible here.
         let counts = rank_counts(&Distribution::Normal(10.0), 1000, 8);
         let draws = f64::from(DRAWS);
         let mean = counts.iter().enumerate().map(|(k, c)| k as f64 * f64::from(*c)).sum::<f64>() / draws;

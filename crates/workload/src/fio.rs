@@ -1,19 +1,18 @@
 //! fio job files.
 //!
-//! A file is read line by line: `[section]`, `key=value` or `key`, and comments from `;` or `#` on.
-//! `[global]` sets what the sections after it begin with. Each key falls into one of three classes:
+//! A file is read line by line: `[section]`, `key=value` or `key`, and comments starting with `;` or `#`. `[global]` sets defaults for the sections
+//! after it. Each key falls into one of three classes:
 //!
 //! 1. [`JobBuilder`] honours it;
-//! 2. it does not change what a drive sees: noted as [`Severity::Ignored`];
-//! 3. it would change the work: [`Severity::Refused`], and the file is refused as a whole, with every such
-//!    key named.
+//! 2. it does not change what a drive sees: reported as [`Severity::Ignored`];
+//! 3. it would change the work: [`Severity::Refused`], and the whole file is refused, with every such key named.
 //!
-//! The parser reads no other file and no environment, and runs nothing.
+//! The parser reads no other file, no environment, and runs nothing.
 
 use super::{Dialect, Job, JobBuilder, JobError, check_flows, check_wait, expand};
 use std::fmt;
 
-/// Jobs of one file at most, clones counted.
+/// Maximum number of jobs per file, clones included.
 const JOBS_MAX: u64 = 4096;
 
 /// Severity of a key that is not simply honoured.
@@ -25,7 +24,7 @@ pub enum Severity {
     Refused,
 }
 
-/// A remark on one line of a job file.
+/// A notice about one line of a job file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Line number, from 1.
@@ -34,9 +33,9 @@ pub struct Notice {
     pub key: String,
     /// Its value, empty if it had none.
     pub value: String,
-    /// Why it is ignored, or what is allowed instead.
+    /// Reason for ignoring it, or the allowed values.
     pub why: String,
-    /// Severity, which decides if the file runs.
+    /// Severity, which decides whether the file can run.
     pub severity: Severity,
 }
 
@@ -54,19 +53,19 @@ impl fmt::Display for Notice {
     }
 }
 
-/// A job file, read.
+/// A parsed job file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FioFile {
     /// Its jobs in order, clones expanded.
     pub jobs: Vec<Job>,
-    /// Keys left out, in the order of lines; all [`Severity::Ignored`].
+    /// Ignored keys, in the order of lines; all [`Severity::Ignored`].
     pub notices: Vec<Notice>,
 }
 
-/// Why a job file is refused.
+/// Reason why a job file is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FioError {
-    /// A line is not what a job file consists of.
+    /// A malformed line.
     Syntax {
         /// The file.
         file: String,
@@ -75,14 +74,14 @@ pub enum FioError {
         /// Description of the error, with the allowed values.
         what: String,
     },
-    /// Keys that cannot be honoured or have wrong values; all of them.
+    /// All keys that cannot be honoured or have wrong values.
     Refused {
         /// The file.
         file: String,
         /// At least one; all [`Severity::Refused`].
         notices: Vec<Notice>,
     },
-    /// The keys of a section do not go together.
+    /// Contradictory keys in a section.
     Job {
         /// The file.
         file: String,
@@ -111,7 +110,7 @@ impl fmt::Display for FioError {
     }
 }
 
-/// Reads the text of a job file; `file_name` is used in errors only. `seed`: of jobs without `randseed`.
+/// Parses a job file; `file_name` appears only in errors. `seed`: for jobs without `randseed`.
 pub fn parse_fio(text: &str, file_name: &str, seed: u64) -> Result<FioFile, FioError> {
     let sections = split_sections(text).map_err(|(line, what)| FioError::Syntax {
         file: file_name.into(),
@@ -214,7 +213,7 @@ impl Entry {
     }
 }
 
-/// Sections and their lines. The error is a line number and what is wrong with it.
+/// Splits the text into sections with their lines. The error is a line number and a description.
 fn split_sections(text: &str) -> Result<Vec<Section>, (usize, String)> {
     let mut sections: Vec<Section> = Vec::new();
     for (index, raw) in text.trim_start_matches('\u{feff}').lines().enumerate() {
@@ -258,7 +257,7 @@ fn split_sections(text: &str) -> Result<Vec<Section>, (usize, String)> {
     Ok(sections)
 }
 
-/// Keys that `[global]` hands to a section, with the section's own.
+/// Keys that a section inherits from `[global]`, with its own.
 #[derive(Clone)]
 struct Scope {
     file: String,
@@ -276,7 +275,7 @@ impl Scope {
     }
 
     fn apply(&mut self, section: &Section, notices: &mut Vec<Notice>) {
-        // fio reads kb_base before everything else, wherever it stands in its section.
+        // fio reads kb_base before everything else in its section.
         let (first, rest): (Vec<&Entry>, Vec<&Entry>) =
             section.entries.iter().partition(|e| e.key == "kb_base");
         for entry in first.into_iter().chain(rest) {
@@ -318,7 +317,7 @@ impl Scope {
         }
     }
 
-    /// fio's synchronous engines keep one I/O in flight, whatever `iodepth` says.
+    /// fio's synchronous engines keep one I/O in flight, regardless of `iodepth`.
     fn limit_depth(&mut self, notices: &mut Vec<Notice>) {
         let Some((line, value)) = self.depth.clone().filter(|_| self.builder.iodepth() > 1) else { return };
         let why = match &self.engine {
@@ -338,18 +337,18 @@ impl Scope {
 
 const SYNCHRONOUS: &[&str] = &["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap", "splice"];
 
-/// Keys of fio that [`JobBuilder`] does not have.
+/// fio's keys that [`JobBuilder`] lacks.
 struct Foreign {
     /// Their names, separated by spaces; a name that ends in `*` stands for all with that prefix.
     names: &'static str,
     harmless: Harmless,
-    /// Why they are ignored; or what is allowed.
+    /// Reason for ignoring them, or the allowed values.
     why: &'static str,
 }
 
 enum Harmless {
     Always,
-    /// These values change nothing; others do.
+    /// These values have no effect; others do.
     Values(&'static [&'static str]),
 }
 
@@ -374,7 +373,7 @@ fn foreign(key: &str) -> Option<&'static Foreign> {
         Some(prefix) => key.starts_with(prefix),
         None => key == name,
     };
-    // Own keys go first: a prefix such as rate* must not take them.
+    // Our own keys go first: a prefix such as rate* must not take them.
     if JobBuilder::key(key).is_some() {
         return None;
     }

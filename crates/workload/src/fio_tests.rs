@@ -1,4 +1,4 @@
-//! Job files as people write them, and what is wrong with wrong ones.
+//! Realistic job files, and the errors of wrong ones.
 
 use super::super::{
     Amount, BlockSize, Distribution, Generator, IoLimit, Pattern, Rate, RateProcess, Think, Zone,
@@ -234,7 +234,7 @@ fn no_foreign_key_hides_one_of_ours_or_another() {
     }
 }
 
-/// Lines that look like a job file, so that the search gets past the first line.
+/// Lines that resemble a job file, so that the search gets past the first line.
 fn any_file() -> impl Strategy<Value = String> {
     let foreign = FOREIGN.iter().flat_map(|foreign| foreign.names.split_whitespace());
     let keys: Vec<&str> = JobBuilder::keys().iter().map(|doc| doc.name).chain(foreign).collect();

@@ -1,4 +1,4 @@
-//! A job on a drive: the stream of its I/O, and when each may start.
+//! A job on a drive: its stream of I/O, and the earliest start of each item.
 //!
 //! The next item is always decided one step ahead (`pending`), so that [`Generator::earliest`] can name its
 //! release time without changing anything:
@@ -9,10 +9,9 @@
 //!  prepare() --> Data(direction) -+--------+            Flush --next()--> prepare()
 //!          \--> limit or deadline reached: End, after a last Flush if the job asks for one and wrote since
 //! ```
-//! Directions, sizes, places and release times draw from four streams, so that one setting does not shift the
-//! draws of another. Places are computed in sectors. Per direction, block starts are `first + slot * step`
-//! with `slot < slots`, chosen so that the smallest I/O fits behind each; a larger one is cut at the end of
-//! the region.
+//! Directions, sizes, places and release times draw from four streams, so that changing one setting does not shift the draws of another. Places are
+//! computed in sectors. Per direction, block starts are `first + slot * step` with `slot < slots`, chosen so that the smallest I/O fits after each
+//! start; a larger one is cut at the end of the region.
 
 use super::distribution::Sampler;
 use super::pace::{Pace, Pause};
@@ -31,7 +30,7 @@ pub struct Io {
     pub sectors: u32,
 }
 
-/// The endless or finite stream of a job's I/O on one drive. An iterator; a clone continues identically.
+/// The stream of a job's I/O on one drive, endless or finite. An iterator; a clone continues identically.
 #[derive(Clone, Debug)]
 pub struct Generator {
     pending: Pending,
@@ -51,12 +50,12 @@ pub struct Generator {
     flush_at_end: bool,
     dirty: bool,
     origin: SimTime,
-    /// When the pending item may start, nanoseconds after `origin`.
+    /// Earliest start of the pending item, in nanoseconds after `origin`.
     release_ns: u64,
     start_delay_ns: u64,
     deadline_ns: u64,
     sector_bytes: u64,
-    /// True if the job does what most jobs do not: pacing, thinking, or `trimwrite`.
+    /// True if the job has pacing, think time, or `trimwrite`, which most jobs lack.
     unusual: bool,
     paced: bool,
     paces: [Pace; 3],
@@ -79,8 +78,7 @@ enum Turn {
 }
 
 impl Generator {
-    /// `job` on a drive of `capacity_bytes` with sectors of `sector_bytes`. It starts at time zero unless
-    /// [`start`](Generator::start) says otherwise.
+    /// Puts `job` on a drive of `capacity_bytes` with sectors of `sector_bytes`. It starts at time zero unless [`start`](Generator::start) is called.
     pub fn new(job: &Job, capacity_bytes: u64, sector_bytes: u32) -> Result<Generator, JobError> {
         let region = Region::new(job, capacity_bytes, sector_bytes)?;
         let seed = job.seed.wrapping_add(u64::from(job.stream).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -100,8 +98,7 @@ impl Generator {
             }
             lanes.push((*direction, lane));
         }
-        // Directions that the pattern does not use get a lane too, so that the array is full; it is never
-        // asked.
+        // Unused directions get a lane too, so that the array is full; it is never used.
         let lane_of =
             |d: Direction| lanes.iter().find(|(other, _)| *other == d).unwrap_or(&lanes[0]).1.clone();
         let mut generator = Generator {
@@ -149,9 +146,8 @@ impl Generator {
         self.origin = at;
     }
 
-    /// When the item that `next` returns may be submitted; in the past when nothing holds it back but the
-    /// room in the queue. [`SimTime::MAX`] while `thinktime` waits for [`completed`](Generator::completed).
-    /// The caller obeys: `next` itself does not look at the time.
+    /// Earliest submission of the item that `next` returns; in the past if only the queue depth limits it. [`SimTime::MAX`] while `thinktime` waits
+    /// for [`completed`](Generator::completed). The caller must obey: `next` itself ignores the time.
     pub fn earliest(&self) -> SimTime {
         let released = SimTime(self.origin.0.saturating_add(self.release_ns));
         match &self.pause {
@@ -161,8 +157,8 @@ impl Generator {
         }
     }
 
-    /// End of `runtime`, after which the driver submits nothing more of this job. [`SimTime::MAX`]
-    /// without `runtime`. A paced stream also ends by itself at the deadline.
+    /// End of `runtime`, after which the driver submits nothing more of this job; [`SimTime::MAX`] without `runtime`. A paced stream also ends by
+    /// itself at the deadline.
     pub fn deadline(&self) -> SimTime {
         SimTime(self.origin.0.saturating_add(self.deadline_ns))
     }
@@ -172,8 +168,7 @@ impl Generator {
         matches!(self.pending, Pending::End)
     }
 
-    /// Reports that one item, possibly a flush, completed at `now`. Needed only for jobs with
-    /// `thinktime`; costs nothing for others.
+    /// Reports that one item, possibly a flush, completed at `now`. Only jobs with `thinktime` need it.
     pub fn completed(&mut self, now: SimTime) {
         if let Some(pause) = &mut self.pause {
             pause.completed(now);
@@ -229,11 +224,10 @@ impl Generator {
         io
     }
 
-    /// A new place for an I/O.
+    /// Chooses the place of an I/O.
     #[inline]
     fn place(&mut self, direction: Direction) -> Io {
-        // The trims of `trimwrite` take size and place by the rules of its writes: their lane is a copy of
-        // that one.
+        // The trims of `trimwrite` have the sizes and places of its writes: their lane is a copy.
         let lane = &mut self.lanes[direction as usize];
         let (lba, sectors) = lane.next(&mut self.size_rng, &mut self.place_rng, &mut self.maps);
         Io { op: direction.opcode(), lba: Lba(lba), sectors }
@@ -245,7 +239,7 @@ impl Generator {
         self.sectors_left = self.sectors_left.saturating_sub(io.sectors.into());
     }
 
-    /// With pacing, thinking, or trims that a write follows.
+    /// Issues an I/O of a job with pacing, think time, or trims followed by writes.
     fn issue_unusual(&mut self, direction: Direction) -> Io {
         let io = match self.trimmed.take() {
             Some(trim) => Io { op: Opcode::Write, ..trim },
@@ -264,7 +258,7 @@ impl Generator {
         io
     }
 
-    /// Counts writes; true when a flush is due.
+    /// Counts writes; returns true when a flush is due.
     #[inline]
     fn wrote(&mut self) -> bool {
         self.dirty = true;
@@ -279,7 +273,7 @@ impl Generator {
 impl Iterator for Generator {
     type Item = Io;
 
-    /// The next I/O, `None` at the end of the job.
+    /// The next I/O; `None` at the end of the job.
     #[inline]
     fn next(&mut self) -> Option<Io> {
         match self.pending {
@@ -318,7 +312,7 @@ impl Turn {
     }
 }
 
-/// The directions that choose places: the trims of `trimwrite` go where its writes go.
+/// Directions that choose places: the trims of `trimwrite` go where its writes go.
 fn active(pattern: Pattern) -> &'static [Direction] {
     match pattern {
         Pattern::TrimWrite | Pattern::RandTrimWrite => &[Direction::Write],
@@ -330,7 +324,7 @@ fn refuse<T>(key: &'static str, value: impl ToString, allowed: impl Into<String>
     Err(JobError::Value { key, value: value.to_string(), allowed: allowed.into() })
 }
 
-/// The sectors that a job works on.
+/// Sectors on which a job works.
 struct Region {
     first: u64,
     end: u64,
@@ -385,7 +379,7 @@ impl Region {
         let region = self.end - self.first;
         match job.limit {
             IoLimit::None => u64::MAX,
-            // The rest after the last whole block is never reached, so it must not be waited for.
+            // The rest after the last whole block is never reached, so it must not count.
             IoLimit::Region => region / self.min_sectors * self.min_sectors,
             IoLimit::Amount(super::Amount::Bytes(bytes)) => bytes.div_ceil(self.sector_bytes),
             IoLimit::Amount(percent) => percent.of(region),
@@ -409,8 +403,7 @@ fn check_block(block: &BlockSize, sector_bytes: u64) -> Result<(), JobError> {
         BlockSize::Range { min_bytes, max_bytes } if min_bytes > max_bytes => {
             refuse("bsrange", format!("{min_bytes}-{max_bytes}"), "a smaller and a larger size")
         }
-        // The largest size is rounded down to a multiple of the smallest, so it need not be whole sectors
-        // itself.
+        // The largest size is rounded down to a multiple of the smallest, so it need not be whole sectors.
         BlockSize::Range { min_bytes, max_bytes } => {
             check("bsrange", *min_bytes)?;
             check("bsrange", *max_bytes / min_bytes * min_bytes)
@@ -431,7 +424,7 @@ struct Lane {
     slots: u64,
     place: Place,
     random_percent: u64,
-    /// Behind the last I/O.
+    /// End of the last I/O.
     position: u64,
 }
 
@@ -442,14 +435,14 @@ enum Sizes {
         min: u32,
         count: u64,
     },
-    /// Sizes with the sum of their shares and those before, 0 to 1.
+    /// Sizes with their cumulative shares, 0 to 1.
     Split(Vec<(u32, f64)>),
 }
 
 #[derive(Clone, Debug)]
 enum Place {
     Sequential,
-    /// By the random map of this index.
+    /// From the random map with this index.
     Mapped(usize),
     Drawn(Sampler),
 }
@@ -535,7 +528,7 @@ impl Sizes {
         }
     }
 
-    /// Draws a size; if it does not fit into `room` sectors, redraws among the sizes that fit (the smallest does).
+    /// Draws a size; if it does not fit into `room` sectors, redraws among those that fit (the smallest does).
     #[inline]
     fn draw_up_to(&self, room: u64, rng: &mut Rng) -> u32 {
         let sectors = self.draw(rng);

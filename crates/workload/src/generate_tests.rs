@@ -1,4 +1,4 @@
-//! The stream against what the job says: places, sizes, mix, ends, release times.
+//! The stream against the job's settings: places, sizes, mix, ends, release times.
 
 use super::super::{Dialect, JobBuilder, expand};
 use super::*;
@@ -260,7 +260,7 @@ fn what_does_not_fit_the_drive_is_refused() {
     ] {
         assert_eq!(error(keys), text);
     }
-    // A direction that the pattern does not use is not looked at.
+    // An unused direction is not checked.
     assert!(Generator::new(&job(Dialect::Native, "rw=read bs=4k,512"), MIB, 4096).is_ok());
 }
 

@@ -1,8 +1,7 @@
 //! Keys and values: one table for `[[job]]` in TOML, for the command line and for fio job files.
 //!
-//! [`JobBuilder::set`] takes a key and its value in fio's syntax; [`JobBuilder::build`] checks combinations
-//! of keys. Every key of the table is honoured: unsupported keys are not in our tables, and `fio.rs` sorts
-//! out fio's other keys.
+//! [`JobBuilder::set`] takes a key and its value in fio's syntax; [`JobBuilder::build`] checks combinations of keys. Every key of the table is
+//! honoured: the tables contain no unsupported keys, and `fio.rs` handles fio's other keys.
 
 use super::app::{AppKeys, FileKeys};
 use super::raw::{Action, RawKeys, USED_BY_RAW};
@@ -26,34 +25,34 @@ use std::fmt;
 pub struct KeyDoc {
     /// Its name.
     pub name: &'static str,
-    /// Other names that fio has for it.
+    /// fio's other names for it.
     pub aliases: &'static [&'static str],
-    /// Effect, one line.
+    /// Effect, in one line.
     pub help: &'static str,
-    /// A value that is accepted.
+    /// An accepted value.
     pub example: &'static str,
 }
 
-/// Why a job is refused.
+/// Reason why a job is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
-    /// No such key.
+    /// The key does not exist.
     UnknownKey {
         /// Requested key.
         key: String,
-        /// The key that is spelt most alike, if any comes close.
+        /// The most similar key, if there is one.
         nearest: Option<&'static str>,
     },
-    /// The value names what is not there.
+    /// The value names something that does not exist.
     Unknown {
         /// The key.
         key: &'static str,
         /// The name.
         value: Box<str>,
-        /// Names that are there, or why there are none.
+        /// Existing names, or the reason why there are none.
         allowed: Box<str>,
     },
-    /// The value does not suit the key, the other keys, or the drive.
+    /// The value does not fit the key, the other keys, or the drive.
     Value {
         /// The key.
         key: &'static str,
@@ -507,7 +506,7 @@ const KEYS: &[KeyDoc] = &[
     ),
 ];
 
-/// Keys that say something of threads that work on files.
+/// Keys that apply to threads working on files.
 const USED_BY_FILES: &[&str] = &[
     "name",
     "rw",
@@ -525,7 +524,7 @@ const USED_BY_FILES: &[&str] = &[
     "time_based",
 ];
 
-/// Collects keys to a [`Job`].
+/// Collects keys into a [`Job`].
 #[derive(Clone, Debug)]
 pub struct JobBuilder {
     job: Job,
@@ -548,7 +547,7 @@ pub struct JobBuilder {
 }
 
 impl JobBuilder {
-    /// A job with the defaults of `dialect`: 4 KiB sequential reads at depth 1, over the whole drive.
+    /// Creates a job with the defaults of `dialect`: 4 KiB sequential reads at depth 1, over the whole drive.
     pub fn new(dialect: Dialect) -> JobBuilder {
         let job = Job {
             name: "job".into(),
@@ -617,7 +616,7 @@ impl JobBuilder {
         }
     }
 
-    /// Like [`JobBuilder::set`], of a key that was written at `place`.
+    /// Like [`JobBuilder::set`], for a key written at `place`.
     pub fn set_at(&mut self, place: &str, key: &str, value: &str) -> Result<(), JobError> {
         self.set(key, value)?;
         if let Some(doc) = JobBuilder::key(key) {
@@ -626,12 +625,12 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// The job begins at `place`.
+    /// Sets the place at which the job begins.
     pub fn begin_at(&mut self, place: impl Into<String>) {
         self.job.written.begin(place.into());
     }
 
-    /// Every key, in the order of a listing.
+    /// Every key, in listing order.
     pub fn keys() -> &'static [KeyDoc] {
         KEYS
     }
@@ -641,7 +640,7 @@ impl JobBuilder {
         KEYS.iter().find(|doc| doc.name == key || doc.aliases.contains(&key))
     }
 
-    /// Sets one key. The empty value means 1 for keys that are on or off.
+    /// Sets one key. An empty value means 1 for boolean keys.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), JobError> {
         let Some(doc) = JobBuilder::key(key) else {
             return Err(JobError::UnknownKey { key: key.into(), nearest: nearest(key) });
@@ -773,7 +772,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// The job, with `numjobs` not yet [expanded](super::expand).
+    /// Builds the job, with `numjobs` not yet [expanded](super::expand).
     pub fn build(&self) -> Result<Job, JobError> {
         let refuse = |key, value: &str, allowed: &str| {
             Err(JobError::Value { key, value: value.into(), allowed: allowed.into() })
@@ -821,7 +820,7 @@ impl JobBuilder {
         Ok(job)
     }
 
-    /// Adds the threads of a file server, if `rw` asks for them.
+    /// Adds the threads of a file server, if `rw` names one.
     fn build_files(&self, job: &mut Job) -> Result<(), JobError> {
         let refuse = |key, value: &str, allowed: &str| {
             Err(JobError::Value { key, value: value.into(), allowed: allowed.into() })
@@ -855,7 +854,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Adds the work on chunks or zones, if `rw` asks for some.
+    /// Adds work on chunks or zones, if `rw` names it.
     fn build_raw(&self, job: &mut Job) -> Result<(), JobError> {
         let refused = |(key, value, allowed)| JobError::Value { key, value, allowed };
         let Some(work) = self.raw_keys.build().map_err(refused)? else { return Ok(()) };
@@ -869,7 +868,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Keys that were given and change nothing, with the reason; `places`: writes carry handles.
+    /// Given keys without effect, with the reason; `places`: writes carry handles.
     fn no_effect(&self, job: &Job, places: bool) -> Vec<(&'static str, &'static str)> {
         let directions = job.pattern.directions();
         let (reads, writes) = (directions.contains(&Direction::Read), directions.contains(&Direction::Write));

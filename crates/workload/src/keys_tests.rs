@@ -1,4 +1,4 @@
-//! Keys: every one works, and every wrong one says what is allowed.
+//! Keys: every key works, and every wrong one reports the allowed values.
 
 use super::super::Zone;
 use super::*;
@@ -239,7 +239,7 @@ fn jobs_on_chunks_and_zones_have_keys_of_their_own() {
     assert_eq!(built(&[("flow", "0")]).unwrap().flow, None);
 }
 
-/// Applications: what follows from their keys, and what each does not ask.
+/// Applications: consequences of their keys, and keys that they do not use.
 #[test]
 fn applications_are_jobs_with_keys_of_their_own() {
     use crate::kv::laws::ValueSize;

@@ -81,7 +81,7 @@ fn zones(argument: &str, extent: impl Fn(&str) -> Parsed<Option<Amount>>) -> Par
     Ok(Distribution::Zoned(zones.map(|(access_percent, extent)| Zone { access_percent, extent }).collect()))
 }
 
-/// Empty sizes divide what is left of 100 % evenly, the first ones one more when that is not whole.
+/// Omitted sizes divide the rest of 100 % evenly; if that is not whole, the first ones get one more.
 fn fill_extents(extents: &[Option<Amount>], what: &str) -> Parsed<Vec<Amount>> {
     if extents.iter().all(|extent| matches!(extent, Some(Amount::Bytes(_)))) {
         return Ok(extents.iter().flatten().copied().collect());

@@ -1,42 +1,38 @@
-//! Synthetic workloads in fio's words: what a job asks of a drive, and the stream of I/O that it becomes.
+//! Synthetic workloads in fio's terms: jobs, and the streams of I/O that they produce.
 //!
 //! ```text
 //! fio job file --parse_fio--+
 //! TOML [[job]], CLI --------+--> JobBuilder --build--> Job --expand--> Job ... --Generator::new--> Io ...
 //! ```
-//! A [`Job`] is resolved and typed, but knows no drive: sizes may still be percentages. [`Generator::new`]
-//! puts it on a drive of a given capacity, refuses what does not fit, and then yields one [`Io`] after the
-//! other. A virtual-time driver keeps up to [`Job::iodepth`] of them in flight.
+//! A [`Job`] is resolved and typed, but knows no drive: sizes may still be percentages. [`Generator::new`] puts it on a drive of a given capacity,
+//! refuses what does not fit, and then yields one [`Io`] after another. A driver in virtual time keeps up to [`Job::iodepth`] of them in flight.
 //!
 //! # Differences from fio
 //!
-//! Names, defaults and meanings are fio's, and in job files the syntax of values; a job file that runs here asks the drive for the
-//! same kind of work. The stream of random numbers is our own, so single offsets differ. Beyond that:
+//! Names, defaults and meanings are fio's, and in job files also the syntax of values; a job file that runs here does the same kind of work. The
+//! stream of random numbers is our own, so single offsets differ. Beyond that:
 //!
-//! - **Random map.** fio covers every block once before it touches one again, with a bitmap. Here a keyed
-//!   full-cycle [permutation](Permutation) of the block numbers does the same in constant memory; each pass
-//!   has a new key. One map serves all directions of a mixed job when their blocks are equally large,
-//!   otherwise each direction has its own. With several block sizes (`bsrange`, `bssplit`) every *start* is
-//!   visited once a pass; longer I/O overlaps the starts that follow. As in fio, `blockalign` and every
-//!   distribution but `random` switch the map off.
+//! - **Random map.** fio covers every block once before it touches one again, using a bitmap. Here a keyed full-cycle [permutation](Permutation) of
+//!   the block numbers does the same in constant memory; each pass has a new key. One map serves all directions of a mixed job if their blocks are
+//!   equally large, otherwise each direction has its own. With several block sizes (`bsrange`, `bssplit`) every *start* is visited once per pass;
+//!   longer I/O overlaps the starts that follow. As in fio, `blockalign` and every distribution but `random` switch the map off.
 //! - **Hot blocks.** fio scatters the ranks of `zipf`, `pareto` and `normal` over the region with a hash modulo its size, where some
 //!   blocks get several ranks and others none. Here a permutation scatters them, so each block has exactly one rank. `normal:d` is a
 //!   true normal distribution around the middle rank with a standard deviation of d % of the region, cut off at its ends; fio averages
 //!   twelve uniform numbers and adds a uniform deviation.
-//! - **The dialect.** Job files ([`Dialect::Fio`]) have fio's defaults. Our own jobs ([`Dialect::Native`]) differ in two ways:
-//!   `norandommap=1` (uniform independent draws), and if `number_ios`, `io_size` or `runtime` is given, only that ends the job: `size`
-//!   then gives its region, not its length.
-//! - **Units.** Our own jobs have the units of all descriptions: `16KiB` and `16k` are the same, and a time has its unit. In job files
-//!   `kib` is 1000 bytes with fio's `kb_base=1024`, and a plain time is in seconds or microseconds.
+//! - **The dialect.** Job files ([`Dialect::Fio`]) have fio's defaults. Our own jobs ([`Dialect::Native`]) differ in two ways: `norandommap=1`
+//!   (uniform independent draws); and if `number_ios`, `io_size` or `runtime` is given, only that ends the job, and `size` gives its region instead
+//!   of its length.
+//! - **Units.** Our own jobs have the units of all descriptions: `16KiB` and `16k` are the same, and a time has its unit. In job files `kib` is 1000
+//!   bytes with fio's `kb_base=1024`, and a plain time is in seconds or microseconds.
 //! - **Time** is simulated. `rate`, `rate_iops`, `thinktime` and `startdelay` become [release
 //!   times](Generator::earliest). With both `linear` and `poisson` these form a schedule that completions do
 //!   not shift; only a full `iodepth` does.
 //!
 //! # Driving a job
 //!
-//! The driver starts a job when `stonewall` and `wait_for` allow, tells the generator so, and then, while
-//! fewer than `iodepth` items are in flight and the deadline has not come, submits the next item at its
-//! release time:
+//! The driver starts a job when `stonewall` and `wait_for` allow, tells the generator so, and then, while fewer than `iodepth` items are in flight
+//! and the deadline has not passed, submits the next item at its release time:
 //!
 //! ```
 //! use pellucid_flash::SimTime;
@@ -109,7 +105,7 @@ use crate::files::{FilesConfig, Personality};
 use pellucid_flash::{Nanos, Opcode};
 use std::fmt;
 
-/// A direction of data, the index of every per-direction setting.
+/// Direction of data, the index of every per-direction setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Direction {
@@ -182,7 +178,7 @@ impl Pattern {
         Pattern::NAMES.iter().find(|(_, p)| *p == self).map_or("", |(name, _)| name)
     }
 
-    /// Returns whether offsets are random.
+    /// Reports whether offsets are random.
     pub fn is_random(self) -> bool {
         use Pattern::*;
         matches!(self, RandRead | RandWrite | RandTrim | RandRw | RandTrimWrite)
@@ -201,14 +197,14 @@ impl Pattern {
     }
 }
 
-/// The sizes of a direction's I/O in bytes.
+/// Sizes of a direction's I/O in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BlockSize {
-    /// `bs`: always the same.
+    /// `bs`: constant.
     Fixed(u64),
-    /// `bsrange`: uniformly one of the multiples of `min_bytes` up to `max_bytes`.
+    /// `bsrange`: uniform over the multiples of `min_bytes` up to `max_bytes`.
     Range {
-        /// Smallest size, and the unit of all.
+        /// Smallest size, of which all are multiples.
         min_bytes: u64,
         /// Largest size.
         max_bytes: u64,
@@ -218,7 +214,7 @@ pub enum BlockSize {
 }
 
 impl BlockSize {
-    /// The smallest size in bytes that is drawn at all.
+    /// The smallest size in bytes that can be drawn.
     pub fn min_bytes(&self) -> u64 {
         match self {
             BlockSize::Fixed(bytes) => *bytes,
@@ -231,7 +227,7 @@ impl BlockSize {
     }
 }
 
-/// Writes the sizes as fio takes them: `4k`, `4k-64k`, `4k/60:64k/40`; sizes that are no multiples of 1 KiB in bytes.
+/// Writes the sizes in fio's syntax: `4k`, `4k-64k`, `4k/60:64k/40`; sizes that are not multiples of 1 KiB in bytes.
 impl fmt::Display for BlockSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = |bytes: u64| match bytes {
@@ -262,10 +258,10 @@ pub enum IoLimit {
     None,
 }
 
-/// The pace of one direction.
+/// Pace of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rate {
-    /// Closed loop: the next I/O may start when there is room in the queue.
+    /// Closed loop: the next I/O may start when the queue has room.
     #[default]
     Unlimited,
     /// `rate_iops`: I/Os per second.
@@ -274,7 +270,7 @@ pub enum Rate {
     Bytes(u64),
 }
 
-/// How paced I/O is spread in time.
+/// Distribution of paced I/O over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RateProcess {
     /// Equal gaps.
@@ -284,7 +280,7 @@ pub enum RateProcess {
     Poisson,
 }
 
-/// `thinktime`: the pause that follows every `blocks` I/Os, once they all have completed.
+/// `thinktime`: a pause after every `blocks` I/Os, once they all have completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Think {
     /// Length of the pause.
@@ -293,21 +289,21 @@ pub struct Think {
     pub blocks: u32,
 }
 
-/// `flow`, `flow_id`: the I/Os of jobs of one group keep to the ratio of their weights. A job that is ahead of the others waits.
+/// `flow`, `flow_id`: the I/Os of jobs in one group keep the ratio of their weights; a job that is ahead waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// `flow`: its weight, at least 1.
+    /// `flow`: weight, at least 1.
     pub weight: u32,
     /// `flow_id`: the group.
     pub group: u32,
 }
 
-/// The tool whose defaults a job has; see the module's documentation.
+/// Tool whose defaults a job has; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// fio's own.
     Fio,
-    /// Ours: independent random draws; an explicit end replaces the end by `size`.
+    /// Ours: independent random draws; an explicit end replaces `size` as the end.
     Native,
 }
 
@@ -321,34 +317,33 @@ pub struct Job {
     pub pattern: Pattern,
     /// `bs`, `bsrange`, `bssplit`.
     pub block: [BlockSize; 3],
-    /// `blockalign`: what random offsets are a multiple of; `None`: the smallest block size.
+    /// `blockalign`: alignment of random offsets; `None`: the smallest block size.
     pub align_bytes: [Option<u64>; 3],
     /// `iodepth`: I/Os that the driver keeps in flight.
     pub iodepth: u32,
-    /// `rwmixread`: reads in a hundred I/Os of a mixed pattern.
+    /// `rwmixread`: percentage of reads in a mixed pattern.
     pub read_percent: u8,
-    /// `offset`: where the region begins.
+    /// `offset`: start of the region.
     pub offset: Amount,
-    /// `offset_increment`: added to the offset once per preceding clone.
+    /// `offset_increment`: added to the offset per preceding clone.
     pub offset_increment: Amount,
-    /// `size`: how long the region is; percent of the drive, shortened at its end.
+    /// `size`: length of the region; percent of the drive, cut at its end.
     pub size: Amount,
     /// Condition that ends the job.
     pub limit: IoLimit,
-    /// `number_ios`: ends the job after this many I/Os (per loop). Flushes, and the trims of `trimwrite`, do
-    /// not count.
+    /// `number_ios`: ends the job after this many I/Os (per loop). Flushes, and the trims of `trimwrite`, do not count.
     pub number_ios: Option<u64>,
-    /// `loops`: how often the work is done.
+    /// `loops`: repetitions of the work.
     pub loops: u32,
     /// `runtime`: ends the job after this much simulated time, not counting `startdelay` and `ramp_time`.
     pub runtime: Option<Nanos>,
-    /// `ramp_time`: work at the beginning that reports leave out.
+    /// `ramp_time`: initial work that reports omit.
     pub ramp_time: Nanos,
-    /// `startdelay`: from the job's start to its first I/O.
+    /// `startdelay`: time from the job's start to its first I/O.
     pub start_delay: Nanos,
     /// `random_distribution`.
     pub distribution: [Distribution; 3],
-    /// `percentage_random`: the share of a random pattern that is; the rest continues behind the last I/O.
+    /// `percentage_random`: the random share of a random pattern; the rest continues after the last I/O.
     pub random_percent: [u8; 3],
     /// `norandommap=0`: every block once per pass.
     pub random_map: bool,
@@ -358,13 +353,13 @@ pub struct Job {
     pub rate_process: RateProcess,
     /// `thinktime`, `thinktime_blocks`.
     pub think: Option<Think>,
-    /// `fsync`, `fdatasync`: a flush after this many writes; 0: none.
+    /// `fsync`, `fdatasync`: a flush after every so many writes; 0: none.
     pub flush_every: u32,
     /// `end_fsync`: a flush at the end, if anything was written since the last one.
     pub flush_at_end: bool,
     /// `sync`: writes are forced to the media; the driver copies this to each write command.
     pub fua: bool,
-    /// `numjobs`: how many clones run; [`expand`] turns a job into that many with `numjobs` 1.
+    /// `numjobs`: number of clones; [`expand`] turns a job into that many with `numjobs` 1.
     pub numjobs: u32,
     /// Number of the clone, from 0.
     pub clone_index: u32,
@@ -374,17 +369,17 @@ pub struct Job {
     pub stream: u32,
     /// `stonewall`: starts when all jobs before it in the list have ended.
     pub stonewall: bool,
-    /// `new_group`: begins another group in the report.
+    /// `new_group`: starts another group in the report.
     pub new_group: bool,
     /// `wait_for`: starts when every job of this name has ended.
     pub wait_for: Option<String>,
-    /// `namespace` (ours): the block namespace that it works on; `None`: the first of the drive.
+    /// `namespace` (ours): block namespace of the job; `None`: the first of the drive.
     pub namespace: Option<u16>,
-    /// `target` (ours): the target that it works on; `None`: a namespace of the drive, or the first block target.
+    /// `target` (ours): target of the job; `None`: a namespace of the drive, or the first block target.
     pub target: Option<String>,
     /// `flow`, `flow_id`.
     pub flow: Option<Flow>,
-    /// `queue` (ours): the submission queue that its commands arrive in.
+    /// `queue` (ours): submission queue of its commands.
     pub queue: u16,
     /// `fdp`, `plids`: placement handles of its writes.
     pub handles: HandleList,
@@ -392,15 +387,15 @@ pub struct Job {
     pub handle_select: HandleSelect,
     /// Where it and its keys were written.
     pub written: Written,
-    /// `rw=fileserver`, `webserver`, `varmail`: threads that work on files, instead of a pattern.
+    /// `rw=fileserver`, `webserver`, `varmail`: threads working on files, instead of a pattern.
     pub files: Option<FileJob>,
     /// `app`: an application, instead of a pattern.
     pub app: Option<AppJob>,
-    /// `rw=chunk-write`, `zone-append` and so on: chunks or zones by their addresses, instead of a pattern of sectors.
+    /// `rw=chunk-write`, `zone-append` and so on: chunks or zones by address, instead of a pattern of sectors.
     pub raw: Option<RawJob>,
 }
 
-/// Settings of a file set that a job gives; the rest is the personality's.
+/// Settings of a file set given in a job; the rest is the personality's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileJob {
     /// `rw`.
@@ -431,12 +426,12 @@ impl Job {
         words.join(",").trim_end_matches(',').to_owned()
     }
 
-    /// The name of its pattern of sectors, chunks or zones.
+    /// Name of its pattern of sectors, chunks or zones.
     pub fn pattern_name(&self) -> &'static str {
         self.raw.as_ref().map_or(self.pattern.name(), RawJob::name)
     }
 
-    /// The file set of a job that works on one.
+    /// The file set of a job, if it works on one.
     pub fn file_set(&self) -> Option<FilesConfig> {
         let job = self.files?;
         let published = FilesConfig::new(job.personality);
@@ -453,7 +448,7 @@ impl Job {
     }
 }
 
-/// Refuses a job that waits for a job not before it in the list, so no job waits for itself or in a cycle.
+/// Refuses a job that waits for a job not before it in the list, so that no job waits for itself or in a cycle.
 pub fn check_wait(before: &[Job], job: &Job) -> Result<(), JobError> {
     match &job.wait_for {
         Some(name) if !before.iter().any(|earlier| earlier.name == *name) => {
@@ -468,8 +463,7 @@ pub fn check_wait(before: &[Job], job: &Job) -> Result<(), JobError> {
     }
 }
 
-/// Refuses a `flow` that no other job has a part in: nobody waits for anybody, so it has no effect. Returns the place of the job among
-/// `jobs`, whose clones are not made yet.
+/// Refuses a `flow` without another job in its group, as it has no effect. Returns the index of the job in `jobs`, before clones are expanded.
 pub fn check_flows(jobs: &[Job]) -> Result<(), (usize, JobError)> {
     let of = |job: &Job| job.flow.map(|flow| flow.group);
     for (at, job) in jobs.iter().enumerate() {
@@ -487,8 +481,8 @@ pub fn check_flows(jobs: &[Job]) -> Result<(), (usize, JobError)> {
     Ok(())
 }
 
-/// Replaces each job by its `numjobs` clones, in order, and numbers them so that each has a random stream of
-/// its own. Only the first clone keeps `stonewall`: clones run side by side.
+/// Replaces each job by its `numjobs` clones, in order, and numbers them so that each has its own random stream. Only the first clone keeps
+/// `stonewall`: clones run side by side.
 pub fn expand(jobs: Vec<Job>) -> Vec<Job> {
     let mut all = Vec::new();
     for job in jobs {

@@ -1,18 +1,17 @@
-//! When I/O may start: the schedule of `rate` and `rate_iops` ([`Pace`]), and the pauses of `thinktime`
-//! ([`Pause`]).
+//! Earliest start of I/O: the schedule of `rate` and `rate_iops` ([`Pace`]), and the pauses of `thinktime` ([`Pause`]).
 //!
-//! A pace is open loop: its due times depend on what was issued, never on completions. A pause is closed
-//! loop: it begins when everything in flight has completed.
+//! A pace is open loop: its due times depend on what was issued, never on completions. A pause is closed loop: it begins when everything in flight
+//! has completed.
 
 use super::{Rate, RateProcess, Think};
 use pellucid_flash::{Rng, SimTime};
 
-/// The schedule of one direction: when its next I/O is due, counted from the end of `startdelay`.
+/// Schedule of one direction: due time of its next I/O, counted from the end of `startdelay`.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     pub(super) rate: Rate,
     process: RateProcess,
-    /// I/Os or bytes that the schedule has passed.
+    /// I/Os or bytes scheduled so far.
     units: u64,
     pub(super) due_ns: f64,
 }
@@ -22,7 +21,7 @@ impl Pace {
         Pace { rate, process, units: 0, due_ns: 0.0 }
     }
 
-    /// Moves on behind an I/O of `bytes`.
+    /// Advances the schedule by an I/O of `bytes`.
     pub(super) fn advance(&mut self, bytes: u64, rng: &mut Rng) {
         let (units, per_second) = match self.rate {
             Rate::Unlimited => return,
@@ -31,7 +30,7 @@ impl Pace {
         };
         self.units = self.units.saturating_add(units);
         self.due_ns = match self.process {
-            // From the start and not from the last one: rounding must not add up.
+            // Computed from the start, so that rounding does not add up.
             RateProcess::Linear => self.units as f64 * 1e9 / per_second,
             RateProcess::Poisson => {
                 self.due_ns - (1.0 - rng.unit_f64()).ln() * units as f64 * 1e9 / per_second
@@ -40,8 +39,7 @@ impl Pace {
     }
 }
 
-/// The state of `thinktime`: after every `blocks` I/Os the job waits for all its completions, and then
-/// thinks.
+/// State of `thinktime`: after every `blocks` I/Os the job waits for all completions, and then pauses.
 #[derive(Clone, Debug)]
 pub(super) struct Pause {
     think: Think,
@@ -57,7 +55,7 @@ impl Pause {
 
     pub(super) fn issued(&mut self) {
         self.in_flight += 1;
-        // A driver that does not obey `earliest` must not make it wrap.
+        // Must not wrap if a driver ignores `earliest`.
         self.blocks_left = self.blocks_left.saturating_sub(1);
     }
 

@@ -1,9 +1,8 @@
 //! A keyed permutation of `0..n` in constant memory: fio's random map without the map.
 //!
-//! Numbers of b bits, the minimum for `n` values, are mixed by invertible steps (multiply by an odd number
-//! modulo 2^b, add, XOR with the upper half); a result of `n` or more is mixed again until it is below
-//! (cycle walking). `2^b < 2n`, so this takes fewer than two rounds on average. It is not a cipher: the
-//! order must look random, not be secret.
+//! Numbers of b bits, the minimum for `n` values, are mixed by invertible steps (multiply by an odd number modulo 2^b, add, XOR with the upper half);
+//! a result of `n` or more is mixed again until it is below (cycle walking). `2^b < 2n`, so this takes fewer than two rounds on average. It is not a
+//! cipher: the order must look random, not be secret.
 
 use pellucid_flash::Rng;
 
@@ -30,7 +29,7 @@ impl Permutation {
         Permutation { n, mask, shift: (bits / 2).max(1), factors, addends }
     }
 
-    /// How many numbers it permutes.
+    /// Number of permuted values.
     pub fn len(&self) -> u64 {
         self.n
     }
@@ -40,7 +39,7 @@ impl Permutation {
         false
     }
 
-    /// Where `x` goes; `x < n`.
+    /// Maps `x`, which must be below `n`.
     #[inline]
     pub fn apply(&self, mut x: u64) -> u64 {
         debug_assert!(x < self.n);
@@ -56,7 +55,7 @@ impl Permutation {
     }
 }
 
-/// Endless passes over `0..n`, each number once in a pass, in an order that is new in every pass.
+/// Endless passes over `0..n`, each number once per pass, in a new order for every pass.
 #[derive(Clone, Debug)]
 pub(super) struct RandomMap {
     order: Permutation,
@@ -107,9 +106,8 @@ mod tests {
         }
     }
 
-    /// Successive numbers must not land near each other: an ordered walk would make random I/O sequential.
-    /// Over 16 equal parts of the range, pairs (part of x, part of x + 1) are counted; chi-square with 255
-    /// degrees of freedom exceeds 341 with probability 0.0003 for independent draws.
+    /// Successive numbers must not be near each other: an ordered walk would make random I/O sequential. Over 16 equal parts of the range, pairs
+    /// (part of x, part of x + 1) are counted; chi-square with 255 degrees of freedom exceeds 341 with probability 0.0003 for independent draws.
     #[test]
     fn successive_numbers_are_unrelated() {
         for seed in 0..5 {

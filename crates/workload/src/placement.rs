@@ -5,10 +5,10 @@
 use super::{Job, JobError};
 use pellucid_flash::Rng;
 
-/// Placement handles that a job writes with.
+/// Placement handles of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum HandleList {
-    /// Handle 0, as a host that knows nothing of placement.
+    /// Handle 0, as from a host without placement.
     #[default]
     Off,
     /// All handles of the drive.
@@ -17,7 +17,7 @@ pub enum HandleList {
     These(Vec<u16>),
 }
 
-/// Choice of the next handle of the list.
+/// Choice of the next handle from the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandleSelect {
     /// `roundrobin`: in turn.
@@ -27,7 +27,7 @@ pub enum HandleSelect {
     Random,
 }
 
-/// The handles of one job at work.
+/// The handles of a running job.
 #[derive(Clone, Debug)]
 pub struct Handles {
     list: Vec<u16>,

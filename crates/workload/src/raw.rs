@@ -1,14 +1,14 @@
-//! Work on chunks and zones by their physical addresses: `rw=chunk-write`, `rw=zone-append` and so on.
+//! Work on chunks and zones by physical address: `rw=chunk-write`, `rw=zone-append` and so on.
 //!
-//! A job gives the operation, its size, the queue depth and the units. Only the driver, which tracks the written state, chooses the
-//! chunk or zone of an I/O.
+//! A job gives the operation, its size, the queue depth and the units. The driver, which tracks the written state, chooses the chunk or zone of each
+//! I/O.
 
 use super::values::{Parsed, allowed};
 use super::{Direction, Pattern};
 use pellucid_text::read_range;
 use std::ops::Range;
 
-/// Object of an address.
+/// Kind of container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Container {
     /// Chunks of an open-channel namespace.
@@ -27,25 +27,25 @@ impl Container {
     }
 }
 
-/// Work of a job on chunks or zones.
+/// Work on chunks or zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Reads full ones from their beginnings to their ends.
+    /// Reads full ones from beginning to end.
     Read,
-    /// Reads anywhere in full ones.
+    /// Reads random places in full ones.
     RandRead,
-    /// Writes at write pointers, which it names.
+    /// Writes at write pointers that the job names.
     Write,
-    /// Writes at write pointers, which the drive knows.
+    /// Writes at write pointers that the drive knows.
     Append,
     /// Copies full ones inside the drive.
     Copy,
-    /// Resets full ones, the oldest first.
+    /// Resets full ones, oldest first.
     Reset,
 }
 
 impl Action {
-    /// Reports whether it needs chunks or zones that it can write.
+    /// Reports whether it needs writable chunks or zones.
     pub fn writes(self) -> bool {
         matches!(self, Action::Write | Action::Append | Action::Copy)
     }
@@ -65,23 +65,23 @@ const NAMES: [(&str, Container, Action); 10] = [
     ("zone-reset", Container::Zone, Action::Reset),
 ];
 
-/// The part of a job that is about chunks or zones.
+/// The chunk or zone part of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawJob {
     /// Chunks or zones.
     pub container: Container,
     /// Its work.
     pub action: Action,
-    /// `units`: the parallel units of its namespace or target that it works on; `None`: all.
+    /// `units`: the parallel units of its namespace or target to use; `None`: all.
     pub units: Option<Range<u32>>,
-    /// `vector`: places that each I/O is spread over, as one vector command; 1: a plain command in one place.
+    /// `vector`: places per I/O, as one vector command; 1: a plain command.
     pub vector: u32,
-    /// `open_zones`: zones that it writes in turn.
+    /// `open_zones`: zones written in turn.
     pub open_zones: u32,
 }
 
 impl RawJob {
-    /// The name of its pattern.
+    /// Name of its pattern.
     pub fn name(&self) -> &'static str {
         let own = |(_, container, action): &&(&str, Container, Action)| {
             (*container, *action) == (self.container, self.action)
@@ -89,7 +89,7 @@ impl RawJob {
         NAMES.iter().find(own).map_or("", |(name, ..)| name)
     }
 
-    /// The direction that its I/O counts as.
+    /// Direction under which its I/O is counted.
     pub fn direction(&self) -> Direction {
         match self.action {
             Action::Read | Action::RandRead => Direction::Read,
@@ -98,7 +98,7 @@ impl RawJob {
         }
     }
 
-    /// The sequential pattern that gives its I/O sizes and times.
+    /// The sequential pattern that provides sizes and times.
     pub(super) fn pattern(&self) -> Pattern {
         match self.direction() {
             Direction::Read => Pattern::Read,
@@ -108,7 +108,7 @@ impl RawJob {
     }
 }
 
-/// Keys of a job on chunks or zones, whatever `rw` is.
+/// Keys of a job on chunks or zones, for any `rw`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawKeys {
     pattern: Option<(Container, Action)>,
@@ -117,7 +117,7 @@ pub(super) struct RawKeys {
     pub open_zones: Option<u32>,
 }
 
-/// Keys that say something of work on chunks or zones.
+/// Keys that apply to chunks or zones.
 pub(super) const USED_BY_RAW: &[&str] = &[
     "name",
     "rw",
@@ -160,10 +160,10 @@ impl RawKeys {
         self.pattern.is_some()
     }
 
-    /// The part of the job; `None`: its pattern is of blocks.
+    /// Builds the part of the job; `None`: its pattern is of blocks.
     ///
     /// # Errors
-    /// A key, its value and what is allowed, where one has no meaning with the pattern.
+    /// A key, its value and the allowed values, for a key that does not apply to the pattern.
     pub fn build(&self) -> Result<Option<RawJob>, (&'static str, String, String)> {
         let units = self.units.as_ref().map(|units| format!("{}-{}", units.start, units.end - 1));
         let number = |number: Option<u32>| number.map(|number| number.to_string());

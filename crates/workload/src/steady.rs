@@ -1,28 +1,28 @@
-//! Steady state: the rules by which a run is judged over rounds of equal length.
+//! Steady state: rules that judge a run over rounds of equal length.
 //!
 //! ```text
 //!  rounds ─► the value of each ─► the last ones, a window ─► range, slope, deviation, as shares of the average ─► steady?
 //! ```
-//! `snia` is the rule of SNIA's Solid State Storage Performance Test Specification (PTS 2.0.2, "steady state"); the others are those of fio
-//! (`steadystate`), whose percentages are shares of the average here, too.
+//! `snia` is the rule of SNIA's Solid State Storage Performance Test Specification (PTS 2.0.2, "steady state"); the others are fio's (`steadystate`),
+//! with percentages as shares of the average here, too.
 
 use pellucid_text::{read_share, write_percent};
 use std::fmt;
 use std::str::FromStr;
 
-/// Rounds of a window of SNIA's.
+/// Rounds in SNIA's window.
 pub const SNIA_ROUNDS: u32 = 5;
 /// SNIA: the values of a window range over at most this share of their average.
 const RANGE_MAX: f64 = 0.2;
-/// SNIA: the best line through a window changes by at most this share of the average, from its first round to its last.
+/// SNIA: the best line through a window changes by at most this share of the average, from first round to last.
 const EXCURSION_MAX: f64 = 0.1;
 
-/// The value of a round that is judged.
+/// Judged value of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracked {
-    /// Requests for each second.
+    /// Requests per second.
     Iops,
-    /// Bytes for each second.
+    /// Bytes per second.
     Bandwidth,
     /// Mean latency.
     Latency,
@@ -31,7 +31,7 @@ pub enum Tracked {
 impl Tracked {
     const ALL: [Tracked; 3] = [Tracked::Iops, Tracked::Bandwidth, Tracked::Latency];
 
-    /// The name in rules, which is fio's.
+    /// fio's name in rules.
     pub fn word(self) -> &'static str {
         match self {
             Tracked::Iops => "iops",
@@ -44,19 +44,19 @@ impl Tracked {
 /// A rule of steady state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SteadyRule {
-    /// SNIA's: five rounds that range over at most 20 % of their average, and whose best line changes by at most 10 % of it.
+    /// SNIA's: five rounds within a range of at most 20 % of their average, whose best line changes by at most 10 % of it.
     Snia(Tracked),
-    /// fio's `iops`, `bw`, `lat`: no round is farther from the average than this share of it.
+    /// fio's `iops`, `bw`, `lat`: no round deviates from the average by more than this share.
     Deviation(Tracked, f64),
-    /// fio's `iops_slope`, `bw_slope`, `lat_slope`: the best line changes by at most this share of the average from round to round.
+    /// fio's `iops_slope`, `bw_slope`, `lat_slope`: the best line changes by at most this share of the average per round.
     Slope(Tracked, f64),
 }
 
 impl SteadyRule {
-    /// The texts that are rules.
+    /// Texts of all rules.
     pub const ALLOWED: &str = "snia, snia:bw, snia:lat, iops:SHARE, bw:SHARE, lat:SHARE, iops_slope:SHARE, bw_slope:SHARE, lat_slope:SHARE";
 
-    /// The value that is judged.
+    /// The judged value.
     pub fn tracked(self) -> Tracked {
         match self {
             SteadyRule::Snia(tracked) | SteadyRule::Deviation(tracked, _) | SteadyRule::Slope(tracked, _) => {
@@ -65,7 +65,7 @@ impl SteadyRule {
         }
     }
 
-    /// Returns whether a window is steady.
+    /// Reports whether a window is steady.
     pub fn holds(self, window: &Window) -> bool {
         match self {
             SteadyRule::Snia(_) => window.range <= RANGE_MAX && window.excursion() <= EXCURSION_MAX,
@@ -111,17 +111,17 @@ impl fmt::Display for SteadyRule {
 pub struct Window {
     /// The average of the rounds.
     pub average: f64,
-    /// Largest less smallest value, as a share of the average.
+    /// Largest minus smallest value, as a share of the average.
     pub range: f64,
-    /// Change of the best line (least squares) from round to round, as a share of the average.
+    /// Change of the best line (least squares) per round, as a share of the average.
     pub slope: f64,
-    /// Largest distance of a value from the average, as a share of it.
+    /// Largest deviation from the average, as a share of it.
     pub deviation: f64,
     rounds: u32,
 }
 
 impl Window {
-    /// The window of these rounds; `None`: fewer than two, or nothing happened in them.
+    /// The window of these rounds; `None`: fewer than two, or all zero.
     pub fn of(values: &[f64]) -> Option<Window> {
         let count = values.len() as f64;
         let average = values.iter().sum::<f64>() / count;
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn snias_rule_bounds_range_and_best_line_apart() {
         let snia: SteadyRule = "snia".parse().unwrap();
-        // A line from 95 to 105 moves by a tenth: the bound itself is steady.
+        // A line from 95 to 105 changes by exactly a tenth, which still is steady.
         assert!(snia.holds(&window(&[95.0, 97.5, 100.0, 102.5, 105.0])));
         assert!(
             !snia.holds(&window(&[94.9, 97.5, 100.0, 102.5, 105.1])),

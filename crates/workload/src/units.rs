@@ -1,27 +1,26 @@
-//! Sizes and times: our own grammar, which all commands share ([`Quantity`]), and fio's, for its job files.
+//! Sizes and times: our own grammar, shared by all commands ([`Quantity`]), and fio's, for its job files.
 //!
-//! In a job file, a size is a whole number, decimal or 0x-hexadecimal, with an optional prefix and an optional `b`. With
-//! `kb_base=1024`, fio's default and kept for old scripts, `k`, `m`, `g`, `t`, `p` are powers of 1024 and
-//! `ki`, `mi`, ... powers of *1000*; with `kb_base=1000` it is the other way round, as IEC 80000-13 has it.
-//! Case does not matter.
+//! In a job file, a size is a whole number, decimal or 0x-hexadecimal, with an optional prefix and an optional `b`. With `kb_base=1024`, fio's
+//! default and kept for old scripts, `k`, `m`, `g`, `t`, `p` are powers of 1024 and `ki`, `mi`, ... powers of *1000*; with `kb_base=1000` it is the
+//! other way round, as in IEC 80000-13. Case does not matter.
 
 use pellucid_flash::Nanos;
 use pellucid_text::Quantity;
 use std::fmt;
 
-/// How sizes and times are read.
+/// Grammar of sizes and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grammar {
-    /// As everywhere else: `4k` and `4KiB` are the same, and times have a unit.
+    /// Our own: `4k` and `4KiB` are the same, and times have a unit.
     Ours,
-    /// As fio reads its job files.
+    /// fio's, for its job files.
     Fio {
         /// 1024 or 1000, see the module.
         kb_base: u64,
     },
 }
 
-/// Why a size or a time is refused. The text says what is allowed.
+/// Reason why a size or a time is refused. The text names the allowed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// Not a size.
@@ -53,7 +52,7 @@ pub enum UnitError {
     TimeTooLong,
 }
 
-/// The longest time that a job may name: sums of a few never overflow the simulated clock.
+/// The longest time in a job: sums of a few never overflow the simulated clock.
 const TIME_MAX: Nanos = Nanos::from_secs(3650 * 86_400);
 
 /// A part of a drive.
@@ -66,7 +65,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// In bytes, of a `whole` of that many bytes; percentages are rounded down.
+    /// In bytes, for a `whole` of this size; percentages are rounded down.
     pub fn of(self, whole_bytes: u64) -> u64 {
         match self {
             Amount::Bytes(bytes) => bytes,
@@ -92,7 +91,7 @@ fn split_number(text: &str) -> Option<(Result<u64, UnitError>, String)> {
         Some(rest) => (rest, 16),
         None => (text, 10),
     };
-    // A hexadecimal number takes every digit it can, so that 0x1b is 27 and not one byte.
+    // A hexadecimal number takes every digit it can, so that 0x1b is 27 and not 1 with a suffix.
     let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
     if end == 0 {
         return None;
@@ -101,7 +100,7 @@ fn split_number(text: &str) -> Option<(Result<u64, UnitError>, String)> {
     Some((number, digits[end..].trim().to_ascii_lowercase()))
 }
 
-/// Bytes: `4096`, `4k`, `16KiB`; in a job file also `4kb`, `0x1000`.
+/// Parses bytes: `4096`, `4k`, `16KiB`; in a job file also `4kb`, `0x1000`.
 pub fn parse_bytes(text: &str, grammar: Grammar) -> Result<u64, UnitError> {
     let Grammar::Fio { kb_base } = grammar else {
         return Quantity::Size.read_text(text).ok_or(UnitError::OurSize);
@@ -126,7 +125,7 @@ pub fn parse_bytes(text: &str, grammar: Grammar) -> Result<u64, UnitError> {
     number?.checked_mul(factor).ok_or(UnitError::SizeTooLarge)
 }
 
-/// Bytes or a percentage: `1g`, `25%`.
+/// Parses bytes or a percentage: `1g`, `25%`.
 pub fn parse_amount(text: &str, grammar: Grammar) -> Result<Amount, UnitError> {
     match text.trim().strip_suffix('%') {
         Some(percent) => match percent.trim().parse::<u8>() {
@@ -142,7 +141,7 @@ pub fn parse_amount(text: &str, grammar: Grammar) -> Result<Amount, UnitError> {
     }
 }
 
-/// A time: `30s`, `5m`, `10ms`, `200us`. In a job file, a number without unit counts in `default_unit`.
+/// Parses a time: `30s`, `5m`, `10ms`, `200us`. In a job file, a number without unit counts in `default_unit`.
 pub fn parse_time(text: &str, default_unit: Nanos, grammar: Grammar) -> Result<Nanos, UnitError> {
     if grammar == Grammar::Ours {
         return our_time(text, default_unit);
@@ -162,8 +161,7 @@ pub fn parse_time(text: &str, default_unit: Nanos, grammar: Grammar) -> Result<N
     if nanos > TIME_MAX.0 { Err(UnitError::TimeTooLong) } else { Ok(Nanos(nanos)) }
 }
 
-/// Parses a value in our own grammar; `default_unit`: the unit that fio would assume for a plain number, which is most
-/// likely the intended one.
+/// Parses a time in our own grammar; `default_unit`: the unit that fio would assume for a plain number, most likely the intended one.
 fn our_time(text: &str, default_unit: Nanos) -> Result<Nanos, UnitError> {
     if let Ok(number @ 1..) = text.trim().parse::<u64>() {
         let is_short = number.checked_mul(default_unit.0).is_some_and(|ns| ns <= TIME_MAX.0);
@@ -182,7 +180,7 @@ mod tests {
 
     const FIO: Grammar = Grammar::Fio { kb_base: 1024 };
 
-    /// One grammar for all commands: what fio reads otherwise is for its files only.
+    /// All commands share one grammar: fio's own applies only to its files.
     #[test]
     fn our_own_grammar_is_that_of_descriptions() {
         let size = |text| parse_bytes(text, Grammar::Ours);
@@ -203,7 +201,7 @@ mod tests {
             "a time with its unit, such as 30s; only 0 needs none"
         );
         assert_eq!(time("4000d"), Err(UnitError::TimeTooLong));
-        // No suggestion that would be refused.
+        // A suggestion must not be refused itself.
         assert_eq!(time("18446744073709551615"), Err(UnitError::OurTime));
         assert_eq!(parse_amount("25%", Grammar::Ours), Ok(Amount::Percent(25)));
         assert_eq!(parse_amount("1.5GiB", Grammar::Ours), Ok(Amount::Bytes(3 << 29)));

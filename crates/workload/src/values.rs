@@ -1,6 +1,6 @@
-//! Values as fio writes them: read, or refused with what is allowed.
+//! Values in fio's syntax: parsed, or refused with the allowed values.
 //!
-//! [`keys`](super::keys) names the key beside what these functions refuse.
+//! [`keys`](super::keys) adds the key to these refusals.
 
 use super::units::{Grammar, UnitError, parse_bytes};
 use super::{BlockSize, Pattern, Rate, raw};
@@ -21,7 +21,7 @@ pub(super) fn allowed<T>(text: impl Into<String>) -> Parsed<T> {
     Err(Allowed(text.into()))
 }
 
-/// fio's `read,write,trim`: an empty part keeps what was there; a missing one repeats the part before it.
+/// Parses fio's `read,write,trim`: an empty part keeps its value; a missing one repeats the part before it.
 pub(super) fn set_each<T: Clone>(
     target: &mut [T; 3],
     value: &str,
@@ -54,7 +54,7 @@ pub(super) fn boolean(value: &str) -> Parsed<bool> {
     }
 }
 
-/// A count; as with fio, it may have the prefixes of sizes too, so `10k` is 10240.
+/// Parses a count; as in fio, it may have the prefixes of sizes, so `10k` is 10240.
 pub(super) fn count(value: &str, grammar: Grammar, min: u64, max: u64) -> Parsed<u64> {
     // Plain numbers first: seeds have 64 bits.
     match value.trim().parse().or_else(|_| parse_bytes(value, grammar)) {
@@ -94,7 +94,7 @@ pub(super) fn block_bytes(value: &str, grammar: Grammar) -> Parsed<u64> {
     }
 }
 
-/// Bytes, at least `least`.
+/// Parses bytes, at least `least`.
 pub(super) fn bytes_from(value: &str, grammar: Grammar, least: u64) -> Parsed<u64> {
     match parse_bytes(value, grammar)? {
         bytes if bytes < least => allowed(format!("at least {least} bytes")),
@@ -134,7 +134,7 @@ pub(super) fn optional_share(share: &str, what: &str) -> Parsed<Option<f64>> {
     }
 }
 
-/// Shares without a value divide what is left of 100 evenly.
+/// Omitted shares divide the rest of 100 evenly.
 pub(super) fn fill_shares(shares: &[Option<f64>], what: &str) -> Parsed<Vec<f64>> {
     let given: f64 = shares.iter().flatten().sum();
     let open = shares.iter().filter(|share| share.is_none()).count();

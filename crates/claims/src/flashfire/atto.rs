@@ -6,16 +6,16 @@ use crate::described::{File, paper};
 use crate::{Check, Figure, Limit, Outcome};
 use pellucid_report::plot::{Axis, Plot, Unit};
 
-/// The experiment, for anybody to run: writes of 8 KiB on the first drive.
+/// The experiment as users run it: writes of 8 KiB on the first drive.
 const ATTO: File = paper!("flashfire-fig9.toml");
 
-/// Sectors of a request: 512 bytes to 2 MiB.
+/// Request sizes in sectors: 512 bytes to 2 MiB.
 const SIZES: [u32; 7] = [1, 4, 16, 64, 256, 1024, 4096];
-/// 8 KiB, at which the paper gives a number.
+/// Index of 8 KiB, for which the paper gives a number.
 const EIGHT_KIB: usize = 2;
 /// Sectors of the file.
 const FILE: u64 = 512 << 10;
-/// Requests that are measured at most, without and with the buffer: small ones would take all day without.
+/// Maximum number of measured requests, without and with the buffer: small ones would take all day without it.
 const REQUESTS: [u64; 2] = [3_000, 200_000];
 
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,6 @@ struct Point {
     write: bool,
 }
 
-/// F5.
 pub(crate) fn throughput(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let mut points = Vec::new();
     for platform in PLATFORMS {
@@ -88,7 +87,7 @@ fn rate(bench: &Bench, point: &Point) -> Result<f64, ReproduceError> {
     let bytes = u64::from(sectors) * 512;
     let most = REQUESTS[usize::from(write && buffer > 0)] / u64::from(bench.shorter());
     let count = (FILE / u64::from(sectors)).min(most.max(1));
-    // A full buffer before, so that what is measured is what the drive takes.
+    // Fills the buffer first, so that the drive's own rate is measured.
     let warm = if buffer > 0 && write { (u64::from(buffer) << 20).div_ceil(bytes).min(count / 2) } else { 0 };
     let app = if write { "atto-write" } else { "atto-read" };
     let words = format!("app={app},bs={bytes},warm_up={warm},operations={}", count - warm);

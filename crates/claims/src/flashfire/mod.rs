@@ -1,8 +1,8 @@
 //! FlashFire: write clustering in front of the SSDs of netbooks, F1 to F6.
 //!
 //! Kim, Kim, Lee, Maeng, Ramachandran, "FlashFire". Each workload ([`pellucid_workload::desktop`]) runs on each drive with and without the cluster
-//! buffer, one request at a time, with the host's own work in between. Elapsed time ends with the last answer, as in the paper: the buffer's
-//! content at that moment is not counted. It goes to the drive in idle time, and erases blocks there.
+//! buffer, one request at a time, with the host's own work in between. As in the paper, elapsed time ends with the last completion and excludes
+//! writing back the buffer, which happens in idle time and causes erases then.
 
 mod atto;
 mod sizes;
@@ -19,7 +19,7 @@ pub(super) use atto::throughput;
 pub(super) use sizes::write_sizes;
 pub(super) use slow_writes::small_writes;
 
-/// The experiments, for anybody to run: a work on the first drive, and an installation on the second.
+/// The experiments as users run them: a workload on the first drive, and an installation on the second.
 const ELAPSED: File = paper!("flashfire-fig15.toml");
 const CLUSTERS: File = paper!("flashfire-table3.toml");
 
@@ -27,9 +27,9 @@ const CLUSTERS: File = paper!("flashfire-table3.toml");
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Platform {
     preset: &'static str,
-    /// Section 3.1: 1 MiB for the drive whose translation was found out, 2 MiB for the others.
+    /// Section 3.1: 1 MiB for the drive whose translation was determined, 2 MiB for the others.
     cluster: &'static str,
-    /// The processor's speed over that of the netbooks: assumed.
+    /// The processor's speed relative to the netbooks': assumed.
     host: f64,
 }
 
@@ -43,10 +43,10 @@ const PLATFORMS: [Platform; 5] = [
 /// The platform of Sections 4.4 and 4.5.
 const SECOND: Platform = PLATFORMS[1];
 
-/// Bytes of flash of every drive here: the whole capacity would only cost memory.
+/// Bytes of flash of every drive here: the full capacity would only cost memory.
 const FLASH_BYTES: u64 = 4 << 30;
 
-/// All work, in the order of the paper's figures.
+/// All workloads, in the order of the paper's figures.
 const WORK: [DesktopWork; 5] = [
     DesktopWork::Mp3Copy,
     DesktopWork::LinuxExtract,
@@ -54,10 +54,10 @@ const WORK: [DesktopWork; 5] = [
     DesktopWork::OfficeUninstall,
     DesktopWork::Browse,
 ];
-/// Work that the paper calls write-intensive.
+/// Workloads that the paper calls write-intensive.
 const WRITING: [DesktopWork; 4] = [WORK[0], WORK[1], WORK[2], WORK[3]];
 
-/// Name of a work in checks and figures.
+/// Name of a workload in checks and figures.
 fn title(work: DesktopWork) -> &'static str {
     match work {
         DesktopWork::Mp3Copy => "MP3 copy",
@@ -69,7 +69,7 @@ fn title(work: DesktopWork) -> &'static str {
     }
 }
 
-/// Published elapsed time with FlashFire over that without, geometric mean of five drives (Figs. 15 to 19).
+/// Published elapsed time with FlashFire relative to that without, geometric mean of five drives (Figs. 15 to 19).
 fn published_share(work: DesktopWork) -> f64 {
     match work {
         DesktopWork::Mp3Copy => 0.50,
@@ -79,15 +79,15 @@ fn published_share(work: DesktopWork) -> f64 {
     }
 }
 
-/// How a run differs from the usual one.
+/// One run, as differences from the usual one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
     platform: Platform,
     work: DesktopWork,
     volume: VolumeFormat,
-    /// MiB of the buffer; 0: there is none.
+    /// MiB of the buffer; 0: none.
     buffer: u32,
-    /// Seconds that a netbook's host works beside its disk.
+    /// Seconds of work of a netbook's host besides its disk.
     host_s: f64,
 }
 
@@ -116,7 +116,7 @@ struct Run {
     clusters: Clusters,
 }
 
-/// Writes that went into the buffer and came out of it, until it was empty.
+/// Writes into the buffer and out of it, until it is empty.
 #[derive(Clone, Copy, Debug)]
 struct Clusters {
     writes: u64,
@@ -141,7 +141,7 @@ impl Clusters {
 /// Bytes of the buffer in the paper (4.1).
 const BUFFER_MIB: u32 = 32;
 
-/// Overrides that make the file's drive that of a platform, with or without a buffer of this many MiB.
+/// Overrides that turn the file's drive into a platform, with or without a buffer of this size in MiB.
 fn platform(
     bench: &Bench,
     file: File,
@@ -186,7 +186,6 @@ pub(super) struct FireStudy {
 }
 
 impl FireStudy {
-    /// Runs it.
     pub(super) fn run(bench: &Bench) -> Result<FireStudy, ReproduceError> {
         let mut points = Vec::new();
         for platform in PLATFORMS {
@@ -217,7 +216,7 @@ fn pair(bench: &Bench, workload: DesktopWork) -> Result<[Run; 2], ReproduceError
     Ok([runs[0], runs[1]])
 }
 
-/// F1: what goes in and what comes out.
+/// F1: requests in and out.
 pub(super) fn requests_in_and_out(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let run = run_file(bench, CLUSTERS, &Point::new(SECOND, DesktopWork::OfficeInstall, BUFFER_MIB))?;
     let shorter = f64::from(bench.shorter());
@@ -341,16 +340,16 @@ fn vary_elapsed(bench: &Bench, checks: &mut [Check]) -> Result<(), ReproduceErro
     vary(bench, checks, (UNKNOWN_PLACES, "all"), &UNINSTALLATIONS, uninstallation)
 }
 
-/// The check of a workload's share of the elapsed time.
+/// The check of a workload's elapsed-time share.
 fn share_of(workload: DesktopWork, share: f64) -> Check {
     let what = format!("{}: elapsed with / without, geometric mean", title(workload));
     Check::points(what, published_share(workload), share, 0.10).even_at(1.0)
 }
 
-/// A work, what is not known of the seconds that a netbook works beside its disk, what is assumed, and other values. The extraction: from half of what is
-/// assumed to nearly all of the time that the paper measures with the buffer. The uninstallation: from what is assumed to what an installation is given.
-/// Browsing, 30 sites: 2.33 s each, the mean of Keynote's 40 businesses in February 2008, to twice the 3.53 s of the source, whose machine is then as fast
-/// as the laptop of the fifth drive, and all of whose time the processor's.
+/// A workload, the unknown about a netbook's seconds besides its disk, the assumed value, and other values. Extraction: from half of the assumed time
+/// to nearly all of the time that the paper measures with the buffer. Uninstallation: from the assumed time to that of an installation. Browsing, 30
+/// sites: 2.33 s each, the mean of Keynote's 40 businesses in February 2008, to twice the 3.53 s of the source, whose machine is then as fast as the
+/// laptop of the fifth drive and spends all its time in the processor.
 type HostTime = (DesktopWork, &'static str, &'static str, &'static [(&'static str, f64)]);
 const HOST_S: [HostTime; 3] = [
     (
@@ -398,8 +397,8 @@ fn ratios(clustered: &[f64], native: &[f64]) -> Vec<f64> {
     clustered.iter().zip(native).map(|(with, without)| with / without).collect()
 }
 
-/// Checks of the paper's words on single drives (4.3.1 to 4.3.3), with the claim's 10 points either way: each drive gains by copying and by
-/// extracting; the first four gain much by installing and uninstalling, the fifth loses slightly by the one and gains modestly by the other.
+/// Checks of the paper's statements on single drives (4.3.1 to 4.3.3), with the claim's 10 points either way: each drive gains by copying and
+/// extracting; the first four gain much by installing and uninstalling; the fifth loses slightly by installing and gains modestly by uninstalling.
 fn said_of_drives(workload: DesktopWork, ratios: &[f64]) -> Vec<Check> {
     let most = |ratios: &[f64]| ratios.iter().copied().fold(0.0, f64::max);
     let bound = |which: &str, ratio: f64, limit: Limit| {

@@ -7,7 +7,7 @@ use pellucid_report::ApplicationReport;
 use pellucid_report::plot::{Axis, Plot, Unit};
 use pellucid_workload::desktop::DesktopWork;
 
-/// Counters of a report, with the bytes from which their writes are.
+/// Counters of a report, with the smallest write in bytes that each counts.
 const CLASSES: [(&str, f64); 9] = [
     ("writes_of_512", 512.0),
     ("writes_from_1k", 1024.0),
@@ -23,14 +23,14 @@ const CLASSES: [(&str, f64); 9] = [
 const FROM_8K: usize = 4;
 const FROM_64K: usize = 7;
 
-/// Shares of the writes of a work, by class.
+/// Shares of a workload's writes, by class.
 struct Sizes([f64; CLASSES.len()]);
 
 impl Sizes {
-    /// Takes the counters of a report.
+    /// Reads the counters of a report.
     ///
     /// # Panics
-    /// When one is not there: it counts no writes of another size, and is not 0.
+    /// If a counter is missing, which does not mean 0.
     fn of(report: &ApplicationReport) -> Sizes {
         let count = |name: &str| report.figure(name).unwrap_or_else(|| panic!("{name} is not counted"));
         let counts = CLASSES.map(|(name, _)| count(name) as f64);
@@ -43,7 +43,7 @@ impl Sizes {
         self.0[..class].iter().sum()
     }
 
-    /// Checks of the text on a work.
+    /// Checks of the text on a workload.
     fn checks(&self, work: DesktopWork) -> Vec<Check> {
         let what = |which: &str| format!("{}: share of writes {which}", title(work));
         let large = 1.0 - self.below(FROM_64K);
@@ -63,7 +63,7 @@ impl Sizes {
     }
 }
 
-/// F8: Fig. 14. The drive is alone, as what is counted is what comes from the host.
+/// F8: Fig. 14. No layer is above the drive, as the host's own writes are counted.
 pub(crate) fn write_sizes(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let own = platform(bench, ELAPSED, SECOND, 0)?;
     let sizes = bench.map(&WRITING, |&work| {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::Verdict;
 
-    /// Sizes of each work hold for it, and those of the next one miss.
+    /// The sizes of each workload pass its own checks and fail those of the next.
     #[test]
     #[cfg_attr(quick, ignore = "slow")]
     fn the_sizes_of_another_work_miss() {
@@ -102,7 +102,7 @@ mod tests {
         for (at, &work) in WRITING.iter().enumerate() {
             assert_eq!(worst(&sizes[at], work), Some(Verdict::Holds), "{work:?}");
         }
-        // An extraction and an uninstallation are both of small writes, so each is held against a work of large ones.
+        // Extraction and uninstallation both write small, so each is compared with a workload of large writes.
         let [mp3, linux, install, uninstall] = &sizes;
         for (wrong, work) in
             [(linux, WRITING[0]), (install, WRITING[1]), (uninstall, WRITING[2]), (mp3, WRITING[3])]

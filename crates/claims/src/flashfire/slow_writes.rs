@@ -1,7 +1,7 @@
 //! F7: random writes of 4 KiB on five drives and on a disk, Fig. 1.
 //!
-//! The figure has bars without numbers. The text says that the fifth drive is the exception, and that the other four are much slower than the
-//! disk; of that it says only that it is a laptop's.
+//! The figure has bars without numbers. The text says that the fifth drive is the exception and that the other four are much slower than the disk, of
+//! which it says only that it is a laptop's.
 
 use super::{PLATFORMS, Platform};
 use crate::bench::{Bench, ReproduceError};
@@ -10,11 +10,11 @@ use crate::{Check, Figure, Limit, Outcome, vary};
 use pellucid_report::Report;
 use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
 
-/// The experiments, for anybody to run: the first drive, and a laptop's disk.
+/// The experiments as users run them: the first drive, and a laptop's disk.
 const DRIVE: File = paper!("flashfire-fig1.toml");
 const DISK: File = paper!("flashfire-fig1-disk.toml");
 
-/// "Much lower": less than half. A drive that is not so has half at least.
+/// "Much lower": less than half. The exception has at least half.
 const MUCH: f64 = 0.5;
 
 /// The disk, which the text does not name.
@@ -37,7 +37,7 @@ const VARIED_DISKS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Writes a second.
+/// Writes per second.
 fn rate(report: &Report) -> f64 {
     report.directions.write.iops
 }
@@ -51,7 +51,6 @@ fn runtime(bench: &Bench) -> String {
     format!("runtime={}ms", 5000 / bench.shorter())
 }
 
-/// F7.
 pub(crate) fn small_writes(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let drives = bench.map_or(&PLATFORMS, f64::NAN, |platform: &Platform| {
         let own = [format!("drive.preset={}", platform.preset)];

@@ -10,8 +10,8 @@
 //! | indirect blocks | 12 direct pointers, then 1,024 to a block | ext3 |
 //! | directory entry | 8 bytes and a name of 12 | ext3; the name is assumed |
 //!
-//! The depth of the tree changes no count, so there is none. Data are nameless; all else has virtual addresses. There is no journal: the
-//! paper does not say how large theirs was. Metadata that changed are written once for each [`COMMIT`] of data.
+//! The depth of the tree changes no count, so it is not modelled. Data are nameless; everything else has virtual addresses. There is no journal: the
+//! paper does not give its size. Changed metadata are written once per [`COMMIT`] of data.
 
 use pellucid_flash::{Lpn, Ppa, Rng};
 use pellucid_ftl::{Content, Nameless, Taker};
@@ -39,7 +39,7 @@ pub(super) struct Image {
     pub virtual_blocks: u64,
 }
 
-/// Writes blocks to an FTL, a flash page at a time.
+/// Writes blocks to an FTL, one flash page at a time.
 struct Writer<'a> {
     ftl: &'a mut Nameless,
     queue: Vec<Content>,
@@ -66,7 +66,7 @@ impl Writer<'_> {
     }
 }
 
-/// Bytes of a file.
+/// Draws the size of a file in bytes.
 fn size(rng: &mut Rng) -> u64 {
     let bytes = match rng.chance(0.999_94) {
         true => (9.48 + 2.46 * normal(rng)).exp(),
@@ -84,7 +84,7 @@ fn indirect(blocks: u64) -> u64 {
     roots + double.div_ceil(POINTERS) + triple.div_ceil(POINTERS * POINTERS)
 }
 
-/// Makes a file system of `blocks` blocks and fills it.
+/// Creates a file system of `blocks` blocks and fills it.
 pub(super) fn write(ftl: &mut Nameless, blocks: u64, seed: u64) -> Image {
     let mut rng = Rng::stream(seed, "image");
     let page = ftl.layout().units_per_superpage as usize;
@@ -96,7 +96,7 @@ pub(super) fn write(ftl: &mut Nameless, blocks: u64, seed: u64) -> Image {
     let mut image = Image::default();
     let (mut dirty, mut committed, mut inode) = (BTreeSet::new(), 0, 0);
     let budget = (blocks as f64 * USED) as u64;
-    // Virtual blocks are taken from the same space.
+    // Virtual blocks count against the same budget.
     while image.data_blocks + next_virtual < budget {
         if image.files == 0 || rng.chance(1.0 / FILES_OF_DIRECTORY) {
             image.directories += 1;
@@ -106,7 +106,7 @@ pub(super) fn write(ftl: &mut Nameless, blocks: u64, seed: u64) -> Image {
         let left = budget - image.data_blocks - next_virtual;
         let data = size(&mut rng).div_ceil(BLOCK).min(left);
         image.files += 1;
-        // A very large directory has further blocks; with a mean of ten files, hardly any directory is so large.
+        // A very large directory has further blocks; with a mean of ten files, hardly any directory is that large.
         debug_assert!(ENTRIES_OF_BLOCK > 10 * FILES_OF_DIRECTORY as u64);
         dirty.extend([next_virtual - 1, (inode / INODES_OF_BLOCK).min(tables - 1)]);
         inode += 1;
@@ -123,7 +123,7 @@ pub(super) fn write(ftl: &mut Nameless, blocks: u64, seed: u64) -> Image {
             std::mem::take(&mut dirty)
                 .into_iter()
                 .for_each(|block| writer.write(Content::Virtual(Lpn(block as u32))));
-            // A commit is a flush: what comes after it gets another page.
+            // A commit is a flush: the next block starts another page.
             writer.end_page();
         }
     }
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// The law's own mean is exp(9.48 + 2.46^2 / 2) = 270 kB, its median exp(9.48) = 13 kB.
+    /// The law's mean is exp(9.48 + 2.46^2 / 2) = 270 kB, its median exp(9.48) = 13 kB.
     #[test]
     fn sizes_follow_their_law() {
         let mut rng = Rng::stream(1, "sizes");

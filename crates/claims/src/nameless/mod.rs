@@ -4,7 +4,7 @@
 //!  N1   image of a file system ─► tables of the split FTL, counted      beside those of jasmine-optimized's page map
 //!  N2   fio, as in J1 and J3 ─► jasmine, jasmine-optimized, or a nameless file ─► block layer ─► split FTL ─► jasmine's flash
 //! ```
-//! Figures of Fig. 8 are drawn, not printed, so N2 compares with our own baseline, which J1 and J3 judge.
+//! Fig. 8 is drawn without numbers, so N2 compares with our own baseline, which J1 and J3 judge.
 
 mod image;
 
@@ -17,21 +17,21 @@ use pellucid_report::Report;
 use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
 use pellucid_spec::Spec;
 
-/// Table 4, as far as it is known: GB of the file system; MB of the page map, KB of nameless writes.
+/// Table 4, as far as it is known: GB of the file system, MB of the page map, KB of nameless writes.
 const TABLE_4: [(u32, f64, f64); 3] = [(4, 2.50, 94.0), (16, 17.8, 325.0), (48, 52.8, 803.0)];
-/// GB of file systems that are not in the table. Their memory follows from the line between the sizes beside them.
+/// GB of file systems that are not in the table; their memory is interpolated linearly between the neighbouring sizes.
 const BETWEEN: [u32; 3] = [10, 24, 40];
 
-/// A size of a file system, and what its tables should take.
+/// A file system size, and the expected memory of its tables.
 struct Row {
     gib: u32,
     page_map_mb: f64,
     nameless_kb: f64,
-    /// It is not in the table.
+    /// True if it is not in the table.
     derived: bool,
 }
 
-/// The sizes of the table, and then those between them.
+/// The sizes of the table, then those between them.
 fn rows() -> Vec<Row> {
     let published =
         TABLE_4.map(|(gib, page_map_mb, nameless_kb)| Row { gib, page_map_mb, nameless_kb, derived: false });
@@ -46,24 +46,24 @@ fn rows() -> Vec<Row> {
 }
 const PAGE: u32 = 8;
 
-/// Memory of the tables for a file system of a size.
+/// Memory of the tables for one file system size.
 struct Memory {
     page_map: f64,
     nameless: f64,
-    /// Entries of the page map, and flash blocks.
+    /// Entries of the page map, and number of flash blocks.
     entries: f64,
     blocks: f64,
     image: image::Image,
 }
 
-/// Memory that is counted; the paper does not say which.
+/// Memory that counts; the paper does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counting {
-    /// All that our tables take.
+    /// All of our tables.
     Ours,
-    /// The page map's entries alone, of as many bits as number its pages.
+    /// Only the entries of the page map, with as many bits as a page number needs.
     EntriesAlone,
-    /// So many bytes for each flash block.
+    /// This many bytes per flash block.
     BlockBytes(u32),
 }
 
@@ -90,8 +90,8 @@ const UNKNOWN_ENTRIES: (&str, &str) = (
     "all tables",
 );
 const ENTRIES_ALONE: [(&str, Counting); 1] = [("entries alone", Counting::EntriesAlone)];
-/// The paper lists what its FTL in the kernel keeps of a block (3.4.2): valid pages, the free and the bad list, erases. As numbers in arrays these are 12
-/// bytes; with two counts of an `int` and a `list_head` of a kernel of 64 bits, as lists in the kernel have it, 24.
+/// The paper lists what its FTL in the kernel keeps for a block (3.4.2): valid pages, the free and the bad list, erases. As numbers in arrays these
+/// are 12 bytes; with two counts of an `int` and a `list_head` of a 64-bit kernel, 24.
 const UNKNOWN_BLOCKS: (&str, &str) = (
     "bytes that the FTL keeps for each flash block: what 3.4.2 lists in 12 (arrays) or 24 (the kernel's lists), 32, or ours",
     "ours",
@@ -109,7 +109,7 @@ fn flash(spec: &Spec, gib: u32, shorter: u32) -> Geometry {
     let bytes = (u64::from(gib) << 30) / u64::from(shorter);
     let banks = u64::from(geometry.channels * geometry.ways);
     let spare = 1.0 + spec.drive.ftl.over_provisioning;
-    // A block of each bank is open, and what GC needs besides.
+    // Each bank has an open block, plus the reserve of GC.
     geometry.blocks = (bytes as f64 * spare / (block * banks) as f64).ceil() as u32 + 4;
     geometry
 }
@@ -128,7 +128,7 @@ fn count(bench: &Bench, gib: u32) -> Result<Memory, ReproduceError> {
     });
     let ftl = ftl.expect("the preset has the layer");
     let config = NamelessConfig { gc_low: 1, migration: Migration::Acknowledged, ..ftl.ftl.clone() };
-    // Its unit is the block of the file system, whatever the page map's is.
+    // Its unit is the file system's block, independent of the page map's unit.
     let layout = Geometry { unit_bytes: 4096, ..geometry }.layout().expect("the same with units of 4 KiB");
     let mut nameless = Nameless::new(&config, &layout).expect("the preset's settings on a smaller drive");
     let blocks = ((u64::from(gib) << 30) / u64::from(shorter)) / 4096;
@@ -163,7 +163,7 @@ fn of_table(found: &[Memory], counting: Counting) -> Vec<Check> {
 pub(super) fn memory(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let found = bench.map(&rows(), |row| count(bench, row.gib))?;
     let mut checks = of_table(&found, Counting::Ours);
-    // Each setting is one of one column.
+    // Each setting concerns one column.
     let again = |counting, column: &str| {
         let mut all = of_table(&found, counting);
         all.retain(|check| check.what.ends_with(column));
@@ -192,7 +192,7 @@ pub(super) fn memory(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures: vec![Figure { caption, svg: chart.to_svg() }] })
 }
 
-/// The experiments of Fig. 8, for anybody to run: writes and reads of nameless writes, and of the baseline.
+/// The experiments of Fig. 8 as users run them: writes and reads of nameless writes, and of the baseline.
 const WRITES: File = paper!("jasmine-fig8.toml");
 const READS: File = paper!("jasmine-fig8-read.toml");
 const BASELINE_WRITES: File = paper!("jasmine-fig8-ssd.toml");
@@ -204,7 +204,7 @@ const PARTITION_KIB: u32 = 2 << 20;
 const DIRTY: f64 = 0.10;
 /// Share of the partition that random writes write, as in J1.
 const FIRST: f64 = 0.30;
-/// The capacity of the block drives, as in J1.
+/// Capacity of the block drives, as in J1.
 const CAPACITY_KIB: u32 = 56 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,7 +238,6 @@ impl System {
         }
     }
 
-    /// Its experiment with this work.
     fn file(self, work: Work) -> File {
         match (self, work.is_read()) {
             (System::Nameless, false) => WRITES,
@@ -271,8 +270,8 @@ enum Waiting {
     Writes(u32),
 }
 
-/// Unknowns of the paper: writes that wait, and whether a write joins any request, as the scheduler was meant to let it (3.4.2), and not only
-/// that of the last merge, as Linux offers it.
+/// Unknowns of the paper: writes that wait, and whether a write merges with any request, as the scheduler was meant to allow (3.4.2), or only with
+/// the last merged one, as in Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Assumed {
     waiting: Waiting,
@@ -301,12 +300,12 @@ const UNKNOWN_JOIN: (&str, &str) = (
 );
 const VARIED_JOIN: [(&str, Assumed); 1] = [("the newest", Assumed { joins_any: true, ..ASSUMED })];
 
-/// Result of one system with one kind of work.
+/// Result of one system on one kind of work.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     /// IO/s of 4 KB.
     iops: f64,
-    /// Sectors of a request of the block layer, in the mean; 0: there is none, or it had none.
+    /// Mean request of the block layer in sectors; 0: no layer, or no request.
     request_sectors: f64,
 }
 
@@ -325,7 +324,7 @@ fn run(bench: &Bench, system: System, work: Work, assumed: Assumed) -> Result<Ru
     if system == System::Nameless && !work.is_read() && assumed.joins_any {
         own.push("host.block_layer.join=newest".into());
     }
-    // A file that nobody wrote has no data to be read or overwritten: there a first job writes it.
+    // An unwritten file has nothing to read or overwrite, so a first job writes it.
     let has_data = work != Work::RandomWrite;
     match system {
         System::Nameless => {}
@@ -377,7 +376,7 @@ impl Run {
     }
 }
 
-/// Measurements of each system with each kind of work.
+/// Measurements of each system on each kind of work.
 struct Study {
     points: Vec<(System, Work)>,
     found: Vec<Run>,
@@ -444,7 +443,6 @@ impl Study {
     }
 }
 
-/// N2: Fig. 8.
 pub(super) fn performance(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = Study::run(bench, ASSUMED)?;
     let mut checks = study.checks();

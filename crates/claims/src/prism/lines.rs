@@ -4,7 +4,7 @@ use super::super::bench::Bench;
 use super::super::{Check, Limit, Outcome, ReproduceError};
 use pellucid_report::plot::Unit;
 
-/// Output of the script: application, level, lines in the paper, lines here. Its test fails where the sources have changed since.
+/// Output of the script: application, level, lines in the paper, lines here. Its test fails if the sources have changed since.
 const COUNTED: &str = include_str!("lines.csv");
 
 struct Row<'a> {
@@ -14,7 +14,7 @@ struct Row<'a> {
     lines: f64,
 }
 
-/// The rows of a table of four columns. What is no row is left out.
+/// Rows of a table of four columns; other lines are skipped.
 fn rows(table: &str) -> Vec<Row<'_>> {
     let row = |line| {
         let [application, level, published, lines] =
@@ -24,12 +24,11 @@ fn rows(table: &str) -> Vec<Row<'_>> {
     table.lines().filter_map(row).collect()
 }
 
-/// P6.
 pub(crate) fn lines(_: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(outcome(COUNTED))
 }
 
-/// The levels, from the one that asks most of an application.
+/// Levels, most demanding first.
 const LEVELS: [&str; 3] = ["raw", "function", "policy"];
 
 fn outcome(table: &str) -> Outcome {

@@ -5,14 +5,14 @@
 //!  cache server (P3, P4)             clients ─set, get─► cache                    5 engines x 4 shares of sets
 //!  garbage collection (P5)           clients ─set─► cache, 50 GB of 30 GB         5 engines
 //! ```
-//! The experiments are files of `examples/papers`: a file for the engines on the library, and one for Original. An engine, a size or a share of sets
-//! is an override or a key of the clients.
+//! The experiments are files of `examples/papers`: one for the engines on the library, and one for Original. An engine, a size or a share of sets is
+//! an override or a key of the clients.
 //!
 //! # Scale
 //!
-//! The paper's 30 GB are 62.6 MiB here. A block, and a slab with it, is 32 KiB instead of 8 MiB, and the time to erase it is as much
-//! shorter; pages are 4 KiB instead of 16 and are programmed in a quarter of the time. So what is written, read and erased a second for each parallel
-//! unit is that of the `memblaze` preset, and so are items and their sizes; flash has 2,004 blocks, the paper's 3,840.
+//! The paper's 30 GB are 62.6 MiB here. A block, and with it a slab, is 32 KiB instead of 8 MiB, and its erase is shorter in proportion; pages are 4
+//! KiB instead of 16 and are programmed in a quarter of the time. So the bytes written, read and erased per second and parallel unit are those of the
+//! `memblaze` preset, as are items and their sizes; the flash has 2,004 blocks, the paper's 3,840.
 //!
 //! # What each system does
 //!
@@ -27,8 +27,8 @@
 //!
 //! # Published constants, and constants chosen by outcome
 //!
-//! Most other constants were chosen with the published values in sight, several of them because of the outcome. So P1's static ends and
-//! P5's copies of Original are no predictions, and the other claims are evidence only as far as they do not depend on these:
+//! Most other constants were chosen with the published values in sight, several because of the outcome. So P1's static ends and P5's copies of
+//! Original are not predictions, and the other claims are evidence only as far as they do not depend on these:
 //!
 //! | | value | |
 //! |---|---|---|
@@ -63,14 +63,14 @@ use pellucid_report::ApplicationReport;
 
 /// Static over-provisioning of Original and Policy, as a share of what it is taken from or added to.
 const STATIC: f64 = 0.25;
-/// The simulator that the paper replayed Original's I/O on: pages that it reserves, and free blocks below which it cleans.
+/// The simulator on which the paper replayed Original's I/O: reserved pages, and the level of free blocks below which it cleans.
 pub(super) const REPLAY_RESERVED: f64 = 0.15;
 pub(super) const REPLAY_FREE: f64 = 0.05;
 /// Bytes of a key and its value on average, by ETC's laws.
 const ITEM_BYTES: f64 = 365.0;
-/// Bytes of flash that an item takes on average: with its header, in a slot of its class.
+/// Mean bytes of flash per item: with its header, in a slot of its class.
 const STORED_BYTES: f64 = 430.0;
-/// Keys that are there at the start of P3 to P5, of all that fit: 25 of 30 GB.
+/// Keys loaded at the start of P3 to P5, as a share of those that fit: 25 of 30 GB.
 const LOADED: f64 = 25.0 / 30.0;
 
 /// An experiment of the paper: a file for the engines on the library, and one for Original.
@@ -81,7 +81,7 @@ struct Described {
     size: Size,
 }
 
-/// The cache server on the paper's drive (Figs. 6 and 7): on the library, and Original.
+/// The cache server on the paper's drive (Figs. 6 and 7), on the library and as Original.
 const ON_MEMBLAZE: [File; 2] = [paper!("prism-fig6.toml"), paper!("prism-fig6-ssd.toml")];
 
 /// Figs. 4 and 5.
@@ -103,7 +103,7 @@ const COLLECTION: Described = Described {
     size: Size::Replayed,
 };
 
-/// Name of an engine as the paper has it.
+/// The paper's name of an engine.
 fn name(engine: EngineKind) -> &'static str {
     match engine {
         EngineKind::Original => "Original",
@@ -118,23 +118,23 @@ fn name(engine: EngineKind) -> &'static str {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Flash {
     channels: u32,
-    /// LUNs of each.
+    /// LUNs per channel.
     each: u32,
     /// Blocks of all LUNs, and bytes of a block.
     blocks: u32,
     block_bytes: u64,
-    /// `true`: the paper's drive; else the small one of the files of the figures.
+    /// True for the paper's drive, false for the small one of the figures' files.
     is_memblaze: bool,
 }
 
-/// A LUN of each channel: that of the files.
+/// One LUN per channel, as in the files.
 const SMALL: Flash = Flash { channels: 12, each: 1, blocks: 2004, block_bytes: 32 << 10, is_memblaze: false };
-/// All of the paper's drive, MLC.
+/// The paper's whole drive, MLC.
 const MEMBLAZE: Flash =
     Flash { channels: 12, each: 16, blocks: 3840, block_bytes: 96 << 10, is_memblaze: true };
-/// The setting that the paper does not give, and what bounds it. A LUN has 8.25 GB by section V (24 chips of 66 GB, 192 LUNs), so that the monitor, which gives out whole
-/// LUNs, gives 4 for 30 GB; with the LUNs of 1 GB of section IV-A's example they are 30, and six more are over-provisioning; a cache that is given a
-/// part of each LUN has all 192.
+/// The setting that the paper does not give, and its bounds. By section V a LUN has 8.25 GB (24 chips of 66 GB, 192 LUNs), so that the monitor, which
+/// gives out whole LUNs, gives 4 for 30 GB. With the LUNs of 1 GB of section IV-A's example they are 30, plus six of over-provisioning. A cache that
+/// owns a part of each LUN has all 192.
 const UNKNOWN_LUNS: &str = "LUNs of the cache's flash, from 4 (whole LUNs of section V) over 36 (LUNs of 1 GB and six more, section IV-A) to all of the paper's drive";
 /// Small drives: SLC.
 const VARIED_LUNS: [(&str, Flash); 8] = [
@@ -148,12 +148,12 @@ const VARIED_LUNS: [(&str, Flash); 8] = [
     ("36", Flash { each: 3, ..SMALL }),
 ];
 
-/// The flash of P3 and P4: the paper's drive. Tests, which look at single checks, have the small one.
+/// The flash of P3 and P4: the paper's drive. Tests, which check single numbers, use the small one.
 fn of_server(bench: &Bench) -> Flash {
     if bench.varies() { MEMBLAZE } else { SMALL }
 }
 
-/// The others of [`VARIED_LUNS`], beside the one that is measured.
+/// The other flashes of [`VARIED_LUNS`].
 fn beside(flash: Flash) -> Vec<(&'static str, Flash)> {
     VARIED_LUNS.into_iter().filter(|(_, other)| *other != flash).collect()
 }
@@ -168,7 +168,7 @@ impl Flash {
         self.channels * self.each
     }
 
-    /// Blocks of each LUN in a measurement.
+    /// Blocks per LUN in a measurement.
     fn blocks_each(self, bench: &Bench) -> u32 {
         (self.blocks / self.luns() / bench.shorter()).max(20)
     }
@@ -178,7 +178,7 @@ impl Flash {
         f64::from(self.luns() * self.blocks_each(bench)) * self.block_bytes as f64
     }
 
-    /// Items that it has room for.
+    /// Number of items that fit.
     fn items(self, bench: &Bench) -> f64 {
         self.bytes(bench) / ITEM_BYTES
     }
@@ -189,14 +189,14 @@ impl Flash {
     }
 }
 
-/// Meaning of the size of the flash.
+/// Meaning of the flash size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
-    /// All flash: static over-provisioning is a part of it.
+    /// All flash; static over-provisioning is a part of it.
     Flash,
-    /// Size that the cache can fill: static over-provisioning is beside it.
+    /// Space that the cache can fill; static over-provisioning comes on top.
     Available,
-    /// Size as with `Available`; Original's drive is the simulator on which its I/O was replayed.
+    /// Like `Available`, but Original's drive is the simulator on which its I/O was replayed.
     Replayed,
 }
 
@@ -219,10 +219,10 @@ impl Described {
         self.file(engine, flash).application(bench, &sets, words)
     }
 
-    /// The blocks of each LUN, and over-provisioning.
+    /// Overrides for the blocks of each LUN and the over-provisioning.
     fn flash(self, bench: &Bench, engine: EngineKind, flash: Flash) -> Vec<String> {
         let size = self.size;
-        // The simulated drive has a LUN of each channel at most: so few blocks of all 192 would keep more for themselves than it reserves.
+        // The simulated drive has at most one LUN per channel: few blocks on all 192 LUNs would keep back more than it reserves.
         let flash = match (size, engine) {
             (Size::Replayed, EngineKind::Original) if flash.is_memblaze => Flash { each: 1, ..flash },
             _ => flash,
@@ -265,7 +265,7 @@ impl Described {
     }
 }
 
-/// Overrides that make the file's engine another one.
+/// Overrides that select another engine.
 fn of_engine(engine: EngineKind) -> Vec<String> {
     let mut sets = match engine {
         EngineKind::Original | EngineKind::Raw => return Vec::new(),
@@ -278,7 +278,7 @@ fn of_engine(engine: EngineKind) -> Vec<String> {
     sets
 }
 
-/// How much more, as a share: 0.1 for 10 %.
+/// Relative gain: 0.1 for 10 %.
 fn over(a: f64, b: f64) -> f64 {
     a / b - 1.0
 }
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
     use pellucid_lab::experiment::jobs;
 
-    /// The files are the claims' points: Raw and Original with all flash, to the last key.
+    /// The files equal the claims' points: Raw and Original with all flash, to the last key.
     #[test]
     fn the_files_are_the_claims() {
         let bench = Bench::of_test(1, Vec::new());

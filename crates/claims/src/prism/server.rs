@@ -6,13 +6,13 @@ use super::{Flash, SERVER, UNKNOWN_LUNS, beside, name, name_of, of_server, over}
 use pellucid_kv::EngineKind;
 use pellucid_report::plot::{Axis, Plot, Unit};
 
-/// Percent of the requests that set, from all to none.
+/// Percentages of sets, from all to none.
 const SHARES: [u32; 4] = [100, 70, 30, 0];
-/// Requests for each item of flash before the measurement and in it.
+/// Requests per item of flash, before the measurement and in it.
 const SETTLE: f64 = 0.6;
 const MEASURE: f64 = 0.6;
 
-/// The measurements behind Figs. 6 and 7: a row for each engine.
+/// Measurements behind Figs. 6 and 7: a row for each engine.
 #[derive(Debug)]
 pub(crate) struct ServerStudy {
     throughput: Vec<Vec<f64>>,
@@ -24,7 +24,7 @@ impl ServerStudy {
         ServerStudy::on(bench, of_server(bench), &SHARES)
     }
 
-    /// Sets only, on other LUNs.
+    /// The study with sets only, on another flash.
     fn varied(bench: &Bench, flash: Flash) -> Result<ServerStudy, ReproduceError> {
         ServerStudy::on(bench, flash, &SHARES[..1])
     }
@@ -56,21 +56,20 @@ impl ServerStudy {
     }
 }
 
-/// Requests a second and their mean latency.
+/// Requests per second and their mean latency.
 fn serve(bench: &Bench, engine: EngineKind, share: u32, flash: Flash) -> Result<(f64, f64), ReproduceError> {
     let report = SERVER.run(bench, engine, flash, &words(bench, flash, share))?;
     let rate = report.operations_per_second.unwrap_or(f64::NAN);
     Ok((rate, report.latency.mean_ns.unwrap_or(f64::NAN)))
 }
 
-/// Keys of the clients, of whose requests this percentage sets.
+/// Keys of the clients, with this percentage of sets.
 pub(super) fn words(bench: &Bench, flash: Flash, share: u32) -> String {
     let [settle, measure] = [SETTLE, MEASURE].map(|each| (each * flash.items(bench)) as u64);
     let keys = flash.loaded(bench);
     format!("nkeys={keys},set_share={share}%,warm_up={settle},operations={measure}")
 }
 
-/// P3.
 pub(crate) fn ratios(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.server()?;
     let mut checks = sets_only(study);
@@ -93,7 +92,7 @@ pub(crate) fn ratios(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures: vec![Figure { caption, svg: plot.to_svg() }] })
 }
 
-/// How much more an engine sets than another.
+/// Check of the gain in sets of one engine over another.
 fn gain(upper: EngineKind, lower: EngineKind, published: f64, measured: f64) -> Check {
     let what = format!("throughput, sets only, {} over {}", name(upper), name(lower));
     Check::points(what, published, measured, 0.08).even_at(0.0)
@@ -116,12 +115,11 @@ fn sets_only(study: &ServerStudy) -> Vec<Check> {
         ratio(Function, Raw, Limit::AtMost(1.0)),
         ratio(Policy, Function, Limit::AtMost(1.0)),
         ratio(Original, Policy, Limit::AtMost(1.0)),
-        // They are equal, so there is no order to turn round.
+        // They are expected to be equal, so no order can be reversed.
         Check { even: None, ..ratio(Raw, Direct, Limit::Between(0.98, 1.01)) },
     ]
 }
 
-/// P4.
 pub(crate) fn latency(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.server()?;
     let mut checks = latencies(study);
@@ -155,7 +153,7 @@ mod tests {
     const WARM_UP: u32 = 300_000;
     const MEASURED: u32 = 100_000;
 
-    /// Sets a second of an engine on all of memblaze, with overrides.
+    /// Sets per second of an engine on the whole of memblaze, with overrides.
     fn sets_per_second(engine: EngineKind, own: &[&str]) -> f64 {
         let bench = Bench::of_test(1, own.iter().map(|set| (*set).to_string()).collect());
         let keys = MEMBLAZE.loaded(&bench);
@@ -164,8 +162,8 @@ mod tests {
         report.operations_per_second.expect("a rate")
     }
 
-    /// P3 on the paper's drive, 12 channels of 16 LUNs: the gains of Raw and the order of the engines; a kernel whose path costs no more than the
-    /// library's, and a cache that copies nothing, miss.
+    /// P3 on the paper's drive, 12 channels of 16 LUNs: the gains of Raw and the order of the engines hold; a kernel path as cheap as the library's,
+    /// and a cache that copies nothing, miss.
     #[test]
     #[cfg_attr(quick, ignore = "slow")]
     fn p3_holds_on_memblaze_and_wrong_models_miss() {

@@ -1,4 +1,4 @@
-//! P1 and P2: hit ratio and throughput over the size of the cache, in front of a database. P5: what garbage collection costs.
+//! P1 and P2: hit ratio and throughput over the cache size, in front of a database. P5: the cost of garbage collection.
 
 use super::super::bench::Bench;
 use super::super::{Check, Figure, Limit, Outcome, ReproduceError, vary};
@@ -7,14 +7,13 @@ use pellucid_kv::EngineKind;
 use pellucid_report::ApplicationReport;
 use pellucid_report::plot::{Axis, Plot, Unit};
 
-/// Sizes of the cache, as shares of the data.
+/// Cache sizes, as shares of the data.
 const SIZES: [f64; 4] = [0.06, 0.08, 0.10, 0.12];
-/// Microseconds of a query, least and beyond that.
+/// Microseconds of a query: the minimum, and the mean beyond it.
 const QUERY_US: f64 = 100.0;
-/// Share of the items that the flash has room for that are set before. The most popular keys come last but few, so that the cache has
-/// little to learn.
+/// Share of the items that fit into the flash that is set before. The most popular keys come near the end, so that the cache has little to learn.
 const FILLED: f64 = 0.9;
-/// Requests for each item that the flash has room for, before the measurement and in it.
+/// Requests per item that fits into the flash, before the measurement and in it.
 const SETTLE: f64 = 1.6;
 const MEASURE: f64 = 0.9;
 
@@ -23,16 +22,16 @@ const MEASURE: f64 = 0.9;
 struct Point {
     engine: EngineKind,
     size: f64,
-    /// Times the time of a query.
+    /// Factor of the query time.
     slower: f64,
 }
 
-/// The measurements behind Figs. 4 and 5.
+/// Measurements behind Figs. 4 and 5.
 #[derive(Debug)]
 pub(crate) struct SizeStudy {
     hits: Vec<Vec<f64>>,
     throughput: Vec<Vec<f64>>,
-    /// Raw over Original at 10 %, with a database of half and of twice the time.
+    /// Raw over Original at 10 %, with half and twice the query time.
     databases: [f64; 2],
 }
 
@@ -80,7 +79,7 @@ fn measured(bench: &Bench, point: &Point) -> Result<(f64, f64), ReproduceError> 
     Ok((hits / (hits + misses), report.operations_per_second.unwrap_or(f64::NAN)))
 }
 
-/// Keys of the clients of a cache of this size, before a database that takes so many times its time.
+/// Keys of the clients of a cache of this size, in front of a database slower by this factor.
 pub(super) fn behind_database(bench: &Bench, size: f64, slower: f64) -> String {
     let items = SMALL.items(bench);
     let (keys, load, query_us) = ((items / size) as u64, (FILLED * items) as u64, QUERY_US * slower);
@@ -90,7 +89,6 @@ pub(super) fn behind_database(bench: &Bench, size: f64, slower: f64) -> String {
     )
 }
 
-/// P1.
 pub(crate) fn hit_ratios(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.sizes()?;
     let hit = |engine, size: usize| SizeStudy::row(&study.hits, engine)[size];
@@ -116,7 +114,6 @@ pub(crate) fn hit_ratios(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures: vec![Figure { caption, svg: plot.to_svg() }] })
 }
 
-/// P2.
 pub(crate) fn throughput(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.sizes()?;
     let at_ten = |engine| SizeStudy::row(&study.throughput, engine)[2];
@@ -155,7 +152,7 @@ pub(crate) fn throughput(bench: &Bench) -> Result<Outcome, ReproduceError> {
 /// Written in the measurement, as a share of the flash (50 of 30 GB).
 const WRITTEN: f64 = 50.0 / 30.0;
 
-/// Loads a cache as full as the paper's, and overwrites it.
+/// Loads a cache to the paper's level, and overwrites it.
 fn overwritten(bench: &Bench, engine: EngineKind, flash: Flash) -> Result<ApplicationReport, ReproduceError> {
     COLLECTION.run(bench, engine, flash, &overwriting(bench, flash))
 }
@@ -166,7 +163,6 @@ pub(super) fn overwriting(bench: &Bench, flash: Flash) -> String {
     format!("nkeys={},warm_up=0,operations={sets}", flash.loaded(bench))
 }
 
-/// P5.
 pub(crate) fn collection(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let mut checks = collected(bench, SMALL)?;
     let again = |&flash: &Flash| collected(bench, flash);
@@ -175,12 +171,11 @@ pub(crate) fn collection(bench: &Bench) -> Result<Outcome, ReproduceError> {
 }
 
 fn collected(bench: &Bench, flash: Flash) -> Result<Vec<Check>, ReproduceError> {
-    // Nothing was written where nothing is measured, so that its shares are no numbers.
+    // Nothing was written where nothing was measured, so shares are not numbers.
     let absent = ApplicationReport::default();
     let reports = bench.map_or(&EngineKind::ALL, absent, |&engine| overwritten(bench, engine, flash))?;
     let of = |engine| &reports[EngineKind::ALL.iter().position(|&other| other == engine).expect("all")];
     let original = of(EngineKind::Original);
-    // In the paper's gigabytes.
     let gigabytes = |report: &ApplicationReport, by: &str| {
         50.0 * report.copied_by(by).unwrap_or(0) as f64 / report.written_bytes as f64
     };

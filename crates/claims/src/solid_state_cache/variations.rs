@@ -64,8 +64,8 @@ static OF_VARMAIL: &[Variation] = &[
     vary("page cache of 64 MiB", Assumptions { page_cache: 64, ..ASSUMED }),
 ];
 
-/// Studies are so many times shorter than in `pellucid reproduce`, where the environment does not say otherwise (`SHORTER=1`). Their erase
-/// blocks are as much smaller, so the drive needs more spare space.
+/// Factor by which studies are shorter than in `pellucid reproduce`, unless the environment says otherwise (`SHORTER=1`). Erase blocks are smaller by
+/// the same factor, so the drive needs more spare space.
 const SHORTER: u32 = 4;
 const SPARE: &str = "ftl.over_provisioning=0.17";
 

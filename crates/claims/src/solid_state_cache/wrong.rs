@@ -1,11 +1,11 @@
-//! Wrong models of S1 to S4, one for each: the check holds without it and misses with it.
+//! One wrong model for each of S1 to S4: the check holds without it and misses with it.
 //!
 //! ```text
 //!  settings at which the check holds ─┬─ as they are ───────────────► holds
 //!  (part of all sizes)                └─ one system made wrong ─────► misses
 //! ```
-//! S1, S2 and S4 do not hold at the settings argued for, and these are shorter, so S1 and S2 are tested on a block drive that is empty at the start, with
-//! cleaners that make them hold, and S4 with spare space that does: the tests are of the criteria.
+//! S1, S2 and S4 do not hold at the chosen settings, and these runs are shorter. So S1 and S2 are tested on an initially empty block drive with
+//! cleaners that make them hold, and S4 with spare space that does: the tests judge the criteria.
 
 use super::{
     ASSUMED, Assumptions, EMPTY, FILESERVER, LATER, Run, System, VARMAIL, WEBSERVER, gain_of,
@@ -14,18 +14,18 @@ use super::{
 use crate::{Bench, Check, Verdict};
 use pellucid_host::CacheMode;
 
-/// Sizes and times are so many times smaller, those of varmail half as many times; blocks, too, so the drives need more spare space.
+/// Divisor of sizes and times, half of it for varmail; blocks are smaller, too, so the drives need more spare space.
 const SHORTER: u32 = 4;
 const SPARE: &str = "ftl.over_provisioning=0.17";
-/// Spare space for varmail (fitted: the check of S4 holds there at these sizes, as with up to 22 %).
+/// Spare space for varmail (fitted: at these sizes the check of S4 holds up to 22 %).
 const SPARE_OF_VARMAIL: &str = "ftl.over_provisioning=0.18";
-/// Cleaners that keep up a little (fitted: the check of S1 holds there at these sizes), and always.
+/// Cleaners that keep up a little (fitted: the check of S1 holds at these sizes), and always.
 const CLEANER: &str = "host.cache.clean_blocks=550";
 const QUICK_CLEANER: &str = "host.cache.clean_blocks=8192";
-/// A block drive with as much spare space as data: GC costs it nothing.
+/// A block drive with as much spare space as data: its GC is free.
 const FREE_GC: [&str; 2] = ["ftl.over_provisioning=1.0", "media.blocks=272"];
 
-/// Both caches with a personality, in write-back.
+/// Both caches with a personality, in write-back mode.
 fn both(set: usize, assumed: &Assumptions) -> [Run; 2] {
     let bench = Bench::of_test(if set == VARMAIL { SHORTER / 2 } else { SHORTER }, Vec::new());
     let systems = [System::Ssd(CacheMode::WriteBack), System::Ssc(CacheMode::WriteBack)];
@@ -40,7 +40,7 @@ fn tell_apart(set: usize, check: impl Fn([Run; 2]) -> Check, right: &Assumptions
     assert_eq!(misses.verdict(), Verdict::Misses, "{misses:?}");
 }
 
-/// S1: silent eviction gains nothing over a drive whose GC costs nothing.
+/// S1: silent eviction gains nothing over a drive with free GC.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn s1_misses_without_garbage_collection() {
@@ -50,7 +50,7 @@ fn s1_misses_without_garbage_collection() {
     tell_apart(FILESERVER, check, &right, &wrong);
 }
 
-/// S2: and it saves none of its erases.
+/// S2: silent eviction saves none of its erases.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn s2_misses_without_garbage_collection() {
@@ -63,7 +63,7 @@ fn s2_misses_without_garbage_collection() {
     tell_apart(FILESERVER, |runs| saved_erases(CacheMode::WriteBack, saved_of(runs)), &right, &wrong);
 }
 
-/// S3: a solid-state cache whose hash table doubles what its firmware does for a slice loses more than a little.
+/// S3: a solid-state cache whose hash table doubles the firmware's work per slice loses more than a little.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn s3_misses_with_a_costly_table() {
@@ -73,7 +73,7 @@ fn s3_misses_with_a_costly_table() {
     tell_apart(WEBSERVER, check, &right, &wrong);
 }
 
-/// S4: a solid-state cache gains what the records of the block drive's host cost; one whose flushes wait for its disk, too, loses.
+/// S4: a solid-state cache gains the cost of the records of the block drive's host; one whose flushes also wait for its disk loses.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn s4_misses_with_commits_on_the_disk() {

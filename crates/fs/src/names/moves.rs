@@ -3,15 +3,15 @@
 //! ```text
 //!   told ─► recorded in a batch ─► (durable, and not being read) acknowledged
 //! ```
-//! Nothing is recorded before the report of a mount was taken.
+//! Nothing is recorded before the report of a mount has arrived.
 
 use crate::key::Key;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Knowledge of the drive's names after a mount.
+/// State of the drive's report after a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Report {
-    /// It was taken, the drive has no names, or nothing is changed.
+    /// It has arrived, or is not needed: the drive has no names, or nothing is changed.
     #[default]
     Done,
     Wanted,
@@ -22,19 +22,19 @@ enum Report {
 /// Moves of the drive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Moves {
-    /// Old and new name of each move that is not recorded.
+    /// Old and new name of each unrecorded move.
     told: VecDeque<(u64, u64)>,
-    /// Moves that the report at the mount has told, so that they are not told twice.
+    /// Moves told by the mount's report, so that they are not handled twice.
     reported: BTreeSet<(u64, u64)>,
-    /// Records that are not durable: number of the batch, and the old names.
+    /// Records that are not durable: batch, and old names.
     records: VecDeque<(u64, Vec<u64>)>,
     to_acknowledge: Vec<u64>,
-    /// Jobs that acknowledge.
+    /// Acknowledging jobs.
     acknowledging: BTreeSet<u64>,
     report: Report,
     /// The job that ends when the drive has moved something.
     poll: Option<u64>,
-    /// Keys whose present content the next commit has to name.
+    /// Keys whose present content belongs into the next commit.
     cuts: Vec<Key>,
     /// Blocks moved since the mount.
     count: u64,
@@ -46,7 +46,7 @@ impl Moves {
         !asks && self.acknowledging.is_empty() && self.to_acknowledge.is_empty() && self.records.is_empty()
     }
 
-    /// Returns whether moves are on their way to be acknowledged.
+    /// Reports whether acknowledgements are pending.
     pub fn acknowledges(&self) -> bool {
         let waiting = !self.told.is_empty() || !self.records.is_empty() || !self.to_acknowledge.is_empty();
         waiting || !self.acknowledging.is_empty()
@@ -63,7 +63,7 @@ impl Moves {
 
     // ---- the report of a mount
 
-    /// After a mount or a format the drive is asked for its names.
+    /// Requests the drive's report, after a mount or a format.
     pub fn want_report(&mut self) {
         self.report = Report::Wanted;
     }
@@ -72,17 +72,17 @@ impl Moves {
         self.report == Report::Wanted
     }
 
-    /// A job asks for the report.
+    /// Notes the job that asks for the report.
     pub fn asking(&mut self, id: u64) {
         self.report = Report::Asked(id);
     }
 
-    /// Returns whether the report was taken.
+    /// Reports whether the report has arrived.
     pub fn is_reported(&self) -> bool {
         self.report == Report::Done
     }
 
-    /// A job has ended. Returns whether it asked for the report.
+    /// Handles the end of a job. Returns whether it asked for the report.
     pub fn report_came(&mut self, id: u64) -> bool {
         let came = self.report == Report::Asked(id);
         if came {
@@ -96,12 +96,12 @@ impl Moves {
         self.told.clear();
     }
 
-    /// The report tells a move.
+    /// Adds a move from the report.
     pub fn add_reported(&mut self, old: u64, new: u64) {
         self.reported.insert((old, new));
     }
 
-    /// Returns whether the report has told a move, and forgets it.
+    /// Reports whether the report contained a move, and removes it.
     pub fn was_reported(&mut self, old: u64, new: u64) -> bool {
         self.reported.remove(&(old, new))
     }
@@ -112,7 +112,7 @@ impl Moves {
         self.told.push_back((old, new));
     }
 
-    /// Moves that are not recorded.
+    /// Number of unrecorded moves.
     pub fn waiting(&self) -> usize {
         self.told.len()
     }
@@ -121,30 +121,30 @@ impl Moves {
         self.told.pop_front()
     }
 
-    /// The new name of a name that was moved, and not recorded.
+    /// The new name of a name with an unrecorded move.
     pub fn new_name(&self, name: u64) -> Option<u64> {
         self.told.iter().find(|(old, _)| *old == name).map(|&(_, new)| new)
     }
 
-    /// Forgets moves of names that end.
+    /// Drops moves of names that end.
     pub fn retain(&mut self, keeps: impl Fn(u64) -> bool) {
         self.told.retain(|&(old, _)| keeps(old));
     }
 
     // ---- records and acknowledgements
 
-    /// A batch has the records of these old names.
+    /// Notes a batch with records of these old names.
     pub fn recorded(&mut self, seq: u64, olds: Vec<u64>) {
         self.count += olds.len() as u64;
         self.records.push_back((seq, olds));
     }
 
-    /// The records of these old names are in the log already, up to a batch: only the acknowledgement was lost.
+    /// Notes old names whose records already are in the log, up to a batch: only their acknowledgement was lost.
     pub fn found_recorded(&mut self, seq: u64, olds: Vec<u64>) {
         self.records.push_back((seq, olds));
     }
 
-    /// Everything up to a batch is durable.
+    /// Notes that everything up to a batch is durable.
     pub fn durable(&mut self, through: u64) {
         while self.wants_flush(through)
             && let Some((_, olds)) = self.records.pop_front()
@@ -157,30 +157,30 @@ impl Moves {
         self.records.front().is_some_and(|(seq, _)| *seq <= through)
     }
 
-    /// Takes the old names whose move is recorded durably, and that are `free` of reads.
+    /// Takes the old names whose moves are durably recorded and that are `free` of reads.
     pub fn take_acknowledged(&mut self, free: impl Fn(u64) -> bool) -> Vec<u64> {
         self.to_acknowledge.extract_if(.., |name| free(*name)).collect()
     }
 
-    /// A job acknowledges moves.
+    /// Notes an acknowledging job.
     pub fn acknowledging(&mut self, id: u64) {
         self.reported.clear();
         self.acknowledging.insert(id);
     }
 
-    /// A job has ended. Returns whether it acknowledged moves.
+    /// Handles the end of a job. Returns whether it acknowledged moves.
     pub fn acknowledged(&mut self, id: u64) -> bool {
         self.acknowledging.remove(&id)
     }
 
     // ---- keys that a commit has to name
 
-    /// The next commit has to name the present content of a key.
+    /// Adds a key whose present content belongs into the next commit.
     pub fn add_cut(&mut self, key: Key) {
         self.cuts.push(key);
     }
 
-    /// Keys whose present content the next commit has to name.
+    /// Keys whose present content belongs into the next commit.
     pub fn cuts(&self) -> &[Key] {
         &self.cuts
     }
@@ -196,12 +196,12 @@ impl Moves {
         self.poll.is_some()
     }
 
-    /// A job ends when the drive has moved something.
+    /// Notes the job that ends when the drive has moved something.
     pub fn polling(&mut self, id: u64) {
         self.poll = Some(id);
     }
 
-    /// A job has ended: it may have been that one.
+    /// Handles the end of a job, in case it was the poll.
     pub fn polled(&mut self, id: u64) {
         self.poll.take_if(|poll| *poll == id);
     }

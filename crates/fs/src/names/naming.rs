@@ -1,4 +1,4 @@
-//! Pages on their way to names.
+//! Pages being named.
 //!
 //! ```text
 //!   dirty, queued ─► a nameless write ─► written, with names ─► in extents ─► flushed
@@ -12,29 +12,29 @@ const WRITES_MAX: usize = 16;
 /// Number of consecutive failed nameless writes after which writing stops.
 const FAILURES_MAX: u32 = 16;
 
-/// Pages that are being named.
+/// Pages being named.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Naming {
-    /// Pages to be named, in order.
+    /// Pages to name, in order.
     queue: VecDeque<Owner>,
-    /// Nameless writes under way.
+    /// Nameless writes in flight.
     writes: BTreeMap<u64, Vec<Owner>>,
-    /// Writes that have ended: the owners of the blocks, and their names.
+    /// Completed writes: owners of the blocks, and their names.
     written: VecDeque<(Vec<Owner>, Vec<u64>)>,
-    /// Nameless writes in a row that failed.
+    /// Consecutive failed nameless writes.
     failures: u32,
-    /// Pages of a commit are being named.
+    /// True while pages of a commit are being named.
     active: bool,
-    /// Names were given since the last flush of data.
+    /// True if names were given since the last flush of data.
     unflushed: bool,
-    /// The flush under way makes all names durable that are in extents.
+    /// True if the flush in flight makes all names in extents durable.
     flushes_data: bool,
     /// Blocks sent since the mount.
     blocks: u64,
 }
 
 impl Naming {
-    /// Names that are being given, and are in no extent.
+    /// Number of names that are being given, or are in no extent yet.
     pub fn len(&self) -> usize {
         let under_way = self.writes.values().map(Vec::len).sum::<usize>();
         under_way + self.written.iter().map(|(_, names)| names.len()).sum::<usize>()
@@ -49,7 +49,7 @@ impl Naming {
         self.active
     }
 
-    /// Returns whether no page is on its way to a name.
+    /// Reports whether all pages have their names.
     pub fn is_named(&self) -> bool {
         self.queue.is_empty() && self.writes.is_empty() && self.written.is_empty()
     }
@@ -64,18 +64,18 @@ impl Naming {
         self.blocks
     }
 
-    /// Begins to name the pages of a commit.
+    /// Starts to name the pages of a commit.
     pub fn begin(&mut self, pages: impl Iterator<Item = Owner>) {
         self.active = true;
         self.queue = pages.collect();
     }
 
-    /// The pages of a commit have names; a flush makes them durable.
+    /// Notes that all pages of a commit have names; a flush makes them durable.
     pub fn await_flush(&mut self) {
         self.active = true;
     }
 
-    /// The pages of a commit have durable names.
+    /// Notes that the names of a commit are durable.
     pub fn end(&mut self) {
         self.active = false;
     }
@@ -87,12 +87,12 @@ impl Naming {
         self.writes.len() < WRITES_MAX
     }
 
-    /// The next page to be named.
+    /// The next page to name.
     pub fn next(&mut self) -> Option<Owner> {
         self.queue.pop_front()
     }
 
-    /// A job writes these blocks.
+    /// Notes the job that writes these blocks.
     pub fn sending(&mut self, id: u64, owners: Vec<Owner>) {
         self.blocks += owners.len() as u64;
         self.writes.insert(id, owners);
@@ -106,12 +106,12 @@ impl Naming {
         self.writes.contains_key(&id)
     }
 
-    /// A job has ended. If it was a nameless write, returns the blocks.
+    /// Handles the end of a job. If it was a nameless write, returns the blocks.
     pub fn sent(&mut self, id: u64) -> Option<Vec<Owner>> {
         self.writes.remove(&id)
     }
 
-    /// A nameless write has given names.
+    /// Takes the names that a nameless write has given.
     pub fn got_names(&mut self, owners: Vec<Owner>, names: Vec<u64>) {
         self.failures = 0;
         self.written.push_back((owners, names));
@@ -136,12 +136,12 @@ impl Naming {
         self.written.pop_front()
     }
 
-    /// Takes blocks back whose names could not go into extents yet.
+    /// Takes back blocks whose names cannot go into extents yet.
     pub fn give_back(&mut self, owners: Vec<Owner>, names: Vec<u64>) {
         self.written.push_front((owners, names));
     }
 
-    /// Names went into extents.
+    /// Notes that names went into extents.
     pub fn settled(&mut self) {
         self.unflushed = true;
     }

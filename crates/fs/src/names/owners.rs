@@ -1,7 +1,7 @@
 //! The owner of each name: runs of names that belong to runs of blocks of a file.
 //!
-//! An operation may take a name from a block and give it back, as often as it likes: owners change when it is done. Invariant: between
-//! operations a name has one owner or none.
+//! An operation may take a name from a block and give it back repeatedly: owners change when it is done. Invariant: between operations a name has at
+//! most one owner.
 
 use crate::key::EXTENT_BLOCKS_MAX;
 use crate::types::Ino;
@@ -24,24 +24,24 @@ pub(crate) struct Owners {
     /// By first name.
     runs: BTreeMap<u64, Run>,
     names: u64,
-    /// The mount is over.
+    /// True after the mount.
     is_used: bool,
-    /// Changes of owners in the current operation: the number of times each name was given or taken.
+    /// Changes of owners in the current operation: the balance of gifts and takes per name.
     delta: BTreeMap<u64, (i32, Owner)>,
 }
 
 impl Owners {
-    /// Names that belong to a file.
+    /// Number of names that belong to a file.
     pub fn len(&self) -> u64 {
         self.names
     }
 
-    /// The mount is over, or there was none: changes count from now on.
+    /// Starts counting changes, after a mount or format.
     pub fn begin_use(&mut self) {
         self.is_used = true;
     }
 
-    /// Notes that an extent gives a name to a block, or takes it.
+    /// Notes that an extent gives a name to a block, or takes it away.
     pub fn note(&mut self, name: u64, owner: Owner, lives: bool) {
         let (count, of) = self.delta.entry(name).or_insert((0, owner));
         *count += if lives { 1 } else { -1 };
@@ -59,7 +59,7 @@ impl Owners {
 
     fn next_change_that_ends(&mut self) -> Option<(u64, Option<Owner>)> {
         if !self.is_used {
-            // A mount reads them when everything is applied.
+            // A mount reads them after everything is applied.
             self.delta.clear();
         }
         while let Some((name, (count, owner))) = self.delta.pop_first() {
@@ -83,7 +83,7 @@ impl Owners {
         Some((run.ino, run.block + (name - first)))
     }
 
-    /// Gives a name to a block. It belonged to none.
+    /// Gives an unowned name to a block.
     pub fn insert(&mut self, name: u64, (ino, block): Owner) {
         debug_assert_eq!(self.get(name), None, "a name has one owner");
         self.names += 1;
@@ -158,7 +158,7 @@ mod tests {
             if rng.chance(0.5) {
                 assert_eq!(owners.remove(name), map.remove(&name));
             } else if let Entry::Vacant(vacant) = map.entry(name) {
-                // Mostly as writes give them: the block goes with the name.
+                // Mostly in the order of writes: consecutive blocks have consecutive names.
                 let owner = (Ino(1 + rng.below(2)), if rng.chance(0.8) { name + 7 } else { rng.below(9) });
                 owners.insert(name, owner);
                 vacant.insert(owner);

@@ -1,22 +1,22 @@
-//! Appending: batches at the heads of the log, and their way to the drive.
+//! Appending: batches at the heads of the log, sent to the drive.
 
 use crate::batch::Batch;
 use crate::objects::Core;
 use crate::space::Stream;
 use crate::stop::Stop;
 
-/// A batch at the head of a stream.
+/// Opens a batch at the head of a stream.
 pub(crate) fn new_batch(core: &mut Core, stream: Stream) -> Result<Batch, Stop> {
     let now_s = core.turn.now_s();
     let Some((address, limit)) = core.space.place(stream, now_s) else {
-        // Accepted data have space, so this never happens; if it does, nothing more is accepted.
+        // Accepted data always have space; if not, no more changes are accepted.
         core.degrade();
         return Err(Stop::Room);
     };
     Ok(Batch::new(core.log.begin_batch(), address, limit))
 }
 
-/// Takes the batch's blocks at the head.
+/// Books the batch's blocks at the head.
 pub(crate) fn close_batch(core: &mut Core, batch: Batch, closed: &mut Vec<Batch>) {
     let blocks = core.space.layout().padded(batch.blocks());
     core.space.took(batch.address, blocks);
@@ -25,7 +25,7 @@ pub(crate) fn close_batch(core: &mut Core, batch: Batch, closed: &mut Vec<Batch>
     closed.push(batch);
 }
 
-/// Hands batches to the drive; the last ends a commit.
+/// Sends batches to the drive; the last one ends a commit.
 pub(crate) fn send_batches(core: &mut Core, mut batches: Vec<Batch>) {
     if let Some(first) = batches.first_mut() {
         first.begin_commit();

@@ -68,7 +68,7 @@ pub(crate) fn set_attributes(
         inode.mode &= !0o2000;
     }
     if let Some(size) = set.size {
-        // ftruncate to the same size changes nothing but the times.
+        // ftruncate to the same size changes only the times.
         if !caller.is_root() {
             clear_privileges(&mut inode);
         }

@@ -1,7 +1,7 @@
 //! A walk over all metadata, and over data on request, that finds contradictions.
 //!
-//! It reads the nodes of the tree, recounts everything and compares the counts. In an inspection mount, it also reads the headers of
-//! segments, without which the cleaner could not free dead blocks in them.
+//! It reads the nodes of the tree, recounts everything and compares the counts. In a read-only mount, it also reads the headers of segments, without
+//! which the cleaner could not free dead blocks in them.
 
 use super::fetch;
 use crate::finding::Finding;
@@ -12,7 +12,7 @@ use crate::stop::Stop;
 use crate::types::{FileKind, Ino};
 use std::collections::BTreeMap;
 
-/// Names that were found for a file.
+/// Names found for a file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Named {
     links: u32,
@@ -29,12 +29,12 @@ struct Seen {
     blocks: u64,
 }
 
-/// A walk that is under way.
+/// A walk in progress.
 #[derive(Clone, Debug)]
 pub struct Audit {
     data: bool,
     from: Key,
-    /// The level whose nodes are counted, and where; all of them are counted when it is above the root.
+    /// The level whose nodes are being counted; above the root when all are counted.
     level: u8,
     nodes: u64,
     live: BTreeMap<u32, u32>,
@@ -42,9 +42,9 @@ pub struct Audit {
     names: BTreeMap<Ino, Named>,
     files: BTreeMap<Ino, Seen>,
     orphans: Vec<Ino>,
-    /// The block of an extent that is read next.
+    /// The next block of an extent to read.
     block: u64,
-    /// Blocks of data, by address, to find those that two files have.
+    /// Owners of data blocks by address, to find blocks with two owners.
     owners: BTreeMap<u64, u64>,
     findings: Vec<Finding>,
     /// The segment whose headers are being read, the position of its next header, and the block up to which no
@@ -55,7 +55,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// A walk that has not begun. With `data` every block of every file is read, too.
+    /// A walk from the start. With `data`, every block of every file is read, too.
     pub fn new(data: bool) -> Audit {
         Audit {
             data,
@@ -96,7 +96,7 @@ impl Audit {
     }
 }
 
-/// Goes on with a walk.
+/// Continues a walk.
 pub(crate) fn audit_on(core: &mut Core, audit: &mut Audit) -> Result<(), Stop> {
     while !audit.entries_done {
         match audit_entry(core, audit) {
@@ -128,7 +128,7 @@ pub(crate) fn audit_on(core: &mut Core, audit: &mut Audit) -> Result<(), Stop> {
     if audit.findings.is_empty() {
         audit_nodes(core, audit)?;
     }
-    // Where batches are being written, they are not there yet.
+    // While batches are being written, their headers are missing.
     if core.life.options().read_only {
         audit_headers(core, audit)?;
     }
@@ -137,7 +137,7 @@ pub(crate) fn audit_on(core: &mut Core, audit: &mut Audit) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Looks at one entry of the tree.
+/// Checks one entry of the tree.
 fn audit_entry(core: &mut Core, audit: &mut Audit) -> Result<(), Stop> {
     let Some((key, place)) = core.catalog.seek(audit.from)? else {
         audit.entries_done = true;
@@ -208,7 +208,7 @@ fn audit_extent(core: &mut Core, audit: &mut Audit, ino: Ino, extent: Extent) ->
     Ok(())
 }
 
-/// Reads the blocks of an extent; true: the extent cannot be looked at any further.
+/// Reads the blocks of an extent; true: the extent is done or cannot be checked further.
 fn audit_data(core: &mut Core, audit: &mut Audit, ino: Ino, extent: Extent) -> Result<bool, Stop> {
     if !audit.data || extent.address == 0 {
         return Ok(false);
@@ -253,7 +253,7 @@ fn audit_nodes(core: &mut Core, audit: &mut Audit) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Reads the headers of segments that have something.
+/// Reads the headers of segments in use.
 fn audit_headers(core: &mut Core, audit: &mut Audit) -> Result<(), Stop> {
     while audit.header.0 < core.space.layout().segments {
         let (number, next, mut ahead) = audit.header;

@@ -4,10 +4,10 @@ use super::{booking, checkpoint, clean, commit, drive, fetch, freeing, moves, na
 use crate::objects::Core;
 use crate::stop::Stop;
 
-/// Runs one step of background work.
+/// One step of background work.
 type Step = fn(&mut Core) -> Result<(), Stop>;
 
-/// All of them, in order. The last two write.
+/// All steps, in order. The last two write.
 const STEPS: [Step; 6] = [
     naming::settle_names,
     moves::take_moves,
@@ -17,7 +17,7 @@ const STEPS: [Step; 6] = [
     checkpoint::checkpoint_if_due,
 ];
 
-/// Goes on with the use of a file system, or with its end.
+/// Runs the background, or the unmount.
 pub(crate) fn work(core: &mut Core) {
     if !core.life.writes() {
         return;
@@ -29,7 +29,7 @@ pub(crate) fn work(core: &mut Core) {
         booking::book(core);
         match result {
             Ok(()) | Err(Stop::Data | Stop::Room) => {}
-            // The next step that needs it is told so.
+            // The next operation that needs the node gets the error.
             Err(Stop::Miss(miss)) => {
                 if fetch::want_node(core, miss).is_err() {
                     core.degrade();
@@ -41,7 +41,7 @@ pub(crate) fn work(core: &mut Core) {
     unmount_on(core);
 }
 
-/// Returns whether there is something to do now, without being asked.
+/// Reports whether there is unrequested work to do now.
 pub(crate) fn has_work(core: &Core) -> bool {
     core.orphans.next().is_some()
         || !core.cleaner.is_at_rest()

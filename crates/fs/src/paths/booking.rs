@@ -8,7 +8,7 @@ use crate::types::Ino;
 /// Accounts for the changes of an operation: extents added and removed, and dead copies of nodes.
 pub(crate) fn book(core: &mut Core) {
     book_changes(core);
-    // Each name has one owner or none now.
+    // Each name has at most one owner now.
     while let Some((name, owner)) = core.names.owners.next_ended() {
         forget_name(core, name);
         core.names.frees.drop_name(name, owner);
@@ -40,7 +40,7 @@ fn book_changes(core: &mut Core) {
     }
 }
 
-/// Books that an extent names its blocks, or does so no more.
+/// Books the blocks of an added or removed extent.
 fn book_extent(core: &mut Core, Booking { ino, extent, lives }: Booking) {
     if extent.address == 0 {
     } else if core.space.layout().is_name(extent.address) {
@@ -55,12 +55,12 @@ fn book_extent(core: &mut Core, Booking { ino, extent, lives }: Booking) {
     }
 }
 
-/// Takes an extent that a mount has found.
+/// Books an extent found by a mount.
 pub(crate) fn own(core: &mut Core, ino: Ino, extent: Extent) {
     if core.space.layout().is_name(extent.address) {
         let first = core.space.layout().name_of(extent.address);
         for name in first..first + extent.count {
-            // Damage, which `fs check` finds.
+            // A name with two owners is damage, which `fs check` finds.
             if core.names.owners.get(name).is_none() {
                 core.names.owners.insert(name, (ino, extent.first + (name - first)));
             }

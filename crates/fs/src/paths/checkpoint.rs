@@ -1,4 +1,4 @@
-//! Building a checkpoint: the nodes of the tree go to the log, then a picture of everything else to one of two places (`checkpoints.rs`).
+//! Building a checkpoint: the nodes of the tree are logged, then a picture of everything else is written to one of two places (`checkpoints.rs`).
 
 use super::{append, booking, commit};
 use crate::batch::{Batch, Owner};
@@ -7,7 +7,7 @@ use crate::picture::Picture;
 use crate::space::Stream;
 use crate::stop::Stop;
 
-/// Makes a checkpoint if one is wanted, and can be made now.
+/// Makes a checkpoint if one is wanted and possible now.
 pub(crate) fn checkpoint_if_due(core: &mut Core) -> Result<(), Stop> {
     let hole = core.commits.has_hole() && core.commits.has_syncs();
     let due = core.checkpoints.is_wanted() || hole;
@@ -34,7 +34,7 @@ pub(crate) fn checkpoint_if_due(core: &mut Core) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Returns whether a checkpoint has a place to be written to. On flash, takes one if necessary.
+/// Reports whether a checkpoint has a place to be written to. On flash, takes one if necessary.
 fn has_place(core: &mut Core) -> bool {
     let layout = *core.space.layout();
     if !layout.backend.is_flash() || !core.checkpoints.needs_segment(&layout) {

@@ -1,4 +1,4 @@
-//! Cleaning: the live blocks of a segment become dirty, and so go elsewhere (`cleaner.rs`).
+//! Cleaning: the live blocks of a segment become dirty, and so are written elsewhere (`cleaner.rs`).
 
 use super::{fetch, room};
 use crate::batch::Owner;
@@ -9,10 +9,10 @@ use crate::space::State;
 use crate::stop::Stop;
 use crate::types::Ino;
 
-/// Blocks that a step looks at.
+/// Blocks per step.
 const STEP: usize = 64;
 
-/// A step of the cleaner: moves some blocks, or else reads on in the victim, or chooses one.
+/// A step of the cleaner: moves some blocks, or reads the victim's next header, or chooses a victim.
 pub(crate) fn clean(core: &mut Core) -> Result<(), Stop> {
     for _ in 0..STEP {
         let Some((address, owner)) = core.cleaner.next_block() else { break };
@@ -36,7 +36,7 @@ pub(crate) fn clean(core: &mut Core) -> Result<(), Stop> {
     }
     if core.cleaner.end_rescue() {
         core.turn.went_on();
-        // Once they are dirty, memory has them.
+        // Dirty blocks are kept by the pages.
         core.log.forget_lost();
         core.want_checkpoint();
     }
@@ -47,7 +47,7 @@ pub(crate) fn clean(core: &mut Core) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Makes a block dirty if it lives at an address.
+/// Makes a block dirty if its live copy is at `address`.
 fn move_block(core: &mut Core, address: u64, owner: Owner) -> Result<(), Stop> {
     match owner {
         Owner::Data { ino, block } => {
@@ -95,14 +95,14 @@ fn read_victim(core: &mut Core, victim: Victim) {
             core.cleaner.take_batch(header.owners(), victim.next + layout.padded(header.blocks));
         }
         None => {
-            // Without its header, and the copy of that, the owners of the blocks are unknown: the segment stays as it is.
+            // Without the header and its copy, the owners of the blocks are unknown: the segment is retired.
             core.space.retire(victim.segment);
             core.cleaner.give_up();
         }
     }
 }
 
-/// Begins to empty a segment if segments without contents are scarce; or has written first what frees some.
+/// Chooses a victim if empty segments are scarce; or first writes what frees some.
 fn choose_victim(core: &mut Core) {
     let low = room::low_water(core);
     let unused = core.space.unused();
@@ -113,7 +113,7 @@ fn choose_victim(core: &mut Core) {
     if dead >= (low / 2).max(2) {
         return core.want_checkpoint();
     }
-    // Of names the cleaner makes no page dirty.
+    // With names, the cleaner makes no page dirty.
     if core.pages.dirty() > core.life.frames() / 8 && !core.space.has_names() {
         return core.commits.want_now();
     }
@@ -134,7 +134,7 @@ fn choose_victim(core: &mut Core) {
     }
 }
 
-/// The segment whose cleaning gains most. `scarce`: at once.
+/// The segment whose cleaning gains most. `scarce`: segments are needed at once.
 fn best_victim(core: &Core, scarce: bool) -> Option<u32> {
     let layout = *core.space.layout();
     let each = layout.segment_blocks;

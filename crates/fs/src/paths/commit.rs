@@ -1,8 +1,7 @@
 //! Committing: dirty pages and changed keys go to the log.
 //!
-//! A commit is built at one moment, so it holds the state after some operation. Its batches are written in any order; it is durable when
-//! they and all before them have ended and a flush that began afterwards has ended. Before that is answered the sync record says so
-//! (`record.rs`).
+//! A commit is built at one moment, so it holds the state after some operation. Its batches are written in any order; it is durable once they and all
+//! before them have ended, and a flush that began afterwards has ended. Then, before any sync is answered, the sync record is written (`record.rs`).
 
 use super::{append, naming};
 use crate::batch::{Batch, Owner};
@@ -19,7 +18,7 @@ struct Settled {
     extent: Extent,
 }
 
-/// Commits if that is due.
+/// Commits if due.
 pub(crate) fn commit_if_due(core: &mut Core) -> Result<(), Stop> {
     let now = core.turn.now();
     if !core.commits.is_due(now) || core.writes.bytes() > core.life.options().memory_bytes / 2 {
@@ -33,7 +32,7 @@ pub(crate) fn commit_if_due(core: &mut Core) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Writes everything that is dirty but the nodes of the tree.
+/// Writes everything dirty except nodes of the tree.
 pub(crate) fn commit(core: &mut Core) -> Result<(), Stop> {
     core.commits.begins();
     if !naming::name_pages(core) {
@@ -62,7 +61,7 @@ pub(crate) fn commit(core: &mut Core) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Brings what a commit changes.
+/// Loads the nodes that a commit changes.
 fn prepare(core: &mut Core, pages: &[u32]) -> Result<(), Stop> {
     let mut at = 0;
     while at < pages.len() {
@@ -84,7 +83,7 @@ fn prepare(core: &mut Core, pages: &[u32]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Puts dirty pages into batches, and their places into the tree.
+/// Puts dirty pages into batches, and their addresses into the tree.
 fn write_pages(core: &mut Core, pages: &[u32], batches: &mut Vec<Batch>) -> Result<Option<Batch>, Stop> {
     let mut open: Option<Batch> = None;
     let mut stream = Stream::New;
@@ -135,7 +134,7 @@ fn settle_run(core: &mut Core, run: Option<Settled>, sums: &[u32]) {
     core.catalog.put_extent(ino, extent, sums);
 }
 
-/// Puts the changed keys into the header of the open batch if they fit there, else into blocks of their own. Returns the last batch.
+/// Puts the changed keys into the header of the open batch if they fit, else into blocks of their own. Returns the last batch.
 fn write_entries(core: &mut Core, open: Option<Batch>, batches: &mut Vec<Batch>) -> Result<Batch, Stop> {
     let entries = core.catalog.take_changed();
     let mut batch = match open {

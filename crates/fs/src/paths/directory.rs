@@ -1,6 +1,6 @@
 //! Directories: look-up, creation, removal, listing; renaming is in `rename.rs`.
 //!
-//! Names are ordered by hash. The cookie of a listing is a position in the tree, so it stays valid while entries come and go.
+//! Names are ordered by hash. The cookie of a listing is a position in the tree, so it stays valid while entries are added and removed.
 
 use super::permissions::{allow, attributes_of};
 use super::{freeing, room};
@@ -12,18 +12,18 @@ use crate::types::{
     Access, Attributes, Caller, DirEntry, Errno, FileKind, Ino, LINKS_MAX, NAME_BYTES_MAX, Time,
 };
 
-/// Names of a directory whose hashes are equal.
+/// Maximum number of names with equal hashes in a directory.
 const SLOTS: u64 = 256;
 const COOKIE_DOT: u64 = 1;
 const COOKIE_DOT_DOT: u64 = 2;
 const COOKIE_FIRST: u64 = 3;
 
-/// Target of a name in a directory.
+/// Result of looking for a name in a directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Named {
     /// An entry.
     Here(Key, Ino, FileKind),
-    /// No entry; a new one takes this key.
+    /// No entry; a new one would get this key.
     Free(Key),
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn is_dots(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
 
-/// A file that shall be made.
+/// A file to be created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewFile<'a> {
     pub kind: FileKind,
@@ -82,7 +82,7 @@ pub(crate) fn look_up(
     Ok(attributes_of(ino, &core.catalog.inode(ino)?))
 }
 
-/// The inode of a directory that is not removed.
+/// The inode of a directory that still has a name.
 pub(crate) fn directory(core: &mut Core, ino: Ino) -> Result<Inode, Stop> {
     let inode = core.catalog.inode(ino)?;
     match inode.kind {
@@ -108,7 +108,7 @@ pub(crate) fn named(core: &mut Core, dir: Ino, name: &[u8]) -> Result<Named, Sto
                     return Err(Errno::NoSpace.into());
                 }
             }
-            // A gap: an entry with the same hash was removed, or there is none. The name may stand behind it.
+            // A gap: an entry with this hash was removed, or none exists. The name may follow it.
             Some((key, place)) if key.0 < first.0 + u128::from(SLOTS) => {
                 let gap = free;
                 let mut next = Some((key, place));
@@ -128,13 +128,13 @@ pub(crate) fn named(core: &mut Core, dir: Ino, name: &[u8]) -> Result<Named, Sto
     }
 }
 
-/// Sets an entry that was touched.
+/// Sets an entry whose path was loaded.
 pub(crate) fn put_entry(core: &mut Core, key: Key, ino: Ino, kind: FileKind, name: &[u8]) {
     let mut buffer = [0; 264];
     core.catalog.put(key, Entry { ino, kind, name }.encode(&mut buffer));
 }
 
-/// Finds the key of a name that is to be made in a directory, and the directory.
+/// Finds the key for a new name in a directory, and the directory.
 fn free_name(core: &mut Core, caller: &Caller, parent: Ino, name: &[u8]) -> Result<(Inode, Key), Stop> {
     check_name(name)?;
     let dir = directory(core, parent)?;
@@ -150,7 +150,7 @@ fn free_name(core: &mut Core, caller: &Caller, parent: Ino, name: &[u8]) -> Resu
     Ok((dir, key))
 }
 
-/// Makes a file.
+/// Creates a file.
 pub(crate) fn make_file(
     core: &mut Core,
     now: Time,
@@ -205,27 +205,27 @@ pub(crate) fn make_file(
     Ok(attributes_of(ino, &inode))
 }
 
-/// Sets the inode of a directory whose entries have changed.
+/// Sets the inode of a directory with changed entries.
 pub(crate) fn put_changed_directory(core: &mut Core, now: Time, ino: Ino, dir: &mut Inode) {
     (dir.modified, dir.changed) = (now, now);
     core.catalog.put_inode(ino, dir);
 }
 
-/// Returns whether entries of a directory may be made and removed.
+/// Checks that entries of a directory may be created and removed.
 pub(crate) fn allow_entries(caller: &Caller, dir: &Inode) -> Result<(), Stop> {
     allow(caller, dir, Access(Access::WRITE.0 | Access::EXECUTE.0))?;
-    // A directory that was removed takes no entries.
+    // A removed directory accepts no entries.
     if dir.links == 0 { Err(Errno::NoEntry.into()) } else { Ok(()) }
 }
 
-/// In a sticky directory an entry is removed only by its file's owner, or by the directory's.
+/// Checks the sticky bit: only the owner of the file or of the directory may remove an entry.
 pub(crate) fn allow_removal(caller: &Caller, dir: &Inode, file: &Inode) -> Result<(), Stop> {
     let sticky = dir.mode & 0o1000 != 0;
     let owns = caller.is_root() || caller.uid == file.uid || caller.uid == dir.uid;
     if sticky && !owns { Err(Errno::NotPermitted.into()) } else { Ok(()) }
 }
 
-/// Gives a file a further name.
+/// Adds a name to a file.
 pub(crate) fn link_file(
     core: &mut Core,
     now: Time,
@@ -296,7 +296,7 @@ pub(crate) fn remove(
     Ok(())
 }
 
-/// Takes a link from a file; the keys of the inode and its orphan were touched.
+/// Removes a link from a file; the paths of the inode and its orphan were loaded.
 pub(crate) fn drop_link(core: &mut Core, now: Time, ino: Ino, mut inode: Inode) {
     inode.links = if inode.kind == FileKind::Directory { 0 } else { inode.links - 1 };
     inode.changed = now;
@@ -307,7 +307,7 @@ pub(crate) fn drop_link(core: &mut Core, now: Time, ino: Ino, mut inode: Inode) 
     }
 }
 
-/// Lists entries of a directory behind a cookie.
+/// Lists entries of a directory after a cookie.
 pub(crate) fn list(
     core: &mut Core,
     ino: Ino,

@@ -1,4 +1,4 @@
-//! Driving: jobs for the drive, and how they ended.
+//! Driving: jobs for the drive, and their ends.
 
 use super::{fetch, naming};
 use crate::batch::Header;
@@ -21,7 +21,7 @@ pub(crate) fn next_job(core: &mut Core) -> Option<Job> {
     next_write(core).or_else(|| next_flush(core)).or_else(|| naming::next_poll(core))
 }
 
-/// Returns whether a flash block shall be handed out before anything is written.
+/// Reports whether a flash block must be allocated before anything is written.
 pub(crate) fn wants_segment(core: &Core) -> bool {
     core.life.writes() && core.space.wants_segment(core.life.options().memory_bytes)
 }
@@ -50,7 +50,7 @@ fn next_write(core: &mut Core) -> Option<Job> {
     next_record(core).or_else(|| next_superblock(core)).or_else(|| next_of_checkpoint(core))
 }
 
-/// The sync record, if it is due.
+/// Writes the sync record, if due.
 fn next_record(core: &mut Core) -> Option<Job> {
     if !core.commits.take_record() {
         return None;
@@ -76,7 +76,7 @@ fn next_superblock(core: &mut Core) -> Option<Job> {
     Some(core.writes.place(core.turn.new_id(), block, &superblock))
 }
 
-/// A copy of the picture, or a discard.
+/// Writes a copy of the picture, or discards a segment.
 fn next_of_checkpoint(core: &mut Core) -> Option<Job> {
     let layout = *core.space.layout();
     let superblock = || superblock(&layout, core.log.file_system(), core.log.data_checksums());
@@ -109,13 +109,13 @@ fn next_flush(core: &mut Core) -> Option<Job> {
 
 // ---- their ends
 
-/// A job has ended: with the data that were read, without any, or with an error.
+/// Handles the end of a job: with data for a read, or an error.
 pub(crate) fn ended(core: &mut Core, id: u64, outcome: Result<Vec<u8>, JobError>) {
     if core.library.told(id) {
     } else if core.reads.is_under_way(id) {
         fetch::read_ended(core, id, outcome);
     } else if core.names.is_asked(id) {
-        // It was not carried out.
+        // The job was not executed.
         core.names.moves.polled(id);
         naming::got_names(core, id, outcome.and(Err(JobError::Failed)));
     } else if !discard_ended(core, id)
@@ -126,7 +126,7 @@ pub(crate) fn ended(core: &mut Core, id: u64, outcome: Result<Vec<u8>, JobError>
     }
 }
 
-/// A flash block was handed out, if there was one, and this many are left.
+/// Handles an allocation: a flash block, if there was one, and the number left.
 pub(crate) fn allocated(core: &mut Core, id: u64, segment: Option<u32>, left: u32) {
     if !core.library.allocated(id) {
         return;
@@ -135,12 +135,12 @@ pub(crate) fn allocated(core: &mut Core, id: u64, segment: Option<u32>, left: u3
         return core.space.set_elsewhere(0);
     };
     core.space.set_elsewhere(left);
-    // While only a checkpoint makes anything durable, no mount looks for what is written before it.
+    // While only a checkpoint makes anything durable, no mount looks for data written before it.
     let at_once = core.commits.has_hole() && !core.checkpoints.is_built();
     core.space.allocated(segment, at_once);
 }
 
-/// A write or a flush has ended.
+/// Handles the end of a write or flush.
 fn write_ended(core: &mut Core, id: u64, outcome: Result<(), JobError>) {
     if let Some(through) = core.writes.flush_ended(id) {
         return match outcome {
@@ -165,8 +165,7 @@ fn write_ended(core: &mut Core, id: u64, outcome: Result<(), JobError>) {
     core.log.batch_ended(seq);
 }
 
-/// Handles a batch that could not be written: keeps its blocks in memory until they have been written elsewhere, and stops
-/// writing its segment.
+/// Handles a failed batch: keeps its blocks in memory until they have been written elsewhere, and stops writing its segment.
 fn write_failed(core: &mut Core, seq: u64, write: &Write, why: JobError) {
     core.writes.count_failure();
     if why == JobError::ReadOnly {
@@ -186,7 +185,7 @@ fn write_failed(core: &mut Core, seq: u64, write: &Write, why: JobError) {
     core.checkpoints.abandon();
 }
 
-/// Superblock or picture are written, or not.
+/// Handles the end of a write of superblock or picture.
 fn place_written(core: &mut Core, address: u64, written: bool) {
     let layout = *core.space.layout();
     if !written && layout.backend.is_flash() {
@@ -198,7 +197,7 @@ fn place_written(core: &mut Core, address: u64, written: bool) {
     }
 }
 
-/// A discard ended; true: it was one.
+/// Handles the end of a discard; true: it was one.
 fn discard_ended(core: &mut Core, id: u64) -> bool {
     let Some(segment) = core.checkpoints.discard_ended(id) else { return false };
     if core.space.layout().backend.is_flash() {
@@ -208,7 +207,7 @@ fn discard_ended(core: &mut Core, id: u64) -> bool {
     true
 }
 
-/// Segments that a checkpoint freed can be used once they are discarded.
+/// Ends a checkpoint: its freed segments can be used once they are discarded.
 fn end_checkpoint(core: &mut Core) {
     if core.checkpoints.end_if_discarded() {
         core.space.use_reserve();

@@ -1,4 +1,4 @@
-//! Fetching: blocks that are missing in memory are asked for, and go to the tree, to the pages, or to the operation that asked.
+//! Fetching: missing blocks are read, and delivered to the tree, the pages, or the operation that asked.
 
 use crate::batch::Header;
 use crate::block::{block_of, shared};
@@ -15,7 +15,7 @@ fn want(core: &mut Core, address: u64, blocks: u32, what: ReadFor) {
     core.reads.ask(id, address, blocks, what);
 }
 
-/// Asks for a node.
+/// Requests a node.
 pub(crate) fn want_node(core: &mut Core, miss: Miss) -> Result<(), Errno> {
     if core.reads.take_failure(miss.child.at) {
         return Err(Errno::Io);
@@ -74,8 +74,7 @@ pub(crate) fn want_raw(core: &mut Core, address: u64, blocks: u32) -> Option<Opt
     come
 }
 
-/// The header at an address, or else its copy among the next `blocks`; `ahead`: in how many of these there is none. `None`: it is being
-/// read.
+/// Finds the header at an address, or else its copy among the next `blocks`; `ahead` of these are known to have none. `None`: blocks are being read.
 pub(crate) fn want_header(
     core: &mut Core,
     address: u64,
@@ -99,13 +98,13 @@ pub(crate) fn want_header(
     Some(None)
 }
 
-/// Returns whether data read from an address still belong to a file, because names can end.
+/// Reports whether data read from an address still belong to a file, because names can end.
 fn still_lies(core: &Core, ino: Ino, block: u64, address: u64) -> bool {
     let layout = *core.space.layout();
     !layout.is_name(address) || core.names.owners.get(layout.name_of(address)) == Some((ino, block))
 }
 
-/// A read has ended.
+/// Handles the end of a read.
 pub(crate) fn read_ended(core: &mut Core, id: u64, outcome: Result<Vec<u8>, JobError>) {
     let Some(read) = core.reads.end(id) else { return };
     core.space.queue(read.address, read.blocks.into(), false);
@@ -125,7 +124,7 @@ pub(crate) fn read_ended(core: &mut Core, id: u64, outcome: Result<Vec<u8>, JobE
             for (n, bytes) in data.as_chunks().0.iter().enumerate() {
                 let sum = sums.get(n).copied().flatten();
                 if !still_lies(core, ino, block + n as u64, read.address + n as u64) {
-                    // It was moved meanwhile: the operation that asked looks there.
+                    // The block was moved meanwhile: the operation that asked looks there.
                 } else if sum.is_some_and(|sum| crc32c::crc32c(bytes) != sum) {
                     core.reads.failed(read.address + n as u64, 1);
                 } else if !core.pages.has(ino, block + n as u64) {

@@ -10,7 +10,7 @@ use crate::stop::Stop;
 use crate::types::{BLOCK_BYTES, Caller, Errno, FILE_BYTES_MAX, FallocateMode, FileKind, Ino, Time, Whence};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// Blocks read ahead of a sequential reader.
+/// Read-ahead of a sequential reader, in blocks.
 const READ_AHEAD: u64 = 32;
 
 /// The part of a block that a range covers.
@@ -132,7 +132,7 @@ fn put_changed(core: &mut Core, now: Time, caller: &Caller, ino: Ino, mut inode:
     core.commits.changed();
 }
 
-/// Loads the partly written blocks, and notes the blocks that are not counted yet.
+/// Loads partly written blocks, and notes which blocks have no extent yet.
 fn prepare_write(core: &mut Core, ino: Ino, inode: &Inode, offset: u64, end: u64) -> Result<u64, Stop> {
     core.pages.begin_write();
     let (mut run, mut run_first) = (Run::default(), 0);
@@ -155,7 +155,7 @@ fn prepare_write(core: &mut Core, ino: Ino, inode: &Inode, offset: u64, end: u64
     if missing { Err(Stop::Data) } else { Ok(new) }
 }
 
-/// Brings a block if it has data that are not in memory; true: it has data.
+/// Loads a block; true: it has data.
 fn bring(core: &mut Core, ino: Ino, block: u64) -> Result<bool, Stop> {
     if core.pages.has(ino, block) {
         return Ok(true);
@@ -168,7 +168,7 @@ fn bring(core: &mut Core, ino: Ino, block: u64) -> Result<bool, Stop> {
     Err(Stop::Data)
 }
 
-/// Makes a part of a block zero, if it has data.
+/// Zeroes a part of a block, if it has data.
 fn zero(core: &mut Core, ino: Ino, block: u64, part: std::ops::Range<usize>) {
     if let Some(page) = core.pages.find(ino, block) {
         core.pages.make_dirty(page, false);
@@ -176,7 +176,7 @@ fn zero(core: &mut Core, ino: Ino, block: u64, part: std::ops::Range<usize>) {
     }
 }
 
-/// Brings what [`resize`] changes.
+/// Loads what [`resize`] changes.
 pub(crate) fn prepare_resize(core: &mut Core, ino: Ino, inode: &Inode, size: u64) -> Result<(), Stop> {
     core.catalog.touch(Key::orphan(ino), Key::orphan(ino))?;
     if size < inode.size && !size.is_multiple_of(BLOCK) {
@@ -187,7 +187,7 @@ pub(crate) fn prepare_resize(core: &mut Core, ino: Ino, inode: &Inode, size: u64
     Ok(())
 }
 
-/// Sets the size. Blocks behind the new end are freed later.
+/// Sets the size. Blocks beyond the new end are freed later.
 pub(crate) fn resize(core: &mut Core, ino: Ino, mut inode: Inode, size: u64) -> Inode {
     if size < inode.size {
         let from = blocks_of(size);
@@ -196,7 +196,7 @@ pub(crate) fn resize(core: &mut Core, ino: Ino, mut inode: Inode, size: u64) -> 
             zero(core, ino, size / BLOCK, (size % BLOCK) as usize..BLOCK_BYTES);
         }
     }
-    // Space that fallocate promised behind the end is given up, too.
+    // Space promised by fallocate beyond the end is given up, too.
     let from = blocks_of(size);
     if size <= inode.size && core.catalog.present(|catalog| catalog.extent_at(ino, from)).is_some() {
         core.catalog.put(Key::orphan(ino), &[]);
@@ -228,7 +228,7 @@ pub(crate) fn allocate_file(
         _ => return Err(Errno::FileTooBig.into()),
     };
     use FallocateMode::{Allocate, KeepSize, PunchHole, ZeroRange};
-    // Space is promised first: an operation that stops behind it has changed nothing that can be read.
+    // Space is promised first: an operation that stops afterwards has changed no readable data.
     if mode != PunchHole {
         promise(core, ino, &mut inode, offset / BLOCK, blocks_of(end))?;
     }
@@ -242,7 +242,7 @@ pub(crate) fn allocate_file(
     Ok(())
 }
 
-/// Makes a range zero; whole blocks keep a promise of space, or lose it.
+/// Zeroes a range; whole blocks keep or lose their promise of space.
 fn punch(
     core: &mut Core,
     ino: Ino,
@@ -278,7 +278,7 @@ fn punch(
     Ok(())
 }
 
-/// Gives every block that has no space an extent without an address.
+/// Gives every block without space an extent without an address.
 fn promise(core: &mut Core, ino: Ino, inode: &mut Inode, from: u64, to: u64) -> Result<(), Stop> {
     let mut gaps = Vec::new();
     let (mut block, mut blocks) = (from, 0u64);
@@ -286,7 +286,7 @@ fn promise(core: &mut Core, ino: Ino, inode: &mut Inode, from: u64, to: u64) -> 
         let run = core.catalog.run_at(ino, block)?;
         let mut end = run.end.min(to);
         if !run.counted {
-            // A written page that no extent counts has its space.
+            // A dirty page without an extent already has its space.
             match core.pages.next_dirty(ino, block) {
                 Some(page) if page == block => end = block + 1,
                 page => {
@@ -308,7 +308,7 @@ fn promise(core: &mut Core, ino: Ino, inode: &mut Inode, from: u64, to: u64) -> 
     Ok(())
 }
 
-/// Looks for data or for a hole from an offset on, as `lseek` does.
+/// Finds data or a hole from an offset on, like `lseek`.
 pub(crate) fn seek_file(core: &mut Core, ino: Ino, offset: u64, whence: Whence) -> Result<u64, Stop> {
     let inode = regular(core, ino)?;
     if offset >= inode.size {

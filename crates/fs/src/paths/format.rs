@@ -11,18 +11,18 @@ use crate::objects::Core;
 use crate::options::MountOptions;
 use crate::types::{BLOCK_BYTES, FileKind, Ino, Time};
 
-/// How a file system is made.
+/// Format options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
     /// Medium below.
     pub backend: Backend,
-    /// Blocks of the drive, 4 KiB each. On flash: of the flash blocks that can be handed out.
+    /// Blocks of the drive, 4 KiB each. On flash: those of the flash blocks that can be allocated.
     pub blocks: u64,
     /// Blocks of a segment; 0: 1 MiB, or more on a large drive. On flash a segment is a flash block.
     pub segment_blocks: u32,
-    /// Every data block has a checksum, too.
+    /// True if data blocks have checksums, too.
     pub data_checksums: bool,
-    /// A number that no other file system has: a random one.
+    /// A unique number of the file system, such as a random one.
     pub id: u64,
 }
 
@@ -96,7 +96,7 @@ impl FormatOptions {
     }
 }
 
-/// Makes a file system that is in use at once. It is on the drive when its first sync point is durable.
+/// Creates a file system that is in use at once. It is on the drive when its first sync point is durable.
 ///
 /// The error is a sentence.
 pub(crate) fn format(now: Time, format: &FormatOptions, options: MountOptions) -> Result<Core, String> {

@@ -1,4 +1,4 @@
-//! Freeing: blocks behind the end of a file, and files without a name, go step by step.
+//! Freeing: blocks beyond the end of a file, and files without a name, are removed step by step.
 
 use super::room;
 use crate::key::{Inode, Key, Kind, blocks_of};
@@ -7,7 +7,7 @@ use crate::orphans::Freeing;
 use crate::stop::Stop;
 use crate::types::{Errno, Ino};
 
-/// Extents that one step of freeing takes away.
+/// Extents freed per step.
 const FREED_MAX: usize = 256;
 
 /// Finishes the freeing of blocks beyond the end of a file before these positions are reused.
@@ -31,7 +31,7 @@ fn cut_behind_end(core: &mut Core, ino: Ino) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Frees some extents from a block on; true: there are no more.
+/// Frees some extents from a block on; true: none are left.
 fn free_from(core: &mut Core, ino: Ino, from: u64) -> Result<bool, Stop> {
     for _ in 0..FREED_MAX {
         let Some((_, extent, _)) = core.catalog.extent_at(ino, from)? else {
@@ -48,13 +48,13 @@ fn free_from(core: &mut Core, ino: Ino, from: u64) -> Result<bool, Stop> {
     Ok(false)
 }
 
-/// A step of removing a file that has no name and is not held; true: it is gone.
+/// One step of removing a file without name or holds; true: it is removed.
 fn remove_file(core: &mut Core, ino: Ino) -> Result<bool, Stop> {
     room::to_free(core)?;
     if let Some(place) = core.catalog.find(Key::inode(ino))? {
         let mut inode = Inode::decode(core.catalog.value(place)).ok_or(Errno::Io)?;
         let dropped = drop_pages(core, ino, 0, u64::MAX);
-        // A step that waits for space must not write anything itself: it would use up what the cleaner frees for it.
+        // A step that waits for space must not write anything: it would use up what the cleaner frees for it.
         if dropped > 0 {
             inode.blocks -= dropped;
             core.catalog.put_inode(ino, &inode);
@@ -86,7 +86,7 @@ fn remove_file(core: &mut Core, ino: Ino) -> Result<bool, Stop> {
     Ok(false)
 }
 
-/// A step of the background's freeing; false: there is nothing to free.
+/// One background step of freeing; false: there is nothing to free.
 pub(crate) fn reap(core: &mut Core) -> Result<bool, Stop> {
     match core.orphans.next() {
         Some(Freeing::File(ino)) => _ = remove_file(core, ino)?,
@@ -107,7 +107,7 @@ pub(crate) fn reap_now(core: &mut Core) {
     }
 }
 
-/// Drops pages of a file; gives how many nothing else counted.
+/// Drops pages of a file; returns how many had no extent.
 pub(crate) fn drop_pages(core: &mut Core, ino: Ino, from: u64, to: u64) -> u64 {
     core.reads.cancel(ino, from, to);
     core.pages.drop_range(ino, from, to)

@@ -1,4 +1,4 @@
-//! Paths: the actions of a file system, as functions over its objects (`objects.rs`). None has its own state, except a mount or an audit in
+//! Paths: the actions of a file system, as functions over its objects (`objects.rs`). They have no state of their own, except a mount or an audit in
 //! progress.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //!   freeing                   │ moves, clean  │ format, call
 //!   append, booking, fetch, permissions, room
 //! ```
-//! Each uses those below it, and no two use each other.
+//! Each uses only those below it.
 
 pub(crate) mod append;
 pub(crate) mod attributes;

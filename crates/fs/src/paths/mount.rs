@@ -5,7 +5,7 @@
 //!   superblock ─► (its copy) ─► places of checkpoints ─┬─► scan ─► apply ─► orphans ─► (owners of names) ─► mounted
 //!   on flash: pictures in flash blocks ────────────────┘
 //! ```
-//! A mount is read-only if metadata that it has to change, or needs to free something, cannot be read: readable files are served, the rest is EIO.
+//! A mount is read-only if metadata that it has to change, or needs to free something, are unreadable: readable files are served, the rest is EIO.
 
 use super::{booking, fetch, replay};
 use crate::backend::{Content, FoundSegment};
@@ -24,16 +24,16 @@ use crate::types::{BLOCK_BYTES, Ino};
 use Outcome::{GoesOn, Over, Waits};
 use replay::{Entries, Scan};
 
-/// Checkpoints that a block drive has places for.
+/// Places for checkpoints on a block drive.
 const PLACES: usize = 2;
 
-/// Checkpoint and sync record that a mount begins with.
+/// Checkpoint and sync record from which a mount starts.
 type Places = (Box<Picture>, Option<SyncRecord>);
 
 /// The newest whole picture on flash, with its superblock.
 type Newest = Option<Box<(Super, Picture)>>;
 
-/// A mount that is under way.
+/// A mount in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Mounting {
     /// Blocks of the drive.
@@ -41,7 +41,7 @@ pub(crate) struct Mounting {
     step: MountStep,
 }
 
-/// A copy of a picture on flash: in which flash block, the number of the picture in it, and of the copy.
+/// A copy of a picture on flash: flash block, number of the picture in it, and number of the copy.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     segment: u32,
@@ -58,7 +58,7 @@ enum MountStep {
         at: u64,
     },
     Places,
-    /// On flash: copies of pictures to be looked at, and the newest whole one so far.
+    /// On flash: copies of pictures still to be examined, and the newest whole one so far.
     Pictures {
         left: Vec<Candidate>,
         newest: Newest,
@@ -82,21 +82,21 @@ enum MountStep {
 
 /// Result of a step.
 enum Outcome {
-    /// The next step can be taken.
+    /// The next step can start.
     GoesOn(MountStep),
-    /// The step is taken again when something was read.
+    /// The step must be repeated after a read.
     Waits(MountStep),
-    /// The mount is over.
+    /// The mount has ended.
     Over,
 }
 
 impl Mounting {
-    /// A mount of a drive of so many blocks.
+    /// A mount of a drive of this many blocks.
     pub fn new(blocks: u64) -> Mounting {
         Mounting { blocks, step: MountStep::Super }
     }
 
-    /// A mount of flash with this layout, of which these flash blocks hold data.
+    /// A mount of flash with this layout, whose blocks `found` hold data.
     pub fn on_flash(layout: &Layout, found: &[FoundSegment]) -> Mounting {
         let pictures = found.iter().filter(|found| found.content == Some(Content::Checkpoint));
         let newest = pictures.filter_map(|found| {
@@ -107,7 +107,7 @@ impl Mounting {
         Mounting { blocks: layout.blocks, step }
     }
 
-    /// Goes on as far as it can. Returns the mount that waits for reads; `None`: it is over.
+    /// Continues as far as possible. Returns the mount if it waits for reads; `None`: it has ended.
     pub fn run(self, core: &mut Core) -> Option<Mounting> {
         let Mounting { blocks, mut step } = self;
         loop {
@@ -145,7 +145,7 @@ fn take_step(core: &mut Core, blocks: u64, step: MountStep) -> Result<Outcome, S
     }
 }
 
-/// Begins the use of what was mounted.
+/// Starts the use after the mount.
 fn begin_use(core: &mut Core) {
     core.reads.count_anew();
     core.names.owners.begin_use();
@@ -186,14 +186,14 @@ fn read_copy(
     Ok(GoesOn(MountStep::Places))
 }
 
-/// The superblock in a block that was read; `None`: it cannot be.
+/// The superblock in a block; `None`: the block is unreadable.
 fn superblock_of(core: &Core, bytes: Option<Vec<u8>>, blocks: u64) -> Result<Super, NotRead> {
     let why = "its first block is missing or cannot be read; allowed: what fs format has made";
     let bytes = bytes.ok_or_else(|| NotRead::Damaged(why.into()))?;
     read_superblock(&bytes, core.space.layout().backend, blocks)
 }
 
-/// Takes the superblock, and rewrites a damaged block of it.
+/// Uses the superblock, and rewrites a damaged block of it.
 fn take_superblock(core: &mut Core, Chosen { found, mend }: Chosen) {
     core.space = Space::new(found.layout.with_open(core.life.options().open_segments));
     core.log = Log::new(found.id, found.data_checksums);
@@ -212,7 +212,7 @@ fn take_places(core: &mut Core) -> Result<Outcome, String> {
     Ok(GoesOn(MountStep::Scan { picture, scan }))
 }
 
-/// The newest checkpoint of which a copy is whole, and the sync record; `None`: they are being read.
+/// Finds the newest checkpoint with a whole copy, and the sync record; `None`: they are being read.
 fn read_places(core: &mut Core) -> Result<Option<Places>, String> {
     let layout = *core.space.layout();
     let places = (0..2).flat_map(|number| (0..COPIES).map(move |copy| layout.place(number, copy)));
@@ -230,7 +230,7 @@ fn read_places(core: &mut Core) -> Result<Option<Places>, String> {
     choose_picture(core, read.into_iter().map(Option::flatten).collect()).map(Some)
 }
 
-/// Chooses among the checkpoint copies as they were read; the sync record follows them.
+/// Chooses among the checkpoint copies; the sync record follows them.
 fn choose_picture(core: &mut Core, read: Vec<Option<Vec<u8>>>) -> Result<Places, String> {
     let layout = *core.space.layout();
     let mut read = read.into_iter();
@@ -245,7 +245,7 @@ fn choose_picture(core: &mut Core, read: Vec<Option<Vec<u8>>>) -> Result<Places,
     }
     let was_read = matches!(record, Some(Some(_)));
     let record = record.flatten().and_then(|bytes| SyncRecord::decode(&bytes, core.log.file_system()));
-    // The first one lies in both places.
+    // The first checkpoint is in both places.
     let Some(mut copies) = places
         .into_iter()
         .max_by_key(|place| place.first().map(|picture| picture.number))
@@ -255,7 +255,7 @@ fn choose_picture(core: &mut Core, read: Vec<Option<Vec<u8>>>) -> Result<Places,
     };
     let (count, picture) = (copies.len(), copies.swap_remove(0));
     if let (true, None, Some(at)) = (was_read, record, layout.record()) {
-        // Each checkpoint is followed by a record, so it is missing only where power failed at once after the format.
+        // A record follows each checkpoint, so it is missing only if power failed right after the format.
         core.findings.add_note(Finding(format!(
             "the sync record, block {at}, is damaged, or was torn by a power cut: it does not say what was durable"
         )));
@@ -272,8 +272,8 @@ fn choose_picture(core: &mut Core, read: Vec<Option<Vec<u8>>>) -> Result<Places,
     Ok((Box::new(picture), record))
 }
 
-/// The damage, if a checkpoint behind the newest of which a copy is whole was lost. `whole`: places with a whole copy. Power fails in the middle of
-/// one checkpoint at most, and never while the record, which then names the one before it, is being written.
+/// Describes the damage if a checkpoint newer than the newest whole one was lost. `whole`: places with a whole copy. A power failure tears at most
+/// one checkpoint, and never while the record, which then names the previous one, is being written.
 fn lost_checkpoint(
     newest: u64,
     whole: usize,
@@ -343,7 +343,7 @@ fn read_picture(
             core.findings.add_note(Finding(format!("flash block {segment}, block {block}: {what}")));
             left.push(Candidate { segment, number, copy: copy + 1 });
         }
-        // The power failed while it was written: the one before it is whole.
+        // The power failed during its write: the previous one is whole.
         _ if number > 0 => left.push(Candidate { segment, number: number - 1, copy: 0 }),
         Some(Err(why)) if left.is_empty() && newest.is_none() => return Err(why),
         _ => {}
@@ -372,7 +372,7 @@ fn apply(core: &mut Core, mut entries: Entries) -> Outcome {
                 return if goes_on { GoesOn(step) } else { Waits(step) };
             }
             Err(_) => {
-                // What it belongs to cannot be read, and is EIO. Nothing may be built on that.
+                // The owner is unreadable, and is EIO. Nothing may be built on that.
                 core.life.forbid_changes();
                 cannot_apply(core);
                 entries.pop_front();
@@ -383,7 +383,7 @@ fn apply(core: &mut Core, mut entries: Entries) -> Outcome {
     GoesOn(MountStep::Orphans { from: Key::new(0, Kind::Orphan, 0) })
 }
 
-/// A change of the log belongs to a node that cannot be read.
+/// Notes a change of the log to an unreadable node.
 fn cannot_apply(core: &mut Core) {
     let why = "a node of the tree is damaged or cannot be read: what was changed in it since the checkpoint is missing, too";
     if core.findings.damage().last().is_none_or(|last| last.0 != why) {

@@ -1,4 +1,4 @@
-//! Moving names: blocks that the drive has put elsewhere get their new names, and the log says so. Names that no file has are freed.
+//! Moving names: blocks moved by the drive get their new names, and the log records them. Names that no file has are freed.
 
 use super::{append, booking, room};
 use crate::batch::put_entry;
@@ -11,28 +11,28 @@ use crate::stop::Stop;
 use crate::types::{Errno, Ino};
 use std::collections::BTreeSet;
 
-/// Moves of one record, which must fit into the header of a batch.
+/// Moves per record, which must fit into the header of a batch.
 const RECORD_MOVES: usize = 100;
-/// In the drive's report: a name of nothing, and a virtual block.
+/// In the drive's report: a name without data, and a virtual block.
 const NOTHING: u64 = u64::MAX;
 const VIRTUAL: u64 = u64::MAX - 1;
 
-/// The drive has moved blocks: their old names and new ones.
+/// Handles moves: old and new names of blocks.
 pub(crate) fn got_moves(core: &mut Core, moves: &[(u64, u64)]) {
     for &(old, new) in moves {
-        // The free of an old name frees the new one, too.
+        // Freeing an old name also frees the new one.
         if !core.names.moves.was_reported(old, new) && !core.names.frees.moved(old, new) {
             core.names.moves.tell(old, new);
         }
     }
 }
 
-/// Keeps the new names of what was moved, and records that in the log.
+/// Applies the new names of moved blocks, and records them in the log.
 pub(crate) fn take_moves(core: &mut Core) -> Result<(), Stop> {
     if core.names.moves.waiting() == 0 || !core.names.moves.is_reported() {
         return Ok(());
     }
-    // The drive keeps old names until the next mount, where nothing waits; writing more would make it move more.
+    // The drive keeps old names until the next mount, where nothing waits; further writes would make it move more.
     if core.life.is_unmounting() && !core.names.naming.is_active() {
         return Ok(());
     }
@@ -52,10 +52,10 @@ pub(crate) fn take_moves(core: &mut Core) -> Result<(), Stop> {
         } else if core.names.frees.is_dropped(old) {
             batch.push((None, old, new));
         } else if core.names.naming.has_name(old) {
-            // It is in no extent yet.
+            // The name is in no extent yet.
             later.push((old, new));
         }
-        // Of what was freed, or will be, the free of the old name frees the new one.
+        // For freed or ending names, freeing the old name also frees the new one.
     }
     let result = touch_moves(core, &batch);
     if result.is_err() {
@@ -69,9 +69,9 @@ pub(crate) fn take_moves(core: &mut Core) -> Result<(), Stop> {
     result
 }
 
-/// Moves that can be recorded now, with what they make dirty.
+/// Number of moves that can be recorded now, given what they make dirty.
 fn moves_able(core: &Core) -> usize {
-    // A batch of two headers, and what is too little for one at the end of a segment.
+    // A batch of two headers, and the blocks at the end of a segment that are too few for one.
     let room = core.space.room().saturating_sub(room::need(core) + 7);
     let mut able = RECORD_MOVES.min(core.names.moves.waiting());
     while able > 0 && 2 * room::nodes_of_pages(core, able as u64) + 2 > room {
@@ -97,7 +97,7 @@ fn record_moves(core: &mut Core, batch: &[(Option<Owner>, u64, u64)]) -> Result<
         for (ino, block) in owner.into_iter().chain(dropped) {
             let value = [old.to_le_bytes(), new.to_le_bytes()].concat();
             put_entry(&mut entries, Key::new(ino.0, Kind::Moved, block), Some(&value));
-            // A mount cuts the extent that is durable at both ends of the block, so the next commit says what stands there.
+            // A mount cuts the durable extent at both ends of the block, so the next commit must contain the present content there.
             core.names.moves.add_cut(Key::extent(ino, block.saturating_sub(1)));
             core.names.moves.add_cut(Key::extent(ino, block));
         }
@@ -121,7 +121,7 @@ fn record_moves(core: &mut Core, batch: &[(Option<Owner>, u64, u64)]) -> Result<
     Ok(())
 }
 
-/// Gives blocks of a file new names; they were touched.
+/// Renames blocks of a file, whose paths were loaded.
 fn rename_blocks(core: &mut Core, ino: Ino, block: u64, count: u64, name: u64) {
     let sums: Vec<u32> = (block..block + count)
         .map_while(|block| {
@@ -146,11 +146,11 @@ pub(crate) fn apply_move(core: &mut Core, key: Key, value: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// Takes the present names of the drive: moved blocks get their new names, and names that no file has are freed.
+/// Handles the drive's report: moved blocks get their new names, and names that no file has are freed.
 pub(crate) fn take_report(core: &mut Core, report: Result<Vec<u64>, JobError>) {
-    // Without it nothing is freed that no extent has.
+    // Without the report, unowned names are not freed.
     let Ok(report) = report else { return };
-    // It says all that was told before.
+    // The report includes everything told before.
     core.names.moves.forget_told();
     let (mut garbage, mut recorded, mut targets) = (Vec::new(), Vec::new(), BTreeSet::new());
     for (name, &now) in (0u64..).zip(&report) {
@@ -165,7 +165,7 @@ pub(crate) fn take_report(core: &mut Core, report: Result<Vec<u64>, JobError>) {
         match is_owned {
             true if now != name => core.names.moves.tell(name, now),
             true => {}
-            // The record of the move is there, and its acknowledgement was lost.
+            // The move is recorded, and its acknowledgement was lost.
             false if now != name && core.names.owners.get(now).is_some() => recorded.push(name),
             false => garbage.push(name),
         }

@@ -1,4 +1,4 @@
-//! Naming: dirty pages get names from the drive, and files get these names (`names/`).
+//! Naming: the drive names dirty pages, and files get these names (`names/`).
 
 use super::{booking, moves};
 use crate::block::Blocks;
@@ -9,13 +9,13 @@ use crate::objects::Core;
 use crate::stop::Stop;
 use crate::types::{BLOCK_BYTES, Ino};
 
-/// Blocks of one nameless write, at most.
+/// Maximum blocks of a nameless write.
 const WRITE_BLOCKS: usize = 64;
 
-/// Bytes of a nameless write have to be blocks.
+/// Nameless writes consist of whole blocks.
 const _: () = assert!(BLOCK_BYTES == 4096);
 
-/// Names all dirty pages, for a commit; true: they are named, and durable.
+/// Names all dirty pages, for a commit; true: they are named and durable.
 pub(crate) fn name_pages(core: &mut Core) -> bool {
     if !core.space.has_names() {
         return true;
@@ -71,7 +71,7 @@ fn settle_written(core: &mut Core, owners: &[Owner], names: &[u64]) -> Result<()
                     core.pages.settle(page, 0);
                 }
                 None => {
-                    // It was dropped while it was being written: no extent ever had the name.
+                    // The block was dropped while it was being written: the name never was in an extent.
                     core.names.frees.free(name + (at - first));
                     settle_named(core, (ino, start, at), name + (start - first), &sums);
                     sums.clear();
@@ -93,7 +93,7 @@ fn settle_named(core: &mut Core, (ino, first, end): (Ino, u64, u64), name: u64, 
     }
 }
 
-/// The next nameless write, or upkeep of names.
+/// The next nameless write, or maintenance of names.
 pub(crate) fn next_job(core: &mut Core) -> Option<Job> {
     if !core.space.has_names() {
         return None;
@@ -116,7 +116,7 @@ fn next_write(core: &mut Core) -> Option<Job> {
     while owners.len() < WRITE_BLOCKS
         && let Some((ino, block)) = core.names.naming.next()
     {
-        // Others were dropped meanwhile.
+        // Other pages were dropped meanwhile.
         if let Some(at) = core.pages.find(ino, block).filter(|&at| core.pages.page(at).dirty) {
             blocks.push(core.pages.with_sum(at).0);
             owners.push((ino, block));
@@ -133,7 +133,7 @@ fn next_write(core: &mut Core) -> Option<Job> {
     Some(Job::NamelessWrite { id: JobId(id), data: Blocks::new(blocks) })
 }
 
-/// Acknowledges moves that are recorded durably, and of whose old names nothing is being read.
+/// Acknowledges moves that are durably recorded and whose old names are not being read.
 fn next_acknowledge(core: &mut Core) -> Option<Job> {
     let layout = *core.space.layout();
     let reads = &core.reads;
@@ -157,13 +157,13 @@ fn next_free(core: &mut Core) -> Option<Job> {
     Some(Job::Free { id: JobId(id), names })
 }
 
-/// Returns whether the drive is to be asked for moves.
+/// Reports whether the drive should be asked for moves.
 pub(crate) fn wants_poll(core: &Core) -> bool {
     let writes = core.names.naming.is_sending() || core.writes.is_writing();
     core.space.has_names() && writes && !core.names.moves.is_polling()
 }
 
-/// A job that ends when something was moved, while there is something that may wait for it. It comes last.
+/// A job that ends when something was moved, if anything may wait for it. It comes last.
 pub(crate) fn next_poll(core: &mut Core) -> Option<Job> {
     if !wants_poll(core) {
         return None;
@@ -173,7 +173,7 @@ pub(crate) fn next_poll(core: &mut Core) -> Option<Job> {
     Some(Job::Moves { id: JobId(id) })
 }
 
-/// A nameless write was carried out, or the report on all names came.
+/// Handles the names from a nameless write or the report.
 pub(crate) fn got_names(core: &mut Core, id: u64, names: Result<Vec<u64>, JobError>) {
     if core.names.moves.report_came(id) {
         return moves::take_report(core, names);
@@ -184,7 +184,7 @@ pub(crate) fn got_names(core: &mut Core, id: u64, names: Result<Vec<u64>, JobErr
         Err(JobError::ReadOnly) => core.degrade(),
         _ => {
             core.writes.count_failure();
-            // Space comes with acknowledgements.
+            // Acknowledgements free space.
             if core.names.naming.failed(core.names.acknowledges()) {
                 core.degrade();
             }

@@ -5,7 +5,7 @@ use crate::objects::Core;
 use crate::stop::Stop;
 use crate::types::{Access, Attributes, BLOCK_BYTES, Caller, Errno, FileKind, Ino, Time};
 
-/// A directory shows this many bytes for each entry.
+/// Size of a directory per entry, in bytes.
 const ENTRY_BYTES: u64 = 32;
 const DAY_NS: u64 = 86_400_000_000_000;
 
@@ -36,7 +36,7 @@ pub(crate) fn attributes_of(ino: Ino, inode: &Inode) -> Attributes {
 pub(crate) fn allow(caller: &Caller, inode: &Inode, access: Access) -> Result<(), Stop> {
     let wanted = u16::from(access.0 & 7);
     let granted = if caller.is_root() {
-        // The superuser may do all but execute a file that nobody may.
+        // The superuser may do everything except execute a file without any execute bit.
         let executes = inode.kind == FileKind::Directory || inode.mode & 0o111 != 0;
         if executes { 7 } else { 6 }
     } else if caller.uid == inode.uid {
@@ -49,14 +49,14 @@ pub(crate) fn allow(caller: &Caller, inode: &Inode, access: Access) -> Result<()
     if granted & wanted == wanted { Ok(()) } else { Err(Errno::AccessDenied.into()) }
 }
 
-/// `relatime`: a read changes the access time if that is older than the last change, or than a day. `None`: it does not.
+/// `relatime`: the new access time if the old one is older than the last change, or than a day; `None`: unchanged.
 pub(crate) fn access_time(core: &Core, now: Time, inode: &Inode) -> Option<Time> {
     let old = inode.accessed;
     let due = old <= inode.modified || old <= inode.changed || now.since(old) >= DAY_NS;
     (due && now > old && core.life.writable().is_ok()).then_some(now)
 }
 
-/// Clears the bits that a change by another than the owner takes away: set-user-id, and set-group-id of a file that the group may execute.
+/// Clears the privileges that a change by anyone but the owner removes: set-user-id, and set-group-id of a group-executable file.
 pub(crate) fn clear_privileges(inode: &mut Inode) {
     inode.mode &= !0o4000;
     if inode.mode & 0o010 != 0 {

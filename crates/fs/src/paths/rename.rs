@@ -18,11 +18,11 @@ struct Place<'a> {
     /// Inode of the directory.
     inode: Inode,
     name: &'a [u8],
-    /// Key of the entry, there or to be.
+    /// Key of the present or future entry.
     key: Key,
 }
 
-/// A file that has an entry.
+/// A file with an entry.
 #[derive(Clone, Copy, Debug)]
 struct File {
     ino: Ino,
@@ -36,7 +36,7 @@ impl File {
     }
 }
 
-/// A renaming that is allowed, as far as the file itself goes.
+/// A permitted renaming.
 #[derive(Clone, Copy, Debug)]
 struct Renaming<'a> {
     now: Time,
@@ -48,12 +48,12 @@ struct Renaming<'a> {
 }
 
 impl Renaming<'_> {
-    /// Returns whether an entry changes its directory.
+    /// Reports whether an entry changes its directory.
     fn leaves(&self) -> bool {
         self.from.dir != self.to.dir
     }
 
-    /// Returns whether a directory gets another parent.
+    /// Reports whether a directory gets another parent.
     fn moves_directory(&self) -> bool {
         self.file.is_directory() && self.leaves()
     }
@@ -125,7 +125,7 @@ fn take_free_name(core: &mut Core, mut renaming: Renaming) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Gives two files the names of each other.
+/// Exchanges the names of two files.
 fn exchange(core: &mut Core, renaming: Renaming, other: File) -> Result<(), Stop> {
     let Renaming { now, caller, mut from, mut to, file, .. } = renaming;
     let other_moves = other.is_directory() && renaming.leaves();
@@ -166,7 +166,7 @@ fn replace(core: &mut Core, mut renaming: Renaming, other: File) -> Result<(), S
     put_entry(core, renaming.to.key, renaming.file.ino, renaming.file.kind, renaming.to.name);
     move_entry(core, &mut renaming, true);
     if other.is_directory() {
-        // The `..` of the replaced directory is gone.
+        // The `..` entry of the replaced directory disappears.
         change_present(core, renaming.to.dir, |holder| holder.links -= 1);
     }
     set_renamed(core, renaming.now, renaming.file, renaming.to.dir);
@@ -209,7 +209,7 @@ fn leave_whiteout(core: &mut Core, renaming: &Renaming) {
     change_present(core, from.dir, |dir| dir.size += 1);
 }
 
-/// Books that an entry has gone from one directory to another, whose entry of that name it replaced or not.
+/// Updates both directories of a moved entry. `replaces`: an entry of that name was replaced.
 fn move_entry(core: &mut Core, renaming: &mut Renaming, replaces: bool) {
     let (now, leaves) = (renaming.now, renaming.leaves());
     let moves_directory = u32::from(renaming.moves_directory());
@@ -226,7 +226,7 @@ fn move_entry(core: &mut Core, renaming: &mut Renaming, replaces: bool) {
     put_changed_directory(core, now, to.dir, &mut to.inode);
 }
 
-/// A renamed file may be one of the directories that were just booked: only what renaming changes is set.
+/// The renamed file may be one of the directories just updated: only what renaming changes is set.
 fn set_renamed(core: &mut Core, now: Time, mut file: File, parent: Ino) {
     file.inode.changed = now;
     if file.inode.kind == FileKind::Directory {
@@ -235,14 +235,14 @@ fn set_renamed(core: &mut Core, now: Time, mut file: File, parent: Ino) {
     core.catalog.put_inode(file.ino, &file.inode);
 }
 
-/// Changes the inode of a directory that was just changed already.
+/// Changes the inode of a directory that was just changed.
 fn change_present(core: &mut Core, dir: Ino, change: impl FnOnce(&mut Inode)) {
     let mut inode = core.catalog.present(|catalog| catalog.inode(dir));
     change(&mut inode);
     core.catalog.put_inode(dir, &inode);
 }
 
-/// Returns whether a directory is `above` or below it.
+/// Reports whether a directory is `above` or inside it.
 fn is_within(core: &mut Core, mut ino: Ino, above: Ino) -> Result<bool, Stop> {
     while ino != above {
         if ino == Ino::ROOT {

@@ -1,17 +1,16 @@
-//! The log behind the newest checkpoint: found at a mount, and applied.
+//! The log after the newest checkpoint: read and applied by a mount.
 //!
 //! ```text
 //!   batches   checkpoint ─► 7 ─► 8 ─► 9 ─► 10 ─► 11
 //!                                     └ durable: what the sync record, or the header of a later batch, says
 //!             up to here one that is missing or not whole is damaged │ from here on it was torn: the log ends before it
 //! ```
-//! The first pass reads the segments that begin with a batch, and goes from header to header. Where a batch is missing that was durable,
-//! a second pass reads all segments of the reserve and looks at each block behind damage for a header, or the copy of one. On flash, where
-//! it is known how much was written, the first pass does so.
+//! The first pass reads the segments that begin with a batch, from header to header. If a durable batch is missing, a second pass reads all segments
+//! of the reserve and checks each block after damage for a header or its copy. On flash, where the written length is known, the first pass does this.
 //!
-//! Damage costs only the damaged data. Headers and entries have a copy, so one damaged block of these costs nothing. A damaged data block
-//! costs itself, as anywhere else. If both copies are damaged, a commit is lost, and its changes are unknown: the mount also shows later
-//! commits, but is read-only; a repair returns to the state before it.
+//! Damage costs only the damaged data. Headers and entries have a copy, so one damaged block of these costs nothing. A damaged data block costs
+//! itself, as anywhere else. If both copies are damaged, a commit is lost, and its changes are unknown: the mount then shows later commits, too, but
+//! is read-only; a repair returns to the state before it.
 
 use super::{fetch, moves};
 use crate::batch::{Contents, Header, Identity, Owner, take_entry};
@@ -28,10 +27,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Changes of the tree, in order.
 pub(crate) type Entries = VecDeque<(Key, Option<Vec<u8>>)>;
 
-/// A block that was read, if it could be.
+/// Content of a block; `None`: unreadable.
 type Read = Option<Vec<u8>>;
 
-/// A batch behind the checkpoint.
+/// A batch after the checkpoint.
 #[derive(Clone, Debug)]
 struct Found {
     segment: u32,
@@ -41,14 +40,14 @@ struct Found {
     /// True if the batch has only nodes of a checkpoint, which no commit needs.
     is_nodes: bool,
     contents: Contents,
-    /// The block of its header, where only the copy is whole.
+    /// Block of its header if only the copy is whole.
     header_lost: Option<u64>,
 }
 
-/// How a segment is being read.
+/// How a segment is read.
 #[derive(Clone, Debug, Default)]
 enum Reading {
-    /// Its first header is looked for.
+    /// Its first header is searched.
     #[default]
     Header,
     /// All of it is read at once.
@@ -60,32 +59,31 @@ enum Reading {
 /// State of the log while a mount reads it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scan {
-    /// The place in the checkpoint's list of segments.
+    /// Index in the checkpoint's list of segments.
     at: usize,
     reading: Reading,
-    /// The second pass is under way.
+    /// True in the second pass.
     searches: bool,
     found: BTreeMap<u64, Found>,
-    /// The newest batch that is known to have been durable.
+    /// The newest batch known to have been durable.
     durable: u64,
-    /// Blocks that could not be read.
+    /// Unreadable blocks.
     unreadable: BTreeSet<u64>,
     /// Unreadable blocks at which a batch may begin. A torn write leaves a block drive readable.
     blind: BTreeSet<u64>,
-    /// Flash blocks whose end is no whole batch.
+    /// Flash blocks that do not end with a whole batch.
     torn: BTreeSet<u64>,
 }
 
 impl Scan {
-    /// Creates a scan that has not begun. Without a sync record of this mount, missing headers cannot be detected, so everything
-    /// is scanned.
+    /// Creates a scan. Without a sync record of this mount, missing headers cannot be detected, so everything is scanned.
     pub fn new(picture: &Picture, record: Option<SyncRecord>, is_flash: bool) -> Scan {
         let record = record.filter(|record| record.epoch == picture.epoch);
         let durable = record.map_or(0, |record| record.durable);
         Scan { durable, searches: record.is_none() && !is_flash, ..Scan::default() }
     }
 
-    /// Returns true if a batch is missing that was durable.
+    /// Returns true if a durable batch is missing.
     fn misses(&self, from: u64) -> bool {
         (from..=self.durable).any(|seq| !self.found.contains_key(&seq))
     }
@@ -95,7 +93,7 @@ impl Scan {
     }
 }
 
-/// Goes on with reading the log; true: all is read.
+/// Continues to read the log; true: all of it is read.
 pub(crate) fn scan_on(core: &mut Core, picture: &Picture, scan: &mut Scan) -> bool {
     loop {
         let Some(&head) = picture.reserve.get(scan.at) else {
@@ -142,7 +140,7 @@ pub(crate) fn scan_on(core: &mut Core, picture: &Picture, scan: &mut Scan) -> bo
     }
 }
 
-/// Blocks of a segment that can have something.
+/// Number of blocks of a segment that may have content.
 fn written_of(core: &Core, segment: u32) -> u32 {
     let each = core.space.layout().segment_blocks;
     match core.space.layout().backend.is_flash() {
@@ -162,7 +160,7 @@ fn is_behind(core: &Core, picture: &Picture, header: &Header) -> bool {
     header.identity == identity && header.seq >= picture.seq
 }
 
-/// The next header of a segment from a block on, or else the next copy of one; with the block where its batch begins.
+/// The next header of a segment from a block on, or else the next copy of one; with the first block of its batch.
 fn search(
     core: &Core,
     picture: &Picture,
@@ -182,7 +180,7 @@ fn search(
     })
 }
 
-/// Takes the batches of a segment.
+/// Collects the batches of a segment.
 fn take_segment(core: &Core, picture: &Picture, scan: &mut Scan, head: Head, read: Vec<Read>) {
     let address = core.space.layout().address(head.segment, head.next);
     let is_flash = core.space.layout().backend.is_flash();
@@ -232,16 +230,16 @@ pub(crate) fn replay(core: &mut Core, picture: &Picture, scan: Scan) -> Entries 
     let entries = collect(core, picture, &scan);
     let newest = scan.found.last_key_value().map_or(0, |(seq, _)| seq.saturating_add(1));
     let seq = picture.seq.max(newest).max(scan.durable.saturating_add(1));
-    // No two mounts have one number, not even where one of them made no checkpoint.
+    // Mount numbers are unique, even if a mount made no checkpoint.
     let epoch = (picture.epoch + 1).max(core.turn.now().0.max(0) as u64);
     core.log.resume(epoch, seq);
     if core.space.layout().backend.is_flash() {
-        // Until the first checkpoint of this mount is durable, those of the last are kept.
+        // Checkpoints of the last mount are kept until the first one of this mount is durable.
         let old = core.library.checkpoints();
         old.iter().for_each(|&segment| core.space.has_checkpoints(segment));
         core.checkpoints.keep_old(old);
     }
-    // Of a repair: what cannot be read would be asked for at each mount.
+    // In a repair: otherwise every mount would request the unreadable blocks again.
     for &address in &scan.blind {
         let segment = core.space.layout().segment_of(address);
         core.space.retire(segment);
@@ -252,7 +250,7 @@ pub(crate) fn replay(core: &mut Core, picture: &Picture, scan: Scan) -> Entries 
     entries
 }
 
-/// The entries of all commits that are whole, and what damage costs.
+/// Entries of all whole commits; reports the cost of damage.
 fn collect(core: &mut Core, picture: &Picture, scan: &Scan) -> Entries {
     let mut commits = Gathered { expected: picture.seq, ..Gathered::default() };
     for (&seq, batch) in &scan.found {
@@ -276,7 +274,7 @@ fn collect(core: &mut Core, picture: &Picture, scan: &Scan) -> Entries {
     tell_damage(core, scan, commits)
 }
 
-/// A commit is complete.
+/// Completes a commit.
 fn take_commit(core: &mut Core, commits: &mut Gathered) {
     let mut f = Fields(&commits.open);
     while let Some((key, value)) = take_entry(&mut f) {
@@ -290,7 +288,7 @@ fn take_commit(core: &mut Core, commits: &mut Gathered) {
     core.commits.changed();
 }
 
-/// Says what damage costs. Returns the entries of the commits that are left.
+/// Reports the cost of damage. Returns the entries of the remaining commits.
 fn tell_damage(core: &mut Core, scan: &Scan, commits: Gathered) -> Entries {
     for &(address, ino, block) in &commits.hit {
         if !core.log.data_checksums() {
@@ -336,7 +334,7 @@ fn lost_commits(commits: &Gathered, repair: bool) -> Finding {
     ))
 }
 
-/// Applies a change of the log to the catalog, or to names.
+/// Applies a change of the log to the catalog or to names.
 pub(crate) fn apply(core: &mut Core, key: Key, value: Option<&[u8]>) -> Result<(), Stop> {
     if key.kind() == Some(Kind::Moved) {
         return moves::apply_move(core, key, value.unwrap_or_default());
@@ -352,23 +350,23 @@ pub(crate) fn apply(core: &mut Core, key: Key, value: Option<&[u8]>) -> Result<(
     Ok(())
 }
 
-/// Commits that are put together from batches.
+/// Commits assembled from batches.
 #[derive(Default)]
 struct Gathered {
     /// Number of the next batch.
     expected: u64,
     entries: Entries,
-    /// Entries, ends and damaged data of the commit that is not complete.
+    /// Entries, ends and damaged data of the incomplete commit.
     open: Vec<u8>,
     kept: Vec<(u32, u32)>,
     open_hit: Vec<(u64, u64, u64)>,
-    /// A batch of the commit is lost.
+    /// True if a batch of the commit is lost.
     broken: bool,
-    /// Damaged blocks of data: address, file, block of the file.
+    /// Damaged data blocks: address, file, block of the file.
     hit: Vec<(u64, u64, u64)>,
-    /// Damaged blocks whose copies are whole.
+    /// Damaged blocks with whole copies.
     copies: BTreeSet<u64>,
-    /// Batches that were durable and are lost, and the first of them.
+    /// Number of lost durable batches, and the first of them.
     lost: u64,
     first_lost: u64,
     /// Whole commits that a repair gives up.
@@ -376,7 +374,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Batches up to this one are missing that were durable.
+    /// Notes that durable batches up to `until` are missing.
     fn miss(&mut self, until: u64) {
         let missing = until.saturating_sub(self.expected);
         if missing > 0 {
@@ -416,7 +414,7 @@ impl Gathered {
                 Owner::Entries | Owner::EntriesCopy => {
                     self.copies.insert(address);
                 }
-                // A checkpoint that was not finished left it.
+                // Left by an unfinished checkpoint.
                 Owner::Node { .. } => {}
             }
         }
@@ -426,7 +424,7 @@ impl Gathered {
         }
         self.open.extend_from_slice(entries);
         self.kept.push((batch.segment, batch.end));
-        // Nodes at the end of the log were of a checkpoint that was not finished: their blocks are free for the next.
+        // Nodes at the end of the log belong to an unfinished checkpoint: their blocks are free for the next one.
         batch.last && !batch.is_nodes
     }
 
@@ -435,7 +433,7 @@ impl Gathered {
     }
 }
 
-/// Words for each run of neighbours in rising numbers of blocks: a drive that fails altogether gives one sentence, not thousands.
+/// Text for each run of consecutive blocks, ascending: a drive that fails completely gives one sentence, not thousands.
 fn runs(blocks: impl Iterator<Item = u64>) -> impl Iterator<Item = String> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for block in blocks {

@@ -1,4 +1,4 @@
-//! Room: how much an operation may take, and when it has to wait.
+//! Room: how much space an operation may take, and when it has to wait.
 //!
 //! Space is reserved when data are accepted, so `ENOSPC` is returned then or never. A sixteenth of the segments, but at least ten, is
 //! reserved for the cleaner and for checkpoints; `statfs` does not count it. Operations that free space reserve none.
@@ -8,19 +8,19 @@ use crate::objects::Core;
 use crate::stop::Stop;
 use crate::types::{Errno, StatFs};
 
-/// Blocks of data for which one node is kept back: extents of one block each need this many nodes.
+/// Data blocks per reserved node: extents of one block each need this many nodes.
 const BLOCKS_A_NODE: u64 = 64;
 
-/// Names and files that fit into a node, at least.
+/// Minimum number of names and files per node.
 const ENTRIES_A_NODE: u64 = 8;
 
-/// Blocks with names of their own whose extents fit into a node that is half full.
+/// Separately named blocks whose extents fit into a half-full node.
 const BLOCKS_A_NAMED_NODE: u64 = 32;
 
-/// Names that are kept for overwriting, at least.
+/// Minimum number of names reserved for overwriting.
 const NAMES_KEPT: u64 = 64;
 
-/// Blocks that are taken: by data, by data that are still in memory, by nodes.
+/// Blocks taken by data, by data still in memory, and by nodes.
 fn used(core: &Core) -> u64 {
     core.catalog.allocated() + core.pages.delayed() + core.catalog.node_count()
 }
@@ -47,7 +47,7 @@ fn slack(core: &Core) -> u64 {
     core.space.layout().usable() / 256 + 4
 }
 
-/// Space and memory for this many more blocks, and for this many more entries of the tree.
+/// Checks space and memory for this many more blocks and tree entries.
 pub(crate) fn to_add(core: &mut Core, blocks: u64, entries: u64) -> Result<(), Stop> {
     let wanted = blocks.saturating_add(entries / ENTRIES_A_NODE);
     let is_full = match core.space.layout().backend.names() {
@@ -57,13 +57,13 @@ pub(crate) fn to_add(core: &mut Core, blocks: u64, entries: u64) -> Result<(), S
         None => used(core).saturating_add(wanted) + slack(core) > core.space.layout().usable(),
     };
     if is_full {
-        // Segments that are being freed will be free soon.
+        // Segments being freed will be free soon.
         return Err(if core.orphans.next().is_some() { Stop::Room } else { Errno::NoSpace.into() });
     }
     to_free(core)
 }
 
-/// Space for new blocks, and memory for pages that become dirty.
+/// Checks space for new blocks, and memory for pages that become dirty.
 pub(crate) fn to_write(core: &mut Core, new: u64, pages: u64) -> Result<(), Stop> {
     if new > 0 {
         to_add(core, new, 0)?;
@@ -72,7 +72,7 @@ pub(crate) fn to_write(core: &mut Core, new: u64, pages: u64) -> Result<(), Stop
     in_log(core, pages)
 }
 
-/// Memory and log for a change that takes no space.
+/// Checks memory and log for a change that takes no space.
 pub(crate) fn to_free(core: &mut Core) -> Result<(), Stop> {
     in_log(core, 0)
 }
@@ -90,12 +90,12 @@ fn in_log(core: &mut Core, pages: u64) -> Result<(), Stop> {
         core.want_checkpoint();
         return Err(Stop::Room);
     }
-    // Of names the data are no blocks of the log.
+    // With names, data are not blocks of the log.
     let in_log = if core.space.has_names() { 0 } else { pages };
     let asked = in_log + core.space.layout().for_cleaner();
     if core.space.room() < need(core) + asked {
         core.cleaner.ask(asked);
-        // A checkpoint writes nodes, so one comes when the cleaner has freed what it can until then.
+        // A checkpoint writes nodes, so one is made when the cleaner has freed what it can until then.
         if core.space.unused() >= low_water(core) {
             core.want_checkpoint();
         }
@@ -128,21 +128,21 @@ fn to_name(core: &mut Core, pages: u64) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Blocks that a checkpoint made now would write, at most: data with their headers, entries, nodes.
+/// Maximum number of blocks that a checkpoint made now would write: data with their headers, entries, nodes.
 pub(crate) fn need(core: &Core) -> u64 {
     let data = core.pages.dirty() as u64;
     let each = u64::from(core.space.layout().batch_blocks());
     let page = u64::from(core.space.layout().padded(1));
-    // A page dirties a leaf of its file, with the nodes above it, when it gets its address.
+    // A page that gets its address dirties a leaf of its file, with the nodes above it.
     let nodes = core.catalog.dirty() as u64 + nodes_of_pages(core, data);
     let entries = ((core.catalog.changed() + core.names.moves.cuts().len()) as u64 + data) / 6 + 2;
     let in_log = if core.space.has_names() { 0 } else { data };
     let blocks = in_log + nodes + entries;
-    // Two headers for each batch, and up to three blocks at the end of a segment that are too few for one; each is filled up to a page.
+    // Two headers per batch, and up to three blocks at the end of a segment that are too few for one; each is padded to a page.
     blocks + (5 + page - 1) * (blocks.div_ceil(each - 2) + 1)
 }
 
-/// Nodes that writing so many pages makes dirty: seldom more than these, as neighbours share a leaf.
+/// Nodes dirtied by writing this many pages; rarely more, as neighbours share a leaf.
 pub(crate) fn nodes_of_pages(core: &Core, pages: u64) -> u64 {
     (pages + u64::from(pages > 0) * 4).min(core.catalog.node_count() + pages / 16 + 4)
 }
@@ -157,7 +157,7 @@ pub(crate) fn low_water(core: &Core) -> usize {
     asked.max(core.space.layout().spare() as usize / 2 + 2)
 }
 
-/// Space of the file system. The cleaner can make all that is promised here.
+/// Space of the file system. The cleaner can provide everything promised here.
 pub(crate) fn statfs(core: &Core) -> StatFs {
     let usable = core.space.layout().usable();
     let (blocks, free) = match core.space.layout().backend.names() {

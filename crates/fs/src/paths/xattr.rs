@@ -9,16 +9,16 @@ use crate::objects::Core;
 use crate::stop::Stop;
 use crate::types::{Access, Caller, Errno, FileKind, Ino, NAME_BYTES_MAX, Time, XATTR_BYTES_MAX, XattrMode};
 
-/// Bytes of a value in one piece. With the longest name it fits into a node's entry.
+/// Bytes of a value per piece. With the longest name it fits into a node's entry.
 const PIECE: usize = 250;
-/// Pieces of a value, with their slots of equal hashes.
+/// Maximum pieces of a value, including slots for equal hashes.
 const PIECES: u64 = 1024;
 
 fn base(ino: Ino, name: &[u8]) -> Key {
     Key::new(ino.0, Kind::Xattr, hash_of(name) & (OFFSET_MAX - (PIECES - 1)))
 }
 
-/// Length of the name, the whole value's length, the name, and a piece of the value.
+/// Encodes the length of the name, the length of the whole value, the name, and a piece of the value.
 fn encode(name: &[u8], length: usize, piece: &[u8], buffer: &mut Vec<u8>) {
     buffer.clear();
     buffer.push(name.len() as u8);
@@ -37,7 +37,7 @@ fn decode(value: &[u8]) -> Option<(&[u8], usize, &[u8])> {
 /// Position of an attribute.
 enum Found {
     At(Key, usize),
-    /// A free key at which it may begin.
+    /// A free key at which it could begin.
     Free(Key),
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn xattr_value(core: &mut Core, caller: &Caller, ino: Ino, name: &[u8
     Ok(value)
 }
 
-/// Names of the extended attributes, each with a zero behind it.
+/// Names of the extended attributes, each followed by a zero.
 pub(crate) fn xattr_names(core: &mut Core, caller: &Caller, ino: Ino) -> Result<Vec<u8>, Stop> {
     core.catalog.inode(ino)?;
     let mut names = Vec::new();
@@ -147,7 +147,7 @@ pub(crate) fn set_xattr(
     if length > XATTR_BYTES_MAX {
         return Err(Errno::TooBig.into());
     }
-    // An attribute that grows must not run into another one of the same hash.
+    // A growing attribute must not run into another one with the same hash.
     let end = base(ino, name).0 + u128::from(PIECES);
     let (old, mut key) = match found {
         Found::At(key, old) => (Some((key, old)), key),

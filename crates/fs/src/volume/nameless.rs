@@ -11,20 +11,20 @@ use pellucid_flash::{
 };
 use std::collections::VecDeque;
 
-/// Carries out jobs: sectors are blocks, and names of sectors names of blocks.
+/// Executes jobs: sectors are blocks, and names of sectors are names of blocks.
 #[derive(Clone, Debug)]
 pub struct NamelessVolume {
     namespace: u16,
     pub(super) shape: NamesShape,
     /// Number of virtual blocks; the addresses of names follow these.
     pub(super) blocks: u64,
-    /// With the address of each.
+    /// Jobs in flight, with the address of each.
     jobs: Slab<(JobId, Lba)>,
     under_way: usize,
-    /// [`Job::Moves`], while there is nothing to say.
+    /// [`Job::Moves`], while there is nothing to report.
     poll: Option<JobId>,
     moves: Vec<(u64, u64)>,
-    /// Writes for which there is no space before something is freed or acknowledged.
+    /// Writes that wait for space, until something is freed or acknowledged.
     held: Vec<Command>,
     down: VecDeque<Command>,
     pub(super) up: VecDeque<JobAnswer>,
@@ -125,7 +125,7 @@ impl NamelessVolume {
                 }))
             }
             Opcode::Report => {
-                // It says all that was told before.
+                // The report includes everything told before.
                 self.moves.clear();
                 let names =
                     |data: Vec<u8>| data.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
@@ -161,7 +161,7 @@ impl NamelessVolume {
     /// Handles a power failure: outstanding requests fail, and the file system must be mounted
     /// again.
     pub(super) fn restart(&mut self) {
-        // No job has the number 0: it stands where there is none.
+        // No job has the number 0, which marks the absence of one.
         let lost = std::mem::take(&mut self.jobs);
         let lost = lost.iter().map(|(id, _)| *id).filter(|id| id.0 > 0);
         for id in lost.chain(self.poll.take()) {

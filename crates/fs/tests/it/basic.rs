@@ -198,7 +198,7 @@ fn a_full_file_system_says_so_and_lets_one_delete() {
     m.remount();
     assert_eq!(m.audit(), Vec::<String>::new());
     let space = m.disk.until(&mut m.fs, NOW, |fs| fs.statfs(NOW)).unwrap().unwrap();
-    // Less what extents of the promised blocks would need.
+    // Less what the extents of the promised blocks would need.
     assert!(space.blocks_free + space.blocks / 64 + 8 > space.blocks, "{space:?}");
 }
 
@@ -222,8 +222,8 @@ fn planted_damage_is_found_and_concerns_one_file_alone() {
     assert!(findings.len() == 1 && findings[0].contains("bytes 0 to 4095 cannot be read"), "{findings:?}");
 }
 
-/// Any block of an image is damaged, one at a time: the mount refuses with a sentence, or it goes on; then every file has what was written
-/// to it or fails with EIO, and a walk names the damage that a file suffers from.
+/// Any block of an image is damaged, one at a time. The mount refuses with a sentence, or continues; then every file has its content or fails with
+/// EIO, and a walk reports the damage of each file.
 #[test]
 fn a_damaged_block_is_never_taken_for_a_sound_one() {
     let mut m = Mounted::new(1024, 16, 1 << 20);
@@ -246,7 +246,7 @@ fn a_damaged_block_is_never_taken_for_a_sound_one() {
             let mut fs =
                 Fs::mount(NOW, disk.blocks, MountOptions { read_only: true, ..MountOptions::default() });
             while fs.state() == FsState::Mounting && disk.step(&mut fs, NOW).unwrap() {}
-            // A first block that holds something else.
+            // A first block with other content.
             if let FsState::Failed(why) = fs.state() {
                 assert!(block == 0 && zeroed, "block {block}: {why}");
                 refused += 1;
@@ -337,7 +337,7 @@ fn permissions_are_those_of_a_kernel() {
     assert_eq!(set(&mut m, &ROOT, own), Ok(0o644));
     assert_eq!(set(&mut m, &other, mode(0o600)), Err(Errno::NotPermitted));
     assert_eq!(set(&mut m, &owner, mode(0o6750)), Ok(0o6750));
-    // A change of the owner takes set-user-id and set-group-id away.
+    // A change of the owner clears set-user-id and set-group-id.
     assert_eq!(set(&mut m, &ROOT, own), Ok(0o750));
     let access = |m: &mut Mounted, caller: &Caller, access| {
         m.disk.until(&mut m.fs, NOW, |fs| fs.access(NOW, caller, file, access)).unwrap()
@@ -354,7 +354,7 @@ fn permissions_are_those_of_a_kernel() {
     assert_eq!(remove(&mut m, &owner), Ok(()));
 }
 
-/// The newest copy of a node of the tree is not to be read, and the log behind the checkpoint changes what is in it.
+/// The newest copy of a node of the tree is unreadable, and the log after the checkpoint changes its content.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 pub fn a_mount_that_cannot_read_all_metadata_is_read_only() {
@@ -366,7 +366,7 @@ pub fn a_mount_that_cannot_read_all_metadata_is_read_only() {
     inos.iter().for_each(|&ino| mounted.write(ino, 0, b"behind").unwrap());
     mounted.disk.sync(&mut mounted.fs, NOW).unwrap().unwrap();
     let checkpoint = mounted.fs.view().checkpoint;
-    // Nodes name their kind in their first bytes.
+    // Nodes begin with their kind.
     let is_leaf = |block: &[u8; 4096]| block[4..7] == [0x46, 0x50, 0];
     let leaves: Vec<u64> = (64..4096).filter(|&at| is_leaf(&mounted.disk.read(at))).collect();
     let (mut read_only, mut lost_most) = (0, 0);
@@ -398,7 +398,7 @@ pub fn a_mount_that_cannot_read_all_metadata_is_read_only() {
     assert!(read_only > 0 && lost_most < inos.len() / 2, "{read_only} read-only, {lost_most} lost at most");
 }
 
-/// A file that is renamed with `RENAME_WHITEOUT` leaves a character device 0, 0, also after a mount that reads the log.
+/// A file renamed with `RENAME_WHITEOUT` leaves a character device 0, 0, also after a mount that reads the log.
 #[test]
 fn a_renamed_file_leaves_a_whiteout() {
     let mut m = Mounted::new(4096, 32, 1 << 20);
@@ -421,7 +421,7 @@ fn a_renamed_file_leaves_a_whiteout() {
     let left = m.lookup(Ino::ROOT, "a").unwrap();
     assert_eq!((left.kind, left.rdev, left.links), (FileKind::CharDevice, 0, 1));
     assert_eq!(m.audit(), Vec::<String>::new());
-    // A whiteout is a file like others.
+    // A whiteout is an ordinary file.
     rename(&mut m, "b", RenameMode::NoReplaceWhiteout).unwrap();
     assert_eq!(m.lookup(Ino::ROOT, "b").unwrap().ino, left.ino);
     assert_eq!(m.audit(), Vec::<String>::new());

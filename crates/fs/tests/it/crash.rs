@@ -1,4 +1,4 @@
-//! Random operations, and the power cut.
+//! Random operations, and power cuts.
 
 use super::model::{Pair, Shape};
 use crate::flash::geometry;
@@ -23,7 +23,7 @@ fn shape(seed: u64, on: On) -> Shape {
         On::Names => &[16],
     };
     let segment_blocks = sizes[rng.below(sizes.len() as u64) as usize];
-    // A segment is open for each 32 at most.
+    // At most one segment per 32 is open.
     let segments = if on == On::OpenSegments { 70 + rng.below(60) } else { 30 + rng.below(40) };
     Shape {
         blocks: u64::from(segment_blocks) * segments,
@@ -37,7 +37,7 @@ fn shape(seed: u64, on: On) -> Shape {
     }
 }
 
-/// Makes flash of some channels with few blocks; pages of 2, 4 or 16 KiB.
+/// Flash of some channels with few blocks; pages of 2, 4 or 16 KiB.
 fn small_flash(rng: &mut Rng, segment_blocks: u32) -> ChunkGeometry {
     let channels = 1 + rng.below(4) as u32;
     let blocks = (45 + rng.below(40) as u32).div_ceil(2 * channels);
@@ -46,7 +46,7 @@ fn small_flash(rng: &mut Rng, segment_blocks: u32) -> ChunkGeometry {
     geometry
 }
 
-/// Flash for nameless writes, so small that garbage is collected all the time.
+/// Flash for nameless writes, small enough that garbage is collected all the time.
 fn small_names(rng: &mut Rng) -> ChunkGeometry {
     let luns = 1 + rng.below(3) as u32;
     let page = 1 << rng.below(2);
@@ -54,7 +54,7 @@ fn small_names(rng: &mut Rng) -> ChunkGeometry {
     ChunkGeometry { sector_bytes: 4096, write_min_sectors: page, ..geometry(luns, 1, blocks, 16) }
 }
 
-/// Gives how many blocks the drive has moved.
+/// Returns the number of blocks that the drive has moved.
 pub fn random_operations(seed: u64, steps: u64, on: On) -> u64 {
     let mut pair = Pair::new(shape(seed, on), seed);
     for step in 0..steps {
@@ -101,7 +101,7 @@ fn with_several_open_segments_writes_that_fail_lose_nothing() {
     failing_writes(On::OpenSegments);
 }
 
-/// Open segments are of a mount: a file system is mounted with another number of them.
+/// The number of open segments is an option of the mount: a file system is mounted with another number.
 #[test]
 fn the_number_of_open_segments_may_change_from_mount_to_mount() {
     let mut pair = Pair::new(shape(3, On::OpenSegments), 3);
@@ -131,7 +131,7 @@ fn on_names_it_does_what_the_model_does() {
     assert!(moves > 10, "the drive moved {moves} blocks");
 }
 
-/// The smallest file systems, nearly full most of the time: what is promised can be written, and what is there can be deleted.
+/// The smallest file systems, nearly full most of the time: promised space can be written, and existing files can be deleted.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn nearly_full_it_keeps_its_promises() {
@@ -156,7 +156,7 @@ fn nearly_full_it_keeps_its_promises() {
     assert!(refused > 40, "it was full {refused} times");
 }
 
-/// Cuts the power after any number of jobs, goes on, and cuts it again.
+/// Cuts the power after any number of jobs, continues, and cuts it again.
 pub fn cuts(seed: u64, rounds: u64, most_jobs: u64, on: On) {
     let mut pair = Pair::new(shape(seed, on), seed);
     let mut rng = Rng::stream(seed, "cuts");

@@ -1,5 +1,5 @@
-//! Damage to an image whose process was killed: what was synced is given back right, or the damage is named; it is never absent or old
-//! without a word.
+//! Damage to an image whose process was killed: synced data are read back correctly, or the damage is reported; data are never silently absent or
+//! old.
 
 use super::basic::{Mounted, NOW, ROOT};
 use super::disk::Disk;
@@ -7,16 +7,16 @@ use pellucid_fs::{
     Audit, BLOCK_BYTES, Backend, Errno, FormatOptions, Fs, FsState, Ino, MountOptions, RenameMode, Time,
 };
 
-/// Files that were synced, and what each holds.
+/// Synced files with their contents.
 struct Killed {
     disk: Disk,
     files: Vec<(String, Vec<u8>)>,
 }
 
-/// How a block is damaged.
+/// Kind of damage to a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Harm {
-    /// One bit of this byte is another.
+    /// Flips one bit of this byte.
     Flip(usize),
     Zeroed,
     Unreadable,
@@ -47,7 +47,7 @@ fn sync(m: &mut Mounted) {
     m.disk.sync(&mut m.fs, NOW).unwrap().unwrap();
 }
 
-/// Some files each in a commit of its own, of which some are written twice and some have other names now; then one large commit.
+/// Some files, each in its own commit, some of them written twice or renamed; then one large commit.
 fn killed(data_checksums: bool) -> Killed {
     let mut m = formatted(data_checksums);
     sync(&mut m);
@@ -84,7 +84,7 @@ fn killed(data_checksums: bool) -> Killed {
     Killed { disk: m.disk, files }
 }
 
-/// Mounts what is there; `None`: it was refused with a sentence.
+/// Mounts the disk; `None`: refused with a sentence.
 fn mount(mut disk: Disk, options: MountOptions) -> Option<Mounted> {
     let mut fs = Fs::mount(NOW, disk.blocks, options);
     while fs.state() == FsState::Mounting {
@@ -103,7 +103,7 @@ fn default() -> MountOptions {
     MountOptions::default()
 }
 
-/// How many files are EIO, and how many are absent or hold something else.
+/// Number of files that are EIO, and of files that are absent or have other content.
 fn lost(m: &mut Mounted, files: &[(String, Vec<u8>)]) -> (usize, usize) {
     let (mut unreadable, mut wrong) = (0, 0);
     for (name, data) in files {
@@ -126,7 +126,7 @@ fn goes_on(mut m: Mounted, files: &[(String, Vec<u8>)], before: (usize, usize)) 
     m.lookup(Ino::ROOT, "new").unwrap();
 }
 
-/// Damage to each block of an image, in several ways.
+/// Damages each block of an image, in several ways.
 pub fn any_block(data_checksums: bool) {
     let Killed { disk, files } = killed(data_checksums);
     let (mut refused, mut named, mut harmless) = (Vec::new(), 0, 0);
@@ -161,7 +161,7 @@ pub fn any_block(data_checksums: bool) {
             if m.fs.state() == FsState::Ready {
                 let found = lost(&mut m, &files);
                 assert_eq!(found.1, 0, "{}", at());
-                // Without checksums nothing tells data that are damaged.
+                // Without checksums, damaged data are undetectable.
                 if data_checksums {
                     goes_on(m, &files, found);
                 }
@@ -169,7 +169,7 @@ pub fn any_block(data_checksums: bool) {
         }
     }
     refused.dedup();
-    // A first block of other content may be that of another file system.
+    // A first block of other content may belong to another file system.
     assert!(refused.iter().all(|&block| block == 0), "{refused:?}");
     assert!(named > 20 && harmless > 50, "{named} named, {harmless} harmless");
 }
@@ -185,7 +185,7 @@ fn without_checksums_of_data_too() {
     any_block(false);
 }
 
-/// Blocks of the log from the checkpoint on that hold a header, with the number of each batch.
+/// Blocks of the log after the checkpoint that hold a header, with the number of each batch.
 fn headers(disk: &Disk) -> Vec<(u64, u64)> {
     let header = |&block: &u64| {
         let data = disk.read(block);
@@ -195,7 +195,7 @@ fn headers(disk: &Disk) -> Vec<(u64, u64)> {
     disk.written().iter().filter_map(header).collect()
 }
 
-/// Without its record a file system costs nothing, but torn writes and damage are told apart less well.
+/// Without its record a file system loses nothing, but torn writes and damage are harder to tell apart.
 #[test]
 fn a_damaged_sync_record_is_named() {
     let Killed { disk, files } = killed(true);
@@ -218,8 +218,8 @@ fn a_damaged_sync_record_is_named() {
     assert!(!noted(disk));
 }
 
-/// Both copies of a header are gone: what its commit changed is unknown. The mount says so, shows what came later, and takes no changes. A
-/// repair goes back to the state before.
+/// Both copies of a header are damaged: the changes of its commit are unknown. The mount reports it, shows later commits, and is read-only. A repair
+/// returns to the state before.
 #[test]
 fn a_lost_commit_is_named_and_those_behind_it_are_shown() {
     let Killed { disk, files } = killed(true);
@@ -248,11 +248,11 @@ fn a_lost_commit_is_named_and_those_behind_it_are_shown() {
     assert_eq!(seen, 13);
 }
 
-/// Without both copies of the newest checkpoint the one before it is not taken for the newest.
+/// Without both copies of the newest checkpoint, the previous one is not taken for the newest.
 #[test]
 fn a_lost_checkpoint_is_named() {
     let Killed { disk, files } = killed(true);
-    // A mount makes a checkpoint, and files behind it.
+    // A mount makes a checkpoint, and files after it.
     let mut m = mount(disk, default()).unwrap();
     sync(&mut m);
     m.create(Ino::ROOT, "behind").unwrap();
@@ -274,7 +274,7 @@ fn a_lost_checkpoint_is_named() {
         } else {
             m.lookup(Ino::ROOT, "behind").unwrap();
         }
-        // The record does not say so any more, either.
+        // The record no longer names it, either.
         let mut m = harmed(&[pair[0], pair[1], 5]);
         match m.fs.findings().damage() {
             [] => _ = m.lookup(Ino::ROOT, "behind").unwrap(),
@@ -291,7 +291,7 @@ fn a_lost_checkpoint_is_named() {
     assert_eq!(named, 1);
 }
 
-/// A mount that was killed before its first checkpoint leaves batches; the next mount has another number, so that these never count.
+/// A mount killed before its first checkpoint leaves batches; the next mount has another number, so that these never count.
 #[test]
 fn batches_of_a_mount_without_a_checkpoint_never_count() {
     let mut m = formatted(true);
@@ -315,7 +315,7 @@ fn batches_of_a_mount_without_a_checkpoint_never_count() {
     assert_eq!(audit.findings(), []);
 }
 
-/// Notes of a mount that are about the superblock.
+/// Notes of a mount about the superblock.
 fn about_superblocks(m: &Mounted) -> Vec<String> {
     let sentences = m.fs.findings().notes().iter().map(|finding| finding.0.clone());
     sentences.filter(|sentence| sentence.contains("superblock")).collect()
@@ -331,7 +331,7 @@ fn a_damaged_superblock_is_written_anew_from_its_copy_and_the_copy_from_it() {
         for harm in HARMS {
             let mut damaged = disk.clone();
             harm.apply(&mut damaged, block);
-            // A first block of zeros may be the beginning of something new: only a repair takes the copy.
+            // A zeroed first block may be the start of something new: only a repair uses the copy.
             let is_foreign = block == 0 && matches!(harm, Harm::Zeroed);
             if is_foreign {
                 let mut fs = Fs::mount(NOW, 1024, default());

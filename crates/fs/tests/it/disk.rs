@@ -1,4 +1,4 @@
-//! A drive with a volatile cache, whose power can be cut and whose blocks can break.
+//! A drive with a volatile cache, whose power can be cut and whose blocks can fail.
 
 use super::trace::{fold, fold_bytes, fold_debug, fold_job, fold_state};
 use crate::flash::Flash;
@@ -13,16 +13,16 @@ type Block = [u8; BLOCK_BYTES];
 pub struct Disk {
     pub blocks: u64,
     media: BTreeMap<u64, Block>,
-    /// Written, not flushed, in order.
+    /// Written but not flushed, in order.
     cached: Vec<(u64, Block)>,
-    /// Taken, not done.
+    /// Accepted but not executed.
     jobs: Vec<Job>,
     rng: Rng,
     pub jobs_done: u64,
-    /// Jobs after which the power fails.
+    /// Number of jobs after which the power fails.
     pub cut_after: u64,
     pub broken_reads: BTreeSet<u64>,
-    /// Chance that a write fails.
+    /// Probability that a write fails.
     pub write_failures: f64,
     pub read_only: bool,
     /// Flash below the library, or below the FTL of nameless writes.
@@ -57,7 +57,7 @@ impl Disk {
         Disk::on(Tower::Drive(Flash::chunks(geometry, seed)), seed)
     }
 
-    /// Nameless writes, over flash.
+    /// Nameless writes, on flash.
     pub fn on_names(geometry: ChunkGeometry, seed: u64) -> Disk {
         let ftl = NamelessConfig {
             over_provisioning: 0.27,
@@ -80,7 +80,7 @@ impl Disk {
         self.flash.as_ref().map_or(Backend::Block, |stack| stack.layer.backend())
     }
 
-    /// Mounts what is there, as a new process does.
+    /// Mounts the disk, as a new process does.
     pub fn mount(&mut self, now: Time, options: MountOptions) -> Fs {
         let Some(stack) = &mut self.flash else { return Fs::mount(now, self.blocks, options) };
         while let Some(next) = stack.next_event() {
@@ -90,7 +90,7 @@ impl Disk {
             stack.drive.restart(stack.now()).unwrap();
         }
         stack.restart(stack.now()).unwrap();
-        // What the last process asked.
+        // Answers for the last process.
         while stack.answer().is_some() {}
         stack.layer.mount(now, options)
     }
@@ -141,7 +141,7 @@ impl Disk {
         cached.map_or_else(|| self.read(block), |(_, data)| *data)
     }
 
-    /// Takes jobs and does one of them; false: there is none.
+    /// Accepts jobs and executes one; false: there is none.
     pub fn step(&mut self, fs: &mut Fs, now: Time) -> Result<bool, Cut> {
         if self.flash.is_some() {
             return self.step_on_flash(fs, now);
@@ -190,7 +190,7 @@ impl Disk {
                 for (n, bytes) in data.iter().enumerate() {
                     let at = block + n as u64;
                     assert!(at < self.blocks, "writes stay on the drive");
-                    // A write that fails leaves anything.
+                    // A failed write leaves arbitrary content.
                     if !fails || self.rng.chance(0.5) {
                         self.cached.push((at, *bytes));
                     }
@@ -211,7 +211,7 @@ impl Disk {
         }
     }
 
-    /// Cuts the power: any blocks that are cached or on their way may reach the media.
+    /// Cuts the power: any cached or in-flight blocks may reach the media.
     pub fn cut(&mut self) {
         if let Some(stack) = &mut self.flash {
             stack.drive.bottom_mut().power_cut();
@@ -231,13 +231,13 @@ impl Disk {
         self.cut_after = u64::MAX;
     }
 
-    /// The process is gone: what it wrote stays, what it asked for and had no answer to was not done.
+    /// Ends the process: its writes stay; unanswered requests were not executed.
     pub fn kill(&mut self) {
         self.jobs.clear();
         self.media.extend(self.cached.drain(..));
     }
 
-    /// Blocks that hold anything.
+    /// Blocks with content.
     pub fn written(&self) -> Vec<u64> {
         self.media.iter().filter(|(_, data)| **data != [0; BLOCK_BYTES]).map(|(&block, _)| block).collect()
     }
@@ -263,7 +263,7 @@ impl Disk {
         panic!("an operation waits for ever: {:?} {:?}", fs.view(), fs.counters());
     }
 
-    /// Does jobs until a state is reached.
+    /// Executes jobs until a state is reached.
     pub fn reach(&mut self, fs: &mut Fs, now: Time, wanted: &FsState) -> Result<(), Cut> {
         for _ in 0..20_000 {
             let state = fs.state();
@@ -279,7 +279,7 @@ impl Disk {
         panic!("it never becomes {wanted:?}");
     }
 
-    /// Everything is durable.
+    /// Makes everything durable.
     pub fn sync(&mut self, fs: &mut Fs, now: Time) -> Result<Result<(), pellucid_fs::Errno>, Cut> {
         let point = fs.sync();
         for _ in 0..20_000 {

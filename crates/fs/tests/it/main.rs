@@ -1,4 +1,4 @@
-//! The file system beside a plain model, on drives that fail and lose power.
+//! The file system against a plain model, on drives that fail and lose power.
 
 mod basic;
 mod crash;

@@ -1,4 +1,4 @@
-//! A plain file system in memory, and random operations on it and on the real one.
+//! A plain file system in memory, and random operations on both.
 
 use super::disk::{Cut, Disk};
 use pellucid_flash::{ChunkGeometry, Rng};
@@ -20,7 +20,7 @@ struct Node {
     mode: u16,
     links: u32,
     data: Rc<Vec<u8>>,
-    /// Hash of the data, so that a digest need not look at all of them after each step.
+    /// Hash of the data, so that a digest need not read them after each step.
     data_hash: u64,
     entries: BTreeMap<String, Ino>,
     xattrs: BTreeMap<String, Vec<u8>>,
@@ -251,7 +251,7 @@ impl Model {
         }
     }
 
-    /// Everything that can be seen, in one number.
+    /// A digest of everything visible.
     pub fn digest(&self) -> u64 {
         let mut lines = Vec::new();
         self.describe(Ino::ROOT, "", &mut lines);
@@ -287,7 +287,7 @@ fn digest(mut lines: Vec<String>) -> u64 {
     hash(lines.join("\n").as_bytes())
 }
 
-/// Shape of a run.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub blocks: u64,
@@ -303,12 +303,12 @@ pub struct Shape {
     pub names: Option<ChunkGeometry>,
 }
 
-/// The real one and the model.
+/// The real file system and the model.
 pub struct Pair {
     pub fs: Fs,
     pub disk: Disk,
     pub model: Model,
-    /// The states since the newest that is known to be durable.
+    /// States since the newest that is known to be durable.
     states: Vec<(u64, Model)>,
     rng: Rng,
     tick: i64,
@@ -346,7 +346,7 @@ impl Pair {
         }
     }
 
-    /// Has the next mount keep so many segments open.
+    /// Sets the number of open segments of the next mount.
     pub fn open(&mut self, segments: u32) {
         self.shape.open = segments;
     }
@@ -360,7 +360,7 @@ impl Pair {
         Time(self.tick * 100_000_000)
     }
 
-    /// A random operation on both, or a sync.
+    /// Applies a random operation to both, or a sync.
     pub fn step(&mut self) -> Result<(), Cut> {
         self.tick += 1;
         if self.rng.chance(0.08) {
@@ -370,11 +370,11 @@ impl Pair {
             return Ok(());
         }
         let op = self.model.op(&mut self.rng);
-        // Formatted by a message alone: an operation has up to 30,000 bytes.
+        // Formatted only in a message: an operation has up to 30,000 bytes.
         self.last = Some(op.clone());
         // The model is the newest state.
         let before = self.states.last().map(|(digest, _)| *digest);
-        // A cut may come when the operation is done already, so what it leads to is known first.
+        // A cut may come after the operation took effect, so its result is computed first.
         let mut after = self.model.clone();
         let real = self.real(&op)?;
         match real {
@@ -393,7 +393,7 @@ impl Pair {
         Ok(())
     }
 
-    /// How the newest operation begins.
+    /// Start of the newest operation's description.
     fn last(&self) -> String {
         format!("{:?}", self.last).chars().take(200).collect()
     }
@@ -472,7 +472,7 @@ impl Pair {
         Ok(outcome.map(|()| None))
     }
 
-    /// The power fails: the state after a mount is one of those since the last sync.
+    /// Cuts the power: the state after the mount is one of those since the last sync.
     pub fn cut_and_mount(&mut self) {
         self.disk.cut();
         self.mount();
@@ -506,7 +506,7 @@ impl Pair {
                 );
             }
         }
-        // What was found is durable only when it was synced, but nothing older can come back.
+        // A found state is durable only once synced, but nothing older may come back.
         let model = self.model.clone();
         self.states = vec![(found, model)];
     }
@@ -520,7 +520,7 @@ impl Pair {
 
     pub fn audit(&mut self, data: bool) {
         let now = self.now();
-        // The background would go on while it looks, so it looks at what a fork of it leaves behind.
+        // Inspecting would advance the background, so a fork is inspected.
         let (mut fs, mut disk) = (self.fs.clone(), self.disk.clone());
         fs.unmount();
         disk.reach(&mut fs, now, &FsState::Unmounted).unwrap();
@@ -532,7 +532,7 @@ impl Pair {
         assert_eq!(audit.findings(), &[]);
     }
 
-    /// All that `statfs` promises can be written, also over again, and deleted: by a fork of the file system.
+    /// Everything that `statfs` promises can be written, rewritten and deleted; tested on a fork.
     pub fn audit_promise(&mut self) {
         let now = self.now();
         let (mut fs, mut disk) = (self.fs.clone(), self.disk.clone());

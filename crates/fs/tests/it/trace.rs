@@ -1,8 +1,8 @@
-//! A hash over everything that a file system asks of a block drive, in order: a change that keeps behaviour and format keeps it. One that
-//! does not records the hashes anew, and says why.
+//! A hash over all requests of a file system to a block drive, in order: a change that keeps behaviour and format keeps the hash. One that does not
+//! records new hashes and says why.
 //!
-//! [`Disk`](super::disk::Disk) folds each job with its data, each outcome, and now and then the counters and the view. Hashes are by
-//! thread, so tests do not mix.
+//! [`Disk`](super::disk::Disk) folds each job with its data, each outcome, and occasionally the counters and the view. Hashes are per thread, so
+//! tests do not mix.
 
 use super::basic::a_mount_that_cannot_read_all_metadata_is_read_only;
 use super::crash::{On, cuts, failing_writes, random_operations};
@@ -12,11 +12,11 @@ use std::cell::Cell;
 use std::fmt::Debug;
 
 thread_local! {
-    /// `None`: nobody asks for it.
+    /// `None`: not requested.
     static HASH: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Folds a word.
+/// Folds a word into the hash.
 pub fn fold(word: u64) {
     HASH.set(HASH.get().map(|hash| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
 }
@@ -25,7 +25,7 @@ fn is_asked_for() -> bool {
     HASH.get().is_some()
 }
 
-/// Folds bytes, with how many they are.
+/// Folds bytes and their number.
 pub fn fold_bytes(bytes: &[u8]) {
     if !is_asked_for() {
         return;
@@ -36,7 +36,7 @@ pub fn fold_bytes(bytes: &[u8]) {
     rest.iter().for_each(|byte| fold((*byte).into()));
 }
 
-/// Folds anything as it is written for debugging: up to 30,000 bytes are, so that nobody else pays for it.
+/// Folds a debug representation, up to 30,000 bytes, only if a hash is requested.
 pub fn fold_debug(thing: &impl Debug) {
     if is_asked_for() {
         fold_bytes(format!("{thing:?}").as_bytes());
@@ -61,7 +61,7 @@ pub fn fold_job(job: &Job) {
     fold_debug(&without_data);
 }
 
-/// Folds what a file system says of itself.
+/// Folds the counters and the view of a file system.
 pub fn fold_state(fs: &Fs) {
     if !is_asked_for() {
         return;
@@ -98,7 +98,7 @@ fn jobs_and_data_are_those_that_were_recorded() {
     assert_eq!(found, RECORDED, "found {found:#x?}");
 }
 
-/// Random operations, power cuts, failed writes, damage with and without checksums of data, unreadable metadata.
+/// Random operations, power cuts, failed writes, damage with and without data checksums, unreadable metadata.
 const RECORDED: [u64; 6] = [
     0x970f_a35c_c21d_9905,
     0xe833_0a70_0850_5344,

@@ -1,26 +1,26 @@
-//! Edges that are sorted roughly: by ranges of their keys.
+//! Edges, roughly sorted: by ranges of their keys.
 //!
 //! ```text
 //!   key, other end      ranges of 2^shift keys        begins
 //!   │ 3 9 │ 0 7 │ 12 1 │ ... ─► │ 3 9 │ 0 7 │ ... │ 12 1 │ ...      0, 2, 3, ...
 //! ```
-//! Within a range, edges are in the order in which they came.
+//! Within a range, edges keep the input's order.
 
 use super::Shape;
 use crate::edges::{Edges, Key};
 use std::ops::Range;
 
-/// Where the edges of each range of keys begin in some edges that are sorted by ranges.
+/// Start of each range of keys in edges that are sorted by ranges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Index {
     /// A range has 2^shift keys.
     pub shift: u32,
-    /// Where the edges of each range begin, and how many there are last.
+    /// Start of each range's edges, then the number of edges.
     pub begins: Vec<u32>,
 }
 
 impl Index {
-    /// The edges of these keys, which begin and end with a range, or behind the last.
+    /// The edges of these keys, whose bounds are bounds of ranges, or beyond the last.
     pub fn slice(&self, keys: &Range<u32>) -> Range<usize> {
         let at = |key: u32| {
             let range = (u64::from(key) + (1 << self.shift) - 1) >> self.shift;
@@ -29,7 +29,7 @@ impl Index {
         at(keys.start)..at(keys.end)
     }
 
-    /// Ranges become as wide as 2^shift keys.
+    /// Widens ranges to 2^shift keys.
     pub fn widen(&mut self, shift: u32) {
         let ranges = self.begins.len() - 1;
         let step = 1_usize << (shift - self.shift);
@@ -46,16 +46,16 @@ pub struct Chunk {
     /// Key and other end of each edge.
     pub(super) pairs: Vec<[u32; 2]>,
     pub(super) weights: Vec<f32>,
-    /// Vertices up to the largest, those of dropped loops too.
+    /// Largest vertex plus one, dropped loops included.
     pub(super) vertices: u32,
 }
 
-/// Ranges of a chunk: few enough that their ends stay near the processor, and edges enough for each.
+/// Number of ranges of a chunk: few enough that their ends stay in the processor's cache, with enough edges each.
 const RANGES: Range<usize> = 256..4096;
 const EDGES_OF_A_RANGE: usize = 16;
 
 impl Chunk {
-    /// Edges as `shape` wants them: loops of a simple graph are dropped.
+    /// Collects edges as `shape` requires: a simple graph has no loops.
     pub fn new(edges: &Edges, shape: Shape) -> Chunk {
         let by_end = shape == Shape::All(Key::To);
         let pair = |&(from, to): &(u32, u32)| if by_end { [to, from] } else { [from, to] };
@@ -71,7 +71,7 @@ impl Chunk {
         }
     }
 
-    /// Edges of a simple graph, found by the end with the smaller label.
+    /// Edges of a simple graph, at the end with the smaller label.
     pub(super) fn relabelled(pairs: &[[u32; 2]], labels: &[u32]) -> Chunk {
         let label = |&[a, b]: &[u32; 2]| {
             let (a, b) = (labels[a as usize], labels[b as usize]);
@@ -80,23 +80,23 @@ impl Chunk {
         sort(pairs.iter().map(label), &[])
     }
 
-    /// Edges.
+    /// Number of edges.
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Returns whether it is empty.
+    /// Reports whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// Bytes that it takes.
+    /// Memory in bytes.
     pub(super) fn bytes(&self) -> u64 {
         (8 * self.pairs.len() + 4 * (self.weights.len() + self.index.begins.len())) as u64
     }
 }
 
-/// Sorts by counting.
+/// Counting sort.
 fn sort(pairs: impl Iterator<Item = [u32; 2]> + Clone, weights: &[f32]) -> Chunk {
     let (mut count, mut key_max, mut end_max) = (0, 0, 0);
     for [key, other] in pairs.clone() {

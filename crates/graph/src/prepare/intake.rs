@@ -9,10 +9,10 @@ use crate::edges::Key;
 use crate::grid::Plan;
 use crate::store::{Store, Work};
 
-/// Bytes that a program takes for each vertex of the interval that it works on.
+/// Bytes that a program needs per vertex of the current interval.
 const INTERVAL_BYTES: u64 = 20;
 
-/// Takes edges in.
+/// Collects the input's edges.
 #[derive(Clone, Debug)]
 pub struct Intake {
     asked: Asked,
@@ -21,33 +21,33 @@ pub struct Intake {
     edges: u64,
     vertices: u32,
     first: u32,
-    /// The sum of all weights.
+    /// Sum of all weights.
     weight: f64,
 }
 
 impl Intake {
-    /// Ready for edges.
+    /// Starts with no edges.
     pub fn new(asked: Asked) -> Intake {
         let runs = Runs::new(asked.weighted, asked.memory_bytes / 16);
         Intake { runs, degrees: Vec::new(), edges: 0, vertices: asked.vertices, first: 0, weight: 0.0, asked }
     }
 
-    /// Edges so far.
+    /// Number of edges so far.
     pub fn edges(&self) -> u64 {
         self.edges
     }
 
-    /// There are this many vertices at least.
+    /// Sets a lower bound on the number of vertices.
     pub fn see(&mut self, vertices: u32) {
         self.vertices = self.vertices.max(vertices);
     }
 
-    /// The input calls vertex 0 `first`.
+    /// Sets the input's number of vertex 0.
     pub fn number_from(&mut self, first: u32) {
         self.first = first;
     }
 
-    /// Takes edges, which are as [`Asked::shape`] wants them.
+    /// Adds edges that are as [`Asked::shape`] requires.
     pub fn push<S: Store>(&mut self, store: &mut S, chunk: Chunk) -> Result<(), PrepareError> {
         self.see(chunk.vertices);
         self.edges += chunk.len() as u64;
@@ -56,7 +56,7 @@ impl Intake {
         }
         self.weight += chunk.weights.iter().map(|&weight| f64::from(weight)).sum::<f64>();
         store.spend(Work::Sort(chunk.len() as u64));
-        // A chunk in the hand is as large as one that was kept before.
+        // Assumes that the next chunk is as large as this one.
         let bytes = self.runs.chunk_bytes() + chunk.bytes();
         if bytes > (self.asked.memory_bytes.saturating_sub(4 * self.degrees.len() as u64)) / 2 {
             self.runs.spill(store)?;
@@ -86,14 +86,14 @@ impl Intake {
         if needed > allowed {
             return Err(PrepareError::Memory { what: "the degrees of all vertices", needed, allowed });
         }
-        // As many as are needed are half of what is allowed; some more, so that they do not grow with each chunk.
+        // Grows by some more than needed, so that not every chunk grows the vector; the needed part is half of the allowed memory.
         let more = self.vertices as usize + self.vertices as usize / 8;
         self.degrees.reserve_exact(more - self.degrees.len());
         self.degrees.resize(self.vertices as usize, 0);
         Ok(())
     }
 
-    /// All edges are here.
+    /// Ends the input.
     pub fn finish<S: Store>(mut self, store: &mut S) -> Result<Preparing, PrepareError> {
         if self.needs_degrees() {
             self.grow_degrees()?;
@@ -116,7 +116,7 @@ impl Intake {
         match phase {
             Phase::Resident if labels.is_none() => plan::cut_evenly(&mut plan),
             Phase::Sort { .. } => plan::cut_runs(&mut plan, &self.asked, &self.runs)?,
-            // Intervals follow the new numbers.
+            // Intervals depend on the new numbers.
             _ => {}
         }
         let mut preparing = Preparing {
@@ -132,7 +132,7 @@ impl Intake {
         Ok(preparing)
     }
 
-    /// The graph in one window.
+    /// Plan of a graph in one window.
     fn whole(&self) -> Plan {
         let Asked { shape, weighted, origin, .. } = self.asked;
         Plan {
@@ -148,7 +148,7 @@ impl Intake {
         }
     }
 
-    /// Returns whether everything can stay in memory.
+    /// Reports whether everything can stay in memory.
     fn is_resident(&self) -> bool {
         let asked = &self.asked;
         let values = u64::from(self.vertices) * (4 + asked.vertex_bytes) + 4 * self.degrees.len() as u64;
@@ -161,7 +161,7 @@ impl Intake {
     }
 }
 
-/// New numbers by number of edges, then by old number.
+/// New numbers of the vertices, by number of edges, then by old number.
 fn ranks(degrees: &[u32]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..degrees.len() as u32).collect();
     order.sort_unstable_by_key(|&vertex| (degrees[vertex as usize], vertex));

@@ -8,17 +8,17 @@
 //! | file | job |
 //! |---|---|
 //! | `chunk` | edges in memory, sorted by ranges |
-//! | `runs` | chunks in memory and in the store; where the edges of some keys lie |
+//! | `runs` | chunks in memory and in the store; positions of the edges of given keys |
 //! | `intake` | counts degrees, and decides what stays in memory |
 //! | `plan` | cuts the graph so that each part fits |
 //! | `sort` | windows of the pieces of runs |
 //! | `resident` | the one window of a graph that stays in memory |
 //!
-//! Memory: chunks take at most half of the limit, beside the degrees; a window is sorted in as many passes as it takes. A graph stays
-//! in memory when its edges, sorted and unsorted, fit there beside the program's data for each vertex.
+//! Memory: chunks take at most half of the limit, besides the degrees; a window is sorted in as many passes as needed. A graph stays in memory if its
+//! edges, sorted and unsorted, fit there together with the program's data per vertex.
 //!
-//! Edges of one key are in the order in which they came, so results do not depend on memory or threads. Duplicates and loops stay, but in
-//! a [`Shape::Simple`] graph.
+//! Edges of a key keep the input's order, so results do not depend on memory or threads. Duplicates and loops stay, except in a [`Shape::Simple`]
+//! graph.
 
 mod chunk;
 mod intake;
@@ -40,68 +40,67 @@ use thiserror::Error;
 /// Edges that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// All of them, found by this end.
+    /// All edges, grouped by this end.
     All(Key),
-    /// Each edge once, without direction and loops: from the end with fewer edges to the other. Vertices are numbered anew by
-    /// their number of edges.
+    /// Each edge once, without direction and loops, from the end with fewer edges to the other. Vertices are renumbered by number of edges.
     Simple,
 }
 
-/// Needs of a program.
+/// Requirements of a program.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Edges that are kept.
     pub shape: Shape,
-    /// True if edges keep their weights; not those of a simple graph.
+    /// True if edges keep their weights; ignored for a simple graph.
     pub weighted: bool,
     /// True if out-degrees are needed.
     pub degrees: bool,
-    /// Bytes of memory that everything may take together.
+    /// Total memory limit in bytes.
     pub memory_bytes: u64,
-    /// Bytes that the program keeps in memory for each vertex, if it can.
+    /// Bytes per vertex that the program keeps in memory if it can.
     pub vertex_bytes: u64,
-    /// True if it can also work with the values of some vertices in memory at a time.
+    /// True if the program can also work with the values of a part of the vertices in memory.
     pub chunked: bool,
-    /// Vertices there are at least.
+    /// Lower bound on the number of vertices.
     pub vertices: u32,
-    /// True if everything is one window in the store, as a caller that maps it into memory needs it.
+    /// True if everything is one window in the store, for a caller that maps it into memory.
     pub mapped: bool,
-    /// See [`Plan::origin`].
+    /// Fingerprint for [`Plan::origin`].
     pub origin: u64,
 }
 
 impl Asked {
-    /// Edges that are sorted at a time.
+    /// Number of edges that are sorted at a time.
     fn fit(&self) -> usize {
         (self.memory_bytes / 4 / edge_bytes(self.weighted)).max(1 << 8) as usize
     }
 }
 
-/// Why a graph was not prepared.
+/// Reason why a graph was not prepared.
 #[derive(Debug, Error)]
 pub enum PrepareError {
-    /// The store has not done what it should.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// More edges than one window can have.
+    /// More edges than one window can hold.
     #[error("{edges} edges in one window; allowed: at most 4,294,967,294")]
     Window {
         /// Edges of the window.
         edges: u64,
     },
-    /// Data that have to be in memory do not fit.
+    /// Data that must be in memory do not fit.
     #[error("{what} need at least {needed} bytes of memory; the limit is {allowed}")]
     Memory {
         /// Data that do not fit.
         what: &'static str,
-        /// Bytes of memory to allow.
+        /// Bytes needed.
         needed: u64,
-        /// Bytes that are allowed.
+        /// Bytes allowed.
         allowed: u64,
     },
 }
 
-/// Bytes that an edge takes unsorted and sorted.
+/// Bytes of an edge, unsorted and sorted.
 fn edge_bytes(weighted: bool) -> u64 {
     if weighted { 20 } else { 12 }
 }
@@ -110,20 +109,20 @@ fn edge_bytes(weighted: bool) -> u64 {
 enum Phase {
     /// Everything is in memory.
     Resident,
-    /// Edges get the new numbers of their ends, from edge `at` of the next run on; `run` of `of` runs are done.
+    /// Renumbering the ends of edges: the next is edge `at` of the next run; `run` of `of` runs are done.
     Relabel {
         run: usize,
         at: usize,
         of: usize,
     },
-    /// Windows are made.
+    /// Making windows.
     Sort {
         interval: usize,
     },
     Done,
 }
 
-/// How far something is.
+/// Progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Steps done.
@@ -132,7 +131,7 @@ pub struct Share {
     pub of: u64,
 }
 
-/// Makes windows of the edges, a step at a time.
+/// Turns edges into windows, one step at a time.
 #[derive(Clone, Debug)]
 pub struct Preparing {
     asked: Asked,
@@ -145,7 +144,7 @@ pub struct Preparing {
 }
 
 impl Preparing {
-    /// Does the next step; `None`: there is none.
+    /// Does the next step; `None`: all are done.
     pub fn step<S: Store>(&mut self, store: &mut S) -> Result<Option<Share>, PrepareError> {
         match self.phase {
             Phase::Resident | Phase::Done => Ok(None),
@@ -169,7 +168,7 @@ impl Preparing {
                         Phase::Sort { interval: 0 }
                     }
                 };
-                // How many intervals follow, the new numbers will tell.
+                // The number of intervals is known only after renumbering.
                 Ok(Some(Share { done: run as u64, of: 2 * of as u64 }))
             }
             Phase::Sort { interval } => {
@@ -191,10 +190,10 @@ impl Preparing {
         }
     }
 
-    /// The graph, when there is no further step.
+    /// Returns the graph after the last step.
     ///
     /// # Panics
-    /// When steps are left.
+    /// If steps are left.
     pub fn finish<S: Store>(mut self, store: &mut S, workers: &impl Workers) -> Grid {
         let resident = match self.phase {
             Phase::Resident => Some(resident::sort_resident(
@@ -211,7 +210,7 @@ impl Preparing {
         Grid { plan: self.plan, resident, degrees }
     }
 
-    /// Degrees go to the store, unless everything stays in memory.
+    /// Writes the degrees to the store, unless everything stays in memory.
     fn keep_degrees<S: Store>(&mut self, store: &mut S) -> Result<(), StoreError> {
         if self.asked.degrees && !matches!(self.phase, Phase::Resident) {
             let degrees = std::mem::take(&mut self.degrees);
@@ -222,7 +221,7 @@ impl Preparing {
         Ok(())
     }
 
-    /// All windows are there.
+    /// Ends the preparation; all windows exist.
     fn end<S: Store>(&mut self, store: &mut S) -> Result<(), StoreError> {
         self.buffers = sort::Buffers::default();
         let count = self.runs.count();

@@ -1,19 +1,19 @@
-//! Cuts a graph so that each part fits into memory.
+//! Partitions a graph so that each part fits into memory.
 
 use super::runs::Runs;
 use super::{Asked, PrepareError};
 use crate::grid::Plan;
 use std::ops::Range;
 
-/// Keys of an interval of a graph in memory.
+/// Keys per interval of a graph in memory.
 pub(super) const RESIDENT_KEYS: u32 = 1 << 17;
 
-/// Intervals of a graph that stays in memory.
+/// Sets the intervals of a graph that stays in memory.
 pub(super) fn cut_evenly(plan: &mut Plan) {
     plan.intervals = even(plan.vertices, u64::from(plan.vertices.div_ceil(RESIDENT_KEYS)));
 }
 
-/// Intervals and chunks of a graph whose edges are in runs.
+/// Sets the intervals and chunks of a graph whose edges are in runs.
 pub(super) fn cut_runs(plan: &mut Plan, asked: &Asked, runs: &Runs) -> Result<(), PrepareError> {
     let (vertices, memory) = (plan.vertices, asked.memory_bytes);
     if asked.mapped {
@@ -38,8 +38,8 @@ pub(super) fn cut_runs(plan: &mut Plan, asked: &Asked, runs: &Runs) -> Result<()
     Ok(())
 }
 
-/// Cuts `keys` into intervals with at most about `edges_max` edges and at most `width` vertices each. Returns where they begin, and
-/// the end of `keys` last. An interval never is narrower than a range, however many edges that has.
+/// Cuts `keys` into intervals of about `edges_max` edges and `width` vertices at most. Returns the start of each, then the end of `keys`. An interval
+/// is at least one range, even if that has more edges.
 pub(super) fn cut(runs: &Runs, keys: Range<u32>, edges_max: u64, width: u32) -> Vec<u32> {
     let (counts, shift) = runs.histogram();
     let range_keys = 1_u64 << shift;
@@ -58,7 +58,7 @@ pub(super) fn cut(runs: &Runs, keys: Range<u32>, edges_max: u64, width: u32) -> 
             (edges, from) = (0, begin);
         }
         edges += count;
-        // Behind the last key with edges, nothing is to be counted.
+        // Beyond the last key with edges there is nothing to count.
         range += if range < counts.len() { 1 } else { (width / range_keys) as usize };
     }
     begins.push(keys.end);
@@ -70,7 +70,7 @@ fn even(vertices: u32, count: u64) -> Vec<u32> {
     (0..=count).map(|at| (u64::from(vertices) * at / count) as u32).collect()
 }
 
-/// Chunks of whole intervals, of at most `width` vertices where intervals are not wider.
+/// Joins whole intervals to chunks of at most `width` vertices, or single intervals.
 fn join(intervals: &[u32], width: u64) -> Vec<u32> {
     let mut begins = vec![0];
     for pair in intervals.windows(2) {

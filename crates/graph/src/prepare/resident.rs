@@ -1,4 +1,4 @@
-//! The one window of a graph that stays in memory: chunks are sorted part by part, which workers share.
+//! The single window of a graph that stays in memory: workers share the sorting of chunks, part by part.
 
 use super::chunk::Chunk;
 use super::plan::cut;
@@ -10,13 +10,13 @@ use crate::store::{Store, Work};
 use crate::workers::Workers;
 use std::ops::Range;
 
-/// Edges of a part: their places stay near the processor.
+/// Edges of a part, few enough that the placed edges stay in the processor's cache.
 const PART_EDGES: u64 = 1 << 17;
 
 /// Part of one worker: the edges of some keys.
 struct Part<'a> {
     keys: Range<u32>,
-    /// Edges of the keys before.
+    /// Number of edges with smaller keys.
     base: u32,
     offsets: &'a mut [u32],
     others: &'a mut [u32],
@@ -24,7 +24,7 @@ struct Part<'a> {
     kept: &'a mut u32,
 }
 
-/// Makes the window of all chunks. `labels`: new numbers of the vertices, if they get some.
+/// Makes the window of all chunks. `labels`: new numbers of the vertices, if they are renumbered.
 pub(super) fn sort_resident<S: Store>(
     (asked, plan): (&Asked, &mut Plan),
     runs: &mut Runs,
@@ -103,7 +103,7 @@ fn sort_part(chunks: &[Chunk], part: Part<'_>, simple: bool) {
     }
     *kept = others.len() as u32;
     if simple {
-        // The end of each list, not its beginning, is what is told here.
+        // `ends` holds the end of each list, not its start.
         let mut ends = vec![0];
         ends.extend_from_slice(offsets);
         *kept = keep_once(&mut ends, others) as u32;
@@ -115,7 +115,7 @@ fn sort_part(chunks: &[Chunk], part: Part<'_>, simple: bool) {
     offsets.iter_mut().for_each(|at| *at += base);
 }
 
-/// Parts of which not all was kept move together. `bounds`: edges before each part, and its keys.
+/// Moves parts together after edges were dropped. `bounds`: number of edges before each part, and its keys.
 fn close_gaps(window: &mut Window, bounds: &[(u32, usize)], kept: &[u32]) {
     let (mut end, mut key) = (0, 0);
     for (&(base, keys), &kept) in bounds.iter().zip(kept) {

@@ -1,12 +1,12 @@
-//! Chunks in memory, and runs in the store: as many chunks as fit, joined.
+//! Chunks in memory, and runs in the store: each run joins as many chunks as fit.
 //!
-//! The edges of some keys are one piece of each run, so they are read without the rest.
+//! The edges of consecutive keys are one piece of each run, so they can be read without the rest.
 
 use super::chunk::{Chunk, Index};
 use crate::store::{Segment, Store, StoreError};
 use std::ops::Range;
 
-/// Edges in the order in which they came, but for ranges of keys.
+/// Edges in input order, sorted by ranges of keys only.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     chunks: Vec<Chunk>,
@@ -14,13 +14,13 @@ pub(super) struct Runs {
     runs: Vec<(u32, Index)>,
     next: u32,
     weighted: bool,
-    /// Bytes that the indices of runs may take.
+    /// Memory limit of the runs' indices, in bytes.
     index_bytes: u64,
 }
 
-/// Bytes of an edge in a chunk, and in a run, without its weight.
+/// Bytes of an edge in a chunk or a run, without its weight.
 pub(super) const PAIR_BYTES: u64 = 8;
-/// Ranges that a run has at least, where its keys are as many.
+/// Minimum number of ranges of a run that has enough keys.
 const RANGES_MIN: usize = 64;
 /// Bytes written at a time.
 const WRITE_BYTES: usize = 1 << 18;
@@ -35,7 +35,7 @@ impl Runs {
         self.chunk_bytes
     }
 
-    /// Returns whether everything is in memory.
+    /// Reports whether everything is in memory.
     pub fn is_resident(&self) -> bool {
         self.runs.is_empty()
     }
@@ -45,12 +45,12 @@ impl Runs {
         &mut self.chunks
     }
 
-    /// Runs that are in the store.
+    /// Number of runs in the store.
     pub fn count(&self) -> usize {
         self.runs.len()
     }
 
-    /// Edges of a run.
+    /// Number of edges of a run.
     pub fn edges_of(&self, run: usize) -> usize {
         *self.runs[run].1.begins.last().expect("the number of edges is last") as usize
     }
@@ -60,7 +60,7 @@ impl Runs {
         self.chunks.push(chunk);
     }
 
-    /// Makes a run of the chunks.
+    /// Writes the chunks to the store as a run.
     pub fn spill<S: Store>(&mut self, store: &mut S) -> Result<(), StoreError> {
         let Some(shift) = self.chunks.iter().map(|chunk| chunk.index.shift).max() else { return Ok(()) };
         let ranges = self.chunks.iter().map(|c| (c.index.begins.len() as u64 - 1) << c.index.shift).max();
@@ -98,7 +98,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Indices become coarser until they take no more than they may.
+    /// Coarsens indices until they fit their limit.
     fn narrow(&mut self) {
         let mut shift = self.runs.iter().map(|(_, index)| index.shift).max().unwrap_or(0);
         while self.runs.iter().map(|(_, index)| 4 * index.begins.len() as u64).sum::<u64>() > self.index_bytes
@@ -115,7 +115,7 @@ impl Runs {
         self.runs.iter().map(|(_, index)| index).chain(self.chunks.iter().map(|chunk| &chunk.index))
     }
 
-    /// Edges of each range of keys, and how many bits of a key are within a range.
+    /// Number of edges in each range of keys, and the width of a range as a power of two.
     pub fn histogram(&self) -> (Vec<u64>, u32) {
         let shift = self.indices().map(|index| index.shift).max().unwrap_or(0);
         let mut counts = Vec::new();
@@ -129,13 +129,13 @@ impl Runs {
         (counts, shift)
     }
 
-    /// Where the edges of these keys lie: runs, and positions in them.
+    /// Location of the edges of these keys: runs, and positions in them.
     pub fn pieces(&self, keys: &Range<u32>) -> Vec<(u32, Range<usize>)> {
         let pieces = self.runs.iter().map(|(run, index)| (*run, index.slice(keys)));
         pieces.filter(|(_, slice)| !slice.is_empty()).collect()
     }
 
-    /// Reads edges of a run behind those in `pairs` and `weights`.
+    /// Reads edges of a run; appends to `pairs` and `weights`.
     pub fn read<S: Store>(
         &self,
         store: &mut S,
@@ -156,7 +156,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Announces a read of these edges of a run.
+    /// Prefetches these edges of a run.
     pub fn will_read<S: Store>(&self, store: &mut S, run: u32, edges: Range<usize>) {
         let (from, count) = (edges.start as u64, edges.len() as u64);
         store.will_read(Segment::Run(run), PAIR_BYTES * from, PAIR_BYTES * count);
@@ -165,12 +165,12 @@ impl Runs {
         }
     }
 
-    /// The number in the name of a run.
+    /// Number in the segment name of a run.
     pub fn name(&self, run: usize) -> u32 {
         self.runs[run].0
     }
 
-    /// Forgets the first `count` runs.
+    /// Removes the first `count` runs.
     pub fn remove<S: Store>(&mut self, store: &mut S, count: usize) -> Result<(), StoreError> {
         for (run, _) in self.runs.drain(..count) {
             store.remove(Segment::Run(run))?;
@@ -182,7 +182,7 @@ impl Runs {
     }
 }
 
-/// The keys of a range. The last range of all may end above what 32 bits can count.
+/// Keys of a range. The end of the last range may exceed 32 bits.
 fn keys(range: usize, shift: u32) -> Range<u32> {
     let at = |range: usize| u32::try_from((range as u64) << shift).unwrap_or(u32::MAX);
     at(range)..at(range + 1)

@@ -1,9 +1,9 @@
-//! Windows of the pieces of runs: read once, sorted by counting.
+//! Windows from pieces of runs: read once, counting sort.
 //!
 //! ```text
 //!   an interval ─► parts that fit, each cut at ranges ─► its edges of all runs, in memory ─► one window for each chunk of other ends
 //! ```
-//! A part that does not fit is one range of keys; its edges are read anew for as many keys as fit at a time.
+//! A part that does not fit is one range of keys; its edges are read again for each group of keys that fits.
 
 use super::chunk::Chunk;
 use super::plan::cut;
@@ -13,7 +13,7 @@ use crate::grid::Plan;
 use crate::store::{Segment, Store, StoreError, Work};
 use std::ops::Range;
 
-/// Memory that sorting takes.
+/// Memory for sorting.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Buffers {
     pairs: Vec<[u32; 2]>,
@@ -33,7 +33,7 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// Gives all edges to `each`, in order. What fits at once is read once.
+    /// Passes all edges to `each`, in order. Edges that fit at once are read once.
     fn each<S: Store>(
         &self,
         store: &mut S,
@@ -68,7 +68,7 @@ impl Pieces<'_> {
     }
 }
 
-/// A window that is written: its edges are those with other ends in `ends`.
+/// A window being written; its edges have their other ends in `ends`.
 struct Target {
     offsets: Segment,
     others: Segment,
@@ -84,7 +84,7 @@ impl Target {
         [self.offsets, self.others, self.weights].into_iter().take(if self.weighted { 3 } else { 2 })
     }
 
-    /// Sorts the edges of the keys of `pieces` behind those that are there.
+    /// Sorts the edges of the keys of `pieces`, and appends them.
     fn sort<S: Store>(
         &mut self,
         store: &mut S,
@@ -121,7 +121,7 @@ impl Target {
         Ok(())
     }
 
-    /// One key with more edges than fit: they are in order.
+    /// Copies a key with more edges than fit; its edges already are in order.
     fn copy<S: Store>(
         &mut self,
         store: &mut S,
@@ -148,7 +148,7 @@ impl Target {
         Ok(())
     }
 
-    /// Gives each edge of some keys, whose edges fit, its place.
+    /// Places each edge of some keys whose edges fit.
     fn place<S: Store>(
         &mut self,
         store: &mut S,
@@ -202,7 +202,7 @@ impl Target {
     }
 }
 
-/// Gives edges of run `run` of `of` the new numbers of their ends, from edge `at` on. Returns where to go on.
+/// Renumbers the ends of edges of run `run` of `of`, starting at edge `at`. Returns where to continue.
 pub(super) fn relabel<S: Store>(
     runs: &mut Runs,
     asked: &Asked,
@@ -233,7 +233,7 @@ pub(super) fn relabel<S: Store>(
     Ok(None)
 }
 
-/// The edges of an interval will be read soon.
+/// Prefetches an interval's edges.
 fn will_sort<S: Store>(runs: &Runs, plan: &Plan, store: &mut S, interval: usize) {
     if interval < plan.interval_count() {
         for (run, edges) in runs.pieces(&plan.interval(interval)) {
@@ -267,7 +267,7 @@ pub(super) fn sort_interval<S: Store>(
     if interval == 0 {
         will_sort(runs, plan, store, 0);
     }
-    // The next interval is read while this one is sorted.
+    // Reads the next interval while this one is sorted.
     will_sort(runs, plan, store, interval + 1);
     let begins = cut(runs, plan.interval(interval), fit as u64, u32::MAX);
     for keys in begins.windows(2).map(|pair| pair[0]..pair[1]) {
@@ -292,7 +292,7 @@ pub(super) fn sort_interval<S: Store>(
     Ok(())
 }
 
-/// Counts become the sums of `base` and what is before them; returns the last sum.
+/// Turns counts into running sums that start at `base`; returns the last sum.
 pub(super) fn sums(counts: &mut [u32], base: u32) -> u32 {
     let mut sum = base;
     for count in counts.iter_mut() {
@@ -301,14 +301,14 @@ pub(super) fn sums(counts: &mut [u32], base: u32) -> u32 {
     sum
 }
 
-/// After all edges are placed, each offset is that of the next key.
+/// After all edges are placed, each offset is that of the next key; moves them back.
 pub(super) fn shift_back(offsets: &mut [u32], base: u32) {
     let keys = offsets.len() - 1;
     offsets.copy_within(0..keys, 1);
     offsets[0] = base;
 }
 
-/// Orders the edges of each key in a part of a window, whose offsets count from 0, and moves each once to the front. Returns how many.
+/// Sorts and deduplicates the edges of each key in a part of a window, whose offsets count from 0, and moves them to the front. Returns their number.
 pub(super) fn keep_once(offsets: &mut [u32], others: &mut [u32]) -> usize {
     let (mut end, mut begin) = (0, 0);
     for next in &mut offsets[1..] {

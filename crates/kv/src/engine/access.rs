@@ -1,14 +1,14 @@
-//! Commands to flash blocks, made by the library's raw level or without it.
+//! Commands to flash blocks, through the library's raw level or without it.
 
 use pellucid_flash::{ChunkAddress, ChunkGeometry, ChunkOp, Command, Opcode, Tag};
 use pellucid_prism::{FlashAddress, Raw};
 
 const INSIDE: &str = "slabs lie in the application's flash";
 
-/// The way to the blocks of a namespace. Blocks are numbered through channels, LUNs and blocks.
+/// Access to the blocks of a namespace, numbered by channel, LUN and block.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Access {
-    /// `raw`: calls of the library, which refuses other addresses.
+    /// `raw`: calls of the library, which refuses foreign addresses.
     Library(Raw),
     /// `direct`: commands of the port.
     Commands(u16, ChunkGeometry),
@@ -29,7 +29,7 @@ impl Access {
         }
     }
 
-    /// The page that holds a sector of a block, and the sector in it.
+    /// The page of a sector in a block, and the sector in that page.
     fn page(raw: &Raw, (block, sector): (u32, u32)) -> (FlashAddress, u32) {
         let page_sectors = raw.space().page_sectors();
         let page = sector / page_sectors;
@@ -49,20 +49,20 @@ impl Access {
         Command { namespace: self.namespace(), ..Command::new(tag, opcode, lba, sectors, data) }
     }
 
-    /// Describes the blocks of one LUN.
+    /// Command that reports the blocks of one LUN.
     pub fn report(&self, tag: Tag, lun: u32) -> Command {
         let chunks = self.geometry().chunks;
         self.command(tag, Opcode::Report, (lun * chunks, 0), chunks, Vec::new())
     }
 
-    /// Reads `sectors` sectors into `data`.
+    /// Command that reads `sectors` sectors into `data`.
     pub fn read(&self, tag: Tag, at: (u32, u32), sectors: u32, data: Vec<u8>) -> Command {
         let Access::Library(raw) = self else { return self.command(tag, Opcode::Read, at, sectors, data) };
         let (address, sector) = Access::page(raw, at);
         raw.sectors_read(tag, address, sector, sectors, data).expect(INSIDE)
     }
 
-    /// Writes whole pages.
+    /// Command that writes whole pages.
     pub fn write(&self, tag: Tag, at: (u32, u32), data: Vec<u8>, sector_bytes: u32) -> Command {
         if let Access::Library(raw) = self {
             return raw.page_write(tag, Access::page(raw, at).0, data).expect(INSIDE);

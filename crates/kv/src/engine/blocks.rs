@@ -5,12 +5,12 @@
 //!                                   ▲            │ failed
 //!                                   └── rests ◄──┘
 //! ```
-//! Every LUN has its own lists, so that LUNs and channels work independently: slabs go to the LUNs in turn, channel by channel, one at a time
-//! in each. Blocks are erased in the background, one at a time in each LUN, while no read waits there or the LUN has no other block left.
-//! The drive says which blocks are bad. Another block whose program fails is erased and used again, after those that never failed; one whose
-//! erase fails rests, and so does a LUN that only fails, until they are tried again.
+//! Every LUN has its own lists, so that LUNs and channels work independently: slabs go to the LUNs in turn, channel by channel, one at a time in
+//! each. Blocks are erased in the background, one at a time per LUN, while no read waits there, or when the LUN has no other block left. The drive
+//! reports bad blocks. Another block whose program fails is erased and reused, after those that never failed; one whose erase fails rests, and so
+//! does a LUN with nothing but failures, until they are retried.
 //!
-//! Invariant: a block is in one list of its LUN, or being erased, or used by one slab, or rests, or bad.
+//! Invariant: a block is in exactly one list of its LUN, or being erased, used by one slab, resting, or bad.
 
 use super::access::Access;
 use super::writer::Writer;
@@ -23,13 +23,13 @@ use pellucid_flash::{ChunkInfo, ChunkState, Command, Completion, Drive, Status, 
 use pellucid_prism::Raw;
 use std::collections::VecDeque;
 
-/// Pieces of a slab on their way at a time.
+/// Maximum pieces of a slab in flight.
 const DEPTH: u32 = 2;
-/// After this many failures in a row a LUN rests.
+/// Consecutive failures after which a LUN rests.
 const FAILURES_MAX: u32 = 8;
-/// Blocks of a slab: what the tags have bits for.
+/// Maximum blocks of a slab, limited by the bits of tags.
 const BLOCKS_MAX: u32 = 64;
-/// In a tag: the number of a part of a read, or of a block of a slab; and the LUN.
+/// Position in a tag of the part of a read, or block of a slab; and of the LUN.
 const PART_SHIFT: u32 = 32;
 const LUN_SHIFT: u32 = 38;
 const LUN_MASK: u64 = (1 << (super::KIND_SHIFT - LUN_SHIFT)) - 1;
@@ -38,7 +38,7 @@ const LUN_MASK: u64 = (1 << (super::KIND_SHIFT - LUN_SHIFT)) - 1;
 struct Lun {
     erased: Vec<u32>,
     dirty: VecDeque<u32>,
-    /// The block that is being erased; `NIL`: none.
+    /// The block being erased; `NIL`: none.
     erasing: u32,
     reads: u32,
     writing: bool,
@@ -50,7 +50,7 @@ impl Lun {
         self.failures_in_a_row >= FAILURES_MAX
     }
 
-    /// Blocks that can be had.
+    /// Number of available blocks.
     fn free(&self) -> u32 {
         match self.is_dead() {
             true => 0,
@@ -67,26 +67,26 @@ pub(crate) struct Blocks {
     block_sectors: u32,
     each: u32,
     luns: Vec<Lun>,
-    /// Channel by channel.
+    /// LUNs, channel by channel.
     rotation: Vec<u32>,
     turn: usize,
-    /// Blocks of the slabs: `each` for each.
+    /// Blocks of the slabs, `each` per slab.
     places: Vec<u32>,
     erases: Vec<u32>,
     /// Failed programs of each block since its last good one.
     strikes: Vec<u8>,
     /// Blocks whose erase has failed.
     spoiled: Vec<u32>,
-    /// At a start: what was found. Later: `false` for blocks that are bad.
+    /// During a start: blocks that were found. Later: `false` for bad blocks.
     good: Vec<bool>,
-    /// Used by the cache: a part of each LUN, where there is a limit.
+    /// Blocks of each LUN that the cache uses, if there is a limit.
     blocks_each_lun: u32,
     dirty: u32,
     reports_sent: u32,
     reports_left: u32,
-    /// The contents from before are known: blocks may be erased.
+    /// True once the old content is known and blocks may be erased.
     begun: bool,
-    /// Blocks of which a part shall be unreadable.
+    /// Blocks with a part that must become unreadable.
     wipes: Vec<u32>,
     writer: Writer,
     writes_max: usize,
@@ -200,7 +200,7 @@ impl Blocks {
         self.luns.iter().map(|lun| lun.free() / self.each).sum()
     }
 
-    /// Returns whether a slab can begin in this LUN.
+    /// Reports whether a slab can begin in this LUN.
     fn takes(&self, lun: u32) -> bool {
         let lun = &self.luns[lun as usize];
         !lun.writing && !lun.is_dead() && lun.erased.len() >= self.each as usize
@@ -285,8 +285,8 @@ impl Blocks {
         }
     }
 
-    /// Acts like [`Blocks::release`] for a slab whose write ended in block `part`. Later blocks are untouched: nothing is sent to a block
-    /// before the previous one has been written, and a drive refuses to erase erased blocks.
+    /// Like [`Blocks::release`], for a slab whose write ended in block `part`. Later blocks are untouched: nothing is sent to a block before the
+    /// previous one has been written, and a drive refuses to erase erased blocks.
     fn release_failed(&mut self, slab: u32, part: u32) {
         for behind in part + 1..self.each {
             let block = std::mem::replace(&mut self.place_mut(slab)[behind as usize], NIL);
@@ -348,7 +348,7 @@ impl Blocks {
         true
     }
 
-    /// Begins: blocks found closed or open are erased when their turn comes.
+    /// Starts: blocks found closed or open are erased in turn.
     pub fn begin(&mut self) {
         self.begun = true;
     }
@@ -450,7 +450,7 @@ impl Blocks {
         io.events.push_back(Event::Written { slab, good });
     }
 
-    /// A block is out of use for good.
+    /// Retires a block for good.
     fn retire(&mut self, block: u32) {
         if std::mem::replace(&mut self.good[block as usize], false) {
             self.counters.retired += 1;
@@ -462,13 +462,13 @@ impl Blocks {
         let lun = &mut self.luns[number];
         lun.erasing = NIL;
         match status {
-            // No end of failures: a LUN whose programs all fail would be erased and written for ever.
+            // Bounds the failures: a LUN whose programs all fail would be erased and written for ever.
             Status::Success | Status::HighEcc => {
                 lun.erased.push(block);
                 self.erases[block as usize] += 1;
                 self.counters.erases += 1;
             }
-            // Nothing was written to it.
+            // The block was not written.
             Status::ChunkInvalidReset => lun.erased.push(block),
             status => {
                 lun.failures_in_a_row += 1;
@@ -489,7 +489,7 @@ impl Blocks {
         }
     }
 
-    /// Takes a report on the blocks of a LUN.
+    /// Handles the report on a LUN's blocks.
     fn reported(&mut self, lun: u32, data: &[u8], good: bool) {
         let chunks = self.access.geometry().chunks;
         let mut states = data.as_chunks::<{ ChunkInfo::BYTES }>().0.iter().map(ChunkInfo::decode);

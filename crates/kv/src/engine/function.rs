@@ -1,7 +1,7 @@
 //! `function`: slabs are flash blocks that the library's function level hands out, tracks, and erases in the background.
 //!
-//! The cache chooses the channel of a slab and the slabs to release. The library chooses the block within the channel and the time of its
-//! erase, and replaces bad blocks. A mark stored with the data tells whether a block begins a slab of items or part of a snapshot.
+//! The cache chooses the channel of a slab and the slabs to release. The library chooses the block within the channel and the time of its erase, and
+//! replaces bad blocks. A mark stored with the data tells whether a block begins a slab of items or part of a snapshot.
 
 use super::writer::Writer;
 use super::{EngineCounters, Event, Io, KIND, READ, Shape, WRITE, flash_of, too_long};
@@ -15,9 +15,9 @@ use pellucid_prism::{
     FlashAddress, Function, FunctionAsk, FunctionCall, FunctionOutcome, Mapping, SsdGeometry,
 };
 
-/// Pieces of a slab on their way at a time.
+/// Maximum pieces of a slab in flight.
 const DEPTH: u32 = 2;
-/// After this many failures in a row a channel rests.
+/// Consecutive failures after which a channel rests.
 const FAILURES_MAX: u32 = 32;
 const BLOCKS_MAX: u32 = 64;
 const PART_SHIFT: u32 = 32;
@@ -41,10 +41,10 @@ pub(crate) struct FunctionEngine {
     each: u32,
     channels: Vec<Channel>,
     turn: u32,
-    /// Blocks of the slabs: `each` for each.
+    /// Blocks of the slabs, `each` per slab.
     places: Vec<u32>,
     writer: Writer,
-    /// Blocks that shall be erased before anything is answered.
+    /// Blocks that must be erased before anything is answered.
     wipes: Vec<FlashAddress>,
     failures: u64,
 }
@@ -100,7 +100,7 @@ impl FunctionEngine {
 
     pub fn fresh(&self, now: SimTime) -> FunctionEngine {
         let mut level = self.level.clone();
-        // Its start cannot fail: what it reads is judged later.
+        // A restart cannot fail: the content read is judged later.
         let _ = level.restart(now);
         let block_bytes = self.block_sectors * self.shape.sector_bytes;
         FunctionEngine {
@@ -129,7 +129,7 @@ impl FunctionEngine {
         self.level.is_ready()
     }
 
-    /// Slabs that a channel has blocks for.
+    /// Number of slabs for which a channel has blocks.
     fn free_in(&self, channel: u32) -> u32 {
         match self.channels[channel as usize].failures_in_a_row < FAILURES_MAX {
             true => self.level.free_blocks(channel) / self.each,
@@ -257,7 +257,7 @@ impl FunctionEngine {
         sound
     }
 
-    /// Everything else that was found is erased in the background.
+    /// Erases everything else that was found, in the background.
     pub fn begin(&mut self) {
         let kept = self.places.iter().filter(|&&block| block != NIL);
         let kept: Vec<FlashAddress> = kept.map(|&block| self.address(block)).collect();
@@ -323,7 +323,7 @@ impl FunctionEngine {
         io.events.push_back(Event::Written { slab, good });
     }
 
-    /// Looks which of the blocks to be erased are erased.
+    /// Checks which of the blocks to be wiped are erased.
     fn look_at_wipes(&mut self, io: &mut Io) {
         let level = &self.level;
         let before = self.wipes.len();

@@ -1,8 +1,8 @@
 //! Storage engines: they place slabs, write them, and reuse their space.
 //!
-//! A slab is written as a whole, read in runs of sectors, and released as a whole; an engine does nothing else. It issues commands and
-//! reports their results as [`Event`]s. Engines differ in the layer that maps slabs to flash blocks, in the layer that erases, and
-//! therefore in the amount of flash that must stay free.
+//! A slab is written as a whole, read in runs of sectors, and released as a whole; an engine does nothing else. It issues commands and reports their
+//! results as [`Event`]s. Engines differ in the layers that map slabs to flash blocks and erase them, and therefore in the amount of flash that must
+//! stay free.
 
 mod access;
 mod blocks;
@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 pub(super) const KIND_SHIFT: u32 = 56;
 /// A read for the cache; the rest of the tag is the cache's.
 pub(super) const READ: Tag = 1 << KIND_SHIFT;
-/// A part of a slab, by the slab's number.
+/// Write of a part of a slab, by the slab's number.
 const WRITE: Tag = 2 << KIND_SHIFT;
 const ERASE: Tag = 3 << KIND_SHIFT;
 const REPORT: Tag = 4 << KIND_SHIFT;
@@ -38,45 +38,45 @@ const FLUSH: Tag = 6 << KIND_SHIFT;
 const DISCARD: Tag = 7 << KIND_SHIFT;
 const KIND: Tag = 0xff << KIND_SHIFT;
 
-/// The most that one command of a slab's write carries.
+/// Maximum size of one command of a slab's write.
 const PIECE_BYTES: u32 = 256 << 10;
 
-/// Message of an engine to the cache.
+/// Event from an engine.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// A read has ended, with its buffer. `None`: the data are lost. A tag of [`READ`].
+    /// A read with a tag of [`READ`] has ended, with its buffer; `None`: the data are lost.
     Read { tag: Tag, data: Option<Vec<u8>> },
-    /// A slab is on flash, or could not be written to the place that it was given.
+    /// A slab was written, or its write failed.
     Written { slab: u32, good: bool },
-    /// The content of a slab can never be read again; it was released.
+    /// The content of a slab is unreadable for good; the slab was released.
     Wiped { good: bool },
     /// All earlier writes are durable.
     Flushed,
 }
 
-/// Sizes that an engine gives.
+/// Dimensions of an engine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub slab_bytes: u32,
     pub sector_bytes: u32,
-    /// Slabs that flash has room for.
+    /// Number of slabs that fit the flash.
     pub slabs: u32,
-    /// Numbers that give the location of a slab.
+    /// Numbers that give a slab's location.
     pub places_each: u32,
-    /// Units that work at the same time.
+    /// Units that work in parallel.
     pub servers: u32,
-    /// Seconds that one of them needs to write a slab and erase its place; 0: not known.
+    /// Seconds that one unit needs to write a slab and erase its place; 0: unknown.
     pub service_s: f64,
 }
 
 impl Shape {
-    /// About how many items the flash has room for.
+    /// Approximate number of items that fit the flash.
     pub fn items(&self) -> u64 {
         u64::from(self.slabs) * u64::from(self.slab_bytes) / 512
     }
 }
 
-/// Commands on their way down and buffers for them.
+/// Commands for the drive, and buffers for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Io {
     pub now: SimTime,
@@ -87,11 +87,11 @@ pub(super) struct Io {
     pub read_bytes: u64,
 }
 
-/// Read buffers that are kept.
+/// Maximum number of kept read buffers.
 const IMAGES_MAX: usize = 1024;
 
 impl Io {
-    /// A buffer of `bytes`, of any content.
+    /// A buffer of `bytes` with arbitrary content.
     #[inline]
     fn image(&mut self, bytes: usize) -> Vec<u8> {
         let mut image = self.images.pop().unwrap_or_default();
@@ -107,7 +107,7 @@ impl Io {
         image
     }
 
-    /// A buffer comes back.
+    /// Takes a buffer back.
     #[inline]
     pub fn put_back(&mut self, image: Vec<u8>) {
         if image.capacity() > 0 && self.images.len() < IMAGES_MAX {
@@ -122,7 +122,7 @@ pub(super) struct EngineCounters {
     pub erases: u64,
     pub failures: u64,
     pub retired: u64,
-    /// Parts that were given up, and may be tried again.
+    /// Parts that were given up and may be retried.
     pub resting: u64,
 }
 
@@ -135,7 +135,7 @@ pub(super) enum Engine {
     Blocks(Blocks),
 }
 
-/// Evaluates an expression with the engine, whichever it is.
+/// Evaluates an expression with any engine.
 macro_rules! each {
     ($self:expr, $engine:ident => $do:expr) => {
         match $self {
@@ -167,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// Returns the engine as new, without knowledge of the flash.
+    /// A new engine that does not know the flash's content.
     pub fn fresh(&self, now: SimTime) -> Engine {
         match self {
             Engine::Original(engine) => Engine::Original(engine.fresh()),
@@ -186,12 +186,12 @@ impl Engine {
         each!(self, engine => engine.shape())
     }
 
-    /// Returns whether the engine knows the contents of the flash and can be used.
+    /// Reports whether the engine knows the content of the flash and can be used.
     pub fn is_started(&self) -> bool {
         each!(self, engine => engine.is_started())
     }
 
-    /// Places that can be written, now or as soon as they are erased.
+    /// Places that can be written, now or after an erase.
     pub fn free(&self) -> u32 {
         each!(self, engine => engine.free())
     }
@@ -205,52 +205,52 @@ impl Engine {
         self.shape().slabs - without_flash
     }
 
-    /// Returns whether a slab can begin to be written now.
+    /// Reports whether a slab's write can start now.
     pub fn is_ready(&self) -> bool {
         each!(self, engine => engine.is_ready())
     }
 
-    /// Returns true if a part was given up after failures and may be tried again.
+    /// Returns true if a part was given up after failures and may be retried.
     pub fn is_resting(&self) -> bool {
         each!(self, engine => engine.resting() > 0)
     }
 
-    /// Tries resting parts again: one more failure gives them up again.
+    /// Retries resting parts: one more failure makes them rest again.
     pub fn try_again(&mut self, io: &mut Io) {
         each!(self, engine => engine.try_again(io));
     }
 
-    /// Returns true if nothing can be written unless a slab is released or resting parts are tried again.
+    /// Returns true if nothing can be written unless a slab is released or resting parts are retried.
     pub fn is_read_only(&self) -> bool {
         each!(self, engine => engine.is_read_only())
     }
 
-    /// Begins to write a slab from a write buffer. `forced`: past the drive's own buffers, too.
+    /// Starts writing a slab from a write buffer. `forced`: bypasses the drive's own buffers.
     pub fn write(&mut self, slab: u32, buffer: u32, forced: bool) {
         each!(self, engine => engine.write(slab, buffer, forced));
     }
 
-    /// Reads a run of sectors of a slab. Returns the number of reads; they end as events in any order, whose tags contain the number
-    /// of the read (from bit 32 on) in addition to `tag`.
+    /// Reads a run of sectors of a slab. Returns the number of reads; they end as events in any order, with the number of the read (from bit 32 on)
+    /// added to `tag`.
     #[inline]
     pub fn read(&mut self, io: &mut Io, tag: Tag, slab: u32, sector: u32, sectors: u32) -> u32 {
         each!(self, engine => engine.read(io, tag, slab, sector, sectors))
     }
 
-    /// A slab's place is not needed any more.
+    /// Releases a slab's place.
     pub fn release(&mut self, slab: u32) {
         each!(self, engine => engine.release(slab));
     }
 
-    /// Like [`Engine::release`], and nothing of the slab shall ever be read again: [`Event::Wiped`] says when.
+    /// Like [`Engine::release`], and makes the slab unreadable for good; [`Event::Wiped`] reports the end.
     pub fn wipe(&mut self, io: &mut Io, slab: u32) {
         each!(self, engine => engine.wipe(io, slab));
     }
 
-    /// Makes everything written durable: [`Event::Flushed`].
+    /// Makes everything written durable; [`Event::Flushed`] reports the end.
     pub fn flush(&mut self, io: &mut Io) {
         if let Engine::Function(_) = self {
-            // Data that the level has acknowledged are on the media.
+            // Data acknowledged by the level already are on the media.
             return io.events.push_back(Event::Flushed);
         }
         let flush = Command::new(FLUSH, Opcode::Flush, Lba(0), 0, Vec::new());
@@ -262,7 +262,7 @@ impl Engine {
         each!(self, engine => engine.places(slab))
     }
 
-    /// Places at which a slab to be kept may begin, for a start.
+    /// At a start: places at which a kept slab may begin.
     pub fn candidates(&self) -> Vec<u32> {
         each!(self, engine => engine.candidates())
     }
@@ -272,30 +272,30 @@ impl Engine {
         each!(self, engine => engine.peek(io, tag, place));
     }
 
-    /// At a start: a slab lies there. `false`: that cannot be.
+    /// At a start: registers a slab at these places. `false`: impossible.
     #[must_use]
     pub fn adopt(&mut self, slab: u32, places: &[u32]) -> bool {
         each!(self, engine => engine.adopt(slab, places))
     }
 
-    /// At a start: nothing else is kept.
+    /// At a start: discards everything that was not adopted.
     pub fn begin(&mut self) {
         each!(self, engine => engine.begin());
     }
 
-    /// The next command for the drive. `stopped`: of reads alone.
+    /// The next command for the drive. `stopped`: only reads.
     #[inline]
     pub fn next_command(&mut self, io: &mut Io, buffers: &Buffers, stopped: bool) -> Option<Command> {
         each!(self, engine => engine.next_command(io, buffers, stopped))
     }
 
-    /// A command has ended.
+    /// Handles a completion.
     #[inline]
     pub fn complete(&mut self, io: &mut Io, completion: &mut Completion) {
         each!(self, engine => engine.complete(io, completion));
     }
 
-    /// Runs what is due in the level.
+    /// Runs work of the level that is due.
     pub fn advance(&mut self, io: &mut Io) {
         match self {
             Engine::Policy(engine) => engine.advance(io),
@@ -304,7 +304,7 @@ impl Engine {
         }
     }
 
-    /// When the level does something by itself.
+    /// Time of the level's next internal event.
     #[inline]
     pub fn next_event(&self) -> Option<SimTime> {
         match self {
@@ -314,7 +314,7 @@ impl Engine {
         }
     }
 
-    /// Why it can not be used, in a sentence.
+    /// Reason why it cannot be used, as a sentence.
     pub fn failure(&self) -> Option<String> {
         match self {
             Engine::Policy(engine) => engine.failure(),
@@ -327,7 +327,7 @@ impl Engine {
         each!(self, engine => engine.counters())
     }
 
-    /// Returns the counters that only this engine has.
+    /// Counters that only this engine has.
     pub fn figures(&self) -> Vec<Figure> {
         match self {
             Engine::Policy(engine) => engine.figures(),
@@ -336,7 +336,7 @@ impl Engine {
         }
     }
 
-    /// Panics where an invariant is broken.
+    /// Panics if an invariant is broken.
     pub fn check(&self) {
         each!(self, engine => engine.check());
     }
@@ -352,7 +352,7 @@ fn flash_of(drive: &impl Drive, engine: EngineKind) -> Result<(u16, ChunkGeometr
     found.ok_or_else(|| no_chunks(name))
 }
 
-/// The sentence for a drive without flash that an engine could manage.
+/// Message for a drive without flash that an engine could manage.
 pub(super) fn no_chunks(engine: &str) -> String {
     format!(
         "engine \"{engine}\" needs an open-channel namespace, and the drive has none, or a host FTL stands on it; allowed: such a drive, for \
@@ -360,7 +360,7 @@ pub(super) fn no_chunks(engine: &str) -> String {
     )
 }
 
-/// Why a slab of this many blocks cannot be.
+/// Message for a slab of too many blocks.
 fn too_long(config: &KvConfig, each: u32, block_bytes: u32, most: u32) -> String {
     let block = size(block_bytes.into());
     match config.slab_bytes {

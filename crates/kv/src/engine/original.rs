@@ -1,7 +1,7 @@
 //! `original`: slabs are ranges of an ordinary block drive, which does mapping, garbage collection and erases internally.
 //!
-//! A share of the drive is never written (static over-provisioning): the drive's garbage collection uses it as spare space. The next
-//! slab overwrites a place; nothing is trimmed.
+//! A share of the drive is never written (static over-provisioning): the drive's garbage collection uses it as spare space. A place is overwritten by
+//! its next slab; nothing is trimmed.
 
 use super::writer::Writer;
 use super::{DISCARD, EngineCounters, Event, FLUSH, Io, KIND, READ, Shape, WIPE, WRITE};
@@ -12,12 +12,12 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Opcode, Status, Tag};
 use std::collections::VecDeque;
 
-/// Slabs on their way at a time to a drive that spreads each over its units, and pieces of each.
+/// Maximum slabs in flight to a drive that spreads each over its units, and pieces of each.
 const WRITES_MAX: u32 = 4;
 const DEPTH: u32 = 2;
-/// After this many failures in a row the drive rests.
+/// Consecutive failures after which the drive rests.
 const FAILURES_MAX: u32 = 8;
-/// Slabs are this well aligned.
+/// Alignment of slabs.
 const ALIGNMENT: u32 = 64 << 10;
 
 #[derive(Clone, Debug)]
@@ -55,8 +55,8 @@ impl Original {
         Original::on(config, namespace, sector_bytes, slab_bytes, bytes, bytes, WRITES_MAX)
     }
 
-    /// Slabs on a range of a block interface, `servers` of them on their way at a time: on what over-provisioning leaves of `all` bytes, and
-    /// on `most` bytes at most.
+    /// Slabs on a range of a block interface, `servers` of them in flight at a time: on what over-provisioning leaves of `all` bytes, and at most
+    /// `most` bytes.
     pub fn on(
         config: &KvConfig,
         namespace: u16,
@@ -148,7 +148,7 @@ impl Original {
         (self.read_only, self.failures_in_a_row) = (false, FAILURES_MAX - 1);
     }
 
-    /// Tells the level below which places have no slab, so that it keeps no data for them.
+    /// Discards for places without a slab, so that the level below keeps no data for them.
     pub fn discards(&self) -> impl Iterator<Item = Command> + '_ {
         self.free.iter().map(|&place| self.discard(place))
     }

@@ -1,8 +1,8 @@
 //! `policy`: the slabs of `original`, on a block-mapped range of the library's policy level instead of a block drive.
 //!
-//! Only the set-up of the drive differs: the cache says that it writes in whole blocks, so the library maps blocks and copies nothing. Where so
-//! many blocks have failed that the range has none for another slab, the cache shrinks: places without a slab are used no more, and each
-//! place is trimmed when its slab leaves.
+//! Only the set-up of the drive differs: the cache declares that it writes whole blocks, so the library maps blocks and copies nothing.
+//! When too many blocks have failed for another slab, the cache shrinks: places without a slab are no longer used, and the place of
+//! each slab that leaves is trimmed.
 
 use super::original::Original;
 use super::{EngineCounters, Io, Shape, flash_of};
@@ -12,14 +12,14 @@ use pellucid_flash::{Command, Completion, Drive, Figure, SimTime, Tag};
 use pellucid_host::{Layer, Machine};
 use pellucid_prism::{Gc, Mapping, Policy, PolicyConfig};
 
-/// Rows of blocks that the library has for its record and for blocks that fail.
+/// Rows of blocks that the library needs for its record and for failed blocks.
 const ROWS_KEPT: u32 = 2;
 
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyEngine {
     slabs: Original,
     level: Box<Policy>,
-    /// Bytes of the range, and over-provisioning as a share of it.
+    /// Size of the range, and over-provisioning as a share of it.
     range: (u64, f64),
     configured: bool,
     failed: Option<String>,
@@ -38,12 +38,12 @@ impl PolicyEngine {
         let wanted = if config.slab_bytes == 0 { slab_least } else { config.slab_bytes };
         let row = u64::from(geometry.parallel_units()) * u64::from(block_bytes);
         let slab_bytes = wanted.next_multiple_of(block_bytes);
-        // A block lies in one LUN, so that fewer slabs on their way would leave LUNs idle.
+        // A block is in one LUN, so fewer slabs in flight would leave LUNs idle.
         let servers = geometry.parallel_units();
         let all = u64::from(geometry.chunks) * row;
         let most = u64::from(geometry.chunks.saturating_sub(ROWS_KEPT)) * row;
         let slabs = Original::on(config, namespace, sector_bytes, slab_bytes, all, most, servers)?;
-        // What is left beside the range, as a share of the range.
+        // Space outside the range, as a share of the range.
         let range = u64::from(slabs.shape().slabs) * u64::from(slabs.shape().slab_bytes);
         let beside = (most.saturating_sub(range) as f64 / range.max(1) as f64 * 100.0).floor() / 100.0;
         Ok(PolicyEngine {
@@ -59,11 +59,11 @@ impl PolicyEngine {
     pub fn fresh(&self, now: SimTime) -> PolicyEngine {
         let mut level = self.level.clone();
         let failed = level.restart(now).err();
-        // The level keeps what its ranges are.
+        // The level keeps the definition of its ranges.
         PolicyEngine { slabs: self.slabs.fresh(), level, failed, left: Vec::new(), ..*self }
     }
 
-    /// `FTL_Ioctl`, as soon as the level knows what is on the flash.
+    /// Calls `FTL_Ioctl`, once the level knows the content of the flash.
     fn configure(&mut self) {
         if !self.configured && self.level.is_ready() && self.failed.is_none() {
             let (bytes, beside) = self.range;
@@ -115,7 +115,7 @@ impl PolicyEngine {
         let (stuck, lacks_chunks) = (self.level.is_read_only(), self.level.lacks_chunks());
         self.level.try_again(io.now);
         if stuck {
-            // Blocks that failed writes have left in pieces hold the chunks that others wait for.
+            // Blocks left partly written by failed writes hold the chunks that others wait for.
             let discards: Vec<Command> = self.slabs.discards().collect();
             for command in discards {
                 self.level.submit(io.now, Command { namespace: 0, ..command });

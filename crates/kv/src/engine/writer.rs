@@ -2,13 +2,13 @@
 
 use super::PIECE_BYTES;
 
-/// One slab.
+/// Write of one slab.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
     pub slab: u32,
     pub buffer: u32,
     pub forced: bool,
-    /// Bytes that have been handed out.
+    /// Bytes handed out so far.
     sent: u32,
     outstanding: u32,
     failed: bool,
@@ -24,13 +24,13 @@ pub(super) struct Piece {
     pub to: u32,
 }
 
-/// Slabs that are being written, a few pieces of each at a time. The slabs take turns.
+/// Slabs being written, a few pieces of each at a time, in turn.
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
     writes: Vec<Write>,
     turn: usize,
     slab_bytes: u32,
-    /// A piece does not go over a multiple of it.
+    /// A piece does not cross a multiple of this.
     boundary: u32,
     unit: u32,
     piece: u32,
@@ -38,13 +38,13 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Pieces of at most [`PIECE_BYTES`], a multiple of `unit` unless that is larger; `depth` of a slab at a time.
+    /// Pieces of at most [`PIECE_BYTES`], multiples of `unit` unless that is larger; `depth` pieces of a slab at a time.
     pub fn new(slab_bytes: u32, boundary: u32, unit: u32, depth: u32) -> Writer {
         let piece = (PIECE_BYTES / unit * unit).max(unit);
         Writer { writes: Vec::new(), turn: 0, slab_bytes, boundary, unit, piece, depth }
     }
 
-    /// Returns the unit of pieces that are small enough.
+    /// The unit of pieces, if pieces are small enough.
     pub fn unit(&self) -> u32 {
         self.unit
     }
@@ -57,7 +57,7 @@ impl Writer {
         self.writes.push(Write { slab, buffer, forced, sent: 0, outstanding: 0, failed: false });
     }
 
-    /// The next piece that may go.
+    /// The next piece that may be sent.
     pub fn next(&mut self) -> Option<Piece> {
         let count = self.writes.len();
         for _ in 0..count {
@@ -80,7 +80,7 @@ impl Writer {
         None
     }
 
-    /// A piece has ended; when it was the last one, how the slab has ended.
+    /// Notes the end of a piece; after the last one, returns the result of the slab.
     pub fn ended(&mut self, slab: u32, good: bool) -> Option<bool> {
         let at = self.writes.iter().position(|write| write.slab == slab).expect("it is being written");
         let write = &mut self.writes[at];

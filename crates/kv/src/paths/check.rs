@@ -5,7 +5,7 @@ use crate::objects::Core;
 use crate::slabs::State;
 use pellucid_flash::slab::NIL;
 
-/// Panics where an invariant is broken.
+/// Panics if an invariant is broken.
 pub(crate) fn check(core: &Core) {
     core.index.check();
     core.requests.check();

@@ -1,4 +1,4 @@
-//! Events from clients and from the drive, and their handling.
+//! Handling of events from clients and from the drive.
 
 use super::{evict, items, request, restart};
 use crate::Ask;
@@ -6,7 +6,7 @@ use crate::flash::{Ended, Happened, Purpose};
 use crate::objects::Core;
 use crate::slabs::State;
 
-/// A request has been looked at by the processor.
+/// Handles a request after the processor has processed it.
 pub(crate) fn asked(core: &mut Core, ask: Ask) {
     if cores_are_held(core) {
         return core.requests.hold(ask);
@@ -21,7 +21,7 @@ fn cores_are_held(core: &Core) -> bool {
     core.config.costs.reads_block && core.requests.reading() >= core.config.costs.cores
 }
 
-/// Handles a completed read for a request: work that waited for its core continues.
+/// Continues work that waited for the core of a completed read.
 fn core_is_free(core: &mut Core) {
     core.requests.read_ended();
     while !cores_are_held(core)
@@ -31,7 +31,7 @@ fn core_is_free(core: &mut Core) {
     }
 }
 
-/// Something happened below: what follows from it.
+/// Handles everything that has happened below.
 pub(crate) fn happened(core: &mut Core) {
     while let Some(happened) = core.flash.next_happened() {
         match happened {
@@ -68,7 +68,7 @@ fn read_ended(core: &mut Core, ended: Ended) {
 fn written(core: &mut Core, number: u32, good: bool) {
     items::look_for_rest(core);
     match (good, core.slabs.get(number).state) {
-        // Elsewhere.
+        // Written again, elsewhere.
         (false, _) => core.slabs.write_failed(number),
         (true, State::Snapshot) => {
             items::give_up_buffer(core, number);

@@ -7,8 +7,7 @@
 //!                            the slab that was asked for longest ago; what is hot is written again
 //!                ── none, or no write buffer ──  the same, and nothing is written again; without blocks of its own it waits for one
 //! ```
-//! The index entry of an item decides whether the item is kept, and only if it names this very slot: a stale copy says nothing about the live
-//! item.
+//! An item is kept only if the index entry of its key names this very slot: a stale copy says nothing about the live item.
 
 use super::items;
 use crate::evictions::Eviction;
@@ -21,12 +20,12 @@ use crate::slabs::SlabRecord;
 use crate::{Keep, Victim};
 use std::ops::Range;
 
-/// Victims whose items are being written again at a time, reads of each, and bytes of a read.
+/// Maximum number of victims whose items are rewritten at a time, reads of each, and bytes of a read.
 const EVICTIONS_MAX: usize = 4;
 const READS_MAX: u32 = 4;
 const READ_BYTES: u32 = 128 << 10;
 
-/// Begins evictions as long as too few slabs are free.
+/// Starts evictions as long as too few slabs are free.
 pub(crate) fn make_room(core: &mut Core) {
     core.health.set_dead(core.flash.engine().is_read_only());
     if matches!(core.passage.phase(), Phase::Running | Phase::Draining) {
@@ -42,7 +41,7 @@ fn evict_more(core: &mut Core) {
         let coming = core.evictions.count() as u32 + core.slabs.leaving();
         let free = core.flash.engine().free() + coming;
         let [low, high] = core.evictions.marks();
-        // A stop takes no more from the items than it needs to write what is in memory.
+        // A stop evicts only what it needs to write the content of memory.
         let (low, enough) = match core.passage.phase() {
             Phase::Draining => (true, core.slabs.waiting() as u32),
             _ => (free < low, high),
@@ -51,7 +50,7 @@ fn evict_more(core: &mut Core) {
             return;
         }
         let Some((victim, keep)) = victim(core, low) else {
-            // Nothing is on its way, and nothing can be had.
+            // No slab is in flight, and no space can be had.
             let stuck = free == 0 && core.slabs.waiting() > 0;
             core.health.set_dead(stuck && !core.slabs.is_writing());
             return;
@@ -60,8 +59,8 @@ fn evict_more(core: &mut Core) {
     }
 }
 
-/// Number of victims whose items are rewritten at a time. Without its own blocks, the cache rewrites all of them, so it must read as
-/// many at a time as it writes.
+/// Number of victims whose items are rewritten at a time. Without its own blocks, the cache rewrites all valid items, so it must read as many victims
+/// at a time as it writes slabs.
 fn evictions_max(core: &Core) -> usize {
     match core.config.engine.owns_blocks() {
         true => EVICTIONS_MAX,
@@ -69,10 +68,10 @@ fn evictions_max(core: &Core) -> usize {
     }
 }
 
-/// The next victim, and what of it is kept. `low`: free slabs are below the low watermark.
+/// The next victim, and which of its items are kept. `low`: free slabs are below the low watermark.
 fn victim(core: &mut Core, low: bool) -> Option<(u32, Keep)> {
     let space = core.config.victim == Victim::TwoModes && !low;
-    // With enough free a look at all slabs is worth it only where one has been filled since the last.
+    // With enough free slabs, a search of all slabs pays only if one has been filled since the last.
     if !low && (!space || core.slabs.survey()) {
         return None;
     }
@@ -100,21 +99,20 @@ fn obsolete_bytes(core: &Core, slab: &SlabRecord) -> u64 {
     u64::from(class.slots - slab.valid) * u64::from(class.slot_bytes)
 }
 
-/// Returns whether clearly less is rewritten than freed.
+/// Reports whether clearly less is rewritten than freed.
 fn gains(core: &Core, slab: &SlabRecord) -> bool {
     obsolete_bytes(core, slab) * 4 >= u64::from(core.shape.slab_bytes)
 }
 
-/// Items of a victim that are kept; `None`: it has to wait. `by_space`: it was chosen for its obsolete items.
+/// Items of a victim that are kept; `None`: it must wait. `by_space`: it was chosen for its obsolete items.
 fn kept_of_victim(core: &Core, slab: &SlabRecord, by_space: bool) -> Option<Keep> {
     let owns = core.config.engine.owns_blocks();
     Some(match core.config.keep {
         // A stop closes slabs as they are.
         _ if !core.passage.is_running() => Keep::Nothing,
-        // What is written again into slabs that are closed before they are full takes as much flash as it frees: eviction would
-        // never end.
+        // Items rewritten into slabs that are closed early use as much flash as is freed: eviction would never end.
         _ if core.slabs.was_closed_early() => Keep::Nothing,
-        // Items that are written again need buffers, but must not take those of waiting stores, or slabs would be closed half empty.
+        // Rewritten items need buffers, but must not take those of waiting stores, or slabs would be closed half empty.
         _ if owns
             && (core.flash.engine().free() == 0
                 || core.requests.waiting() > 0
@@ -122,7 +120,7 @@ fn kept_of_victim(core: &Core, slab: &SlabRecord, by_space: bool) -> Option<Keep
         {
             Keep::Nothing
         }
-        // Without blocks of its own the cache drops nothing because it is busy: stores wait for the copies.
+        // Without its own blocks, the cache drops nothing under load: stores wait for the copies.
         _ if !owns && core.buffers.vacant() <= core.evictions.count() => {
             if core.evictions.count() > 0 || core.slabs.is_writing() {
                 return None;
@@ -145,7 +143,7 @@ fn evict(core: &mut Core, number: u32, keep: Keep) {
     copy_more(core, at);
 }
 
-/// Evicts the least recently used slab, all of it. `false`: there is none.
+/// Evicts the least recently used slab completely. `false`: there is none.
 pub(crate) fn evict_one(core: &mut Core) -> bool {
     let oldest = core.slabs.stored().min_by_key(|(_, slab)| (slab.accessed, slab.order));
     let Some((number, _)) = oldest else { return false };
@@ -173,7 +171,7 @@ fn drop_rest(core: &mut Core, number: u32) {
     items::leave(core, number);
 }
 
-/// The entry of the item in a slot, if that item is to be kept.
+/// The entry of the item in a slot, if it is to be kept.
 fn kept(core: &Core, place: Place, keep: Keep) -> Option<Entry> {
     let top = core.slabs.get(place.slab).tops[place.slot as usize];
     let entry = *core.index.get(core.index.find_at(top, place)?);
@@ -181,13 +179,13 @@ fn kept(core: &Core, place: Place, keep: Keep) -> Option<Entry> {
     (wanted && !entry.is_expired(core.clock.time_s())).then_some(entry)
 }
 
-/// Reads on in a victim. At its end it is released.
+/// Continues reading a victim; at its end, releases it.
 fn copy_more(core: &mut Core, at: usize) {
     let Eviction { slab, keep, mut next, mut reads } = core.evictions.get(at);
     let slots = core.slabs.get(slab).tops.len() as u32;
     let class = core.slabs.class_of(slab);
     let (slot_bytes, run_max) = (class.slot_bytes, (READ_BYTES / class.slot_bytes).max(1));
-    // Slots between two that are kept are read with them if they are no more than a sector.
+    // Slots between two kept ones are read along if they are no larger than a sector.
     let near = (core.shape.sector_bytes / slot_bytes).max(1);
     while reads < READS_MAX && next < slots {
         let wanted = |slot: &u32| kept(core, Place { slab, slot: *slot }, keep).is_some();
@@ -211,7 +209,7 @@ fn copy_more(core: &mut Core, at: usize) {
     }
 }
 
-/// Items of a victim have been read; `None`: they could not be.
+/// Handles items read from a victim; `None`: the read failed.
 pub(crate) fn copies_read(core: &mut Core, slab: u32, slots: Range<u32>, bytes: Option<&[u8]>) {
     let keep = core.evictions.get(core.evictions.position(slab)).keep;
     let class = usize::from(core.slabs.get(slab).class);
@@ -234,7 +232,7 @@ pub(crate) fn copies_read(core: &mut Core, slab: u32, slots: Range<u32>, bytes: 
     copy_more(core, at);
 }
 
-/// Writes an item again. Where there is no room for it, it is dropped with its slab.
+/// Rewrites an item. Without space for it, it is dropped with its slab.
 fn write_again(core: &mut Core, class: usize, mut entry: Entry, item: &[u8]) {
     let Some(place) = items::slot(core, class, entry.hash, true) else { return };
     items::encode(core, place, |slot| slot[..item.len()].copy_from_slice(item));

@@ -1,4 +1,4 @@
-//! Gets, and the other requests that change only the index: touch, delete, flush_all.
+//! Gets, and other requests that change only the index: touch, delete, flush_all.
 
 use super::items;
 use crate::index::At;
@@ -7,7 +7,7 @@ use crate::objects::Core;
 use crate::requests::Flow;
 use crate::{Get, Item, Key, KvStatistics, Outcome};
 
-/// Answers a get, as far as it goes.
+/// Answers a get as far as possible.
 pub(crate) fn get(core: &mut Core, get: Get, key: &Key, hash: u64) -> Flow {
     let Some(at) = core.index.find(hash) else {
         return missed(core, get, key, hash, |counts| &mut counts.misses_absent);
@@ -43,7 +43,7 @@ pub(crate) fn get(core: &mut Core, get: Get, key: &Key, hash: u64) -> Flow {
     Flow::Done(Outcome::Item(item))
 }
 
-/// A get found nothing.
+/// Handles a miss.
 fn missed(
     core: &mut Core,
     get: Get,
@@ -68,7 +68,7 @@ fn missed(
                     ..Item::default()
                 }));
             }
-            // It is told to fill the item all the same, and so is the next one.
+            // The client is told to fill the item anyway, and so is the next one.
             Err(Flow::Wait | Flow::Done(_) | Flow::Read { .. }) => {}
         }
     }
@@ -109,7 +109,7 @@ fn accessed(core: &mut Core, get: Get, at: At) -> Item {
     item
 }
 
-/// Fills in the fields that only the item itself has.
+/// Fills in the fields that only the stored item has.
 pub(crate) fn fill_item(core: &mut Core, item: &mut Item, head: &Head, slot: &[u8], whole: bool) {
     (item.flags, item.size, item.binary) = (head.flags, head.value_bytes, head.binary);
     if whole {
@@ -126,7 +126,7 @@ pub(crate) fn hit(core: &mut Core, slab: u32, in_memory: bool) {
     core.slabs.count_hit(slab);
 }
 
-/// Gives an item another expiry.
+/// Sets an item's expiry.
 pub(crate) fn touch(core: &mut Core, hash: u64, expires_s: u32) -> Outcome {
     let Some(at) = items::live(core, hash) else { return Outcome::NotFound };
     accessed(core, Get { touch: Some(expires_s), ..Get::default() }, at);
@@ -134,7 +134,7 @@ pub(crate) fn touch(core: &mut Core, hash: u64, expires_s: u32) -> Outcome {
     Outcome::Touched
 }
 
-/// Deletes an item, or makes it stale.
+/// Deletes an item, or marks it stale.
 pub(crate) fn delete(
     core: &mut Core,
     key: &Key,
@@ -152,7 +152,7 @@ pub(crate) fn delete(
         if let Err(flow) = items::put(core, key, hash, &[], 0, expires_s) {
             return flow;
         }
-        // It may have expired already.
+        // The item may have expired already.
         match core.index.find(hash) {
             Some(new) => at = new,
             None => return Flow::Done(Outcome::Deleted),
@@ -184,7 +184,7 @@ pub(crate) fn flush_all(core: &mut Core, at_s: u32) -> Outcome {
     Outcome::Done
 }
 
-/// Every item is gone.
+/// Drops all items now.
 pub(crate) fn drop_all(core: &mut Core) {
     core.index.clear();
     for number in core.slabs.drop_items() {

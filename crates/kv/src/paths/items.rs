@@ -1,4 +1,4 @@
-//! Items: their slots, their entries in the index, and the slabs that come and go with them.
+//! Items: their slots, their index entries, and the slabs that come and go with them.
 
 use crate::classes::SLAB_HEADER;
 use crate::flash::Purpose;
@@ -23,13 +23,13 @@ pub(crate) fn live(core: &mut Core, hash: u64) -> Option<At> {
     Some(at)
 }
 
-/// The smallest class whose slots take an item; `None`: it is too large.
+/// The smallest class whose slots fit an item; `None`: it is too large.
 pub(crate) fn class_of(core: &Core, key: &Key, value_bytes: usize) -> Option<usize> {
     let class = core.slabs.classes().smallest(item::bytes_of(key.as_bytes().len(), value_bytes))?;
     (value_bytes <= core.config.item_max_bytes as usize).then_some(class)
 }
 
-/// Item of an entry, from its slot on, if it is in a write buffer.
+/// An item in a write buffer, from its slot on; `None`: it is on flash.
 #[inline]
 pub(crate) fn in_memory(core: &Core, place: Place) -> Option<&[u8]> {
     let slab = core.slabs.get(place.slab);
@@ -37,15 +37,15 @@ pub(crate) fn in_memory(core: &Core, place: Place) -> Option<&[u8]> {
     (slab.buffer != NIL).then(|| &core.buffers.get(slab.buffer)[class.offset(place.slot)..])
 }
 
-/// The place of an item if it can be written over: its slab is still being filled, and has the right class.
+/// The place of an item if it can be overwritten: its slab is open and has the right class.
 fn rewritable(core: &Core, at: At, class: usize) -> Option<Place> {
     let place = core.index.get(at).place();
     let slab = core.slabs.get(place.slab);
     (slab.state == State::Open && usize::from(slab.class) == class).then_some(place)
 }
 
-/// Returns a slot for an item of a class with `hash`: of that class, or of a larger one if buffers are short. `None`: no write buffer is
-/// free. `again`: for a rewritten item, which may take the last buffer.
+/// Returns a slot for an item of a class with `hash`: of that class, or of a larger one if buffers are short. `None`: no write buffer is free.
+/// `again`: for a rewritten item, which may take the last buffer.
 pub(crate) fn slot(core: &mut Core, class: usize, hash: u64, again: bool) -> Option<Place> {
     let slab = match core.slabs.classes().get(class).open {
         NIL => open(core, class, again)?,
@@ -54,9 +54,9 @@ pub(crate) fn slot(core: &mut Core, class: usize, hash: u64, again: bool) -> Opt
     Some(core.slabs.take_slot(slab, hash))
 }
 
-/// Opens a slab of a class, or lends the one of a larger class. `None`: there is no write buffer for it.
+/// Opens a slab of a class, or lends one of a larger class. `None`: no write buffer is free.
 fn open(core: &mut Core, class: usize, again: bool) -> Option<u32> {
-    // The last buffers are for what is written again: from that comes space.
+    // The last buffers are reserved for rewritten items, because these free space.
     let kept = match again {
         true => 0,
         false if core.config.engine.owns_blocks() => 1,
@@ -77,7 +77,7 @@ fn open(core: &mut Core, class: usize, again: bool) -> Option<u32> {
     Some(core.slabs.open(class, buffer))
 }
 
-/// A slab gets no more items: it waits for the engine.
+/// Closes a slab, which then waits for the engine.
 pub(crate) fn close(core: &mut Core, number: u32) {
     core.slabs.close(number, core.clock.tick());
 }
@@ -90,8 +90,8 @@ pub(crate) fn encode(core: &mut Core, place: Place, write: impl FnOnce(&mut [u8]
     write(&mut core.buffers.get_mut(buffer)[from..from + bytes]);
 }
 
-/// Stores an item, replacing the existing one. If the item cannot be stored, the existing one is removed, so that it does not
-/// pass for the newest; but not if the caller only has to wait.
+/// Stores an item, replacing the present one. If it cannot be stored, the present one is removed, so that it does not pass for the newest; it stays
+/// if the caller only has to wait.
 pub(crate) fn put(
     core: &mut Core,
     key: &Key,
@@ -140,8 +140,7 @@ pub(crate) fn put(
     Ok(cas)
 }
 
-/// Makes the index point to an item in a write buffer; the item it pointed to before is obsolete. A slab without a free slot is
-/// ready to be written.
+/// Points the index to an item in a write buffer; the old item is obsolete. A slab without a free slot is ready to be written.
 pub(crate) fn point(core: &mut Core, entry: Entry) {
     if core.slabs.add(&entry) {
         close(core, entry.place().slab);
@@ -151,20 +150,20 @@ pub(crate) fn point(core: &mut Core, entry: Entry) {
     }
 }
 
-/// Takes an item out of the index.
+/// Removes an item from the index.
 pub(crate) fn remove(core: &mut Core, at: At) {
     let entry = core.index.remove(at);
     obsolete(core, &entry);
 }
 
-/// An item is obsolete.
+/// Handles an obsolete item.
 fn obsolete(core: &mut Core, entry: &Entry) {
     if core.slabs.remove(entry) {
         leave(core, entry.place().slab);
     }
 }
 
-/// Counts an item as lost: it cannot be read, or something else lies there.
+/// Counts an item as lost: it is unreadable, or its slot holds something else.
 pub(crate) fn damaged(core: &mut Core, hash: u64, place: Place, cas: u32) {
     if let Some(at) = core.index.find(hash) {
         let entry = core.index.get(at);
@@ -175,7 +174,7 @@ pub(crate) fn damaged(core: &mut Core, hash: u64, place: Place, cas: u32) {
     }
 }
 
-/// Finishes reading a stored slab of which nothing more is needed.
+/// Lets a stored slab leave, of which nothing more is needed.
 pub(crate) fn leave(core: &mut Core, number: u32) {
     core.slabs.leave(number);
     leave_if_unread(core, number);
@@ -188,7 +187,7 @@ pub(crate) fn leave_if_unread(core: &mut Core, number: u32) {
     }
 }
 
-/// The number of a slab can be used again.
+/// Frees the number of a slab.
 pub(crate) fn vacate(core: &mut Core, number: u32) {
     let vacated = core.slabs.vacate(number);
     core.counters.add(|counts| &mut counts.reclaimed, vacated.slots);
@@ -207,13 +206,13 @@ pub(crate) fn read_item(core: &mut Core, place: Place, bytes: usize, purpose: Pu
     read(core, place.slab, from, bytes, purpose);
 }
 
-/// Reads bytes of a slab. It is not released before that has ended.
+/// Reads bytes of a slab, which is not released before the read ends.
 pub(crate) fn read(core: &mut Core, slab: u32, from: usize, bytes: usize, purpose: Purpose) {
     core.slabs.read_begins(slab);
     core.flash.read(slab, from, bytes, purpose);
 }
 
-/// Looks whether parts of the flash rest.
+/// Checks whether parts of the flash rest.
 pub(crate) fn look_for_rest(core: &mut Core) {
     core.health.look(core.flash.engine().is_resting(), core.clock.now());
 }

@@ -1,4 +1,4 @@
-//! Paths: the actions of a cache, as functions over its objects (`objects.rs`), without their own state.
+//! Paths: the actions of a cache, as functions over its objects (`objects.rs`), without state of their own.
 //!
 //! ```text
 //!   events
@@ -7,7 +7,7 @@
 //!   get, store, write, evict, saving
 //!   items                              check
 //! ```
-//! Each uses those below it, and no two use each other.
+//! Each uses only those below it.
 
 pub(crate) mod check;
 pub(crate) mod events;

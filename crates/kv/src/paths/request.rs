@@ -1,4 +1,4 @@
-//! Requests: run at once or wait, in order for each key.
+//! Requests: executed at once or queued, in order for each key.
 
 use super::{evict, get, items, store, write};
 use crate::flash::Purpose;
@@ -7,7 +7,7 @@ use crate::objects::Core;
 use crate::requests::{Flow, Found, Request};
 use crate::{Ask, Outcome, What};
 
-/// Takes a request.
+/// Accepts a request.
 pub(crate) fn take(core: &mut Core, mut ask: Ask) {
     if core.clock.pass(ask.time_s) {
         get::drop_all(core);
@@ -18,7 +18,7 @@ pub(crate) fn take(core: &mut Core, mut ask: Ask) {
     let hash = item::hash(core.config.seed, ask.key.as_bytes());
     if matches!(ask.what, What::FlushAll { .. }) {
         if core.requests.waiting() > 0 {
-            // A flush of all items waits until all earlier requests are stored.
+            // A flush of all items waits until all earlier requests are done.
             let request = core.requests.add(ask, hash);
             return core.requests.wait(request, false);
         }
@@ -40,7 +40,7 @@ pub(crate) fn take(core: &mut Core, mut ask: Ask) {
     go_on(core);
 }
 
-/// Executes a request as far as possible. `found`: the data that it has read.
+/// Executes a request as far as possible. `found`: the item read for it.
 fn attempt(core: &mut Core, ask: &mut Ask, hash: u64, found: Option<Found>) -> Flow {
     match &mut ask.what {
         What::Get(get) => get::get(core, *get, &ask.key, hash),
@@ -61,7 +61,7 @@ fn attempt(core: &mut Core, ask: &mut Ask, hash: u64, found: Option<Found>) -> F
     }
 }
 
-/// A request has to wait, for a buffer or for flash. `first`: before others that wait.
+/// Suspends a request until a buffer is free or its read ends. `first`: before others that wait.
 fn suspend(core: &mut Core, request: u32, flow: Flow, first: bool) {
     match flow {
         Flow::Done(_) => unreachable!("it has been answered"),
@@ -77,7 +77,7 @@ fn suspend(core: &mut Core, request: u32, flow: Flow, first: bool) {
     }
 }
 
-/// Goes on with a request that waited. `false`: it waits for a buffer still.
+/// Resumes a suspended request. `false`: it still waits for a buffer.
 fn resume(core: &mut Core, request: u32, found: Option<Found>, first: bool) -> bool {
     let Request { hash, place, cas, .. } = *core.requests.get(request);
     let mut ask = core.requests.take_ask(request);
@@ -128,7 +128,7 @@ fn unlock(core: &mut Core, hash: u64) {
     }
 }
 
-/// Does what can be done now: writes, victims, requests that wait. Called at the end of everything that happens.
+/// Does everything possible now: writes, evictions, waiting requests. Called at the end of every event.
 #[inline]
 pub(crate) fn go_on(core: &mut Core) {
     if core.slabs.waiting() == 0 && core.requests.waiting() == 0 && core.evictions.count() == 0 {
@@ -142,7 +142,7 @@ fn go_on_slowly(core: &mut Core) {
         write::start_writes(core);
         evict::make_room(core);
         if core.slabs.waiting() > 0 && core.flash.engine().is_ready() {
-            // A victim that nobody reads, and of which nothing is kept, has left at once; nothing else would tell of its place.
+            // A victim without reads or items to keep leaves at once; no later event would report its place.
             continue;
         }
         let before = (core.requests.waiting(), core.slabs.waiting());
@@ -156,7 +156,7 @@ fn go_on_slowly(core: &mut Core) {
     }
 }
 
-/// Lets requests go on that wait for buffers.
+/// Resumes requests that wait for buffers.
 fn run_waiting(core: &mut Core) {
     while let Some(request) = core.requests.next_waiting() {
         if !resume(core, request, None, true) {
@@ -165,7 +165,7 @@ fn run_waiting(core: &mut Core) {
     }
 }
 
-/// The item of a request has been read; `None`: it could not be.
+/// Handles the item read for a request; `None`: the read failed.
 pub(crate) fn request_read(core: &mut Core, request: u32, slot: Option<&[u8]>) {
     let Request { place, cas, hash, .. } = *core.requests.get(request);
     let whole = !matches!(core.requests.get(request).ask.what, What::Get(get) if get.without_value);
@@ -200,7 +200,7 @@ pub(crate) fn request_read(core: &mut Core, request: u32, slot: Option<&[u8]>) {
     }
 }
 
-/// A get that read flash has ended.
+/// Ends a get that read flash.
 fn end_get(core: &mut Core, request: u32, outcome: Outcome) {
     core.counters.add(|counts| &mut counts.gets, u64::from(outcome == Outcome::Miss));
     core.answer(core.requests.get(request).ask.tag, outcome);

@@ -1,9 +1,8 @@
 //! Start and stop.
 //!
-//! A clean stop writes every slab and then, in separate slabs, a snapshot of index and slabs. A start loads the newest complete snapshot
-//! and makes all snapshots unreadable *before* it answers any request. So a snapshot either matches the cache exactly, or does not exist:
-//! after a crash the cache is empty, and no older version, deleted or expired item ever reappears. A start makes snapshots unreadable even
-//! with `warm_restart` off.
+//! A clean stop writes every slab and then, in separate slabs, a snapshot of index and slabs. A start loads the newest complete snapshot and makes
+//! all snapshots unreadable *before* it answers any request, even without `warm_restart`. So a snapshot either matches the cache exactly or does not
+//! exist: after a crash the cache is empty, and no older version, deleted or expired item ever reappears.
 
 use super::{evict, items, request, saving, write};
 use crate::Ask;
@@ -14,7 +13,7 @@ use crate::passage::{Phase, Piece};
 use crate::snapshot::{PART_HEADER, Part};
 use pellucid_flash::slab::NIL;
 
-/// A request before the cache runs, or after it was told to stop.
+/// Handles a request before the cache runs, or after a stop has begun.
 pub(crate) fn asked_early(core: &mut Core, ask: Ask) {
     core.passage.keep(ask);
     match core.passage.phase() {
@@ -34,7 +33,7 @@ fn run(core: &mut Core) {
     request::go_on(core);
 }
 
-/// Does what a start or a stop can do now.
+/// Does the next steps of a start or a stop.
 pub(crate) fn pass(core: &mut Core) {
     match core.passage.phase() {
         Phase::Starting if core.flash.engine().is_started() => {
@@ -58,7 +57,7 @@ fn scan(core: &mut Core) {
     }
 }
 
-/// The first sector of a place has been read.
+/// Handles the first sector of a place.
 pub(crate) fn peeked(core: &mut Core, place: u32, sector: Option<&[u8]>) {
     core.passage.ended();
     let part = sector.and_then(|sector| Part::decode(core.config.seed, &core.shape, sector));
@@ -68,7 +67,7 @@ pub(crate) fn peeked(core: &mut Core, place: u32, sector: Option<&[u8]>) {
     scan(core);
 }
 
-/// All parts have been found: the newest whole snapshot is read.
+/// Ends the search, and starts reading the newest complete snapshot.
 fn load(core: &mut Core) {
     let (parts, newest) = core.passage.begin_load(core.config.warm_restart);
     for part in parts {
@@ -88,7 +87,7 @@ fn load_more(core: &mut Core) {
         items::read(core, slab, PART_HEADER + from as usize, bytes as usize, Purpose::Load(from));
     }
     if core.passage.is_idle() {
-        // Where the snapshot is damaged, the cache is empty.
+        // If the snapshot is damaged, the cache is empty.
         if let Some(image) = core.passage.take_image()
             && saving::read_snapshot(core, &image).is_none()
         {
@@ -99,13 +98,13 @@ fn load_more(core: &mut Core) {
     }
 }
 
-/// A piece of a snapshot has been read.
+/// Handles a piece of a snapshot.
 pub(crate) fn loaded(core: &mut Core, slab: u32, from: u32, bytes: Option<&[u8]>) {
     core.passage.loaded(slab, from, bytes);
     load_more(core);
 }
 
-/// Forgets all items, before anything is on its way.
+/// Drops all items, before any command is in flight.
 fn empty(core: &mut Core) {
     core.index = Index::new(core.shape.items());
     for number in core.slabs.forget_stored() {
@@ -113,7 +112,7 @@ fn empty(core: &mut Core) {
     }
 }
 
-/// Makes all snapshots unreadable, then runs.
+/// Makes all snapshots unreadable, then enters the running phase.
 fn wipe(core: &mut Core) {
     for slab in core.passage.begin_wipe() {
         core.flash.wipe(slab);
@@ -123,7 +122,7 @@ fn wipe(core: &mut Core) {
     }
 }
 
-/// A snapshot's slab is unreadable, or could not be made so.
+/// Handles the end of a wipe of a snapshot's slab.
 pub(crate) fn wiped(core: &mut Core, good: bool) {
     core.passage.ended();
     if !good {
@@ -139,7 +138,7 @@ pub(crate) fn wiped(core: &mut Core, good: bool) {
 
 // ---- stop
 
-/// Begins to stop.
+/// Starts a stop.
 pub(crate) fn begin_stop(core: &mut Core) {
     if !core.passage.is_running() {
         return;
@@ -151,7 +150,7 @@ pub(crate) fn begin_stop(core: &mut Core) {
     drain(core);
 }
 
-/// Brings everything to flash, and makes room for the snapshot.
+/// Writes everything to flash, and frees slabs for the snapshot.
 fn drain(core: &mut Core) {
     if core.health.is_dead() {
         return run(core);
@@ -181,7 +180,7 @@ fn drain(core: &mut Core) {
     }
 }
 
-/// Earlier writes are durable.
+/// Handles the end of a flush.
 pub(crate) fn flushed(core: &mut Core) {
     if core.passage.phase() == Phase::Flushing {
         let image = saving::write_snapshot(core);
@@ -190,7 +189,7 @@ pub(crate) fn flushed(core: &mut Core) {
     }
 }
 
-/// Writes parts of the snapshot as long as there are write buffers.
+/// Writes parts of the snapshot as long as write buffers are free.
 fn save(core: &mut Core) {
     let each = core.shape.slab_bytes as usize - PART_HEADER;
     while let Some(payload) = core.passage.next_payload(each)
@@ -203,7 +202,7 @@ fn save(core: &mut Core) {
     write::start_writes(core);
 }
 
-/// Ends a stop for which no flash is left, because its writes fail.
+/// Ends a stop without a snapshot, because the flash's writes fail.
 fn give_up_saving(core: &mut Core) {
     let stuck = core.slabs.waiting() == core.passage.saving() && core.flash.engine().free() == 0;
     if !stuck && !core.flash.engine().is_read_only() {
@@ -217,7 +216,7 @@ fn give_up_saving(core: &mut Core) {
     wipe(core);
 }
 
-/// A part of the snapshot is on flash.
+/// Handles the end of a part's write.
 pub(crate) fn part_written(core: &mut Core) {
     core.passage.ended();
     save(core);

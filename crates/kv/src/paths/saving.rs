@@ -1,4 +1,4 @@
-//! The payload of a snapshot: index and slabs, as a stop leaves them and a start takes them over (`snapshot.rs`).
+//! Payload of a snapshot: index and slabs, as a stop writes them and a start restores them (`snapshot.rs`).
 
 use crate::clock::Saved;
 use crate::index::{Entry, Place};
@@ -7,7 +7,7 @@ use crate::slabs::{SlabRecord, State};
 use crate::snapshot::PART_HEADER;
 use crc32c::crc32c_append;
 
-/// Numbers, one after the other.
+/// Reader of consecutive numbers.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -31,7 +31,7 @@ pub(crate) fn snapshot_parts(core: &Core) -> u32 {
     bytes.div_ceil(core.shape.slab_bytes as usize - PART_HEADER) as u32
 }
 
-/// Returns a checksum of the conditions for a snapshot: sizes of slots, seed of the hash.
+/// Checksum of what a snapshot depends on: slot sizes and hash seed.
 fn layout_sum(core: &Core) -> u32 {
     let sizes = core
         .slabs
@@ -42,7 +42,7 @@ fn layout_sum(core: &Core) -> u32 {
     crc32c_append(sizes, &core.config.seed.to_le_bytes())
 }
 
-/// The payload of a snapshot.
+/// Encodes the payload of a snapshot.
 pub(crate) fn write_snapshot(core: &Core) -> Vec<u8> {
     let mut out = Vec::new();
     let mut put = |number: u64, bytes: usize| out.extend_from_slice(&number.to_le_bytes()[..bytes]);
@@ -73,7 +73,7 @@ pub(crate) fn write_snapshot(core: &Core) -> Vec<u8> {
     out
 }
 
-/// Takes over a snapshot. `None`: it is not from this cache; part of it may have been taken over.
+/// Restores a snapshot. `None`: it is not from this cache; a part may already be restored.
 pub(crate) fn read_snapshot(core: &mut Core, image: &[u8]) -> Option<()> {
     let mut from = Reader(image);
     if from.u32()? != layout_sum(core) {
@@ -103,7 +103,7 @@ pub(crate) fn read_snapshot(core: &mut Core, image: &[u8]) -> Option<()> {
     from.0.is_empty().then_some(())
 }
 
-/// One slab; its new number.
+/// Restores one slab; returns its new number.
 fn read_slab(core: &mut Core, from: &mut Reader) -> Option<u32> {
     let class = from.u32()?;
     let (order, accessed, expires_s) = (from.u64()?, from.u64()?, from.u32()?);

@@ -1,4 +1,4 @@
-//! Stores and arithmetic: conditions, and the new value.
+//! Stores and arithmetic: conditions, and new values.
 
 use super::items;
 use crate::index::{At, Place};
@@ -31,7 +31,7 @@ impl Digits {
     }
 }
 
-/// The number that a value says; spaces behind it are allowed.
+/// Parses a value as a number; trailing spaces are allowed.
 fn number(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii_end();
     if digits.is_empty() || digits.len() > 20 || !digits.iter().all(u8::is_ascii_digit) {
@@ -40,13 +40,13 @@ fn number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Where the old item of a request can be had.
+/// Where to find the old item of a request.
 enum Old<'a> {
     Here(&'a [u8]),
     Unread(Place),
 }
 
-/// The old item, from its slot on.
+/// Finds the old item.
 fn old<'a>(core: &'a Core, at: At, found: Option<Found<'a>>) -> Old<'a> {
     let entry = core.index.get(at);
     let place = entry.place();
@@ -57,7 +57,7 @@ fn old<'a>(core: &'a Core, at: At, found: Option<Found<'a>>) -> Old<'a> {
     }
 }
 
-/// The whole item at `place` has to be read.
+/// Requests a read of the whole item at `place`.
 fn read_first(core: &Core, at: At, place: Place) -> Flow {
     let bytes = core.slabs.class_of(place.slab).slot_bytes as usize;
     Flow::Read { place, cas: core.index.get(at).cas, bytes, item: Item::default() }
@@ -100,7 +100,7 @@ pub(crate) fn store(core: &mut Core, key: &Key, store: &mut Store, hash: u64, fo
         (Mode::Append | Mode::Prepend, None) => {
             items::put(core, key, hash, &store.value, store.flags, store.vivify.unwrap_or(0))
         }
-        // Otherwise what is stale would live on for as long as the new value was to live.
+        // Otherwise the stale item would live as long as the new value was meant to.
         (_, Some(at)) if stale => {
             let expires_s = core.index.get(at).expires_s();
             items::put(core, key, hash, &store.value, store.flags, expires_s)
@@ -138,7 +138,7 @@ fn join(
                 _ => [&store.value, head.value(slot)],
             };
             parts.iter().for_each(|part| joined.extend_from_slice(part));
-            // As memcached: what is there stays.
+            // As in memcached, the present item stays.
             match items::class_of(core, key, joined.len()) {
                 None => Err(Flow::Done(Outcome::NotStored)),
                 Some(_) => items::put(core, &named, hash, &joined, flags, expires_s),

@@ -1,16 +1,16 @@
-//! Writing: slabs that are full go to flash.
+//! Writing: full slabs go to flash.
 
 use super::items;
 use crate::objects::Core;
 use crate::slabs::State;
 use crate::snapshot::PART_HEADER;
 
-/// Begins to write waiting slabs, as many as the engine accepts.
+/// Starts writing waiting slabs, as many as the engine accepts.
 pub(crate) fn start_writes(core: &mut Core) {
     while let Some(number) = core.slabs.next_full() {
         let slab = core.slabs.get(number);
         if slab.valid == 0 && slab.state == State::Full {
-            // Everything in it is obsolete already.
+            // Everything in it already is obsolete.
             core.slabs.take_full();
             items::give_up_buffer(core, number);
             items::vacate(core, number);
@@ -31,7 +31,7 @@ pub(crate) fn start_writes(core: &mut Core) {
     }
 }
 
-/// A part of a snapshot has been given its place: it says so itself.
+/// Sets the places of a snapshot's part, which are stored in it.
 fn part_placed(core: &mut Core, number: u32, buffer: u32) {
     let part = core.passage.part_placed(number, core.flash.engine().places(number));
     let header = part.encode(core.config.seed, &core.shape);

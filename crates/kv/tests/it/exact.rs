@@ -1,4 +1,4 @@
-//! Results that can be calculated, and items that eviction must not touch.
+//! Results that can be computed, and items that eviction must not touch.
 
 use crate::flash::Flash;
 use pellucid_flash::{Rng, SimTime};
@@ -19,7 +19,7 @@ fn cache(sectors: u64) -> System<Flash> {
     build(Flash::blocks(sectors, 1), &config, SimTime::ZERO).expect("a cache")
 }
 
-/// Asks one thing and waits for its answer.
+/// Sends one request and waits for its answer.
 fn call(system: &mut System<Flash>, number: u64, what: What) -> Outcome {
     let key = Key::new(format!("key-{number:08}").as_bytes()).expect("a key");
     system.ask(system.now(), Ask { tag: 1, time_s: 1, key, what });
@@ -58,12 +58,12 @@ fn a_fifo_cache_holds_the_share_of_keys_that_theory_says() {
         system.kv().check();
         let classes = system.classes();
         let class = classes.iter().max_by_key(|class| class.sets).expect("one");
-        // The slab that is being filled is half full, on average.
+        // The open slab is half full on average.
         let slots = (class.slabs as f64 - 0.5) * f64::from(class.slots_per_slab);
         let expected = 1.0 - (-slots / keys as f64).exp();
         let found = class.items as f64 / keys as f64;
         assert!((found - expected).abs() < 0.01, "{keys} keys in {slots} slots: {found}, theory {expected}");
-        // Gets find what the index says; while they run, slabs that were full go to flash, and others are evicted for them.
+        // Gets must match the index; while they run, full slabs are written, and others are evicted for them.
         let sample = 4000;
         let hits = (0..sample).filter(|_| is_there(&mut system, 10_000_000 + rng.below(keys))).count();
         let held = system.statistics().items as f64 / keys as f64;
@@ -76,7 +76,7 @@ fn a_fifo_cache_holds_the_share_of_keys_that_theory_says() {
     }
 }
 
-/// The old copy of an item goes with its slab; the item itself stays.
+/// The old copy of an item is evicted with its slab; the item itself stays.
 #[test]
 fn evicting_a_stale_copy_leaves_the_live_one() {
     let mut system = cache(2_000);
@@ -86,7 +86,7 @@ fn evicting_a_stale_copy_leaves_the_live_one() {
         set(&mut system, number);
         number += 1;
     }
-    // Its first copy lies in the slab that goes first.
+    // Its first copy is in the slab that is evicted first.
     set(&mut system, 10_000_000);
     while system.statistics().slabs_evicted == 0 {
         set(&mut system, number);

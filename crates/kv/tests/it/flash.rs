@@ -1,4 +1,4 @@
-//! A drive with one namespace, of blocks or of chunks, that checks the rules of flash, takes random times, loses power and fails.
+//! A drive with one namespace, of blocks or of chunks, that enforces the rules of flash, takes random times, loses power and fails.
 
 use pellucid_flash::{
     ChunkAddress, ChunkGeometry, ChunkInfo, ChunkOp, ChunkState, Command, Completion, Drive, Interface, Lba,
@@ -12,13 +12,13 @@ pub struct Faults {
     pub program: f64,
     pub erase: f64,
     pub read: f64,
-    /// A read brings back other bytes than were written.
+    /// Probability that a read returns corrupt bytes.
     pub corrupt: f64,
     /// LUNs on which every operation fails.
     pub dead_luns: BTreeSet<u32>,
-    /// Writes are refused (block).
+    /// True to refuse writes (block).
     pub read_only: bool,
-    /// Writes and erases fail and change nothing, as on a disk that is full below.
+    /// True if writes and erases fail and change nothing, as on a full disk below.
     pub full: bool,
 }
 
@@ -36,14 +36,14 @@ pub struct Flash {
     /// Sectors that cannot be read.
     torn: BTreeSet<u64>,
     pending: BTreeMap<(SimTime, u64), (SimTime, Command)>,
-    /// When the last write to each chunk ends: they end in order.
+    /// End of the last write to each chunk: writes end in order.
     ends: BTreeMap<u64, SimTime>,
     done: VecDeque<Completion>,
     serial: u64,
-    /// Commands carried out, and programs that failed.
+    /// Commands executed, and failed programs.
     pub carried_out: u64,
     pub failed_programs: u64,
-    /// Number of operations after which nothing happens any more: the power is off.
+    /// Number of operations after which the power is off.
     pub cut_at: Option<u64>,
     rng: Rng,
 }
@@ -107,11 +107,11 @@ impl Flash {
         }
     }
 
-    /// Cuts the power: commands under way have happened, in part or not at all, and nobody is told.
+    /// Cuts the power: commands in flight are done completely, partly or not at all, without completions.
     pub fn power_cut(&mut self) {
         let mut lost = BTreeSet::new();
         for (_, (_, command)) in std::mem::take(&mut self.pending) {
-            // What is behind a lost write of a chunk is lost, too.
+            // Data behind a lost write of a chunk are lost, too.
             let chunk = self
                 .geometry
                 .and_then(|geometry| Some(geometry.chunk_number(geometry.address(command.lba)?)));
@@ -133,7 +133,7 @@ impl Flash {
                 (Opcode::Chunk(ChunkOp::Reset), _) if self.rng.chance(0.5) => {
                     self.carry_out(command);
                 }
-                // A reset that was cut off leaves nothing that can be read.
+                // An interrupted reset leaves nothing readable.
                 (Opcode::Chunk(ChunkOp::Reset), Some(geometry)) => {
                     let address = geometry.address(command.lba).expect("checked");
                     let number = geometry.chunk_number(address) as usize;
@@ -324,7 +324,7 @@ impl Drive for Flash {
         {
             let completed = first.key().0;
             let (submitted, command) = first.remove();
-            // Sectors of a list that cannot be read are named.
+            // Unreadable sectors of a list are named.
             let torn = |lba: &u64| self.torn.contains(lba);
             let listed = command.opcode == Opcode::Read && command.vector.is_some();
             let result = match listed {

@@ -30,7 +30,7 @@ impl Cache {
         outcome
     }
 
-    /// As [`Cache::ask`], without a look at all that has to hold.
+    /// Like [`Cache::ask`], without checking invariants.
     fn ask_quickly(&mut self, name: &str, what: What) -> Outcome {
         let key = Key::new(name.as_bytes()).expect("a key");
         self.system.ask(self.system.now(), Ask { tag: 7, time_s: self.time_s, key, what });
@@ -69,7 +69,7 @@ impl Cache {
         self.get(name).map(|item| String::from_utf8(item.value).expect("text"))
     }
 
-    /// Stores so much that what was stored before lies on flash.
+    /// Stores enough to push earlier items to flash.
     fn push_out(&mut self) {
         let before = self.system.statistics().slabs_written;
         let mut number = 0;
@@ -80,7 +80,7 @@ impl Cache {
     }
 }
 
-/// Runs once with everything in memory, and once with what was stored on flash.
+/// Runs once with everything in memory, and once with the stored items on flash.
 fn both(run: impl Fn(&mut Cache, &dyn Fn(&mut Cache))) {
     for engine in EngineKind::ALL {
         run(&mut Cache::new(engine), &|_| {});
@@ -246,8 +246,8 @@ fn a_wrong_configuration_is_refused_in_a_sentence() {
     );
 }
 
-/// With fewer write buffers than slab classes, slabs are closed before they are full. Eviction ends all the same: it does not write items again
-/// into slabs that hold as little.
+/// With fewer write buffers than slab classes, slabs are closed before they are full. Eviction ends all the same: it does not rewrite items into
+/// slabs that hold as little.
 #[test]
 fn eviction_ends_where_write_buffers_are_few() {
     for engine in EngineKind::ALL {
@@ -266,12 +266,12 @@ fn eviction_ends_where_write_buffers_are_few() {
         }
         let statistics = cache.system.statistics();
         assert!(statistics.items > 0 && statistics.slabs_evicted > 0, "{statistics:?}");
-        // Nothing is under way, so every victim has ended.
+        // Nothing is in flight, so every victim has ended.
         assert_eq!(statistics.pauses.count(), statistics.slabs_evicted, "{engine:?}");
     }
 }
 
-/// After a power cut a cache on any engine starts again, empty, and takes what comes.
+/// After a power cut a cache on any engine restarts empty, and accepts requests.
 #[test]
 fn a_cache_starts_again_after_a_power_cut() {
     for engine in EngineKind::ALL {
@@ -288,7 +288,7 @@ fn a_cache_starts_again_after_a_power_cut() {
         stored(&cache.store("a", Mode::Set, "after"));
         cache.push_out();
         assert_eq!(cache.value("a").as_deref(), Some("after"), "{engine:?}");
-        // Counts go on: they are since the cache was made.
+        // Counts continue: they start when the cache is made.
         let statistics = cache.system.statistics();
         assert!(statistics.sets > before.sets, "{engine:?}: {} after {}", statistics.sets, before.sets);
         assert!(statistics.flash_written_bytes > before.flash_written_bytes, "{engine:?}");
@@ -307,9 +307,9 @@ fn what_the_flash_has_not_is_refused() {
     assert!(more.starts_with("kv.memory = 500GiB: allowed: up to 64MiB, for "), "{more}");
 }
 
-/// An append that would become too large leaves the item as it was, as in memcached.
-/// With fewer buffers than slab classes an append that has read its item waits until a slab of another class has been written. It does not read
-/// again meanwhile: a drive that answers reads at once would never get to the write.
+/// An append that would become too large leaves the item unchanged, as in memcached. With fewer buffers than slab classes, an append that has read
+/// its item waits until a slab of another class has been written. It does not read again meanwhile: a drive that answers reads at once would never
+/// get to the write.
 #[test]
 fn an_append_reads_its_item_once_however_long_it_waits() {
     let mut waited = 0;
@@ -354,7 +354,7 @@ fn an_append_that_makes_an_item_too_large_changes_nothing() {
 }
 
 impl Cache {
-    /// Stores values of some bytes under keys from `from` on, one each `step`; how many were refused, and the last that was.
+    /// Stores values under `count` keys from `from` on, one every `step`; returns the number of refusals and the last one.
     fn stores(&mut self, from: usize, count: usize, step: Nanos) -> (usize, usize) {
         let (mut refused, mut last) = (0, 0);
         for number in from..from + count {
@@ -371,7 +371,7 @@ impl Cache {
         (refused, last)
     }
 
-    /// How many of these keys are there. None has another value.
+    /// Number of these keys that are present. None may have another value.
     fn finds(&mut self, keys: Range<usize>) -> usize {
         let is_there = |number: &usize| {
             let get = What::Get(Get::default());
@@ -412,7 +412,7 @@ fn larger(engine: EngineKind) -> (KvConfig, Flash) {
 
 const STEP: Nanos = Nanos(1_000_000);
 
-/// Trouble of the flash that has an end: stores are taken again, without a new start.
+/// After a temporary fault of the flash, stores are accepted again without a restart.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn stores_are_taken_again_after_a_short_trouble() {
@@ -426,7 +426,7 @@ fn stores_are_taken_again_after_a_short_trouble() {
     ];
     for engine in EngineKind::ALL {
         for (name, faults) in &troubles {
-            // Where time stands still between stores, those that are refused make it try again.
+            // If time stands still between stores, refused ones trigger the retry.
             for step in [STEP, Nanos(0)] {
                 let mut cache = on_larger_flash(engine);
                 assert_eq!(cache.stores(0, 300, step), (0, 0), "{engine:?}");
@@ -441,7 +441,7 @@ fn stores_are_taken_again_after_a_short_trouble() {
                 }
                 cache.system.drive_mut().faults = Faults::default();
                 let (refused, last) = cache.stores(2000, 1500, step);
-                // The longest rest, where others have taken what came meanwhile.
+                // The longest rest, if other parts have accepted the stores meanwhile.
                 let now = cache.system.now();
                 cache.system.advance(now + Nanos(3_000_000_000));
                 assert_eq!(cache.stores(3500, 100, step), (0, 0), "{engine:?}, {name}");
@@ -485,7 +485,7 @@ fn a_cache_on_the_policy_level_shrinks_with_its_flash() {
     }
 }
 
-/// A part of the flash that is gone for good is named, and the rest goes on.
+/// A permanently failed part of the flash is reported, and the rest continues.
 #[test]
 fn a_dead_part_of_the_flash_rests_and_is_named() {
     for engine in [EngineKind::Function, EngineKind::Raw, EngineKind::Direct] {
@@ -506,7 +506,7 @@ fn a_dead_part_of_the_flash_rests_and_is_named() {
     }
 }
 
-/// With fewer write buffers than slab classes, items share slabs: flash holds nearly as many as with one for each.
+/// With fewer write buffers than slab classes, items share slabs: flash holds nearly as many as with one buffer per class.
 #[test]
 fn few_write_buffers_cost_little_flash() {
     for engine in EngineKind::ALL {
@@ -541,7 +541,7 @@ fn few_write_buffers_cost_little_flash() {
     }
 }
 
-/// A program that fails costs no block that can be erased: the drive says which are bad.
+/// A failed program costs no block that can be erased: the drive reports bad blocks.
 #[test]
 fn failed_programs_cost_no_block_that_can_be_erased() {
     for engine in [EngineKind::Raw, EngineKind::Direct] {
@@ -578,7 +578,7 @@ fn failed_programs_cost_no_block_that_can_be_erased() {
     }
 }
 
-/// A stop closes slabs that are not full, and writes a snapshot. Where the flash has room for both, no item is given up for them.
+/// A stop closes slabs that are not full, and writes a snapshot. If the flash has space for both, no item is evicted for them.
 #[test]
 fn a_clean_stop_drops_no_item_for_which_there_is_room() {
     for engine in EngineKind::ALL {

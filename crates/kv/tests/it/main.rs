@@ -1,4 +1,4 @@
-//! Tests of the cache, on a flash that breaks as it is told.
+//! Tests of the cache, on a flash with injected faults.
 
 mod exact;
 mod flash;

@@ -1,7 +1,7 @@
-//! The cache beside a plain map: random requests, many at a time, on flash that works, fails and loses power.
+//! The cache against a plain map: random requests, many at a time, on flash that works, fails and loses power.
 //!
-//! At any moment a get answers the newest value of its key, or a miss. Requests to one key are done in the order in which
-//! they were asked, so the model knows at once the effect of each one if the key is still there.
+//! At any moment a get answers the newest value of its key, or a miss. Requests to one key are executed in order, so the model knows the effect of
+//! each at once, provided that the key is still there.
 
 use crate::flash::{Faults, Flash, geometry};
 use crate::trace::fold_debug;
@@ -12,7 +12,7 @@ use pellucid_kv::{
 };
 use std::collections::BTreeMap;
 
-/// A value that says its key and its number, so that a foreign or an old one is seen.
+/// A value that contains its key and number, so that foreign or old ones are detected.
 fn value(key: u64, number: u64, bytes: usize) -> Vec<u8> {
     let mut value = format!("{key} {number} ").into_bytes();
     let mut rng = Rng::new(key << 32 | number);
@@ -20,7 +20,7 @@ fn value(key: u64, number: u64, bytes: usize) -> Vec<u8> {
     value
 }
 
-/// Possible state of a key: it is gone, or it has this value.
+/// Possible state of a key: absent, or this value.
 #[derive(Clone, Debug, Default)]
 struct Known {
     value: Option<Vec<u8>>,
@@ -33,7 +33,7 @@ pub struct Model {
     pub system: System<Flash>,
     rng: Rng,
     known: BTreeMap<u64, Known>,
-    /// By tag: the key, when and what was asked.
+    /// By tag: the key, the time and the request.
     asked: BTreeMap<u32, (u64, u32, What)>,
     tag: u32,
     time_s: u32,
@@ -128,7 +128,7 @@ impl Model {
         }
     }
 
-    /// Asks something. Keys with a request under way are left alone but for gets, of which the answer is known at once.
+    /// Sends a random request. Keys with a request in flight get only gets, whose answer is known at once.
     pub fn ask(&mut self) {
         let key = self.rng.below(self.keys);
         if self.asked.values().any(|(other, ..)| *other == key) {
@@ -165,7 +165,7 @@ impl Model {
                 self.hits += 1;
                 self.system.kv_mut().give_back(item.value);
             }
-            // What could not be read may have been written again elsewhere, so it is not gone for good.
+            // An unreadable item may have been rewritten elsewhere, so it is not gone for good.
             (What::Get(_), Outcome::Miss) => self.misses += 1,
             (What::Touch { expires_s }, Outcome::Touched) => {
                 assert!(known.value.is_some());
@@ -230,7 +230,7 @@ impl Model {
         }
     }
 
-    /// Lets something happen.
+    /// Advances to the next event.
     pub fn step(&mut self) {
         self.steps += 1;
         for _ in 0..self.rng.below(4) {
@@ -251,7 +251,7 @@ impl Model {
         }
     }
 
-    /// Until nothing is under way.
+    /// Advances until nothing is in flight.
     pub fn settle(&mut self) {
         self.take_answers();
         for turn in 0.. {
@@ -280,7 +280,7 @@ impl Model {
         self.hits - before
     }
 
-    /// Stops and starts again.
+    /// Stops and restarts.
     pub fn restart(self, config: &KvConfig) -> Model {
         let Model { mut system, .. } = self;
         system.stop().unwrap_or_else(|why| panic!("{why}"));
@@ -289,21 +289,21 @@ impl Model {
         Model { system, ..self }
     }
 
-    /// Power is cut; what was under way is not known.
+    /// Cuts the power; the results of requests in flight are unknown.
     pub fn cut(self, config: &KvConfig) -> Model {
         let Model { system, .. } = self;
         let now = system.now();
         let mut drive = system.into_drive();
         drive.power_cut();
         let system = build(drive, config, now).unwrap_or_else(|why| panic!("{why}"));
-        // That takes a second at least.
+        // A restart takes at least a second.
         Model { system, asked: BTreeMap::new(), time_s: self.time_s + 1, ..self }
     }
 }
 
 pub const ENGINES: [EngineKind; 5] = EngineKind::ALL;
 
-/// Set `KV_SEED` to look at one.
+/// Set `KV_SEED` to run a single seed.
 fn seeds(count: u64) -> std::ops::Range<u64> {
     match option_env!("KV_SEED").and_then(|seed| seed.parse().ok()) {
         Some(seed) => seed..seed + 1,
@@ -311,7 +311,7 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// Runs with a message that names the seed where it fails.
+/// Runs all seeds; a failure names its seed.
 fn each_seed(count: u64, run: impl Fn(EngineKind, u64) + std::panic::RefUnwindSafe) {
     for seed in seeds(count) {
         for engine in ENGINES {
@@ -409,7 +409,7 @@ fn a_clean_stop_keeps_everything_and_a_crash_nothing_old() {
     each_seed(12, |engine, seed| _ = restarts(engine, seed));
 }
 
-/// A stop is cut off after each of its media operations: the next start finds everything, or nothing.
+/// A stop is interrupted after each of its media operations: the next start finds everything, or nothing.
 #[test]
 fn a_stop_that_is_cut_off_anywhere_leaves_nothing_old() {
     for engine in ENGINES {
@@ -429,7 +429,7 @@ fn a_stop_that_is_cut_off_anywhere_leaves_nothing_old() {
             model.system.act_on_drive(now, |flash| flash.cut_at = None);
             model = model.cut(&config);
             let found = model.system.statistics().items;
-            // The last write may be on flash though nobody was told.
+            // The last write may be on flash although it was not completed.
             assert!(found <= held && (found > 0 || !stopped), "engine {}, cut {cut}: {found}", engine.name());
             model.system.kv().check();
             model.read_all();

@@ -1,7 +1,7 @@
-//! A hash over everything that a cache answers, and over what it leaves on its drive: a change that keeps behaviour and format keeps it. One
-//! that does not records the hashes anew, and says why. The engines are those that stand on the drive itself, and not on the flash library.
+//! A hash over all answers of a cache and over the final content of its drive: a change that keeps behaviour and format keeps the hash. One that does
+//! not records new hashes and says why. The engines are those directly on the drive, without the flash library.
 //!
-//! [`Model`](super::model::Model) folds each answer with its time. Hashes are by thread, so tests do not mix.
+//! [`Model`](super::model::Model) folds each answer with its time. Hashes are per thread, so tests do not mix.
 
 use super::model::{Model, failing_flash, restarts, work};
 use pellucid_flash::Nanos;
@@ -9,16 +9,16 @@ use pellucid_kv::{EngineKind, KvCosts};
 use std::cell::Cell;
 
 thread_local! {
-    /// `None`: nobody asks for it.
+    /// `None`: not requested.
     static HASH: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Folds a word.
+/// Folds a word into the hash.
 fn fold(word: u64) {
     HASH.set(HASH.get().map(|hash| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
 }
 
-/// Folds anything that can be written.
+/// Folds a debug representation into the hash.
 pub fn fold_debug(thing: &impl std::fmt::Debug) {
     if HASH.get().is_none() {
         return;
@@ -65,7 +65,7 @@ fn answers_and_data_are_those_that_were_recorded() {
     assert_eq!(found, RECORDED, "found {found:#x?}");
 }
 
-/// Random requests, these with costs, flash that fails, and restarts.
+/// Random requests, the same with costs, failing flash, and restarts.
 const RECORDED: [[u64; 4]; 2] = [
     [0x8db7_8186_8e21_c821, 0x94e4_a41a_9cf4_df64, 0xc345_60b1_c530_ca78, 0x26b0_2cb7_9bc9_5f7b],
     [0xa689_3492_d885_c9d3, 0x6e41_021e_e7a8_9d84, 0xaef7_f454_e3ac_9824, 0x9157_59ba_ddce_4d81],

@@ -3,8 +3,8 @@
 //! ```text
 //!   warm-up (of ATTO) ─► begin ─► work ─► the last answer ─► drain: layers write what they hold ─► report
 //! ```
-//! The work's time ends with its last answer, as a stop-watch has it; what the drive erases and programs counts to the end of the drain, which idle
-//! time would bring.
+//! The work's time ends with its last answer, as measured with a stop-watch; erases and programs count to the end of the drain, which idle time would
+//! bring.
 
 use super::Settings;
 use super::place::{Place, Wish};
@@ -15,7 +15,7 @@ use pellucid_workload::desktop::{DesktopWork, DiskRequest, SECTOR_BYTES, SECTORS
 use pellucid_workload::{Backend, DesktopApp, Job, JobError};
 use std::collections::BTreeMap;
 
-/// Names of the counters of writes by their size: from this one to below the next.
+/// Names of the counters of writes by size, each from its size to below the next.
 const WRITES_BY_SIZE: [&str; 9] = [
     "writes_of_512",
     "writes_from_1k",
@@ -46,7 +46,7 @@ fn place(target: &impl Target, job: &Job, work: &DesktopApp) -> Result<Place, Jo
     Ok(place)
 }
 
-/// Refuses a drive that the volume does not fit.
+/// Refuses a drive too small for the volume.
 pub(super) fn check(target: &impl Target, job: &Job, work: &DesktopApp) -> Result<(), JobError> {
     place(target, job, work).map(drop)
 }
@@ -68,7 +68,6 @@ fn settings(work: &DesktopApp) -> BTreeMap<String, String> {
     settings.0
 }
 
-/// A host with one request outstanding.
 struct Host<'a> {
     drive: Lent<'a>,
     namespace: u16,
@@ -78,7 +77,7 @@ struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// Works for a while, asks, and waits for the answer.
+    /// Works for a while, submits a request, and waits for the answer.
     fn ask(&mut self, think: Nanos, request: DiskRequest) -> Result<Nanos, RunError> {
         let DiskRequest { write, lba, sectors } = request;
         self.now += think;
@@ -102,7 +101,7 @@ impl Host<'_> {
         }
     }
 
-    /// Takes an answer: how long it took.
+    /// Takes an answer; returns its latency.
     fn answered(
         &mut self,
         ended: Completion,
@@ -121,7 +120,6 @@ impl Host<'_> {
     }
 }
 
-/// Counters of the measured requests.
 #[derive(Default)]
 struct Meter {
     all: LatencyRecorder,
@@ -143,7 +141,7 @@ impl Meter {
         }
     }
 
-    /// The part of a report that the requests fill; `operations` of them in so many seconds.
+    /// Returns what the requests fill in of a report: `operations` in so many seconds.
     fn reported(&self, operations: u64, seconds: f64) -> ApplicationReport {
         let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         let kinds = ["read", "write"].into_iter().zip(&self.kinds).map(|(name, recorder)| {
@@ -164,13 +162,11 @@ impl Meter {
     }
 }
 
-/// A work that is prepared.
 pub(crate) struct Prepared {
     work: DesktopApp,
     seed: u64,
 }
 
-/// Prepares the work for this target.
 pub(super) fn prepare(
     target: &impl Target,
     job: &Job,
@@ -180,7 +176,6 @@ pub(super) fn prepare(
 }
 
 impl Prepared {
-    /// Carries out the work.
     pub fn carry_out(self, place: Place, drive: Lent<'_>) -> Result<AppDone, RunError> {
         let Prepared { work, seed } = self;
         let Place { namespace, interface, .. } = place;

@@ -1,9 +1,9 @@
-//! File servers: the threads of filebench on a file system, by operations.
+//! File servers: filebench's threads on a file system, by operations.
 //!
 //! ```text
 //!   make files ─► warm_up operations ─► begin ─► operations ─► report
 //! ```
-//! Settings that a job does not give follow from the size of the file system: how many files there are, the memory, the length of the log.
+//! Settings missing from a job follow from the size of the file system: the number of files, the memory, the length of the log.
 
 use super::place::{Place, Wish};
 use super::{SLICE, Settings, carried_out, refused};
@@ -16,25 +16,25 @@ use pellucid_workload::files::{FilesConfig, HostModel, Meter, Personality};
 use pellucid_workload::{AppJob, Backend, Cleaner, FileCount, FileSystem, FilesApp, Job, JobError};
 use std::collections::BTreeMap;
 
-/// Memory of a host that has to keep files: at least this.
+/// Minimum memory of a host that keeps files.
 const MEMORY_BYTES_MIN: u64 = 4 << 20;
-/// Operations for each file of the set before the measurement, so that the log comes round, and in it.
+/// Operations per file of the set before and in the measurement, so that the log wraps around.
 const WARM_UP_EACH: u64 = 24;
 const MEASURED_EACH: u64 = 8;
-/// A file system whose size is not given has at most this, so that a drive of terabytes needs neither hours nor its size in memory.
+/// Maximum size of a file system by default, so that a drive of terabytes needs neither hours nor its size in memory.
 pub(super) const SIZE_BYTES_MAX: u64 = 256 << 20;
-/// Fewest files of a set.
+/// Minimum number of files in a set.
 const FILES_MIN: u64 = 10;
 
-/// A file server as it is carried out.
+/// Resolved settings of a file server.
 struct Plan {
     config: FilesConfig,
-    /// Bytes of the file system.
+    /// Size of the file system in bytes.
     bytes: u64,
     placement: Placement,
 }
 
-/// Bytes that a file system can have there.
+/// Returns the maximum size of a file system there, in bytes.
 fn capacity_bytes(target: &impl Target, work: &FilesApp, place: &Place) -> u64 {
     let sectors = match place.interface {
         // Files have names; the virtual sectors are for metadata.
@@ -48,8 +48,7 @@ fn capacity_bytes(target: &impl Target, work: &FilesApp, place: &Place) -> u64 {
     }
 }
 
-/// Size of the file system in bytes, limited to the available space. Without a given size it is at most
-/// [`SIZE_BYTES_MAX`].
+/// Returns the size of the file system in bytes, limited to the available space; by default at most [`SIZE_BYTES_MAX`].
 fn bytes(work: &FilesApp, most: u64, place: &Place) -> u64 {
     match work.size {
         Some(size) => size.of(most),
@@ -58,19 +57,19 @@ fn bytes(work: &FilesApp, most: u64, place: &Place) -> u64 {
     }
 }
 
-/// Largest segment of a file system, far above what any flash block has.
+/// Maximum size of a segment, far above any flash block.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
-// What a job may ask for, a mount does.
+// A mount allows exactly what a job may request.
 const _: () = assert!(pellucid_workload::OPEN_SEGMENTS_MAX == MountOptions::OPEN_SEGMENTS_MAX);
 
-/// Percent of the flash that the library keeps, so that the file system has no more blocks than its size says.
+/// Returns the percent of the flash that the library keeps, so that the file system has only the blocks of its size.
 fn kept_percent(target: &impl Target, work: &FilesApp, place: &Place, bytes: u64) -> u32 {
     let flash = place.interface.capacity_sectors() * u64::from(target.sector_bytes());
     let used = (u128::from(bytes) * 100).div_ceil(u128::from(flash.max(1))) as u32;
     work.ops_percent.max(100_u32.saturating_sub(used))
 }
 
-/// Refuses a file server that the drive is too small for.
+/// Refuses a file server for which the drive is too small.
 pub(super) fn check(target: &impl Target, job: &Job, work: &FilesApp, place: &Place) -> Result<(), JobError> {
     let refuse = |key, value: String, allowed: String| Err(JobError::Value { key, value, allowed });
     if work.segment_bytes.is_some() && place.backend != Backend::Block {
@@ -129,7 +128,7 @@ pub(super) fn check(target: &impl Target, job: &Job, work: &FilesApp, place: &Pl
     Ok(())
 }
 
-/// Refuses files and appends that the file system has no room for, before there is memory for them.
+/// Refuses files and appends that exceed the file system, before memory is allocated for them.
 fn check_room(work: &FilesApp, config: &FilesConfig, bytes: u64) -> Result<(), JobError> {
     let refuse = |key, value: u64, allowed| Err(JobError::Value { key, value: value.to_string(), allowed });
     if config.append_bytes > bytes {
@@ -150,12 +149,12 @@ fn check_room(work: &FilesApp, config: &FilesConfig, bytes: u64) -> Result<(), J
     }
 }
 
-/// Bytes that a file takes in the mean: its last block is half full.
+/// Returns the mean bytes taken by a file: its last block is half full.
 fn taken_bytes(file_bytes: u64) -> u64 {
     file_bytes.saturating_add(BLOCK_BYTES as u64 / 2)
 }
 
-/// The file server of a job; settings that it does not give follow from the size of the file system.
+/// Resolves the settings of a job; missing ones follow from the size of the file system.
 fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> Plan {
     let bytes = bytes(work, capacity_bytes(target, work, place), place);
     let published = FilesConfig::new(work.personality);
@@ -218,7 +217,6 @@ fn plan(target: &impl Target, (job, work): (&Job, &FilesApp), place: &Place) -> 
 }
 
 impl Plan {
-    /// The settings by their keys.
     fn settings(&self, work: &FilesApp, place: &Place) -> BTreeMap<String, String> {
         let mut settings = Settings(BTreeMap::new());
         let (config, host) = (&self.config, &self.config.host);
@@ -267,22 +265,21 @@ impl Plan {
     }
 }
 
-/// A file system under threads.
 trait Server {
     /// Name of the part that cleans.
     const CLEANER: &'static str;
-    /// Operations so far, by which [`Server::run_until`] goes.
+    /// Returns the operations so far, as counted by [`Server::run_until`].
     fn operations(&self) -> u64;
     /// Continues until the given number of operations has run; the error is a sentence.
     fn run_until(&mut self, operations: u64) -> Result<(), String>;
-    /// Operations count from now on.
+    /// Starts to count operations.
     fn begin(&mut self);
     fn now(&self) -> SimTime;
     fn meter(&self) -> &Meter;
     fn drive(&mut self) -> &mut dyn AppDrive;
-    /// Bytes of a segment; `None`: it has none.
+    /// Returns the bytes of a segment, if there are segments.
     fn segment_bytes(&self) -> Option<u64>;
-    /// Bytes that its cleaner has copied since [`Server::begin`], its pauses, and further counters.
+    /// Returns the bytes copied by the cleaner since [`Server::begin`], its pauses, and further counters.
     fn cleaned(&self) -> (u64, Pauses, Vec<PartFigure>);
 }
 
@@ -367,20 +364,18 @@ impl Server for InPlaceServer<Lent<'_>> {
         None
     }
 
-    /// It writes in place, so there is nothing to clean.
+    /// Writing in place leaves nothing to clean.
     fn cleaned(&self) -> (u64, Pauses, Vec<PartFigure>) {
         (0, Pauses::default(), Vec::new())
     }
 }
 
-/// A file server that is prepared.
 pub(crate) struct Prepared {
     app: AppJob,
     work: FilesApp,
     plan: Plan,
 }
 
-/// Prepares a file server for this target.
 pub(super) fn prepare(
     target: &impl Target,
     job: &Job,
@@ -393,7 +388,6 @@ pub(super) fn prepare(
 }
 
 impl Prepared {
-    /// Carries out the file server.
     pub fn carry_out(self, place: Place, drive: Lent<'_>) -> Result<AppDone, RunError> {
         let Prepared { app, work, mut plan } = self;
         plan.placement.namespace = place.namespace;
@@ -417,7 +411,7 @@ impl Prepared {
     }
 }
 
-/// Has a server do its operations.
+/// Runs the operations of a server.
 fn serve<S: Server>(
     mut server: S,
     plan: &Plan,

@@ -1,12 +1,11 @@
-//! Programs on graphs out of core: the engine of `pellucid graph` in simulated time.
+//! Out-of-core graph programs: the engine of `pellucid graph` in simulated time.
 //!
 //! ```text
 //!   original     engine ─► DriveStore ─► Meter ─► a block namespace
 //!   policy       engine ─► DriveStore ─► policy level, two block-mapped ranges ─► flash monitor ─► Meter ─► an open-channel namespace
 //! ```
-//! Edges come from memory, as if a network had brought them: reading them takes no simulated time. Then follow three phases, all measured:
-//! *prepare* sorts the edges into shards, *compute* iterates, *deliver* reads the values. The checksum of all values says whether two runs
-//! have computed the same.
+//! Edges come from memory, as if received over a network: reading them takes no simulated time. Three measured phases follow: *prepare* sorts the
+//! edges into shards, *compute* iterates, *deliver* reads the values. Equal checksums of all values show that two runs computed the same.
 
 use super::place::{Place, Wish};
 use super::{Settings, refused};
@@ -37,28 +36,28 @@ use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Default number of edges of a random graph: at most this many, and one per this many bytes of storage. A third of the storage holds
-/// shards with 4 bytes per edge; the rest meanwhile holds 8 bytes per edge.
+/// Maximum number of edges of a random graph by default, which has one edge per this many bytes of storage. A third of the storage holds shards with
+/// 4 bytes per edge; the rest meanwhile holds 8 bytes per edge.
 const EDGES_MAX: u64 = 4 << 20;
 const BYTES_EACH: u64 = 36;
-/// Edges of a vertex, as in Graph500.
+/// Edges per vertex, as in Graph500.
 const EDGES_OF_VERTEX: u64 = 16;
 /// Minimum of the default memory.
 const MEMORY_BYTES_MIN: u64 = 256 << 10;
 /// Bytes of a segment on a drive without flash.
 const SEGMENT_BYTES: u64 = 1 << 20;
-/// Fewest segments of the shards: each interval has two at least.
+/// Minimum number of segments of the shards: each interval has at least two.
 const SEGMENTS_MIN: u64 = 64;
-/// Edges that are taken in at a time.
+/// Number of edges taken in at a time.
 const INTAKE_EDGES: usize = 1 << 12;
-/// The largest window of a zstd frame.
+/// Maximum window of a zstd frame.
 const ZSTD_WINDOW_BYTES: u64 = 128 << 20;
 
 fn value<T>(key: &'static str, value: impl ToString, allowed: impl Into<String>) -> Result<T, JobError> {
     Err(JobError::Value { key, value: value.to_string(), allowed: allowed.into() })
 }
 
-/// The place of a program: blocks, or flash that its library manages.
+/// Returns the place of a program: blocks, or flash managed by its library.
 fn place(target: &impl Target, job: &Job, work: &GraphApp) -> Result<Place, JobError> {
     let backend = match work.engine {
         GraphEngine::Original => Backend::Block,
@@ -66,7 +65,7 @@ fn place(target: &impl Target, job: &Job, work: &GraphApp) -> Result<Place, JobE
     };
     let wish = Wish { backend: Some(backend), by: ("engine", work.engine.name()) };
     let place = Place::of(target, job, wish)?;
-    // The monitor takes the first namespace of flash that it finds; on a target it sees no other.
+    // The monitor takes the first flash namespace that it finds; on a target it sees no other.
     let is_flash = |number: &u16| matches!(target.interface(*number), Some(Interface::OpenChannel(_)));
     let first = (0..target.namespaces()).find(is_flash);
     let chosen = target.targets().is_empty() && first != Some(place.namespace);
@@ -77,7 +76,7 @@ fn place(target: &impl Target, job: &Job, work: &GraphApp) -> Result<Place, JobE
     Ok(place)
 }
 
-/// How a graph lies on its storage.
+/// Layout of a graph on its storage.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     capacity_bytes: u64,
@@ -86,7 +85,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Location and layout of the graph.
+    /// Returns the place of the graph, and its layout.
     fn new(target: &impl Target, job: &Job, work: &GraphApp) -> Result<(Place, Layout), JobError> {
         let place = place(target, job, work)?;
         let sector_bytes = u64::from(target.sector_bytes());
@@ -119,7 +118,7 @@ impl Layout {
         Ok((place, Layout { capacity_bytes, shard_bytes, segment_bytes }))
     }
 
-    /// Vertices and edges of a random graph.
+    /// Returns the numbers of vertices and edges of a random graph.
     fn size(&self, work: &GraphApp) -> (u32, u64) {
         let edges = work.edges.unwrap_or((self.capacity_bytes / BYTES_EACH).clamp(1, EDGES_MAX));
         let vertices = (edges / EDGES_OF_VERTEX).clamp(2, (u32::MAX - 1).into()) as u32;
@@ -127,8 +126,8 @@ impl Layout {
     }
 }
 
-/// Default size of a segment: a block of each channel. If that gives too few segments, it is one block or, on a drive with its own map, as
-/// many bytes as give enough segments.
+/// Returns the default size of a segment: a block of each channel. If that gives too few segments, it is one block or, on a drive with its own map,
+/// as many bytes as give enough segments.
 fn segment_bytes(target: &impl Target, place: &Place, shard_bytes: u64) -> u64 {
     let (channels, block) = match (place.interface, target.flash()) {
         (Interface::OpenChannel(geometry), _) => {
@@ -149,7 +148,7 @@ fn segment_bytes(target: &impl Target, place: &Place, shard_bytes: u64) -> u64 {
     }
 }
 
-/// The least common multiple.
+/// Returns the least common multiple.
 fn multiple(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b);
     while y > 0 {
@@ -158,7 +157,7 @@ fn multiple(a: u64, b: u64) -> u64 {
     a / x * b
 }
 
-/// Refuses what cannot be carried out on this target.
+/// Refuses a program that cannot run on this target.
 pub(super) fn check(target: &impl Target, job: &Job, work: &GraphApp) -> Result<(), JobError> {
     Layout::new(target, job, work)?;
     if let GraphSource::File(path) = &work.source {
@@ -173,7 +172,7 @@ pub(super) fn check(target: &impl Target, job: &Job, work: &GraphApp) -> Result<
     Ok(())
 }
 
-/// Maximum bytes of memory for the edges and their derived data on a drive of the given size.
+/// Returns the maximum bytes of memory for the edges and their derived data on a drive of the given size.
 pub(super) fn data_bytes(drive_bytes: u64, work: &GraphApp) -> u64 {
     let edges = match &work.source {
         GraphSource::File(path) => path.metadata().map_or(0, |data| data.len() / 4),
@@ -185,10 +184,9 @@ pub(super) fn data_bytes(drive_bytes: u64, work: &GraphApp) -> u64 {
     on_drive.min(drive_bytes).saturating_add(edges.saturating_mul(12))
 }
 
-/// A graph before it is prepared.
 struct Graph {
     edges: Edges,
-    /// Vertices that the file says it has, and the number of its first.
+    /// Number of vertices according to the file, and the number of the first.
     vertices: u32,
     first: u32,
 }
@@ -222,7 +220,7 @@ fn read(path: &Path, weighted: bool) -> Result<Graph, String> {
     let mut input = decompressed_within(Box::new(file), ZSTD_WINDOW_BYTES).map_err(|error| told(&error))?;
     let mut piece = vec![0; 1 << 18];
     let mut length = 0;
-    // The first piece has to tell the format.
+    // The first piece must reveal the format.
     while length < piece.len() {
         match input.read(&mut piece[length..]).map_err(|error| told(&error))? {
             0 => break,
@@ -264,7 +262,7 @@ fn program(work: &GraphApp) -> Program {
     }
 }
 
-/// A program as it is carried out.
+/// Resolved settings of a program.
 struct Plan {
     work: GraphApp,
     program: Program,
@@ -284,9 +282,9 @@ impl Plan {
             extent_bytes: self.layout.segment_bytes,
             io_bytes: work.io_bytes,
             depth: work.depth as usize,
-            // What preparing allows for edges, and sorting leaves free.
+            // Preparing reserves this for edges, which sorting leaves free.
             pieces: (self.memory_bytes / 2 / work.io_bytes).max(2) as usize,
-            // A library knows what is removed; the kernel is not told.
+            // A library is told which data are removed; the kernel is not.
             trims: work.engine == GraphEngine::Policy,
             costs: Costs {
                 command: costs.request,
@@ -299,7 +297,6 @@ impl Plan {
         }
     }
 
-    /// The settings by their keys.
     fn settings(&self) -> BTreeMap<String, String> {
         let mut settings = Settings(BTreeMap::new());
         let (work, costs) = (&self.work, self.work.costs);
@@ -345,7 +342,7 @@ impl Plan {
         settings.0
     }
 
-    /// Tells why it failed: a setting that the graph shows to be wrong, or the storage.
+    /// Returns why the program failed: a setting that the graph proves wrong, or the storage.
     fn failed(&self, error: PrepareError) -> RunError {
         match error {
             PrepareError::Memory { what, needed, .. } => RunError::Job(JobError::Value {
@@ -366,7 +363,7 @@ impl Plan {
 
 type OnPolicy<D> = Stack<Policy, Monitor<D>>;
 
-/// All of the flash with two ranges on it, both mapped by block. The error is a sentence.
+/// Takes all of the flash, with two block-mapped ranges on it. The error is a sentence.
 fn configured<D: Drive>(
     drive: D,
     now: SimTime,
@@ -396,12 +393,12 @@ fn configured<D: Drive>(
     Ok((stack, now))
 }
 
-/// Drive below a store, with that of the application at the bottom.
+/// A drive below a store, with the application's drive at the bottom.
 trait Storage: Drive {
-    /// The part that copies, besides drive and layers.
+    /// Name of the part that copies, besides drive and layers.
     const COPIES: &'static str;
     fn drive(&mut self) -> &mut dyn AppDrive;
-    /// Counters of the library.
+    /// Returns the counters of the library.
     fn library(&self) -> Vec<Figure>;
 }
 
@@ -429,14 +426,12 @@ impl Storage for OnPolicy<Lent<'_>> {
     }
 }
 
-/// A program that is prepared.
 pub(crate) struct Prepared {
     job: Job,
     work: GraphApp,
     layout: Layout,
 }
 
-/// Prepares a program for this target.
 pub(super) fn prepare(
     target: &impl Target,
     job: &Job,
@@ -447,7 +442,6 @@ pub(super) fn prepare(
 }
 
 impl Prepared {
-    /// Carries out the program.
     pub fn carry_out(self, place: Place, drive: Lent<'_>) -> Result<AppDone, RunError> {
         let Prepared { job, work, layout } = self;
         let (name, engine, ops_percent) = (work.program.name(), work.engine, work.ops_percent);
@@ -474,7 +468,7 @@ impl Prepared {
     }
 }
 
-/// Notes how long phases take.
+/// Measures how long phases take.
 struct Phases {
     began: SimTime,
     busy: Nanos,
@@ -493,7 +487,6 @@ impl Phases {
     }
 }
 
-/// Rounds and result of a program.
 #[derive(Default)]
 struct Came {
     rounds: LatencyRecorder,
@@ -537,7 +530,7 @@ fn run<S: Storage>(mut store: DriveStore<S>, plan: &Plan) -> Result<AppDone, Run
     Ok(AppDone { report, own_copies, end })
 }
 
-/// The part of a report that phases and rounds fill.
+/// Returns the part of a report that phases and rounds fill.
 fn reported(came: Came, phases: Vec<PhaseReport>) -> ApplicationReport {
     let latency: Latency = came.rounds.summary();
     let computed = phases.iter().find(|phase| phase.phase == "compute").map_or(0.0, |phase| phase.seconds);
@@ -554,7 +547,7 @@ fn reported(came: Came, phases: Vec<PhaseReport>) -> ApplicationReport {
     }
 }
 
-/// Counters since `before`; gauges as they stand.
+/// Returns counters since `before`, and gauges as they are.
 fn since(now: Vec<Figure>, before: &[Figure]) -> Vec<PartFigure> {
     let earlier = |figure: &Figure| {
         before
@@ -573,7 +566,7 @@ fn since(now: Vec<Figure>, before: &[Figure]) -> Vec<PartFigure> {
         .collect()
 }
 
-/// Sorts the edges into shards; `None`: it was ended before.
+/// Sorts the edges into shards; `None` if stopped early.
 fn sort<D: Drive>(
     store: &mut DriveStore<D>,
     plan: &Plan,
@@ -616,7 +609,7 @@ fn sort<D: Drive>(
     Ok(Some(grid))
 }
 
-/// Iterates; `None`: it was ended before.
+/// Iterates; `None` if stopped early.
 fn compute<D: Drive>(
     store: &mut DriveStore<D>,
     grid: &Grid,
@@ -654,7 +647,7 @@ fn compute<D: Drive>(
     Ok(Some(computing))
 }
 
-/// Reads the values, and notes their checksum.
+/// Reads the values, and computes their checksum.
 fn deliver<D: Drive>(
     store: &mut DriveStore<D>,
     grid: &Grid,
@@ -701,7 +694,7 @@ fn deliver<D: Drive>(
     Ok(())
 }
 
-/// How many vertices can be reached.
+/// Returns the number of vertices that can be reached.
 fn reached<D: Distance>(distances: &[D]) -> usize {
     distances.iter().filter(|&&distance| distance < D::UNREACHED).count()
 }

@@ -1,4 +1,4 @@
-//! Clients of a key-value cache, by requests of published laws or of a trace.
+//! Clients of a key-value cache, with requests from published distributions or from a trace.
 //!
 //! ```text
 //!   set keys once, in order (not of a trace) ─► warm_up requests ─► begin ─► operations ─► report
@@ -20,16 +20,16 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Fewest keys.
+/// Minimum number of keys.
 const KEYS_MIN: u64 = 10;
-/// Keys have up to 250 bytes, as memcached has it, and items a header.
+/// A key has up to 250 bytes, as in memcached, and an item a header.
 const KEY_AND_HEADER_BYTES: u64 = 320;
-/// The application, as in `app`.
+/// Name of the application, as in `app`.
 const KV: &str = "kv";
-/// Keys whose sizes the mean is taken of.
+/// Number of keys whose sizes are averaged.
 const SAMPLED: u64 = 10_000;
 
-/// The place of a cache: blocks for the original engine, flash for the others.
+/// Returns the place of a cache: blocks for the original engine, flash for the others.
 fn place(target: &impl Target, job: &Job, config: &KvConfig) -> Result<Place, JobError> {
     let backend = backend(config);
     let found = Place::of(target, job, Wish { backend: Some(backend), by: ("app", KV) });
@@ -48,7 +48,7 @@ fn place(target: &impl Target, job: &Job, config: &KvConfig) -> Result<Place, Jo
     }
 }
 
-/// Interface that an engine stands on.
+/// Returns the interface that an engine needs.
 pub(super) fn backend(config: &KvConfig) -> Backend {
     if matches!(config.engine, EngineKind::Original) { Backend::Block } else { Backend::Function }
 }
@@ -75,8 +75,7 @@ fn open(work: &KvApp) -> Result<(), JobError> {
     KvReader::open(path, None).map(drop).map_err(refused)
 }
 
-/// Maximum bytes that the cache stores on a drive of the given size: the whole drive, or the data that
-/// all requests could set.
+/// Returns the maximum bytes that the cache stores on a drive of the given size: the whole drive, or the data that all requests could set.
 pub(super) fn data_bytes(drive_bytes: u64, app: &AppJob, work: &KvApp) -> u64 {
     let (Some(keys), None) = (work.keys, &work.trace) else { return drive_bytes };
     let value = match work.value_size {
@@ -89,7 +88,7 @@ pub(super) fn data_bytes(drive_bytes: u64, app: &AppJob, work: &KvApp) -> u64 {
     drive_bytes.min(requests.saturating_mul(u64::from(value) + KEY_AND_HEADER_BYTES))
 }
 
-/// Requests until the user ends the run.
+/// Requests until the user stops the run.
 struct UntilStopped<R> {
     requests: R,
     stopped: Rc<Cell<bool>>,
@@ -105,7 +104,7 @@ impl<R: Requests> Requests for UntilStopped<R> {
     }
 }
 
-/// The requests, and how many keys there are.
+/// Returns the requests, and the number of keys.
 fn requests(bytes: u64, job: &Job, work: &KvApp) -> Result<(Workload, u64), RunError> {
     let config = WorkloadConfig {
         keys: KEYS_MIN,
@@ -129,7 +128,7 @@ fn requests(bytes: u64, job: &Job, work: &KvApp) -> Result<(Workload, u64), RunE
     Ok((made.loading(0..work.load.unwrap_or(keys)), keys))
 }
 
-/// The law as the key has it.
+/// Returns the distribution as the key states it.
 fn popularity(law: Popularity) -> String {
     match law {
         Popularity::Uniform => "uniform".into(),
@@ -142,7 +141,7 @@ fn popularity(law: Popularity) -> String {
 /// Source and number of requests.
 struct Plan<R> {
     requests: R,
-    /// Keys that there are, and of those that are set once before the warm-up; `None`: a trace has its own.
+    /// Number of keys, and of those set once before the warm-up; `None` for a trace, which has its own.
     keys: Option<(u64, u64)>,
     warm_up: u64,
     operations: u64,
@@ -177,7 +176,6 @@ fn settings(work: &KvApp, config: &KvConfig, keys: Option<(u64, u64)>) -> BTreeM
     settings.0
 }
 
-/// Clients that are prepared.
 pub(crate) struct Prepared {
     job: Job,
     app: AppJob,
@@ -186,7 +184,6 @@ pub(crate) struct Prepared {
     sector_bytes: u64,
 }
 
-/// Prepares clients for this target.
 pub(super) fn prepare(
     target: &impl Target,
     (job, app, work): (&Job, &AppJob, &KvApp),
@@ -203,7 +200,6 @@ pub(super) fn prepare(
 }
 
 impl Prepared {
-    /// Carries out the clients.
     pub fn carry_out(self, place: Place, drive: Lent<'_>) -> Result<AppDone, RunError> {
         let Prepared { job, app, work, config, sector_bytes } = &self;
         if let Some(path) = &work.trace {
@@ -221,7 +217,7 @@ impl Prepared {
     }
 }
 
-/// Has clients make their requests.
+/// Makes clients send their requests.
 fn work_on<R: Requests>(
     drive: Lent<'_>,
     (job, app, work): (&Job, &AppJob, &KvApp),
@@ -284,7 +280,7 @@ fn work_on<R: Requests>(
     Ok(AppDone { report, own_copies, end })
 }
 
-/// Counters of the clients and of the cache.
+/// Returns the report of the clients' and the cache's counters.
 fn reported(summary: KvSummary, cache: CacheWork) -> ApplicationReport {
     let operations = summary.operations;
     let kinds = [

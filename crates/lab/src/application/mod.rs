@@ -1,10 +1,10 @@
-//! Applications as work: carried out in virtual time on whatever a description has, and measured as jobs are.
+//! Applications as work: run in virtual time on any target, and measured like jobs.
 //!
 //! ```text
 //!   alone          Job (app = ...) ─► Prepared ─► application on a Meter ─► warm-up ─► measurement ─► Measured, with an ApplicationReport
 //!   beside others  Job (app = ...) ─► Prepared ─► application on a Seat (drive/tenants.rs) ─────────► Measured, with one of each
 //! ```
-//! An application on a target, or beside other jobs, has a seat; it works the same.
+//! An application on a target, or beside other jobs, has a seat; it works in the same way.
 
 mod desktop;
 mod files;
@@ -23,15 +23,15 @@ use pellucid_workload::{AppJob, AppWork, Backend, FileSystem, GraphEngine, Job, 
 use place::{Place, Wish};
 use std::collections::BTreeMap;
 
-/// Operations between two looks at whether the user has ended the run.
+/// Number of operations between two checks for a stop by the user.
 const SLICE: u64 = 1 << 10;
 
-/// Reports whether these jobs read back their own writes, so that the drive must store data.
+/// Returns whether these jobs read back their own writes, so that the drive must store data.
 pub fn needs_data(jobs: &[Job]) -> bool {
     jobs.iter().filter_map(|job| job.app.as_ref()).any(AppJob::needs_data)
 }
 
-/// Refuses an application that the target cannot carry.
+/// Refuses an application that the target does not support.
 pub(crate) fn check(
     target: &impl Target,
     job: &Job,
@@ -48,26 +48,26 @@ pub(crate) fn check(
     }
 }
 
-/// Bytes that a drive offers in all its namespaces.
+/// Returns the bytes of all namespaces of a drive.
 pub(crate) fn capacity_bytes(drive: &Device) -> u64 {
     let interfaces = (0..drive.namespaces()).filter_map(|number| Drive::interface(drive, number));
     let sectors: u64 = interfaces.map(|interface| interface.capacity_sectors()).sum();
     sectors * u64::from(drive.layout().sector_bytes)
 }
 
-/// Maximum bytes of data that an application stores if it has `all` of the space: once the log of its file system has wrapped, all of it
+/// Returns the maximum bytes of data that an application stores if it has `all` of the space: once the log of its file system has wrapped, all of it
 /// holds data.
 pub(crate) fn data_bytes(all: u64, app: &AppJob) -> u64 {
     match &app.work {
         AppWork::Files(work) => work.size.map_or(all.min(files::SIZE_BYTES_MAX), |size| size.of(all)),
         AppWork::Kv(work) => kv::data_bytes(all, app, work),
         AppWork::Graph(work) => graph::data_bytes(all, work),
-        // It looks at no data.
+        // It reads back no data.
         AppWork::Desktop(_) => 0,
     }
 }
 
-/// Size of an in-place file system on a drive of the given size; `None`: the application does not use one.
+/// Returns the size of an in-place file system on a drive of the given size, if the application uses one.
 pub(crate) fn in_place_bytes(app: &AppJob, drive_bytes: u64) -> Option<u64> {
     match &app.work {
         AppWork::Files(work) if work.file_system == FileSystem::InPlace => {
@@ -83,7 +83,7 @@ pub(crate) struct Prepared {
     work: Work,
 }
 
-/// Needs of each kind of application.
+/// State by kind of application.
 enum Work {
     Files(Box<files::Prepared>),
     Kv(Box<kv::Prepared>),
@@ -91,7 +91,7 @@ enum Work {
     Desktop(Box<desktop::Prepared>),
 }
 
-/// Prepares an application for a target. `config`: settings of a key-value cache.
+/// Prepares an application for a target. `config` has the settings of a key-value cache.
 pub(crate) fn prepare(
     target: &impl Target,
     (job, app): (&Job, &AppJob),
@@ -119,17 +119,16 @@ pub(crate) fn prepare(
 }
 
 impl Prepared {
-    /// Its namespace.
     fn namespace(&self) -> u16 {
         self.place.namespace
     }
 
-    /// Lets it find its namespace under another number.
+    /// Changes the number of its namespace.
     fn move_to(&mut self, namespace: u16) {
         self.place.namespace = namespace;
     }
 
-    /// Carries it out on a drive at rest.
+    /// Runs the application on a drive at rest.
     fn carry_out(self, drive: Lent<'_>) -> Result<AppDone, RunError> {
         let place = self.place;
         match self.work {
@@ -141,7 +140,7 @@ impl Prepared {
     }
 }
 
-/// Carries out an application alone on a target that is at rest, and measures it. `config`: settings of a key-value cache.
+/// Runs an application alone on a target at rest, and measures it. `config` has the settings of a key-value cache.
 pub(crate) fn measure<T: Target>(
     target: &mut T,
     (job, app): (&Job, &AppJob),
@@ -160,7 +159,7 @@ pub(crate) fn measure<T: Target>(
     Ok(measured)
 }
 
-/// An application that is to work beside others.
+/// Makes an application ready to work beside others.
 pub(crate) fn tenant(mut prepared: Prepared, job: &Job) -> Tenant {
     let name = JobName { name: job.name.clone(), group: 0, instances: 1, namespace: prepared.namespace() };
     prepared.move_to(0);
@@ -185,7 +184,7 @@ pub(crate) fn check_beside(target: &impl Target, jobs: &[Job], config: &KvConfig
     drive::check_beside(&Places::of(target), &own, jobs)
 }
 
-/// Returns whether an application works on logical blocks; if not, on flash or names.
+/// Returns whether an application works on logical blocks; others work on flash or names.
 pub(crate) fn needs_blocks(app: &AppJob, config: &KvConfig) -> bool {
     match &app.work {
         AppWork::Files(work) => {
@@ -197,7 +196,7 @@ pub(crate) fn needs_blocks(app: &AppJob, config: &KvConfig) -> bool {
     }
 }
 
-/// An application in one line.
+/// Describes an application in one line.
 pub fn summary(app: &AppJob) -> String {
     match &app.work {
         AppWork::Kv(work) => format!("{}, {} clients", app.name(), work.clients),
@@ -211,7 +210,7 @@ pub fn summary(app: &AppJob) -> String {
     }
 }
 
-/// An application that cannot begin on its drive, and the reason. A sentence without allowed values reports a failure.
+/// Returns the error that an application cannot start on its drive. A sentence without allowed values reports a failure.
 fn refused(app: &'static str, why: String) -> RunError {
     match why.contains("allowed: ") {
         true => RunError::Refused(app, why),
@@ -219,10 +218,10 @@ fn refused(app: &'static str, why: String) -> RunError {
     }
 }
 
-/// Number of executed operations, without skipped ones.
+/// Returns the number of executed operations, without skipped ones.
 ///
 /// # Errors
-/// All were left out: a sentence.
+/// All were skipped: a sentence.
 fn carried_out(operations: u64, left_out: u64) -> Result<u64, String> {
     match operations.saturating_sub(left_out) {
         0 if operations > 0 => Err(format!(
@@ -233,7 +232,7 @@ fn carried_out(operations: u64, left_out: u64) -> Result<u64, String> {
     }
 }
 
-/// Puts down what became of the settings.
+/// Collects the resolved settings.
 struct Settings(BTreeMap<String, String>);
 
 impl Settings {

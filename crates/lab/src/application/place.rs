@@ -4,7 +4,6 @@ use crate::drive::{Target, target_named};
 use pellucid_flash::Interface;
 use pellucid_workload::{Backend, FileSystem, FilesApp, Job, JobError};
 
-/// A namespace, and how it is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub namespace: u16,
@@ -16,7 +15,7 @@ fn refuse<T>(key: &'static str, value: impl ToString, allowed: impl Into<String>
     Err(JobError::Value { key, value: value.to_string(), allowed: allowed.into() })
 }
 
-/// The back end that uses an interface.
+/// Returns the back end for an interface.
 fn backend_of(interface: &Interface) -> Option<Backend> {
     match interface {
         Interface::Block { .. } => Some(Backend::Block),
@@ -26,7 +25,7 @@ fn backend_of(interface: &Interface) -> Option<Backend> {
     }
 }
 
-/// Words for what a back end needs.
+/// Names the requirement of a back end.
 fn needs(backend: Backend) -> &'static str {
     match backend {
         Backend::Block => "a block namespace or target, or [host] layers above chunks or zones",
@@ -37,21 +36,21 @@ fn needs(backend: Backend) -> &'static str {
     }
 }
 
-/// Needs of an application.
+/// Requirements of an application.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
-    /// Back end that it needs; `None`: any.
+    /// Required back end; `None`: any.
     pub backend: Option<Backend>,
-    /// Key that says so, and its value.
+    /// Key that requires it, and its value.
     pub by: (&'static str, &'static str),
 }
 
 impl Wish {
-    /// The wish of a file server.
+    /// Returns the requirements of a file server.
     pub fn of_files(job: &Job, work: &FilesApp) -> Wish {
         let in_place = work.file_system == FileSystem::InPlace;
         match if in_place { Some(Backend::Block) } else { work.backend } {
-            // It follows from the file system.
+            // The file system determines it.
             Some(backend) if in_place && !job.written.has("backend") => {
                 Wish { backend: Some(backend), by: ("filesystem", FileSystem::InPlace.name()) }
             }
@@ -62,7 +61,7 @@ impl Wish {
 }
 
 impl Place {
-    /// The place of an application on a target.
+    /// Returns the place of an application on a target.
     pub fn of(target: &impl Target, job: &Job, wish: Wish) -> Result<Place, JobError> {
         let all = usable(target);
         let named = named(target, job)?;
@@ -91,7 +90,7 @@ impl Place {
     }
 }
 
-/// All namespaces that an application could use.
+/// Returns all namespaces that an application could use.
 fn usable(target: &impl Target) -> Vec<Place> {
     let targets = target.targets();
     let numbers: Vec<u16> = match targets.is_empty() {
@@ -105,7 +104,7 @@ fn usable(target: &impl Target) -> Vec<Place> {
     numbers.into_iter().filter_map(place).collect()
 }
 
-/// The namespace that a job names.
+/// Returns the namespace that a job names.
 fn named(target: &impl Target, job: &Job) -> Result<Option<u16>, JobError> {
     let targets = target.targets();
     match (&job.target, job.namespace) {

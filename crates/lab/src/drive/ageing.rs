@@ -1,4 +1,4 @@
-//! Overwriting at random until write amplification is steady, and the evidence of it.
+//! Random overwriting until write amplification is steady, and the evidence that it is.
 
 use super::RunError;
 use pellucid_flash::Rng;
@@ -6,19 +6,19 @@ use pellucid_spec::{AgedBy, Overwrite, Precondition};
 use pellucid_text::format::significant;
 use pellucid_workload::{SNIA_ROUNDS, SteadyRule, Tracked, Window};
 
-/// Random overwriting goes on until write amplification over a whole pass changes by less than this share.
+/// Random overwriting continues until write amplification changes by less than this fraction over a whole pass.
 pub const STEADY_SHARE: f64 = 0.01;
-/// Most passes of random overwriting.
+/// Maximum number of passes of random overwriting.
 pub const STEADY_PASSES_MAX: u32 = 20;
-/// Most passes of random overwriting by SNIA's rule, as its rounds.
+/// Maximum number of passes of random overwriting by SNIA's rule, as its rounds.
 pub const SNIA_PASSES_MAX: u32 = 25;
 
-/// Work of preconditioning on a namespace.
+/// Result of preconditioning a namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ageing {
-    /// Its number.
+    /// Number of the namespace.
     pub namespace: u16,
-    /// Passes of random overwriting, in order. Each but the last overwrites what was filled once.
+    /// Passes of random overwriting, in order. Each but the last overwrites all filled data once.
     pub passes: Vec<Pass>,
     /// Why it ended.
     pub stopped: Stopped,
@@ -29,28 +29,28 @@ pub struct Ageing {
 /// One pass of random overwriting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pass {
-    /// Share of what was filled that it overwrote.
+    /// Fraction of the filled data that it overwrote.
     pub overwritten: f64,
-    /// Mapping units programmed for each one written; absent if it wrote nothing.
+    /// Mapping units programmed per unit written; absent if it wrote nothing.
     pub write_amplification: Option<f64>,
 }
 
 /// Why random overwriting ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stopped {
-    /// The description asked for no overwrites.
+    /// The description requested no overwrites.
     #[default]
     NotAsked,
-    /// The described number of overwrites is done.
+    /// The requested number of overwrites is done.
     AsAsked,
     /// Write amplification was steady.
     Steady,
-    /// The largest number of passes is reached without a steady state.
+    /// The maximum number of passes was reached without a steady state.
     Limit,
 }
 
 impl Stopped {
-    /// A word for it, for programs.
+    /// Returns its name, for programs.
     pub fn name(self) -> &'static str {
         match self {
             Stopped::NotAsked => "not asked",
@@ -62,12 +62,12 @@ impl Stopped {
 }
 
 impl Ageing {
-    /// How often what was filled was overwritten.
+    /// Returns how often the filled data were overwritten.
     pub fn overwritten(&self) -> f64 {
         self.passes.iter().map(|pass| pass.overwritten).sum()
     }
 
-    /// The change of write amplification between the last two whole passes, as a share.
+    /// Returns the relative change of write amplification between the last two whole passes.
     pub fn last_change(&self) -> Option<f64> {
         let whole = self.passes.iter().rev().filter(|pass| pass.overwritten >= 1.0);
         let mut values = whole.filter_map(|pass| pass.write_amplification);
@@ -75,7 +75,7 @@ impl Ageing {
         Some((last - before).abs() / before)
     }
 
-    /// Why overwriting by SNIA's rule ended, as a sentence; `None`: another rule decided.
+    /// Explains in a sentence why overwriting by SNIA's rule ended; `None`: another rule decided.
     fn reason_by_snia(&self) -> Option<String> {
         let values: Vec<f64> = self.passes.iter().filter_map(|pass| pass.write_amplification).collect();
         let window = snia_window(&values).filter(|_| self.aged_by == AgedBy::Snia)?;
@@ -93,7 +93,7 @@ impl Ageing {
         ))
     }
 
-    /// Why it ended, as a sentence.
+    /// Explains in a sentence why overwriting ended.
     pub fn reason(&self) -> String {
         if let Some(reason) = self.reason_by_snia() {
             return reason;
@@ -123,7 +123,7 @@ impl Ageing {
     }
 }
 
-/// Most passes by this rule.
+/// Returns the maximum number of passes under this rule.
 pub fn passes_max(aged_by: AgedBy) -> u32 {
     match aged_by {
         AgedBy::Change => STEADY_PASSES_MAX,
@@ -131,24 +131,24 @@ pub fn passes_max(aged_by: AgedBy) -> u32 {
     }
 }
 
-/// The last five values as SNIA's rule judges them; `None`: there are fewer.
+/// Returns the last five values as judged by SNIA's rule; `None` if there are fewer.
 fn snia_window(values: &[f64]) -> Option<Window> {
     Window::of(&values[values.len().checked_sub(SNIA_ROUNDS as usize)?..])
 }
 
-/// Target of the overwrites of preconditioning: mapping units of a drive, or sectors above layers of the host.
+/// Data that preconditioning overwrites: mapping units of a drive, or sectors above layers of the host.
 pub(super) trait Overwrites {
-    /// Writes `count` random pieces of the first `filled`.
+    /// Overwrites `count` random pieces of the first `filled`.
     fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError>;
 
-    /// Pieces that GC has copied so far.
+    /// Returns the pieces that GC has copied so far.
     fn moved(&self) -> u64;
 
-    /// Where they are.
+    /// Returns the namespace of the pieces.
     fn namespace(&self) -> u16;
 }
 
-/// Overwrites what has been filled, as described.
+/// Overwrites the filled data as described.
 pub(super) fn overwrite(
     writer: &mut impl Overwrites,
     what: &Precondition,
@@ -203,7 +203,7 @@ pub(super) fn overwrite(
 mod tests {
     use super::*;
 
-    /// A drive whose passes copy this many pieces, one after the other; the last number stays.
+    /// A drive whose passes copy these numbers of pieces in turn; the last number repeats.
     struct Scripted(Vec<u64>, u64);
 
     impl Overwrites for Scripted {

@@ -1,4 +1,4 @@
-//! The drive of an application whose work is measured, and what the application hands back when it has ended.
+//! The drive of a measured application, and what the application returns when it ends.
 //!
 //! ```text
 //!   alone          application ─► Meter ─► drive
@@ -12,22 +12,21 @@ use pellucid_report::{ApplicationReport, Copies};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A drive under an application.
+/// A drive below an application.
 pub trait AppDrive: TimedDrive {
-    /// Begins the measurement: everything up to now was a warm-up.
+    /// Begins the measurement: everything before was warm-up.
     fn begin(&mut self);
 
-    /// Returns whether the application is to end, as its user wishes.
+    /// Returns whether the user wants the application to end.
     fn is_stopped(&self) -> bool {
         self.stopped().get()
     }
 
-    /// The answer of [`AppDrive::is_stopped`], for a caller that has no drive at hand.
+    /// Returns the answer of [`AppDrive::is_stopped`], for a caller without access to the drive.
     fn stopped(&self) -> Rc<Cell<bool>>;
 }
 
-/// The drive as an application is given it. It is of any kind, so that applications are compiled once; they submit rarely enough for calls
-/// through a table.
+/// The drive as an application gets it. Dynamic dispatch compiles applications once; they submit rarely enough for its cost.
 pub type Lent<'a> = &'a mut dyn AppDrive;
 
 impl TimedDrive for Lent<'_> {
@@ -51,16 +50,16 @@ impl TimedDrive for Lent<'_> {
 /// Work of an application that has ended.
 #[derive(Debug)]
 pub struct AppDone {
-    /// Its work, without what became of it on the flash.
+    /// Report on the work, without its effect on the flash.
     pub report: ApplicationReport,
-    /// The part of it that copies valid data, and the bytes; `None`: it has no such part.
+    /// The application's own part that copies valid data, and the bytes copied; `None` if there is none.
     pub own_copies: Option<(&'static str, u64)>,
-    /// End of its measurement.
+    /// End of the measurement.
     pub end: SimTime,
 }
 
 impl AppDone {
-    /// The whole report: with what happened on the flash meanwhile.
+    /// Returns the whole report, with the use of flash meanwhile.
     pub fn on_flash(self, flash: &FlashUse, sector_bytes: u64) -> ApplicationReport {
         let own = self.own_copies.map(|(by, bytes)| Copies { by: by.into(), bytes });
         let copies = own.into_iter().chain(flash.copies.iter().cloned()).collect();
@@ -85,7 +84,7 @@ fn copied(sectors: &[u64; Cause::COUNT], sector_bytes: u64) -> u64 {
 }
 
 impl FlashUse {
-    /// The use of a whole drive in a run.
+    /// Returns the use of a whole drive in a run.
     pub fn of(measured: &Measured, sector_bytes: u64) -> FlashUse {
         let layers = measured.host.map(|HostUse { layer, counters, .. }| Copies {
             by: layer.into(),
@@ -109,7 +108,7 @@ impl FlashUse {
         }
     }
 
-    /// The use of a part of a drive, possibly below a host layer.
+    /// Returns the use of a part of a drive, possibly below a host layer.
     pub fn of_part(
         layer: Option<&'static str>,
         programmed_sectors: [u64; Cause::COUNT],

@@ -1,9 +1,9 @@
-//! A run of applications beside jobs or other applications: schedules them, and measures the use that each makes of the drive.
+//! A run of applications beside jobs or other applications: schedules them, and measures each one's use of the drive.
 //!
 //! ```text
 //!   applications prepare and warm up ─► all are ready: jobs start, everything counts ─► each ends by itself
 //! ```
-//! At one moment jobs come before applications. An application's use of flash is that of its target or its namespace; where it has the whole drive,
+//! At the same time, jobs come before applications. An application's use of flash is that of its target or its namespace; if it has the whole drive,
 //! beside jobs that only read, it is the drive's.
 
 use super::tenants::Step;
@@ -18,17 +18,17 @@ use pellucid_workload::{Job, JobError};
 /// Sectors programmed by cause.
 type Programmed = [u64; Cause::COUNT];
 
-/// Use of the part of a drive that an application has, so far.
+/// Use so far of the part of a drive that an application has.
 #[derive(Clone, Copy, Debug)]
 struct PartUse {
     layer: Option<&'static str>,
-    /// `None`: its own commands are all that programs there.
+    /// `None`: only the application's own commands program there.
     programmed: Option<Programmed>,
     erases: u64,
 }
 
 impl PartUse {
-    /// The use of a namespace; `None`: it is the whole drive.
+    /// Returns the use of a namespace; `None` if it is the whole drive.
     fn of(target: &impl Target, namespace: u16) -> Option<PartUse> {
         let device = target.flash()?;
         if let Some(place) = target.targets().into_iter().find(|place| place.namespace == namespace) {
@@ -49,7 +49,7 @@ impl PartUse {
     }
 }
 
-/// Erases of the blocks of a target.
+/// Returns the erases of the blocks of a target.
 fn erases(device: &Device, place: &TargetPlace) -> u64 {
     let map = device.block_map();
     let each = map.blocks_per_die as usize;
@@ -62,14 +62,14 @@ fn erases(device: &Device, place: &TargetPlace) -> u64 {
 pub(super) struct Shares {
     /// By application, at the beginning of the measurement.
     before: Vec<Option<PartUse>>,
-    /// One has worked for long without the drive: it is time to look.
+    /// True if an application has worked for long without the drive, so that the user should be asked.
     pub asks: bool,
     /// Applications that have ended.
     ended: Vec<(u32, AppDone)>,
 }
 
 impl<T: Target> Run<'_, T> {
-    /// Notes what applications have used before the measurement.
+    /// Records the applications' use before the measurement.
     pub(super) fn begin_shares(&mut self) {
         if let Source::Beside(beside) = &self.source {
             let of = |name: &super::JobName| PartUse::of(self.device, name.namespace);
@@ -89,7 +89,7 @@ impl<T: Target> Run<'_, T> {
         }
     }
 
-    /// Submits what jobs and applications have for `now`; returns when they have more without a completion.
+    /// Submits the requests of jobs and applications for `now`; returns when the next are due without a completion.
     pub(super) fn submit_beside(&mut self, now: SimTime) -> Result<Option<SimTime>, RunError> {
         loop {
             self.complete_all()?;
@@ -141,7 +141,7 @@ impl<T: Target> Run<'_, T> {
         self.device.submit(now, Command { tag: tag.into(), ..command });
     }
 
-    /// A command of an application has ended.
+    /// Handles the completion of an application's command.
     pub(super) fn complete_tenant(&mut self, completion: &mut Completion) -> Result<(), RunError> {
         let tag = completion.tag as u32;
         let slot = &mut self.in_flight[tag as usize];
@@ -160,7 +160,7 @@ impl<T: Target> Run<'_, T> {
         Ok(())
     }
 
-    /// An application has ended.
+    /// Handles the end of an application.
     fn leave(&mut self, at: u32, mut done: AppDone) {
         let Source::Beside(beside) = &self.source else { return };
         let Some(name) = beside.tenants.names().nth(at as usize) else { return };
@@ -170,7 +170,7 @@ impl<T: Target> Run<'_, T> {
         self.shares.ended.push((at, done));
     }
 
-    /// The reports of all applications, in the order of the description. What is on their parts of the drive counts to the end of the run.
+    /// Returns the reports of all applications, in the order of the description. Use of their parts of the drive counts to the end of the run.
     pub(super) fn applications(&mut self, measured: &Measured) -> Vec<ApplicationReport> {
         let sector_bytes = self.device.sector_bytes().into();
         let mut ended = std::mem::take(&mut self.shares.ended);
@@ -182,7 +182,7 @@ impl<T: Target> Run<'_, T> {
         ended.into_iter().map(report).collect()
     }
 
-    /// The use of an application's part of the drive; `None`: it is the whole drive.
+    /// Returns the use of an application's part of the drive; `None` if it is the whole drive.
     fn share(&self, at: u32) -> Option<FlashUse> {
         let Source::Beside(beside) = &self.source else { return None };
         let namespace = beside.tenants.names().nth(at as usize)?.namespace;
@@ -202,7 +202,7 @@ impl<T: Target> Run<'_, T> {
     }
 }
 
-/// Refuses jobs that cannot work beside an application: others on its namespace that write, and such as wait for one another.
+/// Refuses jobs that cannot work beside an application: jobs that write to its namespace, and jobs that wait for one another.
 pub(crate) fn check(places: &Places, own: &[(&Job, u16)], jobs: &[Job]) -> Result<(), JobError> {
     let refuse =
         |key, value: &str, allowed: String| Err(JobError::Value { key, value: value.into(), allowed });

@@ -13,12 +13,12 @@ use pellucid_host::Tower;
 use pellucid_spec::{DescribedTarget, Precondition};
 use pellucid_workload::trace::SectorSet;
 
-/// Writes under way together.
+/// Maximum number of writes in flight.
 const OUTSTANDING: usize = 256;
-/// Sectors of a write of the fill.
+/// Sectors per write of the fill.
 const FILL_SECTORS: u32 = 32;
 
-/// Fills and overwrites what the layers offer as described. With an oracle, its expectations follow.
+/// Fills and overwrites the capacity of the layers as described. With an oracle, its expectations follow.
 pub fn precondition_stack(
     stack: &mut Tower<Device>,
     what: &Precondition,
@@ -36,8 +36,8 @@ pub fn precondition_stack(
     Ok(ageing)
 }
 
-/// Fills each target as described, one after the other: a block target as any drive, a raw one by whole chunks. With an oracle, its
-/// expectations follow.
+/// Fills each target as described, one after the other: a block target like any drive, a raw one by whole chunks. With an oracle, its expectations
+/// follow.
 pub fn precondition_targets(
     stack: &mut Tower<Device>,
     described: &[DescribedTarget],
@@ -102,10 +102,10 @@ struct Writer<'a, 'o> {
     stack: &'a mut Tower<Device>,
     oracle: Option<&'a mut Oracle>,
     now: SimTime,
-    /// Moment since which no write has ended.
+    /// Time of the last completion.
     silent_since: SimTime,
     namespace: BlockNamespace,
-    /// By tag: what is being written.
+    /// Sectors being written, by tag.
     in_flight: Vec<Option<(Lba, u32)>>,
     idle: Vec<usize>,
     pool: Vec<Vec<u8>>,

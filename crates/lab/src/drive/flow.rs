@@ -1,7 +1,7 @@
-//! fio's `flow`: the I/Os of the jobs of a group keep to the ratio of their weights.
+//! fio's `flow`: the jobs of a group keep their I/Os in the ratio of their weights.
 //!
-//! A job waits while its share of the I/Os of its group exceeds its share of the weights. So the group as a whole never stands still:
-//! not all of its jobs can be ahead.
+//! A job waits while its share of the group's I/Os exceeds its share of the weights. The group as a whole never stops, because not all of its jobs
+//! can be ahead.
 
 use pellucid_workload::Flow;
 
@@ -14,7 +14,6 @@ struct Group {
     count: u64,
 }
 
-/// A job in its group.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
     group: usize,
@@ -22,12 +21,11 @@ pub struct Member {
     count: u64,
 }
 
-/// All groups.
 #[derive(Clone, Debug, Default)]
 pub struct Flows(Vec<Group>);
 
 impl Flows {
-    /// A job starts.
+    /// Adds a job that starts.
     pub fn join(&mut self, flow: Flow) -> Member {
         let weight = u64::from(flow.weight);
         let group = self.0.iter().position(|group| group.id == flow.group).unwrap_or_else(|| {
@@ -38,20 +36,20 @@ impl Flows {
         Member { group, weight, count: 0 }
     }
 
-    /// Reports whether a job is ahead of the others.
+    /// Returns whether a job is ahead of the others.
     pub fn is_ahead(&self, member: &Member) -> bool {
         let group = &self.0[member.group];
         u128::from(member.count) * u128::from(group.weight)
             > u128::from(member.weight) * u128::from(group.count)
     }
 
-    /// A job has submitted an I/O.
+    /// Counts a submitted I/O of a job.
     pub fn count(&mut self, member: &mut Member) {
         member.count += 1;
         self.0[member.group].count += 1;
     }
 
-    /// A job has ended.
+    /// Removes a job that has ended.
     pub fn leave(&mut self, member: Member) {
         let group = &mut self.0[member.group];
         group.weight -= member.weight;

@@ -1,4 +1,4 @@
-//! From measurements to the report.
+//! Makes the report from the measurements.
 
 use super::namespaces::NamespaceUse;
 use super::steady::Steadiness;
@@ -27,27 +27,27 @@ use std::collections::BTreeMap;
 pub struct Measured {
     /// All requests, over the whole measurement.
     pub requests: Requests,
-    /// The jobs as they were written, each over its own time; empty for a trace.
+    /// Jobs as written, each over its own time; empty for a trace.
     pub jobs: Vec<JobResult>,
-    /// Their groups.
+    /// Groups of jobs.
     pub groups: Vec<GroupResult>,
     /// Targets.
     pub targets: Vec<TargetResult>,
-    /// From the start, or the end of `ramp_time`, to the last completion.
+    /// Time from the start, or the end of `ramp_time`, to the last completion.
     pub simulated: Nanos,
     /// Counters of the drive over the run.
     pub counters: Counters,
-    /// Codewords by wrong bits, meanwhile.
+    /// Codewords by wrong bits, over the run.
     pub chunks_by_wrong_bits: Vec<u64>,
-    /// Counters of translation over the run.
+    /// Counters of the translation over the run.
     pub ftl: FtlCounters,
-    /// Counters of each namespace of several over the run.
+    /// Counters of each namespace over the run, if there are several.
     pub namespaces: Vec<NamespaceUse>,
-    /// Work of the host's layers over the run, and their state.
+    /// Work and state of the host's layers over the run.
     pub host: Option<HostUse>,
-    /// Bytes that requests have written, where layers make other writes of them.
+    /// Bytes written by requests, if layers make other writes from them.
     pub written_bytes: Option<u64>,
-    /// Reads whose data were checked and right, of a run that verifies.
+    /// Reads whose data were checked and right, if the run verifies.
     pub verified_reads: Option<u64>,
     /// Busy time of channels over the run, ns.
     pub channel_busy: Vec<u64>,
@@ -57,23 +57,23 @@ pub struct Measured {
     pub link_busy: [u64; 2],
     /// Busy time of the firmware processor over the run, ns, by module.
     pub firmware_busy: [u64; FirmwareModule::COUNT],
-    /// Statistics of a replay about its trace.
+    /// How the replay differs from its trace.
     pub replay: Option<Replay>,
-    /// Figures of the threads of a file server.
+    /// Figures of a file server's threads.
     pub files: Option<FilesReport>,
     /// Figures of applications.
     pub applications: Vec<ApplicationReport>,
     /// Counters of layers and disk over the run.
     pub figures: Vec<PartFigures>,
-    /// State of the blocks at the end of the run; it changes again while the drive comes to rest.
+    /// State of the blocks at the end of the run, before the drive comes to rest.
     pub wear: OfFlash<Wear>,
-    /// Blocks of the SLC caches, and those that were not free at the end.
+    /// Blocks of the SLC caches, and those in use at the end.
     pub slc_cache_blocks: (u32, u32),
-    /// Rounds of a run that was to end once it is steady.
+    /// Rounds of a run that was to end once steady.
     pub steady: Option<SteadyState>,
     /// The run over time.
     pub series: Series,
-    /// Sentences about jobs that have ended early.
+    /// Sentences about jobs that ended early.
     pub ended_early: Vec<String>,
 }
 
@@ -151,8 +151,8 @@ fn merged(mut sum: RequestRecorder, part: &RequestRecorder) -> RequestRecorder {
     sum
 }
 
-/// Returns the result of each job, over its own time: from the start of its statistics to its last completion. A group's time
-/// spans those of its jobs. Times are relative to the start of the measurement.
+/// Returns the result of each job, over its own time: from the start of its statistics to its last completion. A group's time spans those of its
+/// jobs. Times are relative to the start of the measurement.
 fn by_job(
     source: &Source,
     names: &[&JobName],
@@ -166,7 +166,7 @@ fn by_job(
         Some(jobs) if at < jobs.results().len() => jobs.began(at as u32),
         _ => Some(from),
     };
-    // A job that completed nothing that counts has no time of its own.
+    // A job without completions that count has no time of its own.
     let span = |at: usize| {
         let began = began(at).filter(|_| recorders[at].requests() > 0);
         began.map(|began| (began, recorders[at].last()))
@@ -202,7 +202,7 @@ fn by_job(
     (results.collect(), groups.collect())
 }
 
-/// The result of each target: the requests of its jobs, and of a trace or threads those of the first block target.
+/// Returns the result of each target: the requests of its jobs; those of a trace or of threads belong to the first block target.
 fn by_target<T: Target>(run: &Run<'_, T>, simulated: Nanos) -> Vec<TargetResult> {
     let sector = u64::from(run.device.sector_bytes());
     let block_namespaces = run.device.block_namespaces();
@@ -236,7 +236,7 @@ fn by_target<T: Target>(run: &Run<'_, T>, simulated: Nanos) -> Vec<TargetResult>
     run.device.targets().into_iter().zip(&run.targets_before).map(one).collect()
 }
 
-/// Returns the work of layers between two moments, with the state of the second.
+/// Returns the work of layers between two times, with the state at the second.
 fn host_difference(now: HostUse, before: &HostUse) -> HostUse {
     HostUse {
         counters: now.counters.since(&before.counters),
@@ -246,7 +246,7 @@ fn host_difference(now: HostUse, before: &HostUse) -> HostUse {
     }
 }
 
-/// The report of a run. `wall_seconds` and `peak_memory_bytes` are the caller's: this room reads no clock for results.
+/// Makes the report of a run. The caller supplies `wall_seconds` and `peak_memory_bytes`: this crate reads no clock for results.
 pub fn report(
     target: &impl Target,
     measured: Measured,
@@ -301,7 +301,7 @@ pub fn report(
     }
 }
 
-/// Reports the part that only a drive of flash has.
+/// Fills in the part that only a drive of flash has.
 fn of_flash(device: &Device, measured: &Measured) -> Report {
     let layout = device.layout();
     let sector = u64::from(layout.sector_bytes);
@@ -349,7 +349,7 @@ fn of_flash(device: &Device, measured: &Measured) -> Report {
     }
 }
 
-/// Counters since `before`; gauges as they stand.
+/// Returns counters since `before`, and gauges as they are.
 fn figures(
     now: Vec<(&'static str, Vec<Figure>)>,
     before: &[(&'static str, Vec<Figure>)],
@@ -372,13 +372,13 @@ fn figures(
     now.into_iter().enumerate().map(part).collect()
 }
 
-/// From this share of the reads on, those that found no data are warned of.
+/// Share of unmapped reads from which the report warns of them.
 const UNMAPPED_SHARE_WARNED: f64 = 0.03;
 
-/// From this share of the operations of an application on, those that were left out are warned of. A file server finds no file at times.
+/// Share of an application's skipped operations from which the report warns of them. A file server sometimes finds no file.
 const LEFT_OUT_SHARE_WARNED: f64 = 0.001;
 
-/// Tables of nameless writes grow with use, so a drive that fitted its memory as it was made may have come not to.
+/// Warns of too little memory: tables of nameless writes grow with use, so they may have outgrown a drive that they fitted at first.
 fn little_memory(device: &Device) -> Option<String> {
     let shortage = device.config().memory.shortage(&device.controller_memory())?;
     let sum = shortage.to_string();
@@ -401,7 +401,7 @@ fn warnings(measured: &Measured, fill: Fill) -> Vec<String> {
         };
         let instead = match fill {
             Fill::Share(1.0) => "",
-            // Only a trace says by itself which data there were.
+            // Only a trace determines by itself which data existed.
             Fill::Share(_) if measured.replay.is_some() => {
                 "; to give the drive data first: --precondition trace, fill or steady"
             }
@@ -434,8 +434,7 @@ fn warnings(measured: &Measured, fill: Fill) -> Vec<String> {
     warnings
 }
 
-/// Corrects for the split FTL of nameless writes, which tells the drive no causes: its own programs are subtracted from the
-/// host's.
+/// Corrects for the split FTL of nameless writes, which tells the drive no causes: its own programs are subtracted from the host's.
 fn with_layers(
     mut programmed: [u64; Cause::COUNT],
     parts: &[PartFigures],
@@ -490,7 +489,7 @@ fn mount((mount, time): (MountReport, Nanos)) -> Mount {
     }
 }
 
-/// One namespace of several: what was done for it.
+/// Returns the result of one of several namespaces.
 fn namespace(device: &Device, used: &NamespaceUse) -> NamespaceResult {
     let (sector, number) = (u64::from(device.layout().sector_bytes), used.number);
     let interface = device.interface(number);
@@ -593,7 +592,7 @@ fn wear(target: &impl Target) -> Wear {
     }
 }
 
-/// The mean erase count of the good blocks of each die, by channel; 0 of a die without any.
+/// Returns the mean erase count of the good blocks of each die, by channel; 0 for a die without any.
 fn die_mean_erases(device: &Device) -> Vec<Vec<f64>> {
     let map = device.block_map();
     let mean = |die: &[BlockView]| {
@@ -605,8 +604,7 @@ fn die_mean_erases(device: &Device) -> Vec<Vec<f64>> {
     dies.chunks(map.dies_per_channel as usize).map(<[f64]>::to_vec).collect()
 }
 
-/// Sectors written by the application, and sectors programmed by cause: for the drive, a host layer's own writes come from the
-/// host.
+/// Returns the sectors written by the application, and the sectors programmed by cause: to the drive, a host layer's own writes come from the host.
 pub(super) fn whole_stack(counters: &Counters, host: Option<&HostUse>) -> (u64, [u64; Cause::COUNT]) {
     let Some(host) = host else { return (counters.host_written_sectors, counters.programmed_sectors) };
     let mut programmed = host.counters.programmed_sectors;
@@ -671,7 +669,7 @@ fn without_blocks(device: &Device) -> String {
     }
 }
 
-/// One line: shape, cell, policies.
+/// Describes a drive in one line: geometry, cell, policies.
 pub fn summary(device: &Device) -> String {
     let (config, layout) = (device.config(), device.layout());
     let cell = match (config.media.cell, config.media.slc_mode) {

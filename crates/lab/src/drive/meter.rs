@@ -1,10 +1,10 @@
-//! Drive used directly by an application, measured as a run measures a drive that it supplies with requests.
+//! Measures a drive used directly by an application, like a run that supplies it with requests.
 //!
 //! ```text
 //!   application ─► Meter ─► drive, or layers on it
 //!                   └─► recorder, series, logs, film, timeline        from [`AppDrive::begin`] on
 //! ```
-//! The application sees the drive as it is: its commands and their times are the same with and without the meter.
+//! The application sees the drive itself: its commands and their times are the same with and without the meter.
 
 use super::{AppDrive, LOOK_ROUNDS, Measured, NEVER, Onlooker, Run, RunError, Source, Target, TimedDrive};
 use pellucid_device::Device;
@@ -15,14 +15,13 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A drive under an application.
+/// A measured drive below an application.
 pub struct Meter<'a, T: Target> {
     run: Run<'a, T>,
     onlooker: &'a mut dyn Onlooker,
-    /// Commands in flight by drive tag: the application's own tag, which several of its commands may share, first address and number of
-    /// sectors.
+    /// Commands in flight by drive tag: the application's own tag, which several of its commands may share, first address and number of sectors.
     in_flight: BTreeMap<Tag, (Tag, Lba, u32)>,
-    /// Tag on the drive of the last command.
+    /// Drive tag of the last command.
     last_tag: Tag,
     rounds: u32,
     stopped: Rc<Cell<bool>>,
@@ -31,7 +30,7 @@ pub struct Meter<'a, T: Target> {
 }
 
 impl<'a, T: Target> Meter<'a, T> {
-    /// Puts a meter on a drive. Nothing is measured yet.
+    /// Puts a meter on a drive without starting a measurement.
     pub fn new(
         device: &'a mut T,
         logs: Vec<Box<dyn RequestSink>>,
@@ -57,8 +56,7 @@ impl<'a, T: Target> Meter<'a, T> {
         }
     }
 
-    /// Ends the measurement at `end`, to which the drive has been advanced, and lets the drive
-    /// become idle.
+    /// Ends the measurement at `end`, to which the drive has been advanced, and lets the drive become idle.
     ///
     /// # Errors
     /// A log could not be written.
@@ -76,7 +74,7 @@ impl<'a, T: Target> Meter<'a, T> {
         Measured::take(self.run, end, self.onlooker)
     }
 
-    /// Takes the samples that are due by `now`, at their moments.
+    /// Takes the samples due by `now`, each at its time.
     #[inline]
     fn sample_by(&mut self, now: SimTime) {
         while !self.run.warming && self.run.sample_due() <= now && self.run.sample_due() != NEVER {
@@ -160,7 +158,7 @@ impl<T: Target> Drive for Meter<'_, T> {
             let stop = limit.min(self.sample_due());
             now = self.run.device.advance_to_completion(now, stop);
             match self.run.device.next_event() {
-                // Only a sample was in the way.
+                // The event was only a sample.
                 Some(next) if self.run.device.completed() == 0 && stop <= next && next < limit => now = next,
                 _ => return now,
             }

@@ -5,7 +5,7 @@
 //!    ▲                   │ next_event
 //!    └── now := min(next event, next release of the source); from there on to the next completion
 //! ```
-//! Order at one moment: events due run first, then arrivals, jobs taking turns.
+//! Order at the same time: due events run first, then arrivals, jobs taking turns.
 
 mod ageing;
 mod app_drive;
@@ -61,82 +61,81 @@ use raw::RawRequest;
 use std::ops::ControlFlow;
 use steady::Steadiness;
 
-/// Rounds of the driver between two looks: a few milliseconds.
+/// Driver rounds between two looks: a few milliseconds of real time.
 const LOOK_ROUNDS: u32 = 1 << 11;
-/// Simulated time between two looks, at most, while a drive is busy and nothing completes: one whose flash fails may go on for hours.
+/// Maximum simulated time between two looks while a drive is busy without completions: one whose flash fails may continue for hours.
 const LOOK_TIME: Nanos = Nanos::from_secs(1);
 
-/// Simulated time after which requests that none of the drive's events ends will never end. Nothing that flash does, with all its retries, takes
-/// as long; layers of the host that ask again and again go on for ever.
+/// Simulated time after which requests that none of the drive's events ends will never end. No flash operation takes as long, with all its retries; a
+/// host layer that repeats a request does so for ever.
 pub(crate) const SILENCE_MAX: Nanos = Nanos::from_secs(86_400);
 
-/// Simulated time within which a drive comes to rest behind a run.
+/// Simulated time within which a drive comes to rest after a run.
 const REST_MAX: Nanos = Nanos::from_secs(86_400);
 
-/// A moment that does not come.
 const NEVER: SimTime = SimTime(u64::MAX);
 
-/// Why a run could not be done, or cannot be believed.
+/// Why a run failed, or cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The drive cannot be made.
     #[error("{0}")]
     Device(DeviceError),
-    /// A job does not fit the drive.
+    /// A job does not suit the drive.
     #[error("{0}")]
     Job(JobError),
-    /// The trace is malformed or does not fit the drive.
+    /// The trace is malformed or does not suit the drive.
     #[error("{0}")]
     Trace(TraceError),
     /// The drive could not be filled.
     #[error("{0}")]
     Precondition(NoRoom),
-    /// There is nothing that could be filled: neither a block namespace nor layers of the host.
+    /// Nothing can be filled: there is neither a block namespace nor a layer of the host.
     #[error(
         "precondition.fill: the drive has no block namespace; allowed: 0, a drive with one, or with [host] layers \
                  above an open-channel or zoned namespace"
     )]
     NoBlock,
-    /// There is nothing that could be overwritten: no block namespace and no block target.
+    /// Nothing can be overwritten: there is neither a block namespace nor a block target.
     #[error(
         "precondition.overwrite: chunks and zones are filled, not overwritten; allowed: 0 (--precondition fill or none), or a block \
                  target or namespace beside them"
     )]
     NoOverwrite,
-    /// A job that only `runtime` ends, on a drive that takes no time: this many requests completed while the clock stood still.
+    /// Only `runtime` ends a job, on a drive that takes no time: this many requests completed while the clock stood still.
     #[error("job {}: {requests} requests took no simulated time, so that runtime would never be over; allowed: \
                  number_ios, io_size or rate_iops beside runtime, or a drive that takes time for them", .job + 1)]
     Endless {
-        /// The job, counted from 0.
+        /// Index of the job.
         job: u32,
-        /// Requests.
+        /// Number of requests.
         requests: u64,
     },
-    /// A job, counted from 0, waits for what will never be.
+    /// A job, given by its index, waits for an event that cannot happen.
     #[error("job {}: the jobs that it waits for do not end; allowed: wait_for and stonewall after jobs that do", .0 + 1)]
     Waits(usize),
-    /// The layers above the drive cannot be put there; a sentence.
+    /// The layers cannot be put on the drive; a sentence.
     #[error("{0}")]
     Layers(String),
-    /// The layers above the drive cannot go on; a sentence.
+    /// The layers above the drive cannot continue; a sentence.
     #[error("{0}")]
     Host(String),
-    /// Requests wait for what never comes.
+    /// Requests will never complete.
     #[error(
         "the drive does not answer: {outstanding} requests are outstanding, {completed} have ended, and no more end, not even within a day \
          of simulated time; it waits for space or for something of its host that cannot come, or its flash takes hours, so that nothing of the \
          run is a result"
     )]
     Silent {
-        /// Requests that do not end.
+        /// Requests outstanding.
         outstanding: usize,
-        /// Requests that have.
+        /// Requests completed.
         completed: u64,
     },
-    /// A sector came back wrong.
+    /// A sector was read with wrong data.
     #[error("verification failed: {0}")]
     Mismatch(Mismatch),
-    /// A job on chunks or zones found nothing to work on; its name, and why.
+    /// A job found no chunks or zones to work on; its name, and the reason.
     #[error("job {0}: {1}")]
     Idle(String, String),
     /// No request was measured.
@@ -145,16 +144,16 @@ pub enum RunError {
         if *.submitted > 0 { ", all before the measurement began" } else { "" }
     )]
     NoRequest {
-        /// Requests that were done all the same.
+        /// Requests executed all the same.
         submitted: u64,
     },
-    /// The onlooker ended the work before a request was measured.
+    /// The onlooker stopped the work before a request was measured.
     #[error("stopped while the drive was prepared")]
     Stopped,
-    /// An application cannot go on: its name, and why, a sentence.
+    /// An application cannot continue: its name, and the reason, a sentence.
     #[error("{0}: {1}")]
     Application(&'static str, String),
-    /// An application cannot begin as it is asked to: its name, and what is allowed, a sentence.
+    /// An application cannot start as requested: its name, and what is allowed, a sentence.
     #[error("app = {0}: {1}")]
     Refused(&'static str, String),
     /// The request log could not be written.
@@ -162,7 +161,6 @@ pub enum RunError {
     Log(std::io::Error),
 }
 
-/// A request in the drive.
 #[derive(Clone, Debug, Default)]
 struct InFlight {
     owner: u32,
@@ -172,13 +170,13 @@ struct InFlight {
     fua: bool,
     promise: Promise,
     covered: Vec<(u64, u32)>,
-    /// The application that it is of, and its tag there.
+    /// The request's application, and its tag there.
     tenant: Option<(u32, Tag)>,
 }
 
-/// One run: a drive, what is done to it, and what is measured.
+/// A run: a drive, the work on it, and the measurements.
 pub struct Run<'a, T: Target = Device> {
-    /// The drive, or layers on it, after the run in its final state.
+    /// The drive, or layers on it; after the run in its final state.
     pub device: &'a mut T,
     source: Source,
     start: SimTime,
@@ -189,22 +187,22 @@ pub struct Run<'a, T: Target = Device> {
     namespaces_before: Vec<NamespaceUse>,
     wrong_bits_before: Vec<u64>,
     host_before: Option<HostUse>,
-    /// By target; `None`: it is raw.
+    /// Host FTL by target; `None` for a raw one.
     targets_before: Vec<Option<HostUse>>,
     figures_before: Vec<(&'static str, Vec<Figure>)>,
     busy_before: (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule::COUNT]),
-    /// By job as it was written; one for a trace.
+    /// By job as written; one for a trace.
     recorders: Vec<RequestRecorder>,
-    /// No job's statistics count yet.
+    /// True until the statistics of a job count.
     warming: bool,
     series: TimeSeries,
-    /// The part of which a timeline is recorded.
+    /// Part of the run of which a timeline is recorded.
     timeline: Option<TimelinePart>,
-    /// A film is recorded.
+    /// True if a film is recorded.
     films: bool,
-    /// When its next frame is due.
+    /// When the film's next frame is due.
     film_due: SimTime,
-    /// The rounds, if the run ends once it is steady.
+    /// Rounds, if the run ends once steady.
     steady: Option<Steadiness>,
     logs: Vec<Box<dyn RequestSink>>,
     oracle: Option<Oracle>,
@@ -217,50 +215,49 @@ pub struct Run<'a, T: Target = Device> {
     sector_bytes: u64,
     version: u32,
     last_completion: SimTime,
-    /// Moment since which nothing has completed, or nothing was under way.
+    /// Time of the last completion, or since when nothing is in flight.
     silent_since: SimTime,
     submitted: u64,
-    /// Bytes of writes that count and have succeeded.
+    /// Bytes of successful writes that count.
     written_bytes: u64,
-    /// Reads whose data the oracle has found right, those of `ramp_time` too.
+    /// Reads whose data the oracle found right, with those of `ramp_time`.
     verified_reads: u64,
-    /// Applications beside other work: what they use of the drive.
+    /// Use of the drive by applications beside other work.
     shares: beside::Shares,
 }
 
-/// Looks on while a run goes on.
+/// Observes a run.
 pub trait Onlooker {
-    /// Returns whether the drive's probes should be on; asked once, before the first request.
+    /// Returns whether the drive's probes should be on; called once, before the first request.
     fn watches(&self) -> bool {
         false
     }
 
-    /// A log of its own, which is given every request that counts (none of `ramp_time`); asked once, before the first request.
+    /// Returns a log of its own, which receives every request that counts (none of `ramp_time`); called once, before the first request.
     fn log(&mut self) -> Option<Box<dyn RequestSink>> {
         None
     }
 
-    /// A film that is given the drive's blocks at the moments that it asks for: while it is preconditioned or while the run is measured, by
-    /// its clock.
+    /// Returns a film, which receives the drive's blocks when its clock requires: during preconditioning or during the measurement.
     fn film(&mut self) -> Option<&mut Recorder> {
         None
     }
 
-    /// The part of the run of which a drive of flash records a timeline; asked once, before the first request.
+    /// Returns the part of the run of which a drive of flash records a timeline; called once, before the first request.
     fn timeline(&mut self) -> Option<TimelinePart> {
         None
     }
 
-    /// Takes the timeline that was asked for, when the run is over.
+    /// Receives the requested timeline after the run.
     fn keep_timeline(&mut self, _timeline: Timeline) {}
 
-    /// Called now and then while the drive is preconditioned: bytes written so far, of so many in all, if that is known. A break ends
-    /// the work, with [`RunError::Stopped`].
+    /// Called now and then during preconditioning, with the bytes written so far, and the total if known. A break ends the work with
+    /// [`RunError::Stopped`].
     fn prepare(&mut self, _written_bytes: u64, _total_bytes: Option<u64>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
-    /// Called now and then, with the drive of flash if there is one. A break ends the run: what has completed by then is the result.
+    /// Called now and then, with the drive of flash if there is one. A break ends the run; its result is what has completed by then.
     fn look(&mut self, device: Option<&Device>, progress: Progress) -> ControlFlow<()>;
 }
 
@@ -274,13 +271,13 @@ impl Onlooker for Unwatched {
     }
 }
 
-/// How far preconditioning is; an onlooker is told now and then.
+/// Progress of preconditioning, which an onlooker is told now and then.
 pub(crate) struct Prepared<'a> {
     onlooker: &'a mut dyn Onlooker,
     written_bytes: u64,
     total_bytes: Option<u64>,
     told_bytes: u64,
-    /// Bytes at which the film's next frame is due; never without a film of this clock.
+    /// Written bytes at which the film's next frame is due; never without a film of this clock.
     film_due: u64,
 }
 
@@ -294,7 +291,7 @@ impl<'a> Prepared<'a> {
         Prepared { onlooker, written_bytes: 0, total_bytes, told_bytes: 0, film_due }
     }
 
-    /// Says that this many bytes are written next, to this drive.
+    /// Announces that this many bytes are written next to this drive.
     #[inline]
     fn add(&mut self, bytes: u64, device: Option<&Device>) -> Result<(), RunError> {
         if self.written_bytes >= self.film_due {
@@ -311,7 +308,7 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// Gives the film, if there is one, the blocks as they are now.
+    /// Adds a frame to the film, if there is one.
     #[cold]
     fn film(&mut self, device: Option<&Device>) {
         if self.film_due != u64::MAX
@@ -323,7 +320,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// How far a run is, for progress bars.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Requests completed.
@@ -333,7 +330,7 @@ pub struct Progress {
 }
 
 impl<'a, T: Target> Run<'a, T> {
-    /// Prepares a run. With an oracle every read is checked. Each of `logs` is given every request that counts.
+    /// Prepares a run. An oracle checks every read. Each of `logs` receives every request that counts.
     pub fn new(
         device: &'a mut T,
         source: Source,
@@ -395,14 +392,13 @@ impl<'a, T: Target> Run<'a, T> {
         }
     }
 
-    /// Lets the run end once it is steady.
+    /// Ends the run once it is steady.
     pub fn until_steady(mut self, spec: Option<&SteadySpec>) -> Run<'a, T> {
         self.steady = spec.map(|spec| Steadiness::new(spec, self.start));
         self
     }
 
-    /// Runs until the last request has completed, or until `onlooker` ends it; what is measured ends there. Then the drive
-    /// comes to rest.
+    /// Runs until the last request has completed, or until `onlooker` stops it; the measurement ends there. Then the drive comes to rest.
     pub fn run(mut self, onlooker: &mut dyn Onlooker) -> Result<Measured, RunError> {
         self.begin(onlooker);
         let mut now = self.start;
@@ -457,7 +453,7 @@ impl<'a, T: Target> Run<'a, T> {
         self.end(now, stopped, onlooker)
     }
 
-    /// Lets the drive be watched and recorded as far as the onlooker wants it.
+    /// Turns on probes and recording as the onlooker requests.
     fn begin(&mut self, onlooker: &mut dyn Onlooker) {
         if onlooker.watches()
             && let Some(device) = self.device.flash_mut()
@@ -475,20 +471,20 @@ impl<'a, T: Target> Run<'a, T> {
         }
     }
 
-    /// The work has ended at `now`, or was `stopped`: takes what was measured.
+    /// Ends the work at `now`, at the end or because it was `stopped`, and returns the measurements.
     fn end(mut self, now: SimTime, stopped: bool, onlooker: &mut dyn Onlooker) -> Result<Measured, RunError> {
         if let Some((job, why)) = self.source.jobs().and_then(Jobs::idle_raw) {
             return Err(RunError::Idle(job, why));
         }
         if self.warming {
-            // All of it was a warm-up.
+            // All of it was warm-up.
             self.measure_from(self.device.now());
         }
         let idle = self.recorders.iter().all(|recorder| recorder.requests() == 0);
         if !stopped && idle && !matches!(self.source, Source::Beside(_)) {
             return Err(RunError::NoRequest { submitted: self.submitted });
         }
-        // One that is stopped in a pause, or whose job finds nothing after one, has measured the pause, too.
+        // A run stopped in a pause, or whose job finds nothing after one, has measured the pause too.
         let end = self.last_completion.max(self.measured_from).max(now);
         self.sample(end);
         if let Some(film) = onlooker.film().filter(|_| self.films) {
@@ -500,20 +496,19 @@ impl<'a, T: Target> Run<'a, T> {
         Measured::take(self, end, onlooker)
     }
 
-    /// The progress at `now`.
     fn progress(&self, now: SimTime) -> Progress {
         let requests = self.recorders.iter().map(RequestRecorder::requests).sum();
         Progress { requests, simulated: SimTime(now.since(self.start).0) }
     }
 
-    /// The error of requests that do not end.
+    /// Returns the error of requests that never complete.
     #[cold]
     fn silent(&self) -> RunError {
         let outstanding = self.in_flight.len() - self.idle_tags.len();
         RunError::Silent { outstanding, completed: self.submitted - outstanding as u64 }
     }
 
-    /// While nothing is measured: when that begins, as far as is known.
+    /// Before the measurement, returns when it begins, if known.
     #[inline]
     fn warmed_at(&self) -> Option<SimTime> {
         match &self.source {
@@ -523,7 +518,7 @@ impl<'a, T: Target> Run<'a, T> {
         }
     }
 
-    /// Begins the measurement at `at`, before which nothing more happens: everything counted so far was a warm-up.
+    /// Begins the measurement at `at`, before which nothing more happens: everything counted so far was warm-up.
     fn measure_from(&mut self, at: SimTime) {
         self.device.advance(at);
         self.warming = false;
@@ -545,20 +540,20 @@ impl<'a, T: Target> Run<'a, T> {
         }
     }
 
-    /// Lets the drive record, if a timeline is wanted.
+    /// Starts recording if a timeline is requested.
     fn begin_timeline(&mut self) {
         if let (Some(part), Some(device)) = (self.timeline, self.device.flash_mut()) {
             part.begin(device);
         }
     }
 
-    /// When counters, or blocks, are to be sampled next.
+    /// Returns when counters or blocks are to be sampled next.
     #[inline]
     fn sample_due(&self) -> SimTime {
         self.series.sample_due().min(self.film_due)
     }
 
-    /// The counters at `at`, with the bytes that requests have written where layers make other writes of them.
+    /// Returns the counters at `at`; the written bytes are those of requests if layers make other writes from them.
     fn sampled(&self, at: SimTime) -> Sample {
         let sample = sample(self.device, at);
         match self.device.reshapes_writes() {
@@ -567,12 +562,12 @@ impl<'a, T: Target> Run<'a, T> {
         }
     }
 
-    /// Gives the film the blocks as they are at `at`.
+    /// Adds the blocks at `at` to the film.
     fn film(&mut self, at: SimTime, film: &mut Recorder) {
         if let Some(device) = self.device.flash() {
             let mut map = device.block_map();
             if let Some(host) = self.device.host() {
-                // A host FTL above chunks or zones chooses the victims, and writes the copies.
+                // A host FTL above chunks or zones chooses the victims and writes the copies.
                 let (written, programmed) = measure::whole_stack(&device.counters(), Some(&host));
                 let sector = u64::from(device.layout().sector_bytes);
                 map.host_written_bytes = written * sector;
@@ -587,8 +582,8 @@ impl<'a, T: Target> Run<'a, T> {
         }
     }
 
-    /// Samples the counters at the end of every interval up to `next`, before which nothing happens: dies and channels go on
-    /// with what they have begun. The intervals of a silence of any length are few, since they grow with it.
+    /// Samples the counters at the end of every interval up to `next`, before which no event happens: dies and channels continue what they have
+    /// begun. A silence of any length has few intervals, since they grow with it.
     #[cold]
     fn sample_until(&mut self, next: SimTime, mut film: Option<&mut Recorder>) {
         loop {
@@ -610,7 +605,7 @@ impl<'a, T: Target> Run<'a, T> {
         self.series.sample(at, sample);
     }
 
-    /// Submits what the source has for `now`; returns when it has more without a completion.
+    /// Submits the source's requests for `now`; returns when the next are due without a completion.
     #[inline]
     fn submit_all(&mut self, now: SimTime) -> Result<Option<SimTime>, RunError> {
         loop {
@@ -650,7 +645,7 @@ impl<'a, T: Target> Run<'a, T> {
         }
     }
 
-    /// Takes the completions that are there: refused commands complete at once.
+    /// Takes the completions that are ready: refused commands complete at once.
     #[inline]
     fn complete_all(&mut self) -> Result<(), RunError> {
         while let Some(completion) = self.device.pop().as_mut() {
@@ -659,7 +654,7 @@ impl<'a, T: Target> Run<'a, T> {
         Ok(())
     }
 
-    /// A tag that no command has.
+    /// Returns an unused tag.
     #[inline]
     fn idle_tag(&mut self) -> u32 {
         self.idle_tags.pop().unwrap_or_else(|| {
@@ -694,7 +689,7 @@ impl<'a, T: Target> Run<'a, T> {
         self.device.submit(now, request.command(tag.into(), lba, data));
     }
 
-    // Two ways lead here, of which that of plain jobs is the hot one.
+    // Of the two callers, plain jobs are the hot one.
     #[inline(always)]
     fn submit(&mut self, now: SimTime, request: &Request) {
         let &Request { opcode, namespace, lba, sectors, fua, queue, handle, owner } = request;
@@ -797,7 +792,7 @@ impl<'a, T: Target> Run<'a, T> {
         Ok(())
     }
 
-    /// Counts a completion that is measured; `name`: what logs call its job.
+    /// Counts a measured completion; `name` identifies its job in logs.
     #[inline(always)]
     fn count(
         &mut self,
@@ -850,7 +845,7 @@ impl<'a, T: Target> Run<'a, T> {
     }
 }
 
-/// Tells jobs that a request has ended: returns whether it counts, and its result.
+/// Tells the jobs that a request has ended; returns whether it counts, and the index of its result.
 #[inline]
 fn ended(jobs: &mut Jobs, owner: u32, completion: &Completion) -> (bool, u32) {
     let Ended { counts_from, result, is_raw } = jobs.completed(owner, completion.completed);
@@ -861,9 +856,9 @@ fn ended(jobs: &mut Jobs, owner: u32, completion: &Completion) -> (bool, u32) {
     (completion.submitted >= counts_from, result)
 }
 
-/// Lets the drive come to rest after `end`, unless the onlooker does not want to wait for it; `at_end`: the progress then.
+/// Lets the drive come to rest after `end`, unless the onlooker does not want to wait; `at_end`: the progress then.
 fn rest<T: Target>(target: &mut T, end: SimTime, at_end: Progress, onlooker: &mut dyn Onlooker) {
-    // An idle time, in which an SLC cache would be folded, is no part of coming to rest.
+    // Waiting to fold an SLC cache in idle time does not delay the rest.
     let rests = |target: &T| target.flash().is_some_and(Device::waits_to_fold);
     // Layers that wake up by the clock never come to rest: a day is enough for the others.
     let latest = end + REST_MAX;
@@ -880,12 +875,10 @@ fn rest<T: Target>(target: &mut T, end: SimTime, at_end: Progress, onlooker: &mu
     }
 }
 
-/// Returns the counters of a target's flash.
 fn counters(target: &impl Target) -> Counters {
     target.flash().map_or_else(Counters::default, Device::counters)
 }
 
-/// Returns the counters of its translation.
 fn ftl_counters(target: &impl Target) -> FtlCounters {
     target.flash().map_or_else(FtlCounters::default, Device::ftl_counters)
 }
@@ -911,7 +904,7 @@ fn busy(target: &impl Target) -> (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareMo
     )
 }
 
-/// The counters that the time series follows, at a moment before which nothing more happens: what works goes on with it until then.
+/// Returns the counters of the time series at a time before which no event happens: work in progress continues until then.
 fn sample(target: &impl Target, at: SimTime) -> Sample {
     let Some(device) = target.flash() else { return Sample::default() };
     let counters = device.counters();

@@ -9,18 +9,18 @@ use std::ops::Range;
 /// A block namespace of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockNamespace {
-    /// Its number.
+    /// Number of the namespace.
     pub number: u16,
-    /// Its size.
+    /// Size in sectors.
     pub sectors: u64,
-    /// Its placement handles; 1: none are offered.
+    /// Number of placement handles; 1 if none are offered.
     pub handles: u16,
     /// First sector in the common numbering of all block namespaces, which stamps and the oracle use.
     pub base: u64,
 }
 
 impl BlockNamespace {
-    /// The block namespaces of a drive, in the order of their numbers.
+    /// Returns the block namespaces of a drive, in the order of their numbers.
     pub fn all(device: &Device) -> Vec<BlockNamespace> {
         let mut base = 0;
         let one = |number| {
@@ -32,30 +32,30 @@ impl BlockNamespace {
         device.block_namespaces().map(one).collect()
     }
 
-    /// Its sectors among those of all.
+    /// Returns its sectors in the common numbering.
     pub fn numbered(&self) -> Range<u64> {
         self.base..self.base + self.sectors
     }
 
-    /// One of its sectors among those of all.
+    /// Returns one of its sectors in the common numbering.
     #[inline]
     pub fn stamped(&self, lba: Lba) -> Lba {
         Lba(self.base + lba.0)
     }
 }
 
-/// Counters of one namespace of several.
+/// Counters of one of several namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceUse {
-    /// Its number.
+    /// Number of the namespace.
     pub number: u16,
     /// Flash operations and commands.
     pub counters: Counters,
-    /// Counters of its translation.
+    /// Counters of the translation.
     pub ftl: FtlCounters,
-    /// Its erased blocks that are waiting, at this moment.
+    /// Free blocks, at this time.
     pub free_blocks: u32,
-    /// Blocks of its SLC cache, and those that are not free, at this moment.
+    /// Blocks of its SLC cache, and those in use, at this time.
     pub slc_cache_blocks: (u32, u32),
     /// True if the namespace is read-only.
     pub read_only: bool,

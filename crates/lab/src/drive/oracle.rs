@@ -1,7 +1,7 @@
 //! The oracle: a plain map of every sector, against which each run can be checked.
 //!
-//! Every write gets a version, and every sector it writes a *stamp*: a mix of sector number and version. A stamp read
-//! back is turned into a version again; a stale, torn or misplaced sector gives a version out of range.
+//! Every write gets a version, and every sector it writes a *stamp*: a mix of sector number and version. Reading converts a stamp back to a version;
+//! a stale, torn or misplaced sector gives a version out of range.
 //!
 //! A read may return, for each sector:
 //!
@@ -10,8 +10,8 @@
 //!                                                      when the read was submitted)
 //!   zeros: if the sector was never written, or trimmed at or after the lower bound
 //! ```
-//! Writes in flight together may take effect in any order, so the lower bound is the oldest of such a group. After a power
-//! cut the lower bound falls back to what a flush or a forced write had made durable.
+//! Writes in flight together may take effect in any order, so the lower bound is the oldest of such a group. After a power cut the lower bound falls
+//! back to the version that a flush or a forced write had made durable.
 
 use super::namespaces::BlockNamespace;
 use pellucid_device::Device;
@@ -20,7 +20,7 @@ use pellucid_media::ReadResult;
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut, Range};
 
-/// The bytes that stand for one sector of `version`. Versions start at 1.
+/// Returns the stamp of a sector and a version, from 1 on.
 pub fn stamp(lba: Lba, version: u32) -> u32 {
     mix(lba) ^ version
 }
@@ -29,11 +29,11 @@ fn mix(lba: Lba) -> u32 {
     let mut z = lba.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    // Never zero in the top bit pattern of a small version, so that a stamp is not mistaken for a blank sector.
+    // The top bit is never zero, so that a stamp is not mistaken for a blank sector.
     ((z ^ (z >> 31)) >> 32) as u32 | 0x8000_0000
 }
 
-/// Fills the images of consecutive sectors: the stamp, repeated over each image.
+/// Fills the images of consecutive sectors with their stamps, repeated over each image.
 #[inline]
 pub fn fill_images(images: &mut [u8], image_bytes: usize, lba: Lba, version: u32) {
     let (words, _) = images.as_chunks_mut::<4>();
@@ -48,16 +48,16 @@ pub fn fill_images(images: &mut [u8], image_bytes: usize, lba: Lba, version: u32
     }
 }
 
-/// A sector that came back wrong.
+/// A sector read with wrong data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Mismatch {
-    /// The sector.
+    /// Address of the sector.
     pub lba: Lba,
-    /// Version that was read, or `None` for zeros or no stamp of this sector.
+    /// Version read, or `None` for zeros or no stamp of this sector.
     pub version: Option<u32>,
-    /// The oldest version allowed.
+    /// Oldest version allowed.
     pub oldest: u32,
-    /// The newest version allowed.
+    /// Newest version allowed.
     pub newest: u32,
 }
 
@@ -71,7 +71,7 @@ impl std::fmt::Display for Mismatch {
     }
 }
 
-/// Memory that the oracle takes for each sector that was written.
+/// Memory of the oracle per sector written.
 pub const ORACLE_BYTES_PER_SECTOR: u64 = size_of::<Sector>() as u64;
 
 /// A sector that was never written.
@@ -85,7 +85,7 @@ struct Sector {
     durable: u32,
 }
 
-/// Sectors of a table page: small enough that scattered writes cost little, large enough that pages are few.
+/// Sectors per table page: small enough that scattered writes cost little, large enough that pages are few.
 const PAGE: usize = 1024;
 
 /// All sectors, in memory only where something was written: a drive of a terabyte is mostly blank.
@@ -130,26 +130,26 @@ pub struct Oracle {
     sectors: Sectors,
     version: u32,
     open: HashMap<u64, Group>,
-    /// Completed since the last flush: sector and lower bound.
+    /// Sector and lower bound of changes completed since the last flush.
     unflushed: Vec<(u64, u32)>,
     /// True if the content of sectors without a later write is unknown.
     unknown: bool,
 }
 
-/// Promise to a read when it was submitted.
+/// The versions that a read may return, as of its submission.
 #[derive(Clone, Debug, Default)]
 pub struct Promise {
     oldest: Vec<u32>,
 }
 
 impl Oracle {
-    /// An empty drive of `sectors` sectors.
+    /// Returns the oracle of an empty drive of `sectors` sectors.
     pub fn new(sectors: u64) -> Oracle {
         let sectors = Sectors::new(sectors);
         Oracle { sectors, version: 0, open: HashMap::new(), unflushed: Vec::new(), unknown: false }
     }
 
-    /// A drive of `sectors` sectors that others have written: a sector is checked from its first write on. For media that
+    /// Returns the oracle of a drive of `sectors` sectors that others have written: a sector is checked from its first write on. For media that
     /// cannot be read without leaving traces, such as those in a file.
     pub fn of_unknown(sectors: u64) -> Oracle {
         Oracle { unknown: true, ..Oracle::new(sectors) }
@@ -165,7 +165,7 @@ impl Oracle {
         let sectors = u64::from(device.layout().sectors_per_unit);
         let image_bytes = device.image_bytes();
         let mut images = vec![0; image_bytes * sectors as usize];
-        // Reading draws from the streams of faults: from a copy, so that the run that follows is the same as without.
+        // Reading advances the random streams of faults, so it uses a copy: the run that follows is the same as without.
         let mut media = device.media().clone();
         let units = namespaces
             .iter()
@@ -185,7 +185,7 @@ impl Oracle {
         oracle
     }
 
-    /// The version of the next write or trim, which covers these sectors and is submitted now.
+    /// Submits a write or trim of these sectors; returns its version.
     pub fn submit_change(&mut self, opcode: Opcode, lba: Lba, sectors: u32) -> u32 {
         self.version += 1;
         let version = self.version;
@@ -202,13 +202,13 @@ impl Oracle {
         version
     }
 
-    /// A change completed. `durable`: it was a forced write. `ok`: with success; otherwise it may or may not have happened.
+    /// Completes a change. `durable`: it was a forced write. `ok`: it succeeded; otherwise it may or may not have taken effect.
     pub fn complete_change(&mut self, lba: Lba, sectors: u32, ok: bool, durable: bool) {
         for at in lba.0..lba.0 + u64::from(sectors) {
             let group = self.open.get_mut(&at).expect("a completion without its submission");
             group.writes -= 1;
             if !ok {
-                // From now on the older content is possible too.
+                // The older content is possible too from here on.
                 group.oldest = group.oldest.min(self.sectors[at as usize].settled);
             }
             if group.writes == 0 {
@@ -225,12 +225,12 @@ impl Oracle {
         }
     }
 
-    /// A flush of these sectors is submitted: returns what it will make durable.
+    /// Submits a flush of these sectors; returns the changes that it will make durable.
     pub fn submit_flush(&mut self, sectors: Range<u64>) -> Vec<(u64, u32)> {
         self.unflushed.iter().filter(|(at, _)| sectors.contains(at)).copied().collect()
     }
 
-    /// The flush completed with success.
+    /// Completes a successful flush.
     pub fn complete_flush(&mut self, covered: &[(u64, u32)]) {
         for &(at, version) in covered {
             let sector = &mut self.sectors[at as usize];
@@ -240,8 +240,7 @@ impl Oracle {
         self.unflushed.retain(|&(at, version)| sectors[at as usize].durable < version);
     }
 
-    /// Notes sectors that the next power cut may lose though they were flushed; so may be trims since the last
-    /// flush, which are then lost with their data.
+    /// Marks sectors whose data the next power cut may lose although they were flushed; trims since the last flush may then be lost with the data.
     pub fn forgo(&mut self, sectors: &[Lba]) {
         for lba in sectors {
             self.sectors[lba.0 as usize].durable = 0;
@@ -251,7 +250,7 @@ impl Oracle {
         }
     }
 
-    /// Power was cut: unflushed writes may be gone, and so may those in flight.
+    /// Cuts power: unflushed writes, and those in flight, may be lost.
     pub fn power_cut(&mut self) {
         self.open.clear();
         self.unflushed.clear();
@@ -260,17 +259,17 @@ impl Oracle {
         }
     }
 
-    /// After a power cut, with nothing in flight: data on the media stay, and lost data do not reappear. A first full
-    /// read fixes the state. (The drive may hold versions that this oracle did not write.)
+    /// Takes the version read from a sector after a power cut, with nothing in flight: data on the media stay, and lost data do not reappear, so a
+    /// first full read fixes the state. (The drive may hold versions that this oracle did not write.)
     pub fn observed(&mut self, lba: Lba, version: u32) {
         let sector = &mut self.sectors[lba.0 as usize];
         (sector.settled, sector.durable, sector.newest) = (version, version, version);
-        // Zeros seen are the state; a trim that was lost is over.
+        // Zeros read are the state; a lost trim no longer matters.
         sector.trimmed = 0;
         self.version = self.version.max(version);
     }
 
-    /// A read is submitted.
+    /// Submits a read, and fills in its promise.
     pub fn submit_read(&self, lba: Lba, sectors: u32, promise: &mut Promise) {
         promise.oldest.clear();
         promise
@@ -278,7 +277,7 @@ impl Oracle {
             .extend((lba.0..lba.0 + u64::from(sectors)).map(|at| self.sectors[at as usize].settled));
     }
 
-    /// A read completed with these images.
+    /// Checks a completed read with these images.
     pub fn check_read(
         &self,
         lba: Lba,
@@ -307,13 +306,13 @@ impl Oracle {
         if ok { Ok(()) } else { Err(Mismatch { lba, version, oldest, newest: sector.newest }) }
     }
 
-    /// The lower bound of a sector now.
+    /// Returns the current lower bound of a sector.
     pub fn settled(&self, lba: Lba) -> u32 {
         self.sectors[lba.0 as usize].settled
     }
 }
 
-/// The version in an image; 0 for a blank one; `None` if it belongs to another sector or is torn.
+/// Returns the version in an image; 0 for a blank one; `None` if it belongs to another sector or is torn.
 pub fn version_of(lba: Lba, image: &[u8]) -> Option<u32> {
     let first = u32::from_le_bytes(image[..4].try_into().expect("an image has at least 4 bytes"));
     if image.chunks_exact(4).any(|w| w != first.to_le_bytes()) {

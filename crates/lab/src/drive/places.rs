@@ -1,4 +1,4 @@
-//! Places for jobs: block namespaces, namespaces of chunks or zones, and targets by their names.
+//! Places for jobs: block namespaces, namespaces of chunks or zones, and targets by name.
 
 use super::namespaces::BlockNamespace;
 use super::target::Target;
@@ -10,9 +10,9 @@ use pellucid_workload::{Container, Job, JobError, RawJob};
 /// The place of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Sectors.
+    /// Sectors of a block namespace.
     Block(BlockNamespace),
-    /// Chunks or zones.
+    /// Chunks or zones of this namespace.
     Raw(u16),
 }
 
@@ -40,7 +40,7 @@ fn container(interface: &Interface) -> Option<Container> {
 }
 
 impl Places {
-    /// The places of a drive.
+    /// Returns the places of a drive.
     pub fn of(target: &impl Target) -> Places {
         Places { blocks: target.block_namespaces(), raw: target.raw_namespaces(), targets: target.targets() }
     }
@@ -148,7 +148,7 @@ impl Places {
     }
 }
 
-/// Finds a target by its name.
+/// Finds a target by name.
 pub(crate) fn target_named<'a>(targets: &'a [TargetPlace], name: &str) -> Result<&'a TargetPlace, JobError> {
     targets.iter().find(|target| target.name == name).ok_or_else(|| {
         let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();

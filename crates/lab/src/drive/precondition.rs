@@ -39,7 +39,8 @@ pub fn precondition(
     Ok(ageing)
 }
 
-/// Writes the mapping units of the first block namespace that these sectors lie in, in order, unless they have data. With an oracle, its expectations follow.
+/// Writes the mapping units of the first block namespace that contain these sectors, in order, unless they have data. With an oracle, its
+/// expectations follow.
 pub fn precondition_sectors(
     device: &mut Device,
     sectors: &SectorSet,

@@ -5,11 +5,10 @@
 //!     submit, advance, pop ─► Seat ── Turn: commands, wish ──► at its moment: commands to the drive
 //!                               ◄──── Reply: completions ───── at the time or the completion that was wished for
 //! ```
-//! The application sees one namespace, number 0. It runs only between a reply and its next turn, so that of all applications one runs at a
-//! time, and nothing depends on threads.
+//! The application sees one namespace, number 0. It runs only between a reply and its next turn, so applications run one at a time, and nothing
+//! depends on threads.
 //!
-//! Its clock is stopped from [`AppDrive::begin`] until all applications are ready and the measurement begins: `Pause` holds the
-//! difference.
+//! Its clock is stopped from [`AppDrive::begin`] until all applications are ready and the measurement begins: `Pause` holds the difference.
 //!
 //! Invariants: all of `commands` have the time `now`; before `horizon`, nothing visible to the application happens spontaneously.
 
@@ -20,29 +19,28 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender};
 
-/// Steps of an application by itself until it asks for its user's word.
+/// Number of an application's own steps until it asks whether the user wants it to continue.
 const OWN_STEPS_MAX: u32 = 1 << 14;
-/// A moment that does not come.
 const NEVER: SimTime = SimTime(u64::MAX);
 
 /// Event that an application waits for.
 #[derive(Debug)]
 pub(super) enum Wish {
-    /// An answer at once: the fate of its commands.
+    /// An immediate answer: the fate of its commands.
     Answer,
-    /// This moment.
+    /// A time.
     Time(SimTime),
-    /// A completion, until this moment.
+    /// A completion, until this time.
     Completion(SimTime),
-    /// Asks the user whether to continue, after a long time without a command to the drive.
+    /// The user's wish to continue or not, after many steps without a command to the drive.
     Word,
     /// The beginning of the measurement.
     Begin,
-    /// Nothing: it has ended.
+    /// Nothing: the application has ended.
     Leave(Box<Result<super::AppDone, RunError>>),
 }
 
-/// Commands of an application at one moment, and the event that it then waits for, in drive time.
+/// Commands of an application at one time, and the event that it then waits for, in drive time.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub at: SimTime,
@@ -50,17 +48,17 @@ pub(super) struct Turn {
     pub wish: Wish,
 }
 
-/// News for an application. Times are those of the drive.
+/// News for an application, in drive time.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub now: SimTime,
     pub completions: Vec<Completion>,
     pub notices: Vec<Notice>,
-    /// The drive's next event.
+    /// Time of the drive's next event.
     pub next_event: Option<SimTime>,
     /// Time before which neither the drive nor anything else acts spontaneously.
     pub horizon: SimTime,
-    /// The application is to end, as its user wishes.
+    /// True if the user wants the application to end.
     pub stopped: bool,
 }
 
@@ -72,7 +70,7 @@ pub(super) struct Shape {
     pub sector_bytes: u32,
 }
 
-/// Ends the thread of an application whose run has failed: the payload of its unwinding.
+/// Payload of the panic that ends the thread of an application whose run has failed.
 #[derive(Debug)]
 pub(super) struct Abandoned;
 
@@ -83,7 +81,7 @@ struct Pause {
     drive: SimTime,
 }
 
-/// The connection to the run. Times are those of the application.
+/// The connection to the run, in the application's time.
 #[derive(Debug)]
 struct Line {
     turns: Sender<Turn>,
@@ -96,16 +94,15 @@ struct Line {
     notices: VecDeque<Notice>,
     next_event: Option<SimTime>,
     horizon: SimTime,
-    /// Steps since its last turn.
+    /// Steps since the last turn.
     own_steps: u32,
     stopped: Rc<Cell<bool>>,
-    /// Flag: the namespace sends notices that the host must answer. (Changes of chunks and zones are reported with the
-    /// next reply.)
+    /// True if the namespace sends notices that the host must answer. (Changes of chunks and zones are reported with the next reply.)
     notifies: bool,
 }
 
 impl Line {
-    /// A moment by the drive's clock.
+    /// Converts the application's time to the drive's.
     fn to_drive(&self, own: SimTime) -> SimTime {
         match self.pause {
             Some(pause) if own != NEVER => SimTime(pause.drive.0.saturating_add(own.since(pause.own).0)),
@@ -113,7 +110,7 @@ impl Line {
         }
     }
 
-    /// A moment by the application's clock.
+    /// Converts the drive's time to the application's.
     fn to_own(&self, drive: SimTime) -> SimTime {
         match self.pause {
             None => drive,
@@ -123,7 +120,7 @@ impl Line {
         }
     }
 
-    /// Hands in the commands with a wish; returns the drive's time when it was fulfilled.
+    /// Hands in the commands with a wish; returns the drive's time when the wish was fulfilled.
     fn turn(&mut self, wish: Wish) -> SimTime {
         let begins = matches!(wish, Wish::Begin);
         self.own_steps = 0;
@@ -146,7 +143,6 @@ impl Line {
         reply.now
     }
 
-    /// Lets time pass until `now`.
     fn go_to(&mut self, now: SimTime) {
         let now = now.max(self.now);
         let sees = self.outstanding > 0 || self.notifies;
@@ -163,7 +159,7 @@ impl Line {
         }
     }
 
-    /// Finds out what has become of commands that are not handed in yet.
+    /// Learns the fate of commands not yet handed in.
     fn settle(&mut self) {
         if !self.commands.is_empty() {
             self.turn(Wish::Answer);
@@ -171,7 +167,7 @@ impl Line {
     }
 }
 
-/// A drive that an application has beside others.
+/// The drive of an application beside others.
 #[derive(Debug)]
 pub struct Seat {
     line: RefCell<Line>,
@@ -180,7 +176,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// A seat at a drive at rest at `now`.
+    /// Makes a seat at a drive at rest at `now`.
     pub(super) fn new(shape: Shape, now: SimTime, turns: Sender<Turn>, replies: Receiver<Reply>) -> Seat {
         let stopped = Rc::new(Cell::new(false));
         let notifies = matches!(shape.interface, Interface::Nameless(_));
@@ -202,7 +198,7 @@ impl Seat {
         Seat { line: RefCell::new(line), shape, stopped }
     }
 
-    /// A moment of the application, by the drive's clock.
+    /// Converts the application's time to the drive's.
     pub fn to_drive(&self, own: SimTime) -> SimTime {
         self.line.borrow().to_drive(own)
     }

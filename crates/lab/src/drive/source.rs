@@ -11,16 +11,16 @@ use pellucid_workload::files::{BLOCK_BYTES, BlockRequest, Files, FilesConfig, Fi
 use pellucid_workload::trace::{Shaped, TraceError};
 use pellucid_workload::{BlockSize, Generator, Handles, Io, IoLimit, Job, JobError, Rate};
 
-/// A request that wants to be submitted.
+/// A request to submit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Operation.
     pub opcode: Opcode,
-    /// Where.
+    /// Namespace.
     pub namespace: BlockNamespace,
     /// First sector.
     pub lba: Lba,
-    /// Sectors.
+    /// Number of sectors.
     pub sectors: u32,
     /// Force unit access.
     pub fua: bool,
@@ -28,32 +28,32 @@ pub struct Request {
     pub queue: u16,
     /// Placement handle of a write.
     pub handle: u16,
-    /// Job or stream of the request; comes back with the completion.
+    /// Job or stream of the request, returned with its completion.
     pub owner: u32,
 }
 
-/// Answer of a source when it is asked for a request.
+/// Answer of a source that is asked for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Submit this now.
     Now(Request),
     /// Submit this command for chunks or zones now.
     Raw(Box<RawRequest>),
-    /// No request before this moment.
+    /// No request before this time.
     At(SimTime),
     /// No request before a completion.
     Blocked,
     /// No further request.
     End,
-    /// Requests without end: only `runtime` ends this job, and [`STANDSTILL_REQUESTS`] of them took no time.
+    /// Endless requests: only `runtime` ends this job, and [`STANDSTILL_REQUESTS`] of them took no time.
     Endless(u32),
 }
 
-/// Requests of a job at one moment that are taken for a clock that stands still. More than any data buffer takes in before
-/// it has to wait for the media.
+/// Number of a job's requests at one time from which the clock is taken to stand still: more than any data buffer accepts before it has to wait for
+/// the media.
 pub const STANDSTILL_REQUESTS: u64 = 1 << 21;
 
-/// One job at work.
+/// A job at work.
 struct Worker {
     job: Job,
     namespace: BlockNamespace,
@@ -63,38 +63,37 @@ struct Worker {
     ended: bool,
     final_flush_sent: bool,
     in_flight: u32,
-    /// Drawn ahead, for a job whose requests have no release times: so the drive can be told what will come.
+    /// Drawn ahead, for a job whose requests have no release times, so that the drive can be told what follows.
     ahead: Option<Io>,
     draws_ahead: bool,
     /// True if only `runtime` ends the job.
     only_timed: bool,
-    /// Statistics count what it submits from this moment on; [`SimTime::MAX`] before it starts.
+    /// Statistics count requests submitted from this time on; [`SimTime::MAX`] before the job starts.
     counts_from: SimTime,
     /// Index of its result.
     result: u32,
-    /// When it last submitted something, and how much at that moment.
+    /// Time of its last submissions, and their number.
     at_once: (SimTime, u64),
     /// Progress of a job on chunks or zones.
     raw: Option<Box<RawWorker>>,
-    /// Its place in a group of `flow`, while it runs.
+    /// Membership in a group of `flow`, while it runs.
     flow: Option<Member>,
 }
 
-/// A job as it was written: its clones together are one result.
+/// A job as written: its clones share one result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobName {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// The number of its group; a job with `stonewall` or `new_group` begins another one.
+    /// Number of its group; a job with `stonewall` or `new_group` begins another one.
     pub group: u32,
-    /// Clones.
+    /// Number of clones.
     pub instances: u32,
-    /// The namespace that they work on.
+    /// Namespace that they work on.
     pub namespace: u16,
 }
 
-/// The part of a raw job that its generator does: sizes, times and numbers of its I/Os. The job itself finds places, and its end where
-/// there are none.
+/// The part of a raw job for its generator: sizes, times and numbers of its I/Os. The raw worker finds places, and ends the job when there are none.
 fn timed(job: &Job, interface: &Interface, sector_bytes: u32) -> Job {
     let extent_sectors = match interface {
         Interface::OpenChannel(chunks) => u64::from(chunks.chunk_sectors),
@@ -110,27 +109,26 @@ fn timed(job: &Job, interface: &Interface, sector_bytes: u32) -> Job {
     job
 }
 
-/// Consequences of the end of a request for the statistics of its job.
+/// Effect of a request's end on the statistics of its job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
-    /// They count what is submitted from this moment on.
+    /// Statistics count requests submitted from this time on.
     pub counts_from: SimTime,
     /// Index among the [results](Jobs::results).
     pub result: u32,
-    /// The job works on chunks or zones.
+    /// True if the job works on chunks or zones.
     pub is_raw: bool,
 }
 
-/// Several jobs side by side; a job with `stonewall` starts when all before it have ended, one with `wait_for` when the
-/// job of that name has.
+/// Several jobs side by side; a job with `stonewall` starts when all before it have ended, one with `wait_for` when the job of that name has.
 pub struct Jobs {
     workers: Vec<Worker>,
     turn: usize,
-    /// One for each job as it was written, clones together.
+    /// One per job as written, clones together.
     results: Vec<JobName>,
-    /// The earliest moment at which what a job that has started submits counts.
+    /// The earliest time from which the submissions of a started job count.
     measures_from: SimTime,
-    /// Every job has as much in flight as it may have: nothing before a completion.
+    /// True if no job may submit before a completion.
     full: bool,
     /// Chunks and zones that jobs address.
     spaces: RawSpaces,
@@ -138,7 +136,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Checks that a job suits a drive with such places.
+    /// Checks that a job suits a drive with these places.
     pub fn check(job: &Job, places: &Places, sector_bytes: u32) -> Result<(), JobError> {
         match places.place(job)? {
             Place::Block(namespace) => {
@@ -157,7 +155,7 @@ impl Jobs {
         }
     }
 
-    /// Puts jobs on a drive with such places; `spaces`: the state of the chunks and zones that they address.
+    /// Makes jobs on a drive with these places; `spaces`: the state of the chunks and zones that they address.
     pub fn new(
         jobs: &[Job],
         places: &Places,
@@ -185,7 +183,7 @@ impl Jobs {
         before && awaited
     }
 
-    /// The next request at `now`, jobs taking turns.
+    /// Returns the next request at `now`, jobs taking turns.
     #[inline]
     pub fn next(&mut self, now: SimTime) -> Next {
         if self.full { Next::Blocked } else { self.ask_all(now) }
@@ -203,7 +201,7 @@ impl Jobs {
             let before = self.workers[at].ended;
             match self.next_of(at, now) {
                 Next::Now(request) => {
-                    // Of one job that need not be asked again.
+                    // A single job that need not be asked again.
                     let Worker { in_flight, job, .. } = &self.workers[at];
                     self.full = count == 1 && *in_flight >= job.iodepth;
                     return Next::Now(request);
@@ -212,7 +210,7 @@ impl Jobs {
                 Next::At(time) => soonest = Some(soonest.map_or(time, |s| s.min(time))),
                 Next::Blocked => blocked = true,
                 Next::Endless(job) => return Next::Endless(job),
-                // Those that were asked before may have waited for it.
+                // Jobs asked earlier may have waited for it.
                 Next::End if !before => {
                     self.leave(at);
                     (soonest, blocked, left) = (None, false, count);
@@ -300,7 +298,7 @@ impl Jobs {
         }
     }
 
-    /// The next command of a job on chunks or zones.
+    /// Returns the next command of a job on chunks or zones.
     fn next_raw(&mut self, at: usize) -> Next {
         let worker = &mut self.workers[at];
         let raw = worker.raw.as_mut().expect("the caller has looked");
@@ -329,7 +327,7 @@ impl Jobs {
         Next::Raw(request)
     }
 
-    /// A job has ended.
+    /// Ends a job.
     #[cold]
     fn leave(&mut self, at: usize) {
         let worker = &mut self.workers[at];
@@ -345,14 +343,14 @@ impl Jobs {
         }
     }
 
-    /// A command on chunks or zones was submitted under this tag.
+    /// Notes that a command on chunks or zones was submitted under this tag.
     pub fn submitted_raw(&mut self, tag: usize, request: &mut RawRequest) {
         let raw = self.workers[request.owner as usize].raw.as_ref();
         let space = raw.expect("a raw request is of a raw job").space;
         self.spaces.submitted(tag, space, request);
     }
 
-    /// A command of such a job has ended.
+    /// Handles the end of such a command.
     pub fn completed_raw(&mut self, owner: u32, tag: usize, now: SimTime, ok: bool) {
         let makes_room = self.spaces.ended(tag, ok);
         self.full = false;
@@ -363,7 +361,7 @@ impl Jobs {
         }
     }
 
-    /// A job on chunks or zones that has ended without a command, and why; `None`: each has done something.
+    /// Returns a job on chunks or zones that ended without a command, and the reason; `None`: each submitted one.
     pub fn idle_raw(&self) -> Option<(String, String)> {
         let idle =
             |worker: &&Worker| worker.ended && worker.raw.as_ref().is_some_and(|raw| raw.commands == 0);
@@ -375,30 +373,30 @@ impl Jobs {
         ))
     }
 
-    /// A sentence about each job on chunks or zones that has ended before its number or its time was over.
+    /// Returns a sentence about each job on chunks or zones that ended before its number or its time was over.
     pub fn ended_early(&self) -> Vec<String> {
         let one = |worker: &Worker| {
             let why = worker.raw.as_ref()?.ended_early(worker.job.number_ios)?;
             Some(format!("job {} {why}", self.results[worker.result as usize].name))
         };
         let mut all: Vec<String> = self.workers.iter().filter_map(one).collect();
-        // Clones may well say the same.
+        // Clones may say the same.
         all.dedup();
         all
     }
 
-    /// A job that has not begun.
+    /// Returns a job that has not begun.
     pub fn waiting(&self) -> Option<usize> {
         self.workers.iter().position(|worker| !worker.started)
     }
 
-    /// The request of job `owner` that comes after the one just given, if it is known already.
+    /// Returns the address of the next request of job `owner`, if already drawn.
     #[inline]
     pub fn ahead(&self, owner: u32) -> Option<Lba> {
         self.workers[owner as usize].ahead.map(|io| io.lba)
     }
 
-    /// A request of job `owner` completed. One on chunks or zones is told to [`Jobs::completed_raw`] beside.
+    /// Handles the completion of a request of job `owner`. One on chunks or zones also goes to [`Jobs::completed_raw`].
     #[inline]
     pub(super) fn completed(&mut self, owner: u32, now: SimTime) -> Ended {
         let worker = &mut self.workers[owner as usize];
@@ -411,24 +409,24 @@ impl Jobs {
         Ended { counts_from: worker.counts_from, result: worker.result, is_raw }
     }
 
-    /// The jobs as they were written.
+    /// Returns the jobs as written.
     pub fn results(&self) -> &[JobName] {
         &self.results
     }
 
-    /// When the statistics of a result begin: with the first of its clones that starts. `None`: none has started.
+    /// Returns when the statistics of a result begin: with the first of its clones to start. `None`: none has started.
     pub fn began(&self, result: u32) -> Option<SimTime> {
         let of = self.workers.iter().filter(|worker| worker.result == result && worker.started);
         of.map(|worker| worker.counts_from).min()
     }
 
-    /// Measuring begins at this moment: when the statistics of the first job count. [`SimTime::MAX`] before any job has started.
+    /// Returns when measuring begins: when the statistics of the first job count. [`SimTime::MAX`] before any job has started.
     pub fn measures_from(&self) -> SimTime {
         self.measures_from
     }
 }
 
-/// Adds a job to the results; a clone is a part of the one before it.
+/// Adds a job to the results; a clone shares the result before it.
 fn name_result(results: &mut Vec<JobName>, jobs: &[Job], job: &Job, namespace: u16) {
     if let Some(same) = results.last_mut().filter(|_| job.clone_index > 0) {
         same.instances += 1;
@@ -436,7 +434,7 @@ fn name_result(results: &mut Vec<JobName>, jobs: &[Job], job: &Job, namespace: u
     }
     let begins = u32::from(job.stonewall || job.new_group);
     let group = results.last().map_or(0, |before| before.group + begins);
-    // Reports tell jobs of one name apart by a number.
+    // Reports number the jobs of one name.
     let same = jobs.iter().filter(|one| one.clone_index == 0 && one.name == job.name);
     let earlier = same.take_while(|one| one.stream < job.stream).count();
     let name = if earlier == 0 { job.name.clone() } else { format!("{} ({})", job.name, earlier + 1) };
@@ -444,7 +442,7 @@ fn name_result(results: &mut Vec<JobName>, jobs: &[Job], job: &Job, namespace: u
 }
 
 impl Worker {
-    /// Puts a job on its place.
+    /// Makes the worker of a job at its place.
     fn new(
         job: &Job,
         places: &Places,
@@ -494,8 +492,8 @@ impl Worker {
         })
     }
 
-    /// Returns whether it has submitted its last request, though it may have a pause before its end. A pause that lasts until a completion
-    /// is over then, and this answer with it.
+    /// Returns whether the job has submitted its last request; a pause may still precede its end. A pause until a completion is over with that
+    /// completion, and then so is this answer.
     fn is_over(&self) -> bool {
         let past_deadline = self.generator.earliest() >= self.generator.deadline();
         let flushes = self.job.flush_at_end && !self.final_flush_sent;
@@ -503,7 +501,7 @@ impl Worker {
         self.started && (self.ended || nothing_drawn || past_deadline && !flushes)
     }
 
-    /// Counts a request at `now`.
+    /// Counts a request at `now`; returns whether the clock stands still.
     #[inline]
     fn stands_still(&mut self, now: SimTime) -> bool {
         if self.at_once.0 != now {
@@ -570,7 +568,7 @@ pub struct Trace {
     in_flight: u32,
     start: Option<SimTime>,
     queues: u16,
-    /// The record to come.
+    /// The next record.
     pending: Option<pellucid_workload::trace::Record>,
     sector_bytes: u64,
     ended: bool,
@@ -598,7 +596,7 @@ impl Trace {
         }
     }
 
-    /// The next request at `now`.
+    /// Returns the next request at `now`.
     pub fn next(&mut self, now: SimTime) -> Result<Next, TraceError> {
         if self.ended {
             return Ok(Next::End);
@@ -640,7 +638,7 @@ impl Trace {
         }))
     }
 
-    /// A request completed.
+    /// Handles a completion.
     pub fn completed(&mut self) {
         self.in_flight -= 1;
     }
@@ -655,7 +653,7 @@ impl Trace {
 pub struct FileWork {
     files: Files,
     namespace: BlockNamespace,
-    /// Sectors of a block of the file system.
+    /// Sectors per block of the file system.
     sectors: u32,
     queue: u16,
 }
@@ -676,7 +674,7 @@ impl FileWork {
         Ok(FileWork { files: Files::new(config, capacity)?, namespace, sectors, queue })
     }
 
-    /// The next request at `now`.
+    /// Returns the next request at `now`.
     pub fn next(&mut self, now: SimTime) -> Next {
         let BlockRequest { token, kind, extent } = match self.files.next(now) {
             FilesNext::Now(request) => request,
@@ -701,23 +699,23 @@ impl FileWork {
         })
     }
 
-    /// A request has ended.
+    /// Handles a completion.
     pub fn completed(&mut self, token: u32, now: SimTime) {
         self.files.completed(token, now);
     }
 
-    /// Measuring begins at this moment.
+    /// Begins the measurement.
     pub fn measures_from(&self) -> SimTime {
         self.files.measures_from()
     }
 
-    /// Reports the figures of the threads.
+    /// Returns the figures of the threads.
     pub fn report(&self, end: SimTime) -> FilesReport {
         self.files.report(end)
     }
 }
 
-/// Where the requests of a run come from.
+/// Origin of the requests of a run.
 pub enum Source {
     /// Synthetic jobs.
     Jobs(Jobs),
@@ -725,22 +723,22 @@ pub enum Source {
     Trace(Box<Trace>),
     /// Threads of a file server.
     Files(Box<FileWork>),
-    /// An application alone, which submits by itself ([`Meter`](super::Meter)).
+    /// A single application, which submits by itself ([`Meter`](super::Meter)).
     Application,
-    /// Applications, with synthetic jobs or without.
+    /// Applications, with or without synthetic jobs.
     Beside(Box<Beside>),
 }
 
 /// Jobs and applications that work side by side.
 pub struct Beside {
-    /// The jobs; perhaps none.
+    /// The jobs; may be empty.
     pub jobs: Jobs,
     /// The applications.
     pub tenants: Tenants,
 }
 
 impl Source {
-    /// The jobs, if there are some.
+    /// Returns the jobs, if there are any.
     pub(super) fn jobs(&self) -> Option<&Jobs> {
         match self {
             Source::Jobs(jobs) => Some(jobs),
@@ -749,7 +747,6 @@ impl Source {
         }
     }
 
-    /// The jobs for changes, if there are some.
     #[inline]
     pub(super) fn jobs_mut(&mut self) -> Option<&mut Jobs> {
         match self {
@@ -759,7 +756,7 @@ impl Source {
         }
     }
 
-    /// Jobs as they were written, those of applications last; empty of a trace, of files and of an application alone.
+    /// Returns the jobs as written, applications last; empty for a trace, for files and for a single application.
     pub(super) fn names(&self) -> Vec<&JobName> {
         match self {
             Source::Jobs(jobs) => jobs.results().iter().collect(),
@@ -768,7 +765,7 @@ impl Source {
         }
     }
 
-    /// Returns whether nothing more comes, where nothing is under way and nothing is due.
+    /// Returns whether the source is exhausted, provided that nothing is in flight or due.
     pub(super) fn is_over(&self) -> bool {
         match self {
             Source::Beside(beside) => beside.tenants.is_over(),

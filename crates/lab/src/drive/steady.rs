@@ -1,9 +1,9 @@
-//! A run that goes on until it is steady: its rounds, and the judgement over the last ones.
+//! A run that continues until it is steady: its rounds, and the verdict on the last ones.
 //!
 //! ```text
 //!  begin ── round ── round ── round ── ... ── a window of rounds holds the rule ─► reached: the run ends
 //! ```
-//! A completion belongs to the round in which it comes. A round is closed by the first completion behind it.
+//! A completion belongs to the round in which it comes. The first completion after a round closes it.
 
 use pellucid_flash::{Nanos, SimTime};
 use pellucid_report::SteadyState;
@@ -24,16 +24,16 @@ pub(super) struct Steadiness {
     rule: SteadyRule,
     round: Nanos,
     window: usize,
-    /// End of the round under way.
+    /// End of the current round.
     ends: SimTime,
     current: Round,
-    /// The values of the rounds that are over.
+    /// Values of the completed rounds.
     values: Vec<f64>,
     reached: bool,
 }
 
 impl Steadiness {
-    /// Rounds as described, from `begin` on.
+    /// Begins rounds as described, at `begin`.
     pub fn new(spec: &SteadySpec, begin: SimTime) -> Steadiness {
         Steadiness {
             rule: spec.rule,
@@ -46,7 +46,7 @@ impl Steadiness {
         }
     }
 
-    /// Begins anew: everything so far was a warm-up.
+    /// Restarts: everything so far was warm-up.
     pub fn begin(&mut self, at: SimTime) {
         *self = Steadiness {
             ends: at + self.round,
@@ -88,13 +88,13 @@ impl Steadiness {
         Window::of(&self.values[self.values.len().saturating_sub(self.window)..])
     }
 
-    /// Returns whether the last rounds hold the rule.
+    /// Returns whether the last rounds satisfy the rule.
     #[inline]
     pub fn is_reached(&self) -> bool {
         self.reached
     }
 
-    /// The part of the report on it; the round that the end of the work has cut short does not count.
+    /// Returns the report's section; a round cut short by the end of the work does not count.
     pub fn report(&self) -> SteadyState {
         let window = self.last_window();
         let after = Nanos(self.round.0 * self.values.len() as u64);

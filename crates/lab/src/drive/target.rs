@@ -1,6 +1,6 @@
 //! The target of a run: a drive of flash, a disk, or layers of the host on one or both of them.
 //!
-//! A run is generic over its target, so the plain drive is called directly.
+//! A run is generic over its target, so calls to the plain drive are direct.
 
 use super::namespaces::BlockNamespace;
 use super::targets::{self, TargetPlace};
@@ -11,7 +11,7 @@ use pellucid_host::{HostCounters, Layer, LayerConfig, Machine, Pair, Stack, Targ
 
 /// Bottom of a tower: a drive of flash, a disk, or both.
 pub trait Bottom: Drive {
-    /// The drive of flash.
+    /// Returns the drive of flash, if there is one.
     fn flash(&self) -> Option<&Device> {
         None
     }
@@ -19,11 +19,11 @@ pub trait Bottom: Drive {
     fn flash_mut(&mut self) -> Option<&mut Device> {
         None
     }
-    /// The disk.
+    /// Returns the disk, if there is one.
     fn disk(&self) -> Option<&Disk> {
         None
     }
-    /// Simulated time.
+    /// Returns the simulated time.
     fn now(&self) -> SimTime;
 }
 
@@ -76,19 +76,18 @@ impl<A: Bottom, B: Bottom> Bottom for Pair<A, B> {
     }
 }
 
-/// A drive, or layers on one, as a program of the host uses it: with a clock.
+/// A drive, or layers on one, with a clock, as a host program uses it.
 pub trait TimedDrive: Drive {
-    /// Simulated time.
+    /// Returns the simulated time.
     fn now(&self) -> SimTime;
-    /// Bytes of a sector.
+    /// Returns the bytes of a sector.
     fn sector_bytes(&self) -> u32;
-    /// Makes the host layers write their buffered data and stop; no further work may be submitted above them. An
-    /// error is a sentence.
+    /// Makes the host layers write their buffered data and stop; no further work may be submitted above them. An error is a sentence.
     fn drain(&mut self) -> Result<(), String> {
         Ok(())
     }
-    /// Lets time pass from `now` until something may have happened for the user, whose own next event is at `until`; `None`: nothing ever
-    /// will. Returns the time reached. A drive with a single user stops at each of its events.
+    /// Advances from `now` until something may have happened for the user, whose own next event is at `until`; returns the time reached, or `None` if
+    /// nothing will ever happen. A drive with a single user stops at each of its events.
     fn wait(&mut self, now: SimTime, until: Option<SimTime>) -> Option<SimTime> {
         let next = [until, self.next_event()].into_iter().flatten().min()?;
         let now = now.max(next);
@@ -99,25 +98,25 @@ pub trait TimedDrive: Drive {
 
 /// Something that takes block commands, with a drive at the bottom.
 pub trait Target: TimedDrive {
-    /// The drive of flash, if there is one.
+    /// Returns the drive of flash, if there is one.
     fn flash(&self) -> Option<&Device>;
     /// Returns the flash for changes.
     fn flash_mut(&mut self) -> Option<&mut Device>;
-    /// The disk, if there is one.
+    /// Returns the disk, if there is one.
     fn disk(&self) -> Option<&Disk> {
         None
     }
-    /// Submission queues.
+    /// Returns the number of submission queues.
     fn queues(&self) -> u16 {
         self.flash().map_or(1, |device| device.config().host.queues)
     }
-    /// The block namespaces that take commands; without one, what a run does is refused.
+    /// Returns the block namespaces that take commands; a run without one is refused.
     fn block_namespaces(&self) -> Vec<BlockNamespace>;
-    /// The namespaces of chunks or zones that jobs may address, with their shapes.
+    /// Returns the namespaces of chunks or zones that jobs may address, with their shapes.
     fn raw_namespaces(&self) -> Vec<(u16, Interface)> {
         Vec::new()
     }
-    /// Targets that jobs may name.
+    /// Returns the targets that jobs may name.
     fn targets(&self) -> Vec<TargetPlace> {
         Vec::new()
     }
@@ -126,10 +125,10 @@ pub trait Target: TimedDrive {
         let _ = namespace;
         None
     }
-    /// Bytes that can be addressed.
+    /// Returns the addressable bytes.
     fn capacity_bytes(&self) -> u64 {
         let blocks: u64 = self.block_namespaces().iter().map(|namespace| namespace.sectors).sum();
-        // Beside a block namespace of the drive, chunks and zones are the business of others.
+        // Beside a block namespace of the drive, chunks and zones are not its capacity.
         let counts_raw = blocks == 0 || !self.targets().is_empty();
         let raw = self.raw_namespaces().into_iter().filter(|_| counts_raw);
         let sectors = blocks + raw.map(|(_, interface)| interface.capacity_sectors()).sum::<u64>();
@@ -137,7 +136,7 @@ pub trait Target: TimedDrive {
     }
     /// Announces a command for `lba`; affects only the simulator's own speed.
     fn prefetch(&self, namespace: u16, lba: Lba);
-    /// Returns whether the drive is read-only, because it or the layer above it has no good blocks left.
+    /// Returns whether the drive is read-only because it, or the layer above it, has no good blocks left.
     fn is_read_only(&self) -> bool {
         self.flash().is_some_and(Device::is_read_only)
     }
@@ -145,8 +144,8 @@ pub trait Target: TimedDrive {
     fn host(&self) -> Option<HostUse> {
         None
     }
-    /// Returns whether host layers transform the requested writes without counting the originals: the bytes given to the drive then differ
-    /// from the bytes written. Below a cache, the cache writes, including data that were only read.
+    /// Returns whether host layers transform the requested writes without counting the originals: the bytes given to the drive then differ from the
+    /// bytes written. Below a cache, the cache writes, including data that were only read.
     fn reshapes_writes(&self) -> bool {
         false
     }
@@ -168,17 +167,17 @@ fn below(target: &(impl Target + ?Sized)) -> Vec<(&'static str, Vec<Figure>)> {
 /// Work of the host's layers so far, and their state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostUse {
-    /// The layer.
+    /// Name of the layer.
     pub layer: &'static str,
     /// Counters of the host FTL.
     pub counters: HostCounters,
     /// Counters of its engine.
     pub ftl: FtlCounters,
-    /// Time of the host's processor.
+    /// Busy time of the host's processor.
     pub cpu_busy: Nanos,
-    /// Bytes of the host's memory.
+    /// Bytes of host memory.
     pub memory_bytes: u64,
-    /// Mapping units of a block of its engine.
+    /// Mapping units per block of its engine.
     pub units_per_block: u32,
 }
 
@@ -231,7 +230,6 @@ impl TimedDrive for Disk {
     }
 }
 
-/// A disk alone.
 impl Target for Disk {
     fn flash(&self) -> Option<&Device> {
         None
@@ -252,7 +250,7 @@ impl Target for Disk {
     fn prefetch(&self, _namespace: u16, _lba: Lba) {}
 }
 
-/// Puts layers on a drive, in the order in which they are given, and lets them start. The error is a sentence.
+/// Puts layers on a drive, in the order given, and starts them. The error is a sentence.
 pub fn put_on<D: Bottom>(layers: &[LayerConfig], drive: D) -> Result<Tower<D>, String> {
     let now = drive.now();
     Tower::build(drive, layers, now)
@@ -296,7 +294,7 @@ impl<D: Bottom> Target for Tower<D> {
         self.bottom().disk()
     }
 
-    /// Returns the figures of layers that have no counters of their own kind in a report, and of the drives below.
+    /// Returns the figures of layers that have no section of their own in a report, and of the drives below.
     fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
         let layers =
             self.layers().filter(|layer| layer.host_ftl().is_none() && layer.zone_chunks().is_none());
@@ -349,7 +347,7 @@ impl<D: Bottom> Target for Tower<D> {
             && self.layers().all(|layer| layer.cache().is_none())
     }
 
-    /// Returns the work of the uppermost layer, at the cost of all of them.
+    /// Returns the work of the uppermost layer, at the cost of all layers.
     fn host(&self) -> Option<HostUse> {
         if self.shared().is_some() {
             return targets::host(self);

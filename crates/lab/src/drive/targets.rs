@@ -1,4 +1,4 @@
-//! Targets of a description on a drive: put there, and seen as places and work of the host.
+//! Targets of a description on a drive: placement, places for jobs, and work of the host.
 
 use super::RunError;
 use super::namespaces::BlockNamespace;
@@ -12,7 +12,7 @@ use std::ops::Range;
 /// A target of the drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetPlace {
-    /// Its name.
+    /// Name of the target.
     pub name: String,
     /// Block or raw.
     pub kind: TargetKind,
@@ -22,7 +22,7 @@ pub struct TargetPlace {
     pub namespace: u16,
 }
 
-/// Puts targets on a drive and lets their host FTLs, which have these settings, start.
+/// Puts targets on a drive and starts their host FTLs with these settings.
 pub fn put_targets_on(
     targets: &[DescribedTarget],
     settings: &HostFtlConfig,
@@ -52,7 +52,7 @@ pub fn put_targets_on(
     }
 }
 
-/// The targets of a drive, ordered by their units.
+/// Returns the targets of a drive, ordered by their units.
 pub(super) fn all<D: Drive>(tower: &Tower<D>) -> Vec<TargetPlace> {
     let Some(shared) = tower.shared() else { return Vec::new() };
     let one = |target: &pellucid_host::Target| {
@@ -63,7 +63,7 @@ pub(super) fn all<D: Drive>(tower: &Tower<D>) -> Vec<TargetPlace> {
     shared.targets().list().iter().filter_map(one).collect()
 }
 
-/// The namespaces of block targets.
+/// Returns the namespaces of block targets.
 pub(super) fn blocks<D: Drive>(tower: &Tower<D>) -> Vec<BlockNamespace> {
     let mut base = 0;
     let blocks = all(tower).into_iter().filter(|target| target.kind == TargetKind::Block);
@@ -76,7 +76,7 @@ pub(super) fn blocks<D: Drive>(tower: &Tower<D>) -> Vec<BlockNamespace> {
     blocks.map(one).collect()
 }
 
-/// The work of the host FTLs of all block targets together, and of what jobs write to raw targets; `None` without block targets.
+/// Returns the work of the host FTLs of all block targets together, and of the jobs on raw targets; `None` without block targets.
 pub(super) fn host<D: Bottom>(tower: &Tower<D>) -> Option<HostUse> {
     let mut uses = all(tower).into_iter().filter_map(|target| tower.host_of(target.namespace));
     let mut sum = uses.next()?;
@@ -92,7 +92,7 @@ pub(super) fn host<D: Bottom>(tower: &Tower<D>) -> Option<HostUse> {
     Some(sum)
 }
 
-/// The work of one host FTL.
+/// Returns the work of one host FTL.
 pub(super) fn host_ftl(ftl: &HostFtl) -> HostUse {
     HostUse {
         layer: "host-ftl",

@@ -5,8 +5,8 @@
 //!     ├─► ready ─ all are, and no command is under way ─► the measurement begins, jobs start ─► told
 //!     └─► left
 //! ```
-//! An application waits in the middle of its work, where no state of it could be kept; so it needs a stack of its own. The run asks the tenants what
-//! comes next as it asks jobs. At one moment they act in the order of the description, each until it waits.
+//! An application waits in the middle of its work, so it needs a stack of its own. The run asks the tenants for the next step as it asks jobs. At the
+//! same time they act in the order of the description, each until it waits.
 //!
 //! Invariants: a thread works only while [`Tenants::next`] waits for its turn; `inbox` holds completions that its application has not been told.
 
@@ -17,15 +17,14 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-/// A moment that does not come.
 const NEVER: SimTime = SimTime(u64::MAX);
-/// Stack of an application, as that of a process.
+/// Stack size of an application, like that of a process.
 const STACK_BYTES: usize = 8 << 20;
 
 /// Work of an application on its seat.
 pub type Work = Box<dyn FnOnce(Seat) -> Result<AppDone, RunError> + Send>;
 
-/// An application that is to work beside others.
+/// An application to run beside others.
 pub struct Tenant {
     /// Its job.
     pub name: JobName,
@@ -43,11 +42,11 @@ pub(super) enum Step {
     Ask,
     /// Take the result of a tenant.
     Left(u32, Box<Result<AppDone, RunError>>),
-    /// Nothing before this moment.
+    /// Nothing before this time.
     At(SimTime),
     /// Nothing before a completion.
     Blocked,
-    /// Nothing any more.
+    /// Nothing ever.
     End,
 }
 
@@ -59,7 +58,6 @@ enum State {
     Left,
 }
 
-/// An application at work.
 struct Place {
     name: JobName,
     state: State,
@@ -81,7 +79,7 @@ pub struct Tenants {
 }
 
 impl Tenants {
-    /// Lets applications begin on a drive at rest.
+    /// Starts applications on a drive at rest.
     pub fn new(tenants: Vec<Tenant>, target: &impl Target) -> Result<Tenants, RunError> {
         let (now, sector_bytes) = (target.now(), target.sector_bytes());
         let image_bytes = target.image_bytes();
@@ -94,12 +92,12 @@ impl Tenants {
         Ok(Tenants { places, begun: false, stopped: false })
     }
 
-    /// The jobs of the applications.
+    /// Returns the jobs of the applications.
     pub fn names(&self) -> impl Iterator<Item = &JobName> {
         self.places.iter().map(|place| &place.name)
     }
 
-    /// Number of applications.
+    /// Returns the number of applications.
     pub fn count(&self) -> usize {
         self.places.len()
     }
@@ -114,18 +112,18 @@ impl Tenants {
         self.places.iter().all(|place| matches!(place.state, State::Left))
     }
 
-    /// Tells all that they are to end.
+    /// Tells all applications to end.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Sectors that a tenant has written and copied, by its commands.
+    /// Returns the sectors that a tenant's commands have written and copied.
     pub fn written_and_copied(&self, at: u32) -> (u64, u64) {
         let place = &self.places[at as usize];
         (place.written, place.copied)
     }
 
-    /// A command of a tenant has ended. The tag is that of the tenant.
+    /// Handles the end of a tenant's command, given by the tenant's tag.
     pub fn completed(&mut self, at: u32, completion: Completion, sectors: u32) {
         let place = &mut self.places[at as usize];
         if completion.status == Status::Success {
@@ -138,15 +136,14 @@ impl Tenants {
         place.inbox.push(completion);
     }
 
-    /// The owner of a namespace is told something.
+    /// Passes a notice to the owner of a namespace.
     pub fn notify(&mut self, namespace: u16, notice: Notice) {
         if let Some(place) = self.places.iter_mut().find(|place| place.name.namespace == namespace) {
             place.notices.push(notice);
         }
     }
 
-    /// Returns the next step at `now`. `next_event`: the drive's; `release`: the next time at which jobs act; `idle`: no command is in
-    /// flight.
+    /// Returns the next step at `now`. `next_event`: the drive's; `release`: the next time at which jobs act; `idle`: no command is in flight.
     pub(super) fn next(
         &mut self,
         now: SimTime,
@@ -206,7 +203,7 @@ impl Tenants {
                         }
                     }
                 }
-                // First happens what is due.
+                // Due events come first.
                 State::Sleeps { until, wakes } if *until <= now && !due || *wakes && news => {
                     self.reply(at, now, next_event, release);
                 }
@@ -235,7 +232,7 @@ impl Tenants {
 }
 
 impl Place {
-    /// Gives an application its thread, and waits for its first turn.
+    /// Starts the thread of an application, and waits for its first turn.
     fn new(name: JobName, work: Work, shape: Shape, now: SimTime) -> Result<Place, RunError> {
         let (send_turn, turns) = channel();
         let (replies, take_reply) = channel();
@@ -264,11 +261,11 @@ impl Place {
         Ok(place)
     }
 
-    /// When it acts next by itself.
+    /// Returns when the tenant acts next by itself.
     fn acts_at(&self) -> SimTime {
         match &self.state {
             State::Acts(turn) => turn.at,
-            // It has been told nothing of it yet.
+            // It has not been told of the news yet.
             State::Sleeps { wakes: true, .. } if self.has_news() => SimTime::ZERO,
             State::Sleeps { until, .. } => *until,
             State::Ready | State::Left => NEVER,
@@ -281,16 +278,16 @@ impl Place {
 
     fn tell(&mut self, reply: Reply) {
         if let Some(replies) = &self.replies {
-            // One that has panicked is found when it should act.
+            // A panic is found when the application should act.
             let _ = replies.send(reply);
         }
         self.hear();
     }
 
-    /// Waits for its next turn.
+    /// Waits for the next turn.
     ///
     /// # Panics
-    /// Panics as the application has.
+    /// The application has panicked.
     fn hear(&mut self) {
         if let Ok(turn) = self.turns.recv() {
             self.state = State::Acts(turn);
@@ -305,11 +302,11 @@ impl Place {
 }
 
 impl Drop for Place {
-    /// Lets an application whose run has failed end where it waits.
+    /// Ends an application whose run has failed, where it waits.
     fn drop(&mut self) {
         self.replies = None;
         if let Some(thread) = self.thread.take() {
-            // The payload of its unwinding is `Abandoned`.
+            // The payload of its panic is `Abandoned`.
             let _ = thread.join();
         }
     }

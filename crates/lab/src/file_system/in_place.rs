@@ -6,22 +6,21 @@ use pellucid_device::Device;
 use pellucid_flash::{Command, Interface, Lba, Opcode, SimTime, Status};
 use pellucid_workload::files::{BlockRequest, Files, FilesConfig, FilesNext, RequestKind};
 
-/// Threads on an in-place file system with a journal, on a block namespace; what a drive keeps of it are no data.
+/// Threads on an in-place file system with a journal, on a block namespace; the drive stores no data for it.
 #[derive(Debug)]
 pub struct InPlaceServer<D: TimedDrive = Device> {
     files: Files,
     drive: D,
     namespace: u16,
-    /// Sectors of a block of the file system.
+    /// Sectors per block of the file system.
     sectors_each: u32,
     now: SimTime,
-    /// Buffers of commands that have ended.
+    /// Buffers of completed commands.
     buffers: Vec<Vec<u8>>,
 }
 
 impl<D: TimedDrive> InPlaceServer<D> {
-    /// Makes a file system of this many bytes (0: all there is) on a block namespace, and its files. They are there from the first moment
-    /// on.
+    /// Makes a file system of this many bytes (0: all the space) on a block namespace. Its files exist from the beginning.
     ///
     /// The error is a sentence.
     pub fn new(
@@ -48,7 +47,7 @@ impl<D: TimedDrive> InPlaceServer<D> {
         Ok(InPlaceServer { files, drive, namespace, sectors_each, now, buffers: Vec::new() })
     }
 
-    /// Carries out this many operations, and says what was done.
+    /// Executes this many operations, and reports on them.
     pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String>
     where
         D: Target,
@@ -67,8 +66,7 @@ impl<D: TimedDrive> InPlaceServer<D> {
         })
     }
 
-    /// Executes operations until exactly the given number counts. The result does not depend on how the work is divided
-    /// into calls.
+    /// Executes operations until exactly the given number counts. The result does not depend on how the work is divided into calls.
     ///
     /// The error is a sentence.
     pub fn run_until(&mut self, operations: u64) -> Result<(), String> {
@@ -97,7 +95,7 @@ impl<D: TimedDrive> InPlaceServer<D> {
         Ok(())
     }
 
-    /// Hands the drive's answers to the threads; whether there were any.
+    /// Hands the drive's answers to the threads; returns whether there were any.
     fn take_answers(&mut self) -> Result<bool, String> {
         let mut any = false;
         while let Some(ended) = self.drive.pop() {
@@ -111,22 +109,22 @@ impl<D: TimedDrive> InPlaceServer<D> {
         Ok(any)
     }
 
-    /// The threads.
+    /// Returns the threads.
     pub fn files(&self) -> &Files {
         &self.files
     }
 
-    /// Lets operations count from now on.
+    /// Starts to count operations.
     pub fn begin(&mut self) {
         self.files.begin();
     }
 
-    /// Simulated time.
+    /// Returns the simulated time.
     pub fn now(&self) -> SimTime {
         self.now
     }
 
-    /// The drive.
+    /// Returns the drive.
     pub fn drive_mut(&mut self) -> &mut D {
         &mut self.drive
     }
@@ -146,7 +144,7 @@ impl<D: TimedDrive> InPlaceServer<D> {
         self.drive.submit(self.now, Command { namespace: self.namespace, ..command });
     }
 
-    /// Panics where an invariant is broken.
+    /// Panics if an invariant is broken.
     pub fn check(&self) {
         self.files.check();
     }

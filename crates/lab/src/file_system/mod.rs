@@ -1,12 +1,12 @@
-//! Work of file servers on the log-structured file system, over a modelled drive in virtual time.
+//! File servers on the log-structured file system, over a modelled drive in virtual time.
 //!
 //! ```text
 //!  threads ─ operations ─► Fs ─ jobs ─► Volume ─► drive          a block namespace (ULFS-SSD), or Prism's function level (ULFS-Prism)
 //!  (Personality)            ◄─ ended ──
 //! ```
 //! The operations are those of [`pellucid_workload::files`], which models an in-place file system with a journal: the same personalities, sizes,
-//! memory and processor time. Here the file system is the real one, with its data; [`InPlaceServer`] does the same work on the model.
-//! Order at one moment: answers of the drive, then threads by number.
+//! memory and processor time. Here the file system is the real one, with its data; [`InPlaceServer`] does the same work on the model. Order at the
+//! same time: answers of the drive, then threads by number.
 
 mod in_place;
 
@@ -23,42 +23,42 @@ use pellucid_host::Stack;
 use pellucid_workload::files::{FilesConfig, Meter, Operation, Personality, Picks};
 use std::collections::VecDeque;
 
-/// Jobs with the drive at a time.
+/// Maximum number of jobs in flight.
 const JOBS_MAX: usize = 128;
 
 /// Result of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FileSystemReport {
-    /// Operations.
+    /// Number of operations.
     pub operations: u64,
     /// Operations per second, without those skipped for lack of a file or of space.
     pub operations_per_second: f64,
     /// Operations that found no space.
     pub refused: u64,
-    /// Bytes of files that the file system's cleaner moved.
+    /// Bytes of files moved by the file system's cleaner.
     pub file_copied_bytes: u64,
-    /// Bytes that the drive's garbage collection copied.
+    /// Bytes copied by the drive's garbage collection.
     pub flash_copied_bytes: u64,
-    /// Bytes that were programmed, copies with them.
+    /// Bytes programmed, copies included.
     pub programmed_bytes: u64,
     /// Blocks erased.
     pub erases: u64,
-    /// Segments that the file system's cleaner has gone through, by the time from their choice.
+    /// Time from the choice of each segment that the cleaner has finished.
     pub cleaner_pauses: Pauses,
 }
 
 /// Location of a file system, and its mount options.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement {
-    /// Its namespace.
+    /// Namespace.
     pub namespace: u16,
-    /// Bytes of the file system; 0: all there is.
+    /// Bytes of the file system; 0: all the space.
     pub bytes: u64,
-    /// Bytes of a segment on a block drive; 0: what `fs format` chooses. On flash a segment is a flash block.
+    /// Bytes of a segment on a block drive; 0: the default of `fs format`. On flash a segment is a flash block.
     pub segment_bytes: u64,
     /// Percent of the flash that the library keeps as over-provisioning. A block drive has its own.
     pub ops_percent: u32,
-    /// How it is mounted.
+    /// Mount options.
     pub mount: MountOptions,
 }
 
@@ -68,13 +68,13 @@ struct File {
     bytes: u64,
     wanted_bytes: u64,
     exists: bool,
-    /// Threads that have it open.
+    /// Number of threads that have it open.
     open: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Thread {
-    /// Number of the operation in the loop.
+    /// Index of the operation in the loop.
     at: usize,
     file: Option<usize>,
     rotor: usize,
@@ -90,11 +90,10 @@ pub struct FileServer<D: TimedDrive = Device> {
     stack: Stack<Volume, D>,
     files: Vec<File>,
     threads: Vec<Thread>,
-    /// Positions of the rotations shared by the threads: over files that do not exist, and over files
-    /// that do.
+    /// Positions of the rotations shared by the threads: over files that do not exist, and over files that do.
     rotors: [usize; 2],
     cores: Vec<SimTime>,
-    /// Jobs that the processor builds commands of, and when they are built. They go to the drive in this order.
+    /// Jobs being built by the processor, and when they are ready. They go to the drive in this order.
     building: VecDeque<(SimTime, Job)>,
     rng: Rng,
     data: Vec<u8>,
@@ -104,18 +103,18 @@ pub struct FileServer<D: TimedDrive = Device> {
     /// Operations of the measurement, and the file system's counters at its beginning.
     meter: Meter,
     before: FsCounters,
-    /// A webserver's log has grown long, and is to be emptied.
+    /// True if a webserver's log has grown long, and is to be emptied.
     rotates: bool,
-    /// How far the threads are at this moment; `None`: time is to pass first.
+    /// Progress of the threads at this time; `None`: time is to pass first.
     turn: Option<Turn>,
 }
 
-/// Runs one pass over all threads; repeated until none can make progress.
+/// One pass over all threads, repeated until none can make progress.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
-    /// The thread that is next.
+    /// The next thread.
     thread: usize,
-    /// A thread before it has gone on.
+    /// True if a thread made progress in this pass.
     moved: bool,
 }
 
@@ -151,7 +150,7 @@ impl<D: TimedDrive> FileServer<D> {
             exists: false,
             open: 0,
         };
-        // The log of a webserver is one file more.
+        // The log of a webserver is one more file.
         let files: Vec<File> = (0..=config.files).map(|_| file(&mut rng)).collect();
         let thread = |rng: &mut Rng| {
             let rotor = rng.below(config.files.into()) as usize;
@@ -183,12 +182,12 @@ impl<D: TimedDrive> FileServer<D> {
         Ok(server)
     }
 
-    /// The file system.
+    /// Returns the file system.
     pub fn fs(&self) -> &Fs {
         &self.fs
     }
 
-    /// Refuses files that have no room, before there is memory for their data.
+    /// Refuses files that have no room, before memory is allocated for their data.
     fn check_room(&mut self, existing: &[usize]) -> Result<(), String> {
         let mut free = 0;
         self.wait(|server, now| match server.fs.statfs(now)? {
@@ -253,7 +252,7 @@ impl<D: TimedDrive> FileServer<D> {
         }
     }
 
-    /// Hands jobs to the drive, and its answers to the file system; whether there were any.
+    /// Hands jobs to the drive, and its answers to the file system; returns whether there were any.
     fn exchange(&mut self) -> bool {
         let mut any = false;
         loop {
@@ -283,7 +282,7 @@ impl<D: TimedDrive> FileServer<D> {
         }
     }
 
-    /// CPU time before a job reaches the drive. A flush of flash and the library's own work are not commands.
+    /// Returns the CPU time before a job reaches the drive. A flush of flash and the library's own work are not commands.
     fn cost_of(&self, job: &Job) -> Nanos {
         let blocks = match job {
             Job::Read { blocks, .. } => u64::from(*blocks),
@@ -295,7 +294,7 @@ impl<D: TimedDrive> FileServer<D> {
         Nanos(host.request.0 + host.request_kib.0 * blocks * (BLOCK_BYTES as u64 >> 10))
     }
 
-    /// A core is busy for so long; until when.
+    /// Keeps a core busy for so long; returns when it is done.
     fn computes(&mut self, now: SimTime, length: Nanos) -> SimTime {
         if length == Nanos::ZERO {
             return now;
@@ -305,7 +304,7 @@ impl<D: TimedDrive> FileServer<D> {
         *core
     }
 
-    /// Lets time pass until the drive has answered something, the file system wants to do something, or `until`.
+    /// Advances time until the drive has answered, the file system has work to do, or `until`.
     fn go_on(&mut self, until: SimTime) -> Result<(), String> {
         while !self.exchange() {
             let now = self.stack.now();
@@ -324,7 +323,7 @@ impl<D: TimedDrive> FileServer<D> {
         Ok(())
     }
 
-    /// Carries out this many operations, and says what was done.
+    /// Executes this many operations, and reports on them.
     pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String>
     where
         D: Target,
@@ -379,43 +378,43 @@ impl<D: TimedDrive> FileServer<D> {
         Ok(())
     }
 
-    /// Lets operations count from now on.
+    /// Starts to count operations.
     pub fn begin(&mut self) {
         self.meter = Meter::new();
         self.before = self.fs.counters();
     }
 
-    /// The file system's counters when operations began to count.
+    /// Returns the file system's counters when operations began to count.
     pub fn counted_from(&self) -> FsCounters {
         self.before
     }
 
-    /// The operations that count.
+    /// Returns the operations that count.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// Operations since the file set was made.
+    /// Returns the operations since the file set was made.
     pub fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// Simulated time.
+    /// Returns the simulated time.
     pub fn now(&self) -> SimTime {
         self.stack.now()
     }
 
-    /// The drive.
+    /// Returns the drive.
     pub fn drive_mut(&mut self) -> &mut D {
         &mut self.stack.drive
     }
 
-    /// A thread's operation; whether it was done.
+    /// Runs a thread's operation; returns whether it was done.
     fn step(&mut self, number: usize, now: SimTime) -> bool {
         let loops = self.config.personality.operations();
         let operation = loops[self.threads[number].at % loops.len()];
         let Some(file) = self.file_of(number, operation) else {
-            // There is no such file at the moment.
+            // No such file exists at the moment.
             self.meter.refused += 1;
             self.end(number, now, None, 0);
             return true;
@@ -495,7 +494,7 @@ impl<D: TimedDrive> FileServer<D> {
         Ok(())
     }
 
-    /// The next operation, after the processor's time for this one.
+    /// Sets the next operation, after the processor's time for this one.
     fn end(&mut self, number: usize, now: SimTime, done: Option<Operation>, pages: u64) {
         self.operations += 1;
         let host = &self.config.host;
@@ -509,7 +508,7 @@ impl<D: TimedDrive> FileServer<D> {
         thread.at += 1;
     }
 
-    /// The file that an operation is about: the open one, or the next that is there, or is not.
+    /// Returns the file of an operation: the open one, or the next that exists or does not.
     fn file_of(&mut self, number: usize, operation: Operation) -> Option<usize> {
         let count = self.files.len() - 1;
         if operation == Operation::AppendLog {
@@ -525,7 +524,7 @@ impl<D: TimedDrive> FileServer<D> {
             }
             let wanted = operation != Operation::Create;
             let files = &self.files;
-            // A webserver's files are read only, by any number of threads.
+            // A webserver's files are only read, by any number of threads.
             let shared = self.config.personality == Personality::Webserver;
             let fits = |at: &usize| files[*at].exists == wanted && (shared || files[*at].open == 0);
             let thread = &mut self.threads[number];
@@ -567,7 +566,6 @@ fn name(file: usize) -> String {
     format!("file {file:08}")
 }
 
-/// The counters of a drive's flash.
 fn counters(drive: &impl Target) -> Counters {
     drive.flash().map_or_else(Counters::default, Device::counters)
 }
@@ -660,7 +658,7 @@ retain = false
         assert_eq!((block.refused, flash.refused), (0, 0));
     }
 
-    /// Threads take one file after the other in one rotation, and each begins anywhere in one of its own; both give the same every time.
+    /// Threads take one file after the other in a shared rotation, or each in a rotation of its own from any start; both are reproducible.
     #[test]
     fn threads_pick_files_together_or_apart() {
         let picked = |picks: Picks| {
@@ -686,7 +684,7 @@ retain = false
         assert_eq!(picked(Picks::Random), picked(Picks::Random));
     }
 
-    /// Its log is long enough to be emptied several times; nothing is refused.
+    /// The log is long enough to be emptied several times; nothing is refused.
     #[test]
     #[cfg_attr(quick, ignore = "slow")]
     fn a_log_does_not_fill_the_file_system() {
@@ -762,13 +760,13 @@ retain = false
         server.check();
         // A write of a whole file is one of eleven operations.
         let written = report.operations / 11 * config.file_bytes;
-        // At times all files exist, or none that nobody has open.
+        // Sometimes all files exist, or none that nobody has open.
         assert!(1000 * report.refused < report.operations, "{} are refused", report.refused);
         assert_eq!(report.file_copied_bytes, 0);
         assert!(report.programmed_bytes > written / 2, "{} of {written}", report.programmed_bytes);
     }
 
-    /// A flush that has nothing to write ends as it is submitted, and its threads go on at once.
+    /// A flush that has nothing to write ends as it is submitted, and its threads continue at once.
     #[test]
     fn a_flush_that_takes_no_time_wakes_its_threads() {
         let mut spec = pellucid_spec::from_str(DRIVE, "the drive of the test", &[]).unwrap();
@@ -800,7 +798,7 @@ retain = false
         server.fs.check();
     }
 
-    /// However large they are: there is no memory for their data.
+    /// Files of any size are refused before memory is allocated for their data.
     #[test]
     fn files_that_do_not_fit_are_refused_before_they_are_made() {
         for bytes in [2 << 20, 100 << 30] {
@@ -830,7 +828,7 @@ retain = false
         assert!(meter.written_bytes < appended / 2, "{} of {appended}", meter.written_bytes);
     }
 
-    /// Also where operations take no time at all, and time stands still.
+    /// Holds even if operations take no time at all, and time stands still.
     #[test]
     fn exactly_the_operations_that_were_asked_for_are_carried_out() {
         for host_time in [0, 10_000] {

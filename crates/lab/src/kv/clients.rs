@@ -4,14 +4,14 @@
 //!  client   ─ think ─► request ─► answer ────────────────────────────────► think ...
 //!                          get misses └► database query ─► fill (a set) ─┘
 //! ```
-//! Each client has one request at a time, in the order in which the requests come. What a miss brings from the database is
-//! stored, and only then the client goes on, as one that looks aside does. Requests of a trace that have one key follow one another: a client
-//! whose key another one is busy with waits for it, as a replayer that gives each key to one thread would.
+//! Each client has one request at a time, in the order in which the requests come. After a miss, the client stores the database's answer before it
+//! continues, as in a look-aside cache. Requests of a trace for the same key are sequential: a client whose key is in use by another client waits for
+//! it, as in a replayer that gives each key to one thread.
 //!
-//! Order at one moment: the cache's events at t run before those of clients at t; clients act in the order in which they became
-//! ready. The outcome is a function of requests, configuration and the cache.
+//! Order at the same time: the cache's events run before those of clients; clients act in the order in which they became ready. The outcome is a
+//! function of requests, configuration and the cache.
 //!
-//! A value is a pattern that follows from its key, so a hit with a wrong value is found without remembering values.
+//! A value is a pattern that follows from its key, so a hit with a wrong value is found without storing values.
 
 use super::database::Database;
 use super::report::{Kind, KvSummary, Meter};
@@ -26,17 +26,17 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// A cache, as clients see it.
 pub trait Cache {
-    /// An empty buffer for a value.
+    /// Returns an empty buffer for a value.
     fn buffer(&mut self) -> Vec<u8>;
     /// Takes a buffer back.
     fn give_back(&mut self, value: Vec<u8>);
-    /// Asks at `now`.
+    /// Submits a request at `now`.
     fn ask(&mut self, now: SimTime, ask: Ask);
-    /// The next answer.
+    /// Returns the next answer.
     fn answer(&mut self) -> Option<Answer>;
-    /// Runs everything that is due by `now`.
+    /// Runs everything due by `now`.
     fn advance(&mut self, now: SimTime);
-    /// When something happens next by itself.
+    /// Returns when something happens next by itself.
     fn next_event(&self) -> Option<SimTime>;
 }
 
@@ -66,12 +66,12 @@ impl<D: Drive> Cache for System<D> {
     }
 }
 
-/// Clients.
+/// Configuration of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientsConfig {
-    /// How many; at least 1.
+    /// Number of clients, at least 1.
     pub count: u32,
-    /// Between an answer and the next request: the client's work and the network, both ways.
+    /// Time between an answer and the next request: the client's work and the network, both ways.
     pub think: Nanos,
     /// Reaction to a miss.
     pub on_miss: OnMiss,
@@ -82,10 +82,10 @@ pub struct ClientsConfig {
 /// Why clients stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum KvRunError {
-    /// The requests cannot be read on.
+    /// The requests could not be read to the end.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The cache does not answer, and nothing will happen any more.
+    /// The cache does not answer, and nothing more will happen.
     #[error("the cache does not answer")]
     Stuck,
 }
@@ -95,13 +95,13 @@ pub enum KvRunError {
 enum Waits {
     /// Its turn to ask.
     Turn,
-    /// Another client, which is busy with its key.
+    /// Another client that uses its key.
     Key,
     /// The answer to its request.
     Answer,
     /// The database.
     Query,
-    /// The answer to the store of what the database returned.
+    /// The answer to the set after a database query.
     Fill,
 }
 
@@ -109,7 +109,7 @@ enum Waits {
 struct Client {
     waits: Waits,
     record: KvRecord,
-    /// How often it still asks for its record.
+    /// How often it still repeats its record.
     left: u64,
     /// Since when it waits, and when its request began.
     since: SimTime,
@@ -126,14 +126,14 @@ pub struct Clients {
     due: BinaryHeap<Reverse<(SimTime, u64, u32)>>,
     made: u64,
     now: SimTime,
-    /// Hashes of the keys that clients are busy with where requests are ordered by key, and the clients waiting for each, in order.
+    /// If requests are ordered by key: hashes of the keys in use by clients, and the clients waiting for each, in order.
     keys: BTreeMap<[u8; 8], VecDeque<u32>>,
-    /// Values were changed in place, so they are no patterns any more.
+    /// True if values were changed in place, so that they are no longer patterns.
     edited: bool,
 }
 
 impl Clients {
-    /// Clients that begin at `now`.
+    /// Makes clients that begin at `now`.
     pub fn new(config: ClientsConfig, now: SimTime) -> Clients {
         let client =
             Client { waits: Waits::Turn, record: KvRecord::default(), left: 0, since: now, began: now };
@@ -163,7 +163,7 @@ impl Clients {
         }
         let mut working = 0;
         loop {
-            // Several answers may come at one moment.
+            // Several answers may come at one time.
             while let Some(answer) = cache.answer() {
                 self.answered(cache, answer, &mut meter);
                 working -= 1;
@@ -197,7 +197,7 @@ impl Clients {
         Ok(meter.summary(self.now))
     }
 
-    /// Simulated time.
+    /// Returns the simulated time.
     pub fn now(&self) -> SimTime {
         self.now
     }
@@ -234,10 +234,10 @@ impl Clients {
                 client.began = now;
                 client.waits = Waits::Answer;
             }
-            // The client that is busy with the key wakes it.
+            // The client that uses the key wakes it.
             Waits::Key => return Ok(false),
             Waits::Query => {
-                // Without a database nobody is asked: the value is at hand.
+                // Without a database the value is available at once.
                 if self.database.is_some() {
                     meter.record(Kind::Query, client.since, now);
                 }
@@ -248,7 +248,7 @@ impl Clients {
         Ok(true)
     }
 
-    /// A client begins with the key of its record; `false`: it waits, as another one is busy with it.
+    /// Takes the key of a client's record; returns `false` if the client waits because another uses it.
     fn takes_key(&mut self, at: u32) -> bool {
         let client = &mut self.clients[at as usize];
         match self.keys.entry(word(&client.record.key)) {
@@ -264,8 +264,7 @@ impl Clients {
         }
     }
 
-    /// Handles a client that has ended all requests of its record: the next client that waits for
-    /// its key continues.
+    /// Handles a client that has ended all requests of its record: the next client that waits for its key continues.
     fn leaves_key(&mut self, at: u32) {
         if let Entry::Occupied(mut key) = self.keys.entry(word(&self.clients[at as usize].record.key)) {
             match key.get_mut().pop_front() {
@@ -278,7 +277,7 @@ impl Clients {
         }
     }
 
-    /// A client asks the cache.
+    /// Sends a client's request to the cache.
     fn act(&mut self, cache: &mut impl Cache, at: u32) {
         let now = self.now;
         let client = &mut self.clients[at as usize];
@@ -296,7 +295,7 @@ impl Clients {
 
     fn answered(&mut self, cache: &mut impl Cache, answer: Answer, meter: &mut Meter) {
         let at = answer.tag;
-        // Its time is when the cache had it; the client has it no earlier than it is now.
+        // The answer's time is the cache's; the client gets it no earlier than now.
         let now = self.now.max(answer.at);
         let client = &mut self.clients[at as usize];
         let (record, since) = (&client.record, client.since);
@@ -351,9 +350,9 @@ fn stores(operation: Operation) -> bool {
     matches!(operation, Set | Add | Replace | Append | Prepend)
 }
 
-/// `operation` on the key of a record: what the record says, or the set that follows its miss. `value` is empty.
+/// Makes a request for the key of a record: the record's operation, or the set that follows its miss. `value` is empty.
 fn ask(operation: Operation, mut value: Vec<u8>, tag: u32, record: &KvRecord, now: SimTime) -> Ask {
-    // Generated requests have no time of their own. 0 is no second.
+    // Generated requests have no time of their own. Second 0 is reserved.
     let time_s = record.at_s.max((now.0 / 1_000_000_000) as u32).saturating_add(1);
     let key = Key::new(&record.key).unwrap_or_default();
     let expires_s = if record.ttl_s == 0 { 0 } else { time_s.saturating_add(record.ttl_s) };
@@ -384,7 +383,7 @@ fn word(key: &[u8]) -> [u8; 8] {
     hash.to_le_bytes()
 }
 
-/// The value of a key: its hash, again and again.
+/// Fills in the value of a key: its hash, repeated.
 fn pattern(value: &mut Vec<u8>, key: &[u8], bytes: u32) {
     let word = word(key);
     value.clear();

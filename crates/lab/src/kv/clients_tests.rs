@@ -7,16 +7,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 const SERVICE: Nanos = Nanos(1000);
 
-/// A cache in memory that keeps the keys stored first, up to its capacity, and serves one request after the other.
+/// A cache in memory that keeps the first keys stored, up to its capacity, and serves one request after the other.
 struct Plain {
     held: BTreeMap<Vec<u8>, Vec<u8>>,
     capacity: usize,
     now: SimTime,
     free: SimTime,
     answers: VecDeque<Answer>,
-    /// The cache returns values of another key.
+    /// True to return values of another key.
     wrong: bool,
-    /// Number of requests that the cache still answers.
+    /// Number of requests that it still answers.
     patience: u64,
 }
 
@@ -86,7 +86,7 @@ fn clients(count: u32, think: u64, on_miss: OnMiss) -> Clients {
     Clients::new(ClientsConfig { count, think: Nanos(think), on_miss, seed: 1 }, SimTime::ZERO)
 }
 
-/// One server of 1 us: alone, a client with 3 us of its own gets 1 / 4 us; sixteen get all of it, and wait 16 us less their own 3.
+/// One server of 1 us: a single client with 3 us of its own gets 1 / 4 us; sixteen get all of it, and wait 16 us less their own 3.
 #[test]
 fn throughput_and_latency_are_those_of_a_closed_queue() {
     for (count, interval_ns, latency_ns) in [(1, 4000.0, 1000.0), (4, 1000.0, 1000.0), (16, 1000.0, 13_000.0)]
@@ -115,7 +115,7 @@ fn a_miss_is_fetched_and_stored_once() {
     assert_eq!((summary.wrong_values, summary.failed), (0, 0));
     // A get, a query and a fill.
     assert_eq!(operations.request.max_ns, Some(52_000));
-    // They go on where they stopped: nothing misses any more.
+    // They continue where they stopped, without misses.
     let more = clients.run(&mut cache, &mut workload, 1000).unwrap();
     assert_eq!((more.requests, more.hit_ratio), (1000, Some(1.0)));
 }
@@ -164,7 +164,7 @@ fn requests_of_a_trace_to_one_key_follow_one_another() {
             assert_eq!((operations.store.count, operations.fill.count), (1, 1));
         }
     }
-    // Ended within the requests of one line, and gone on with.
+    // Ended within the requests of one line, and continued.
     let mut trace = KvReader::from_read("t", TRACE.as_bytes(), None).unwrap();
     let (mut clients, mut cache) = (clients(16, 10, OnMiss::Store), plain(10));
     let hits: Vec<u64> =

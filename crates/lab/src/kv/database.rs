@@ -1,10 +1,10 @@
 //! The database behind a cache: the cost of a miss.
 //!
-//! A queue in front of several servers: queries are served in order, each by the server that is free first. A query takes a fixed
-//! part, and an exponentially distributed one.
+//! A queue in front of several servers: queries are served in order, each by the server that is free first. A query takes a fixed and an
+//! exponentially distributed time.
 //!
-//! It stands for the `MySQL` database of the Prism-SSD paper, which gives no figure for it, so the constants are assumptions. A
-//! claim that depends on them says by how much.
+//! It stands for the `MySQL` database of the Prism-SSD paper, which gives no figure for it, so the constants are assumptions. A claim that depends on
+//! them states how much.
 
 use pellucid_flash::{Nanos, Rng, SimTime};
 use pellucid_workload::kv::DatabaseConfig;
@@ -21,13 +21,13 @@ pub struct Database {
 }
 
 impl Database {
-    /// An idle one.
+    /// Makes an idle database.
     pub fn new(config: DatabaseConfig, seed: u64) -> Database {
         let free = (0..config.servers.max(1)).map(|_| Reverse(SimTime::ZERO)).collect();
         Database { config, free, rng: Rng::stream(seed, "kv database") }
     }
 
-    /// A query that comes at `now`, not before the last one: when it is answered.
+    /// Submits a query at `now`, not before the last one; returns when it is answered.
     pub fn query(&mut self, now: SimTime) -> SimTime {
         let Reverse(free) = self.free.pop().unwrap_or(Reverse(now));
         let variable = -(1.0 - self.rng.unit_f64()).ln() * self.config.variable.0 as f64;

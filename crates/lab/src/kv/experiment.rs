@@ -19,12 +19,12 @@ pub enum KvError {
     /// The drive cannot be made.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The cache cannot stand on the drive.
+    /// The cache cannot run on the drive.
     #[error("kv.engine = {engine}: {sentence}")]
     Cache {
-        /// The engine.
+        /// Name of the engine.
         engine: &'static str,
-        /// Why not.
+        /// The reason.
         sentence: String,
     },
     /// The drive cannot be preconditioned.
@@ -54,7 +54,7 @@ impl Experiment {
         Ok(Experiment { system, clients, sector_bytes })
     }
 
-    /// Runs this many requests, or all there are, and says what they did to cache and flash.
+    /// Runs this many requests, or all there are; reports their effect on cache and flash.
     pub fn run(&mut self, requests: &mut impl Requests, count: u64) -> Result<KvReport, KvError> {
         let (cache, drive) = (self.system.statistics(), self.system.drive().counters());
         let summary = self.clients.run(&mut self.system, requests, count)?;
@@ -62,12 +62,12 @@ impl Experiment {
         Ok(KvReport { summary, cache: CacheWork::new(&self.system.statistics(), &cache), flash })
     }
 
-    /// Other clients, from now on.
+    /// Replaces the clients.
     pub fn set_clients(&mut self, config: ClientsConfig) {
         self.clients = Clients::new(config, self.clients.now());
     }
 
-    /// The cache.
+    /// Returns the cache.
     pub fn system(&self) -> &System<Device> {
         &self.system
     }
@@ -95,37 +95,37 @@ pub struct CacheWork {
     pub copied: u64,
     /// Their bytes.
     pub copied_bytes: u64,
-    /// Valid items that were dropped to make room.
+    /// Valid items dropped to make room.
     pub evicted: u64,
-    /// Items whose time was over.
+    /// Items expired.
     pub expired: u64,
-    /// Items lost to flash that failed.
+    /// Items lost to failed flash.
     pub lost: u64,
     /// Slabs written.
     pub slabs_written: u64,
     /// Slabs evicted.
     pub slabs_evicted: u64,
-    /// Slabs that were released, by the time from their choice as victims.
+    /// Time from the choice of each released slab as a victim.
     pub gc_pauses: GcPauses,
     /// Bytes written to the drive.
     pub written_bytes: u64,
-    /// Bytes written to the drive for each set; absent without sets.
+    /// Bytes written to the drive per set; absent without sets.
     pub written_bytes_per_set: Option<f64>,
     /// Bytes read from the drive.
     pub read_bytes: u64,
-    /// Blocks erased by the cache or, for it, by the library.
+    /// Blocks erased by the cache or, on its behalf, by the library.
     pub erases: u64,
     /// Stores that had to wait for a write buffer.
     pub waits: u64,
     /// Items at the end.
     pub items: u64,
-    /// Their bytes.
+    /// Bytes of items at the end.
     pub item_bytes: u64,
-    /// Slabs of flash.
+    /// Slabs on flash.
     pub slabs_total: u64,
-    /// Slabs that hold items at the end.
+    /// Slabs with items at the end.
     pub slabs: u64,
-    /// Memory of the index at the end.
+    /// Bytes of the index at the end.
     pub index_bytes: u64,
 }
 
@@ -161,11 +161,11 @@ impl CacheWork {
 /// Work of a drive in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FlashWork {
-    /// Bytes programmed, whatever for.
+    /// Bytes programmed, for any cause.
     pub programmed_bytes: u64,
-    /// Bytes that the drive's own garbage collection programmed: copies of valid pages.
+    /// Bytes programmed by the drive's own garbage collection: copies of valid pages.
     pub copied_bytes: u64,
-    /// Blocks erased, whatever for.
+    /// Blocks erased, for any cause.
     pub erases: u64,
 }
 
@@ -209,7 +209,7 @@ impl KvReport {
                 continue;
             };
             if max == 0 {
-                // Without flash and without what kv.cpu says: no figure would mean anything.
+                // Without flash and `kv.cpu`, times would mean nothing.
                 line(name, format!("{}, none of which took simulated time", count(latency.count)));
                 continue;
             }
@@ -217,7 +217,7 @@ impl KvReport {
             line(name, format!("{} of mean {mean}, p99 {p99}, max {max}", count(latency.count)));
         }
         let per_set = format::optional(cache.written_bytes_per_set, format::bytes);
-        // Slabs that were handed to the drive at the end may wait there.
+        // Slabs handed to the drive at the end may wait there.
         let waits = cache.written_bytes.saturating_sub(flash.programmed_bytes);
         let waiting = match waits {
             0 => String::new(),

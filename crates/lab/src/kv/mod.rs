@@ -6,8 +6,8 @@
 //!                           get misses ───────────────────────────────────────────► Database
 //!                           store what it returned ─ask──►
 //! ```
-//! [`pellucid_workload::kv`] makes requests of published laws, or reads them from a file.
-//! [`Clients`] asks, waits and measures. Everything follows from a seed and the simulated clock.
+//! [`pellucid_workload::kv`] draws requests from published distributions, or reads them from a file. [`Clients`] asks, waits and measures. Everything
+//! follows from a seed and the simulated clock.
 
 mod clients;
 mod database;

@@ -9,40 +9,39 @@ use serde::Serialize;
 pub struct KvSummary {
     /// Requests of clients; the set after a miss does not count as a separate request.
     pub requests: u64,
-    /// From the first request to the last answer.
+    /// Time from the first request to the last answer.
     pub seconds: f64,
-    /// Requests a second.
+    /// Requests per second.
     pub requests_per_second: f64,
-    /// Hits of all gets; absent without gets.
+    /// Hits per get; absent without gets.
     pub hit_ratio: Option<f64>,
-    /// Gets that found a value of another key, or one that was never stored. Anything but 0 is an error of the cache.
+    /// Gets that found a value of another key, or one that was never stored. Any number but 0 is an error of the cache.
     pub wrong_values: u64,
-    /// Stores and others that the cache refused for want of space, of size, or by failure.
+    /// Stores and other requests that failed: no room, wrong size, or a failure of the flash.
     pub failed: u64,
-    /// By kind.
+    /// Latencies by kind.
     pub operations: Operations,
 }
 
-/// Latencies by kind: of each answer, from the moment it was asked for.
+/// Latencies by kind, each from the request to its answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Operations {
-    /// Whole requests, with the database and the store after it where there was a miss.
+    /// Whole requests; after a miss, with the database and the set.
     pub request: Latency,
     /// Gets that hit.
     pub hit: Latency,
     /// Gets that missed, until the cache said so.
     pub miss: Latency,
-    /// Sets, adds and so on.
+    /// Sets, adds and other stores.
     pub store: Latency,
-    /// Stores of what a get missed.
+    /// Sets after a missed get.
     pub fill: Latency,
     /// Database queries, including their wait; none without a database.
     pub query: Latency,
-    /// All else.
+    /// All other requests.
     pub other: Latency,
 }
 
-/// A kind of answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Request,
@@ -54,7 +53,6 @@ pub(super) enum Kind {
     Other,
 }
 
-/// Collects a summary.
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
     kinds: Vec<LatencyRecorder>,

@@ -1,4 +1,4 @@
-//! The exposition format, and what the figures become in it.
+//! Figures in the exposition format.
 
 use super::*;
 use crate::board::LayerSide;

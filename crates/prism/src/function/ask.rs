@@ -1,4 +1,4 @@
-//! Calls of the level, its answers, and its counters.
+//! Calls of the level, their answers, and its counters.
 
 use super::Levelled;
 use crate::{FlashAddress, LevelError};
@@ -13,25 +13,25 @@ pub enum Mapping {
     Block,
 }
 
-/// Block that was handed out.
+/// An allocated block or page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocated {
     /// The block, or the page.
     pub address: FlashAddress,
-    /// Blocks of the channel that can be mapped still.
+    /// Blocks of the channel that can still be mapped.
     pub free_blocks: u32,
 }
 
-/// Call of the function level that waits for the flash.
+/// A call of the function level that needs the flash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionAsk {
-    /// The caller's name for it; comes back with the answer.
+    /// The caller's tag; returned with the answer.
     pub tag: Tag,
     /// Call.
     pub call: FunctionCall,
 }
 
-/// A call that waits for the flash.
+/// A call that needs the flash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FunctionCall {
     /// `Flash_Read`: reads `sectors` sectors of one block.
@@ -40,18 +40,18 @@ pub enum FunctionCall {
         address: FlashAddress,
         /// Start offset in sectors from the beginning of that page; may reach into later pages.
         sector: u32,
-        /// How many.
+        /// Number of sectors.
         sectors: u32,
         /// A buffer; it is returned filled, and its previous contents are lost.
         data: Vec<u8>,
     },
-    /// `Flash_Write`: writes whole pages of one block, the next that it has.
+    /// `Flash_Write`: writes the next whole pages of one block.
     Write {
         /// The first page.
         address: FlashAddress,
         /// The application's own word. It is stored with every sector, moves with the data, and is listed at a start.
         mark: u32,
-        /// Sector images of the pages; they come back.
+        /// Sector images of the pages; they are returned.
         data: Vec<u8>,
     },
     /// `Wear_Leveler`: swaps the data of the most worn and the least worn of the full blocks.
@@ -59,7 +59,7 @@ pub enum FunctionCall {
 }
 
 impl FunctionCall {
-    /// Its buffer.
+    /// The buffer of the call.
     pub(super) fn into_data(self) -> Vec<u8> {
         match self {
             FunctionCall::Read { data, .. } | FunctionCall::Write { data, .. } => data,
@@ -68,7 +68,7 @@ impl FunctionCall {
     }
 }
 
-/// How a call ended.
+/// Result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FunctionOutcome {
     /// Done.
@@ -81,14 +81,14 @@ pub enum FunctionOutcome {
     Refused(LevelError),
 }
 
-/// The answer to an ask.
+/// The answer to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionAnswer {
-    /// The caller's name for the ask.
+    /// The caller's tag of the call.
     pub tag: Tag,
-    /// When it ended.
+    /// Time of the end.
     pub at: SimTime,
-    /// How.
+    /// Result.
     pub outcome: FunctionOutcome,
     /// The buffer of a read or a write.
     pub data: Vec<u8>,
@@ -105,10 +105,10 @@ pub struct FunctionCounters {
     pub write_failures: u64,
     /// Blocks erased.
     pub erases: u64,
-    /// Blocks that went out of use.
+    /// Blocks retired.
     pub retired: u64,
-    /// Sectors that wear levelling wrote.
+    /// Sectors written by wear levelling.
     pub levelled_sectors: u64,
-    /// Swaps that wear levelling did.
+    /// Swaps made by wear levelling.
     pub swaps: u64,
 }

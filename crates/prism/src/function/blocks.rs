@@ -1,4 +1,4 @@
-//! The blocks of an application: free, mapped, waiting for their erase, and left by the reserve.
+//! The blocks of an application: free, mapped, waiting for their erase, or held back by the reserve.
 //!
 //! ```text
 //!            address_mapper            flash_trim               erase begins              erased
@@ -7,11 +7,10 @@
 //!     │ start: holds data      │  │ recover            └─► Mapped, written to    └──► Bad
 //!     └─────────────► Found ───┘  └── Held: wear levelling copies to it              when it is erased
 //! ```
-//! A block's data have a *content* number from their first write until they are trimmed, see `mark.rs`.
+//! A block's data have a *content* number from their first write until they are trimmed; see `mark.rs`.
 //!
-//! Invariants: the pool lists exactly the blocks in state `Free`; a block waits in its LUN's erase queue, or is the one being erased
-//! there, if and only if it is `Trimmed` or `Erasing`, or was mapped before its erase (`cleaning`); the counts of a channel are those of
-//! its blocks.
+//! Invariants: the pool lists exactly the blocks in state `Free`; a block waits in its LUN's erase queue, or is being erased there, if and only if it
+//! is `Trimmed` or `Erasing`, or was mapped before its erase (`cleaning`); the counts of a channel match its blocks.
 
 use super::erase_queue::EraseQueue;
 use super::link::Op;
@@ -20,25 +19,25 @@ use pellucid_flash::slab::{List, Slab};
 use pellucid_flash::{BlockId, DieId};
 use pellucid_ftl::Pool;
 
-/// Where a block stands.
+/// State of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
     /// Erased, in the pool.
     #[default]
     Free,
-    /// The application's.
+    /// Mapped by the application.
     Mapped,
-    /// A former life of the application has left data in it.
+    /// Holding data from before the start.
     Found,
-    /// Wear levelling uses it.
+    /// Used by wear levelling.
     Held,
-    /// The application has given it back.
+    /// Given back by the application.
     Trimmed,
-    /// Its erase is under way.
+    /// Being erased.
     Erasing,
-    /// Its erase has failed; it is tried again when that is asked for.
+    /// Its erase has failed; it is retried on request.
     Spoiled,
-    /// Out of use.
+    /// Retired.
     Bad,
 }
 
@@ -48,22 +47,22 @@ pub(super) struct Block {
     state: State,
     /// Sectors on the flash.
     written: u32,
-    /// Sectors on the flash and on their way to it: where the next write begins.
+    /// Sectors on the flash or in flight, where the next write begins.
     taken: u32,
     /// Writes that wait for the one in flight, or for the erase.
     waiting: List,
     writing: bool,
-    /// Reads under way.
+    /// Reads in flight.
     readers: u32,
-    /// Something was sent to it since its last erase.
+    /// True if something was sent to it since its last erase.
     dirty: bool,
     /// True if the block was mapped while it waited for its erase.
     cleaning: bool,
-    /// Flag: a write has failed, so no more are accepted.
+    /// True if a write has failed, so no more are accepted.
     broken: bool,
-    /// Its erase has failed after it was mapped: it goes out of use when it is given back.
+    /// True if its erase failed after it was mapped: it is retired when it is given back.
     lost: bool,
-    /// Data that are seldom written were put here, so that it rests.
+    /// True if it received rarely written data, so that wear levelling skips it.
     rested: bool,
     content: u32,
     copy: u8,
@@ -79,76 +78,75 @@ impl Block {
         self.written
     }
 
-    /// Sectors on the flash and on their way to it: where the next write begins.
+    /// Sectors on the flash or in flight, where the next write begins.
     pub fn taken(&self) -> u32 {
         self.taken
     }
 
-    /// Returns whether a write to the block has failed, so that it accepts no more.
+    /// Reports whether a write to the block has failed, so that it accepts no more.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Returns whether the block was mapped, and waits for its erase still.
+    /// Reports whether the block was mapped and still waits for its erase.
     pub fn is_cleaning(&self) -> bool {
         self.cleaning
     }
 
-    /// Returns whether wear levelling passes it over.
+    /// Reports whether wear levelling skips it.
     pub fn is_rested(&self) -> bool {
         self.rested
     }
 
-    /// Number of its content, and of the copy.
+    /// Numbers of its content and of the copy.
     pub fn content(&self) -> (u32, u8) {
         (self.content, self.copy)
     }
 
-    /// Gives its content a number.
+    /// Sets the numbers of its content and of the copy.
     pub fn set_content(&mut self, content: u32, copy: u8) {
         (self.content, self.copy) = (content, copy);
     }
 
-    /// Lets it rest.
+    /// Makes wear levelling skip it.
     pub fn rest(&mut self) {
         self.rested = true;
     }
 
-    /// Records the state found at a start: number of sectors, and whether the block accepts no
-    /// more.
+    /// Records the state found at a start: number of sectors, and whether the block accepts no more.
     pub fn found(&mut self, sectors: u32, broken: bool) {
         (self.written, self.taken) = (sectors, sectors);
         (self.dirty, self.broken) = (true, broken);
     }
 
-    /// Nothing reads it.
+    /// Reports whether no read is in flight.
     pub fn is_unread(&self) -> bool {
         self.readers == 0
     }
 
-    /// A read begins.
+    /// Notes the start of a read.
     pub fn begin_read(&mut self) {
         self.readers += 1;
     }
 
-    /// A read has ended.
+    /// Notes the end of a read.
     pub fn end_read(&mut self) {
         self.readers -= 1;
     }
 
-    /// Takes the next sectors for a write: returns the first.
+    /// Takes the next sectors for a write; returns the first.
     pub fn take(&mut self, sectors: u32) -> u32 {
         let first = self.taken;
         self.taken += sectors;
         first
     }
 
-    /// Makes a write wait.
+    /// Queues a write.
     pub fn push_write(&mut self, ops: &mut Slab<Op>, op: u32) {
         self.waiting.push_back(ops, op);
     }
 
-    /// The write that may go now, if one waits: it begins.
+    /// Starts the next waiting write, if it may be sent now.
     pub fn next_write(&mut self, ops: &mut Slab<Op>) -> Option<u32> {
         if self.writing || self.cleaning {
             return None;
@@ -158,13 +156,13 @@ impl Block {
         Some(op)
     }
 
-    /// A write begins.
+    /// Notes the start of a write.
     pub fn begin_write(&mut self) {
         assert!(!self.writing, "a block has one write at a time");
         (self.writing, self.dirty) = (true, true);
     }
 
-    /// A write has ended: so many sectors are on the flash; 0: it has failed.
+    /// Notes the end of a write of `sectors`; 0: it failed.
     pub fn end_write(&mut self, sectors: u32) {
         self.writing = false;
         self.written += sectors;
@@ -176,35 +174,35 @@ impl Block {
         self.waiting.pop(ops)
     }
 
-    /// Its erase has gone well.
+    /// Notes a successful erase.
     pub fn erased(&mut self) {
         self.dirty = false;
     }
 
-    /// The erase that it was mapped before has ended. `false`: it waited for none.
+    /// Notes the end of the erase during which it was mapped. `false`: there was none.
     pub fn end_cleaning(&mut self) -> bool {
         std::mem::take(&mut self.cleaning)
     }
 
-    /// Its erase has failed after it was mapped: it goes out of use when it is given back.
+    /// Notes that its erase failed after it was mapped: it is retired when it is given back.
     pub fn lose(&mut self) {
         self.lost = true;
     }
 
-    /// Returns whether its erase may begin; `any`: though no write of the application waits for it.
+    /// Reports whether its erase may start; `any`: even if no write of the application waits for it.
     fn can_be_erased(&self, any: bool) -> bool {
         self.readers == 0 && !self.writing && (any || self.cleaning)
     }
 }
 
-/// Fate of a block that was given back.
+/// Fate of a returned block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GivenBack {
-    /// It waits for its erase already.
+    /// It already waits for its erase.
     Waits,
     /// It waits for its erase from now on.
     Queued,
-    /// It is out of use.
+    /// It is retired.
     Retired,
     /// It is free.
     Free,
@@ -214,15 +212,15 @@ pub(super) enum GivenBack {
 #[derive(Clone, Debug, Default)]
 struct Lun {
     erases: EraseQueue,
-    /// The block that pages are handed out of, and the next of them.
+    /// The block from which pages are handed out, and its next page.
     open: Option<(u32, u32)>,
 }
 
-/// Counts of a channel.
+/// Counts per channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     good: u32,
-    /// Mapped, or found and not claimed yet.
+    /// Blocks that are mapped, or found and not claimed yet.
     mapped: u32,
     held: u32,
 }
@@ -235,9 +233,9 @@ pub(super) struct Blocks {
     luns: Vec<Lun>,
     blocks: Vec<Block>,
     counts: Vec<Counts>,
-    /// The LUN of each channel whose turn it is.
+    /// The LUN whose turn it is, by channel.
     turns: Vec<u32>,
-    /// Percent of the good blocks of each channel that stay free.
+    /// Percentage of the good blocks of each channel that stays free.
     ops: u32,
     /// Blocks whose erase has failed.
     spoiled: Vec<u32>,
@@ -246,7 +244,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// All blocks in use until the start knows better.
+    /// All blocks count as used until the start has examined them.
     pub fn new(geometry: SsdGeometry) -> Blocks {
         let blocks = vec![Block { state: State::Found, ..Block::default() }; geometry.blocks() as usize];
         let of_channel = geometry.luns_each_channel * geometry.blocks_each_lun;
@@ -268,34 +266,34 @@ impl Blocks {
         block / self.geometry.blocks_each_lun
     }
 
-    /// Erases of a block.
+    /// Erase count of a block.
     pub fn erases(&self, block: u32) -> u32 {
         self.pool.erases(BlockId(block))
     }
 
-    /// Sets how often a block was erased.
+    /// Sets the erase count of a block.
     pub fn set_erases(&mut self, block: u32, erases: u32) {
         self.pool.set_erases(BlockId(block), erases);
     }
 
-    /// Percent of the good blocks of each channel that stay free.
+    /// Percentage of the good blocks of each channel that stays free.
     pub fn ops(&self) -> u32 {
         self.ops
     }
 
-    /// Sets how many percent of the good blocks of each channel stay free.
+    /// Sets the percentage of the good blocks of each channel that stays free.
     pub fn set_ops(&mut self, percent: u32) {
         self.ops = percent;
     }
 
-    /// Gives a block that is about to be written the number of a new content.
+    /// Assigns a new content number to a block that is about to be written.
     pub fn begin_content(&mut self, block: u32) {
         let content = self.next_content;
         self.next_content = content.wrapping_add(1);
         self[block].content = content;
     }
 
-    /// Content of this number was found.
+    /// Notes a content number that was found.
     pub fn found_content(&mut self, content: u32) {
         self.next_content = self.next_content.max(content.wrapping_add(1));
     }
@@ -317,7 +315,7 @@ impl Blocks {
         add(&mut counts.held, state == State::Held);
     }
 
-    /// Moves a block to another state; the pool follows.
+    /// Changes a block's state; the pool follows.
     pub fn set_state(&mut self, block: u32, state: State) {
         let before = self[block].state;
         self.tally(block, -1);
@@ -332,25 +330,25 @@ impl Blocks {
         }
     }
 
-    /// Blocks of a channel that stay free.
+    /// Number of a channel's blocks that stay free.
     fn reserve(&self, counts: Counts, percent: u32) -> u32 {
         (u64::from(counts.good) * u64::from(percent)).div_ceil(100) as u32
     }
 
-    /// Blocks of a channel that the application can map: free ones, and those that are or will be erased, less the reserve.
+    /// Number of blocks that the application can map: free ones, and those that are or will be erased, less the reserve.
     pub fn available(&self, channel: u32) -> u32 {
         let counts = self.counts[channel as usize];
         let kept = self.reserve(counts, self.ops).max(counts.held);
         counts.good.saturating_sub(counts.mapped).saturating_sub(kept)
     }
 
-    /// Blocks that would have to be given back for a reserve of this many percent; 0: it can be had.
+    /// Number of blocks that must be given back for a reserve of this percentage; 0: none.
     pub fn too_many_for(&self, percent: u32) -> u32 {
         let over = |c: &Counts| c.mapped.saturating_sub(c.good - self.reserve(*c, percent));
         self.counts.iter().map(over).sum()
     }
 
-    /// LUNs of a channel, from the one whose turn it is.
+    /// LUNs of a channel, starting with the one whose turn it is.
     fn luns_in_turn(&mut self, channel: u32) -> impl DoubleEndedIterator<Item = u32> + Clone + use<> {
         let (luns, turn) = (self.geometry.luns_each_channel, &mut self.turns[channel as usize]);
         let first = *turn;
@@ -358,15 +356,15 @@ impl Blocks {
         (first..first + luns).map(move |lun| channel * luns + lun % luns)
     }
 
-    /// Takes a block of a channel for the application: an erased block of the LUN that has most of them, otherwise one that is still to
-    /// be erased, whose writes wait for the erase.
+    /// Maps a block of a channel for the application: an erased block of the LUN that has most of them, otherwise one that is still to be erased,
+    /// whose writes wait for the erase.
     pub fn map(&mut self, channel: u32) -> Option<u32> {
         if self.available(channel) == 0 {
             return None;
         }
         let luns = self.luns_in_turn(channel);
         let free = |blocks: &Blocks, lun: u32| blocks.pool.free_count(DieId(lun));
-        // Of equals the first.
+        // Of equals, the first.
         let best = luns.clone().rev().max_by_key(|&lun| free(self, lun)).filter(|&lun| free(self, lun) > 0);
         match best {
             Some(lun) => self.map_in(lun),
@@ -374,7 +372,7 @@ impl Blocks {
         }
     }
 
-    /// Maps a block of one LUN, erased ones only.
+    /// Maps an erased block of one LUN.
     fn map_in(&mut self, lun: u32) -> Option<u32> {
         let block = self.pool.take(DieId(lun))?.0;
         self.set_state(block, State::Mapped);
@@ -391,7 +389,7 @@ impl Blocks {
         Some(block)
     }
 
-    /// Takes the next page of an open block of a channel, LUN by LUN; blocks are opened as they are needed.
+    /// Hands out the next page of an open block of a channel, LUN by LUN; opens blocks as needed.
     pub fn map_page(&mut self, channel: u32) -> Option<(u32, u32)> {
         let pages = self.geometry.pages_each_block;
         for lun in self.luns_in_turn(channel) {
@@ -404,20 +402,20 @@ impl Blocks {
                 return Some((block, page));
             }
         }
-        // No LUN has an erased one.
+        // No LUN has an erased block.
         let block = self.map(channel)?;
         let lun = self.lun_of(block) as usize;
         self.luns[lun].open = (1 < pages).then_some((block, 1));
         Some((block, 0))
     }
 
-    /// No more pages of a block are handed out.
+    /// Stops handing out pages of a block.
     pub fn close(&mut self, block: u32) {
         let lun = self.lun_of(block) as usize;
         self.luns[lun].open.take_if(|(open, _)| *open == block);
     }
 
-    /// A block's content is no longer of use.
+    /// Drops a block's content.
     pub fn begin_anew(&mut self, block: u32) {
         let block = &mut self[block];
         (block.written, block.taken, block.content, block.copy) = (0, 0, 0, 0);
@@ -431,17 +429,17 @@ impl Blocks {
         &mut self.luns[lun].erases
     }
 
-    /// A command of the application to a block begins.
+    /// Notes the start of an application's command to a block.
     pub fn begin_on(&mut self, block: u32) {
         self.erase_queue(block).begin_command();
     }
 
-    /// A command of the application to a block has ended.
+    /// Notes the end of an application's command to a block.
     pub fn end_on(&mut self, block: u32) {
         self.erase_queue(block).end_command();
     }
 
-    /// The erase that a LUN may begin now: it begins.
+    /// Starts the next erase of a LUN, if it may start now.
     pub fn next_erase(&mut self, lun: u32) -> Option<u32> {
         let free = self.pool.free_count(DieId(lun));
         let may = |block: u32, any: bool| self[block].can_be_erased(any);
@@ -453,7 +451,7 @@ impl Blocks {
         Some(block)
     }
 
-    /// The erase of a block has ended.
+    /// Notes the end of a block's erase.
     pub fn end_erase(&mut self, block: u32) {
         self.erase_queue(block).end(block);
     }
@@ -462,7 +460,7 @@ impl Blocks {
     pub fn give_back(&mut self, block: u32) -> GivenBack {
         self.begin_anew(block);
         if self[block].end_cleaning() {
-            // It was mapped before its erase: it waits already.
+            // It was mapped before its erase, and already waits.
             let erasing = self.erase_queue(block).is_erasing(block);
             self.set_state(block, if erasing { State::Erasing } else { State::Trimmed });
             GivenBack::Waits
@@ -478,32 +476,32 @@ impl Blocks {
         }
     }
 
-    /// Makes a block wait for its erase.
+    /// Queues a block for its erase.
     fn trim(&mut self, block: u32) {
         self.set_state(block, State::Trimmed);
         self.erase_queue(block).push(block);
     }
 
-    /// The erase of a block has failed; it is tried again when that is asked for.
+    /// Notes a failed erase, to be retried on request.
     pub fn spoil(&mut self, block: u32) {
         self.begin_anew(block);
         self.set_state(block, State::Spoiled);
         self.spoiled.push(block);
     }
 
-    /// Blocks whose erase has failed.
+    /// Number of blocks whose erase has failed.
     pub fn spoiled(&self) -> u32 {
         self.spoiled.len() as u32
     }
 
-    /// Makes the blocks wait for their erase again whose erase has failed; returns them.
+    /// Queues the blocks with failed erases again, and returns them.
     pub fn try_again(&mut self) -> Vec<u32> {
         let spoiled = std::mem::take(&mut self.spoiled);
         spoiled.iter().for_each(|&block| self.trim(block));
         spoiled
     }
 
-    /// Takes a block out of use.
+    /// Retires a block.
     pub fn retire(&mut self, block: u32) {
         self.begin_anew(block);
         self.set_state(block, State::Bad);
@@ -524,7 +522,7 @@ impl Blocks {
             + self.pool.memory_bytes()
     }
 
-    /// Panics where an invariant is broken.
+    /// Panics if an invariant is broken.
     pub fn check(&self) {
         self.pool.check();
         let mut counts = vec![Counts::default(); self.counts.len()];

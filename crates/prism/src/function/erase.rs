@@ -1,7 +1,7 @@
 //! Background erases of blocks that the application has returned, and of blocks left from before a restart.
 //!
 //! ```text
-//!   give_back ─► queue of the LUN (`erase_queue.rs`) ─► one erase at a time ─► free; bad, where the drive says so; else spoiled
+//!   give_back ─► queue of the LUN (`erase_queue.rs`) ─► one erase at a time ─► free; bad, if the drive says so; else spoiled
 //! ```
 
 use super::blocks::{GivenBack, State};
@@ -9,7 +9,7 @@ use super::link::{Op, Purpose};
 use super::{Function, io, wear};
 use pellucid_flash::{ChunkOp, Command, Opcode, Status};
 
-/// The data of a block are not needed any more.
+/// Gives back a block whose data are no longer needed.
 pub(super) fn give_back(function: &mut Function, block: u32) {
     function.blocks.close(block);
     io::break_off(function, block, Status::ChunkWriteInvalid);
@@ -20,7 +20,7 @@ pub(super) fn give_back(function: &mut Function, block: u32) {
     }
 }
 
-/// Sends the next erase of a LUN, if it may go.
+/// Sends the next erase of a LUN, if it may start.
 pub(super) fn erase_waiting(function: &mut Function, lun: u32) {
     if let Some(block) = function.blocks.next_erase(lun) {
         send_erase(function, Purpose::Erase, block);
@@ -32,7 +32,7 @@ pub(super) fn send_erase(function: &mut Function, purpose: Purpose, block: u32) 
     function.link.send(purpose, 0, block, command);
 }
 
-/// An erase in the background has ended.
+/// Handles the end of a background erase.
 pub(super) fn ended(function: &mut Function, op: &Op, status: Status) {
     let block = op.block();
     function.blocks.end_erase(block);
@@ -41,7 +41,7 @@ pub(super) fn ended(function: &mut Function, op: &Op, status: Status) {
     match (erased, cleaning) {
         (true, true) => io::write_next(function, block),
         (true, false) => function.blocks.set_state(block, State::Free),
-        // The application has it, and is told when it writes.
+        // The application has mapped it, and learns of the failure when it writes.
         (false, true) => {
             io::break_off(function, block, status);
             if status == Status::ChunkOffline {
@@ -55,9 +55,9 @@ pub(super) fn ended(function: &mut Function, op: &Op, status: Status) {
     wear::go_on(function);
 }
 
-/// Counts an erase. Returns whether it went well.
+/// Counts an erase. Returns whether it succeeded.
 pub(super) fn erased(function: &mut Function, block: u32, status: Status) -> bool {
-    // A chunk that holds nothing refuses to be erased.
+    // An empty chunk refuses to be erased.
     let ok = matches!(status, Status::Success | Status::ChunkInvalidReset);
     if ok {
         function.blocks[block].erased();
@@ -67,7 +67,7 @@ pub(super) fn erased(function: &mut Function, block: u32, status: Status) -> boo
     ok
 }
 
-/// Takes a block out of use.
+/// Retires a block.
 pub(super) fn retire(function: &mut Function, block: u32) {
     function.tally.retired();
     function.blocks.retire(block);

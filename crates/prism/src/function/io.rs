@@ -1,4 +1,4 @@
-//! Reads and writes of the application. The writes of a block go to the drive one at a time, in order.
+//! Reads and writes of the application. The writes to a block are sent one at a time, in order.
 
 use super::blocks::State;
 use super::erase::erase_waiting;
@@ -39,7 +39,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// The block and the sectors of a write that is allowed.
+/// Checks a write; returns its block and sectors.
 pub(super) fn admit(
     function: &Function,
     address: FlashAddress,
@@ -71,7 +71,7 @@ pub(super) fn admit(
     Ok((block, pages * space.page_sectors()))
 }
 
-/// Takes a write that was admitted.
+/// Accepts a checked write.
 pub(super) fn write(function: &mut Function, tag: Tag, block: u32, sectors: u32, mark: u32, data: Vec<u8>) {
     let mut vector = function.link.vector();
     if function.blocks[block].taken() == 0 {
@@ -89,7 +89,7 @@ pub(super) fn write(function: &mut Function, tag: Tag, block: u32, sectors: u32,
     write_next(function, block);
 }
 
-/// Sends the next write of a block, if it may go.
+/// Sends the next write of a block, if possible.
 pub(super) fn write_next(function: &mut Function, block: u32) {
     if let Some(op) = function.blocks[block].next_write(function.link.records()) {
         function.blocks.begin_on(block);
@@ -97,7 +97,7 @@ pub(super) fn write_next(function: &mut Function, block: u32) {
     }
 }
 
-/// A write of the application has ended.
+/// Handles the end of an application's write.
 pub(super) fn write_ended(function: &mut Function, op: &Op, completion: &mut Completion) {
     let (block, data) = (op.block(), std::mem::take(&mut completion.data));
     let sectors = function.link.sectors_of(completion);
@@ -117,7 +117,7 @@ pub(super) fn write_ended(function: &mut Function, op: &Op, completion: &mut Com
     wear::go_on(function);
 }
 
-/// Closes a failed block: writes that wait for it fail.
+/// Closes a failed block: its waiting writes fail.
 pub(super) fn break_off(function: &mut Function, block: u32, status: Status) {
     function.blocks.close(block);
     while let Some(op) = function.blocks[block].break_off(function.link.records()) {
@@ -126,7 +126,7 @@ pub(super) fn break_off(function: &mut Function, block: u32, status: Status) {
     }
 }
 
-/// A read of the application has ended.
+/// Handles the end of an application's read.
 pub(super) fn read_ended(function: &mut Function, op: &Op, completion: &mut Completion) {
     let block = op.block();
     function.blocks.end_on(block);

@@ -1,6 +1,6 @@
-//! Commands with the drive, and writes that wait.
+//! Commands with the drive, and waiting writes.
 //!
-//! Invariant: a command with the drive has a record under its tag; a write that waits has one that holds its command.
+//! Invariant: a command with the drive has a record under its tag; a waiting write has one that holds its command.
 
 use pellucid_flash::slab::{Linked, NIL, Slab};
 use pellucid_flash::{Command, Completion, Tag, Vector};
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// Purpose of a command to the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// No command: the number is not in use.
+    /// The record is unused.
     #[default]
     Idle,
     Start,
@@ -19,15 +19,15 @@ pub(super) enum Purpose {
     Level,
 }
 
-/// A command with the drive, or a write that waits.
+/// A command with the drive, or a waiting write.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Op {
     next: u32,
     purpose: Purpose,
-    /// The ask's.
+    /// The tag of the call.
     tag: Tag,
     block: u32,
-    /// The command of a write that waits.
+    /// The command of a waiting write.
     command: Option<Command>,
 }
 
@@ -36,7 +36,7 @@ impl Op {
         self.purpose
     }
 
-    /// The ask's tag.
+    /// The tag of the call.
     pub fn tag(&self) -> Tag {
         self.tag
     }
@@ -52,7 +52,7 @@ impl Linked for Op {
     }
 }
 
-/// Commands with the drive, and writes that wait.
+/// Commands with the drive, and waiting writes.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     namespace: u16,
@@ -73,24 +73,24 @@ impl Link {
         self.ops.memory_bytes()
     }
 
-    /// Hands a command to the drive.
+    /// Sends a command to the drive.
     pub fn send(&mut self, purpose: Purpose, tag: Tag, block: u32, command: Command) {
         let op = self.ops.insert(Op { next: NIL, purpose, tag, block, command: None });
         self.down.push_back(Command { tag: op.into(), namespace: self.namespace, ..command });
     }
 
-    /// Keeps a write that waits: returns its number.
+    /// Stores a waiting write; returns its number.
     pub fn keep_write(&mut self, tag: Tag, block: u32, command: Command) -> u32 {
         self.ops.insert(Op { next: NIL, purpose: Purpose::Write, tag, block, command: Some(command) })
     }
 
-    /// Hands a write that has waited to the drive.
+    /// Sends a waiting write to the drive.
     pub fn send_write(&mut self, op: u32) {
         let command = self.ops[op].command.take().expect("a write that waits has its command");
         self.down.push_back(Command { tag: op.into(), namespace: self.namespace, ..command });
     }
 
-    /// Drops a write that waits: returns its tag and its data.
+    /// Drops a waiting write; returns its tag and data.
     pub fn drop_write(&mut self, op: u32) -> (Tag, Vec<u8>) {
         let Op { tag, command, .. } = std::mem::take(&mut self.ops[op]);
         self.ops.release(op);
@@ -101,25 +101,25 @@ impl Link {
         (tag, data)
     }
 
-    /// The records, for lists of writes that wait.
+    /// The records, for lists of waiting writes.
     pub fn records(&mut self) -> &mut Slab<Op> {
         &mut self.ops
     }
 
-    /// The command with this tag has ended.
+    /// Removes the record of a completed command.
     pub fn ended(&mut self, number: u32) -> Op {
         let op = std::mem::take(&mut self.ops[number]);
         self.ops.release(number);
         op
     }
 
-    /// Tags of the reads and writes of the application that have not ended.
+    /// Tags of the application's unfinished reads and writes.
     pub fn asked(&self) -> impl Iterator<Item = Tag> {
         let asked = self.ops.iter().filter(|op| matches!(op.purpose, Purpose::Read | Purpose::Write));
         asked.map(|op| op.tag)
     }
 
-    /// Returns whether a command waits to be taken.
+    /// Reports whether a command waits to be taken.
     pub fn has_command(&self) -> bool {
         !self.down.is_empty()
     }
@@ -141,7 +141,7 @@ impl Link {
         self.vectors.push(vector);
     }
 
-    /// Sectors of a write that has ended: one word of out-of-band data for each.
+    /// Number of sectors of a completed write, from its out-of-band data.
     pub fn sectors_of(&mut self, completion: &mut Completion) -> u32 {
         let Some(vector) = completion.vector.take() else { return 0 };
         let sectors = vector.metadata.len() / Vector::METADATA_BYTES;

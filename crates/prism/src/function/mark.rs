@@ -1,15 +1,15 @@
-//! The mark that the function level writes beside every sector, so that a start knows the content of each block.
+//! The mark that the function level writes beside every sector, so that a start can identify the content of each block.
 //!
 //! ```text
 //!   0 mark u32      4 content u32      8 erases u24      11 copy u8      12 checksum u32 of bytes 0 to 11
 //! ```
-//! All little endian. The *content* number identifies a block's data from their first write until they are trimmed, wherever wear levelling
-//! moves them; *copy* counts the moves. If two blocks have one content, the one with the lower copy number is valid: a block is erased only
-//! when the copy of its data is complete. Copy numbers wrap around; at most three exist at a time.
+//! All numbers are little-endian. The *content* number identifies a block's data from their first write until they are trimmed, wherever wear
+//! levelling moves them; *copy* counts the moves. If two blocks have the same content, the one with the lower copy number is valid: a block is erased
+//! only when the copy of its data is complete. Copy numbers wrap around; at most three exist at a time.
 
 use pellucid_flash::Vector;
 
-/// Makes a checksum of zeros wrong, so that blank out-of-band data belong to no application.
+/// Makes the checksum of zeros invalid, so that blank out-of-band data belong to no application.
 const SALT: u32 = 0x5072_6973;
 
 /// Out-of-band data of one sector.
@@ -35,14 +35,14 @@ impl Oob {
         bytes
     }
 
-    /// `None`: of no application, or damaged.
+    /// Decodes out-of-band data; `None`: foreign or damaged.
     pub fn decode(bytes: &[u8]) -> Option<Oob> {
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         (word(12)? == crc32c::crc32c(&bytes[..12]) ^ SALT).then_some(())?;
         Some(Oob { mark: word(0)?, content: word(4)?, erases: word(8)? & 0xFF_FFFF, copy: bytes[11] })
     }
 
-    /// Returns whether this is an older copy of the same content than `other`.
+    /// Reports whether this is an older copy of the same content as `other`.
     pub fn is_older(&self, other: &Oob) -> bool {
         (self.copy.wrapping_sub(other.copy) as i8) < 0
     }

@@ -15,15 +15,15 @@
 //!          level ─► copies and erases of two blocks and a spare one ──► drive      one command at a time
 //!   flash_trim ───► queue of its LUN: one erase at a time ────────────► drive      when the LUN is idle, see `erase`
 //! ```
-//! **Mapping.** With [`Mapping::Block`] a call hands out a block. With [`Mapping::Page`] it hands out a page: the next one of a block that
-//! is open in the channel, LUN by LUN. Flash is written in order, so pages are written in the order in which they were handed out in each
-//! block; and it is erased by blocks, so a block is given back when no page of it is needed.
+//! **Mapping.** With [`Mapping::Block`] a call hands out a block. With [`Mapping::Page`] it hands out the next page of an open block in the channel,
+//! LUN by LUN. Flash is written in order, so the pages of each block are written in the order in which they were handed out; it is erased in blocks,
+//! so a block is given back once none of its pages is needed.
 //!
-//! **Restart.** Every sector has the application's word ([mark](FunctionCall::Write)) and the library's own (`mark.rs`) as metadata. A
-//! start reads one sector of every block that holds data, and lists these blocks ([`Function::found`]): address, mark of the first sector,
-//! written length. The application recognises its data by the mark, or by reading them, and names the blocks that it keeps
-//! ([`Function::recover`]); all others are erased in the background. A block that wear levelling was moving when the power failed is listed
-//! exactly once, complete. After a crash, an application must trust the marks, not remembered addresses.
+//! **Restart.** Every sector has the application's word ([mark](FunctionCall::Write)) and the library's own (`mark.rs`) as metadata. A start reads
+//! one sector of every block that holds data, and lists these blocks ([`Function::found`]): address, mark of the first sector, written length. The
+//! application recognises its data by the mark, or by reading them, and names the blocks that it keeps ([`Function::recover`]); all others are erased
+//! in the background. A block that wear levelling was moving when the power failed is listed exactly once, complete. After a crash, an application
+//! must trust the marks, not remembered addresses.
 //!
 //! Invariants: acknowledged data stay until the application gives their block back; a block is erased only when nothing reads from it.
 //!
@@ -31,14 +31,14 @@
 //!
 //! | object | owns | invariant |
 //! |---|---|---|
-//! | [`Blocks`] | all blocks with their states, counts of channels, open blocks | see its head |
+//! | [`Blocks`] | all blocks with their states, counts of channels, open blocks | see there |
 //! | [`EraseQueue`](erase_queue::EraseQueue), of a LUN | blocks that wait for their erase | one erase at a time |
-//! | [`Link`] | commands with the drive, writes that wait | a command has one record, under its tag |
-//! | [`Wear`] | the swap under way, asks that wait for it | one swap at a time |
+//! | [`Link`] | commands with the drive, waiting writes | a command has one record, under its tag |
+//! | [`Wear`] | the swap in progress, calls that wait for it | one swap at a time |
 //! | [`Tally`] | counts | they only grow |
-//! | [`Start`] | what was found, asks that came meanwhile | none is kept when all is known |
+//! | [`Start`] | blocks found, calls that arrived meanwhile | empty once the start has ended |
 //!
-//! Each object alone writes its fields. Paths are functions without state: reads and writes (`io`), erases (`erase`), the leveller's steps
+//! Only an object itself writes its fields. Paths are functions without state: reads and writes (`io`), erases (`erase`), the leveller's steps
 //! (`wear`), the start (`start`). The [`Function`] wires them.
 
 mod ask;
@@ -68,9 +68,9 @@ use std::collections::VecDeque;
 use tally::Tally;
 use wear::Wear;
 
-/// The function level on one application's flash. Clone it, with the drive below, to fork its future.
+/// The function level on an application's flash. Clone it, with the drive below, to fork its future.
 ///
-/// Its tags are below 2^32: a machine that owns it has the bits above.
+/// Its tags are below 2^32; its owner may use the bits above.
 #[derive(Clone, Debug)]
 pub struct Function {
     space: Space,
@@ -84,7 +84,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// The function level on a namespace of a drive whose sector images have `image_bytes`. It begins with reading what is there.
+    /// The function level on a namespace of a drive with sector images of `image_bytes`. It starts by reading the content of the flash.
     pub fn new(
         namespace: u16,
         interface: Option<Interface>,
@@ -113,7 +113,7 @@ impl Function {
         self.space.geometry()
     }
 
-    /// The flash that this is about.
+    /// The flash behind it.
     pub fn space(&self) -> &Space {
         &self.space
     }
@@ -137,7 +137,7 @@ impl Function {
         Ok(Allocated { address, free_blocks: self.blocks.available(channel) })
     }
 
-    /// Blocks of a channel that [`Function::address_mapper`] can hand out: neither mapped nor kept as over-provisioning. Blocks that wait
+    /// Number of a channel's blocks that [`Function::address_mapper`] can hand out: neither mapped nor kept as over-provisioning. Blocks that wait
     /// for their erase count.
     pub fn free_blocks(&self, channel: u32) -> u32 {
         match channel < self.geometry().channel_count {
@@ -159,7 +159,7 @@ impl Function {
         }
     }
 
-    /// `Flash_SetOPS`: this many percent of the blocks of every channel are never mapped. Refused while too many are.
+    /// `Flash_SetOPS`: keeps this percentage of every channel's blocks unmapped. Refused while too many are mapped.
     pub fn set_ops(&mut self, percent: u32) -> Result<(), LevelError> {
         let release =
             if percent < 100 { self.blocks.too_many_for(percent) } else { self.geometry().blocks() };
@@ -170,7 +170,7 @@ impl Function {
         Ok(())
     }
 
-    /// Percent of the blocks that are kept as over-provisioning.
+    /// Percentage of the blocks that is kept as over-provisioning.
     pub fn ops(&self) -> u32 {
         self.blocks.ops()
     }
@@ -180,7 +180,7 @@ impl Function {
         Ok(self.blocks.erases(self.number(address)?))
     }
 
-    /// Returns whether a block is unreadable because it is erased or out of use.
+    /// Reports whether a block is unreadable because it is erased or retired.
     pub fn is_erased(&self, address: FlashAddress) -> Result<bool, LevelError> {
         Ok(matches!(self.blocks[self.number(address)?].state(), State::Free | State::Spoiled | State::Bad))
     }
@@ -195,14 +195,14 @@ impl Function {
         self.blocks.memory_bytes() + self.link.memory_bytes()
     }
 
-    /// Walks every invariant and panics where one is broken.
+    /// Checks every invariant, and panics if one is broken.
     pub fn check(&self) {
         if self.is_ready() {
             self.blocks.check();
         }
     }
 
-    /// Blocks that held data when the level started, and were not given back since. Empty before [`is_ready`](pellucid_host::Machine::is_ready).
+    /// Blocks that held data when the level started and were not given back since. Empty before [`is_ready`](pellucid_host::Machine::is_ready).
     pub fn found(&self) -> impl Iterator<Item = &Found> {
         let geometry = self.geometry();
         let is_left =
@@ -210,7 +210,7 @@ impl Function {
         self.start.found().iter().filter(is_left)
     }
 
-    /// The application goes on with these blocks, as mapped; everything else that a former life has left is erased in the background.
+    /// Keeps these blocks as mapped; all other blocks with old data are erased in the background.
     pub fn recover(&mut self, blocks: &[FlashAddress]) -> Result<(), LevelError> {
         if !self.start.is_done() {
             return Err(LevelError::NotReady);
@@ -233,12 +233,12 @@ impl Function {
         Ok(())
     }
 
-    /// Blocks whose erase has failed, which wait for [`Function::try_again`].
+    /// Number of blocks whose erase has failed, which wait for [`Function::try_again`].
     pub fn resting_blocks(&self) -> u32 {
         self.blocks.spoiled()
     }
 
-    /// Erases blocks again whose erase has failed, though the drive does not say that they are bad.
+    /// Retries failed erases of blocks that the drive does not report as bad.
     pub fn try_again(&mut self, now: SimTime) {
         self.now = now;
         for block in self.blocks.try_again() {
@@ -254,13 +254,13 @@ impl Function {
         }
     }
 
-    /// A sector of a block.
+    /// Address of a sector of a block.
     fn sector(&self, block: u32, sector: u32) -> Lba {
         let ChunkAddress { group, unit, chunk, .. } = self.space.chunks.chunk_at(block);
         self.space.chunks.lba(ChunkAddress { group, unit, chunk, sector })
     }
 
-    /// Sectors of a block that can be read.
+    /// Number of readable sectors of a block.
     fn readable(&self, block: u32) -> u32 {
         let (chunks, written) = (&self.space.chunks, self.blocks[block].written());
         match written == chunks.chunk_sectors {
@@ -325,7 +325,7 @@ impl Machine for Function {
         self.now = now;
     }
 
-    /// Calls without an ask, as a trim, may have commands for the drive at once.
+    /// Calls without an answer, such as a trim, may have commands for the drive at once.
     fn next_event(&self) -> Option<SimTime> {
         self.link.has_command().then_some(self.now)
     }
@@ -354,7 +354,7 @@ impl Machine for Function {
         self.start.is_done()
     }
 
-    /// Every block that holds data is found anew; see [`Function::recover`].
+    /// Finds all blocks with data again; see [`Function::recover`].
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
         let mut fresh = Function::on(self.space);
         (fresh.now, fresh.tally) = (now, self.tally);

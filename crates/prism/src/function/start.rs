@@ -15,7 +15,7 @@ use crate::{FlashAddress, LevelError};
 use pellucid_flash::{ChunkInfo, ChunkState, Command, Completion, Lba, Opcode, Status, Tag, Vector};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Probes with the drive at a time.
+/// Maximum number of probes in flight.
 const PROBES_MAX: u32 = 32;
 
 /// A block that held data when the level started.
@@ -23,11 +23,11 @@ const PROBES_MAX: u32 = 32;
 pub struct Found {
     /// The block.
     pub address: FlashAddress,
-    /// The mark of the first sector that can be read; `None`: what is there was not written by this level, or cannot be read.
+    /// The mark of the first readable sector; `None`: the content is foreign or unreadable.
     pub mark: Option<u32>,
-    /// Pages written. A crash may have torn the last ones: their write was not acknowledged.
+    /// Pages written. A crash may have torn the last ones, whose write was not acknowledged.
     pub pages: u32,
-    /// Erases of the block.
+    /// Erase count of the block.
     pub erases: u32,
 }
 
@@ -45,13 +45,13 @@ enum Phase {
 pub(super) struct Start {
     phase: Phase,
     failure: Option<String>,
-    /// Asks that came before the level was ready.
+    /// Calls that arrived before the level was ready.
     early: VecDeque<FunctionAsk>,
     /// Blocks to be probed; in the first round up to 64 with one read.
     probes: Vec<u32>,
     next: usize,
     under_way: u32,
-    /// Blocks of the probes under way, by the tag of their command.
+    /// Blocks of the probes in flight, by the tag of their command.
     known: BTreeMap<u32, Option<Oob>>,
     found: Vec<Found>,
 }
@@ -61,17 +61,17 @@ impl Start {
         self.phase == Phase::Done
     }
 
-    /// Why the level could not start.
+    /// Reason why the level could not start.
     pub fn failure(&self) -> Option<&String> {
         self.failure.as_ref()
     }
 
-    /// Keeps an ask until all is known.
+    /// Keeps a call until the start has ended.
     pub fn keep(&mut self, ask: FunctionAsk) {
         self.early.push_back(ask);
     }
 
-    /// Tags of the asks that are kept.
+    /// Tags of the kept calls.
     pub fn asked(&self) -> impl Iterator<Item = Tag> {
         self.early.iter().map(|ask| ask.tag)
     }
@@ -87,14 +87,14 @@ impl Start {
     }
 }
 
-/// Asks for the chunks.
+/// Requests the report on all chunks.
 pub(super) fn ask_for_chunks(function: &mut Function) {
     let count = function.geometry().blocks();
     let command = Command::new(0, Opcode::Report, function.sector(0, 0), count, Vec::new());
     function.link.send(Purpose::Start, 0, 0, command);
 }
 
-/// A command of the start has ended.
+/// Handles the end of a command of the start.
 pub(super) fn ended(function: &mut Function, op: &Op, completion: &mut Completion) {
     match function.start.phase {
         Phase::Report => reported(function, completion),
@@ -124,7 +124,7 @@ fn reported(function: &mut Function, completion: &Completion) {
             ChunkState::Free => function.blocks.set_state(number, State::Free),
             ChunkState::Offline => function.blocks.set_state(number, State::Bad),
             ChunkState::Open | ChunkState::Closed => {
-                // One that a failure has closed early takes no more.
+                // A chunk closed early by a failure accepts no more.
                 let broken = info.state == ChunkState::Closed
                     && info.write_pointer < function.space.chunks.chunk_sectors;
                 function.blocks[number].found(info.write_pointer, broken);
@@ -157,7 +157,7 @@ fn go_on_starting(function: &mut Function) {
     }
 }
 
-/// Reads out-of-band data: the first sector of many blocks, or that of many pages of one.
+/// Reads out-of-band data: of the first sector of many blocks, or of many pages of one.
 fn send_probe(function: &mut Function) {
     let at = function.start.next;
     let mut vector = function.link.vector();
@@ -242,7 +242,7 @@ fn all_known(function: &mut Function) {
     }
 }
 
-/// Blocks that do not say how often they were erased are taken to be like the others.
+/// Assumes the mean for blocks without a known erase count.
 fn set_erase_counts(function: &mut Function, known: &BTreeMap<u32, Oob>) {
     let sum: u64 = known.values().map(|oob| u64::from(oob.erases)).sum();
     let mean = sum.checked_div(known.len() as u64).unwrap_or(0) as u32;
@@ -252,7 +252,7 @@ fn set_erase_counts(function: &mut Function, known: &BTreeMap<u32, Oob>) {
     }
 }
 
-/// Refuses an ask: the level could not start.
+/// Refuses a call because the level could not start.
 pub(super) fn refuse_early(function: &mut Function, ask: FunctionAsk) {
     let data = ask.call.into_data();
     function.answer(ask.tag, FunctionOutcome::Refused(LevelError::NotReady), data);

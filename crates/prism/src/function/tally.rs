@@ -4,7 +4,7 @@
 
 use super::FunctionCounters;
 
-/// Counts since the start, which a restart does not end.
+/// Counts since the start; they survive a restart.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     counts: FunctionCounters,
@@ -16,37 +16,37 @@ impl Tally {
         self.counts
     }
 
-    /// The application has read sectors.
+    /// Counts sectors read by the application.
     pub fn read(&mut self, sectors: u64) {
         self.counts.read_sectors += sectors;
     }
 
-    /// The application has written sectors.
+    /// Counts sectors written by the application.
     pub fn written(&mut self, sectors: u32) {
         self.counts.written_sectors += u64::from(sectors);
     }
 
-    /// A write has failed.
+    /// Counts a failed write.
     pub fn write_failure(&mut self) {
         self.counts.write_failures += 1;
     }
 
-    /// A block was erased.
+    /// Counts an erase.
     pub fn erase(&mut self) {
         self.counts.erases += 1;
     }
 
-    /// A block went out of use.
+    /// Counts a retired block.
     pub fn retired(&mut self) {
         self.counts.retired += 1;
     }
 
-    /// Wear levelling has written sectors.
+    /// Counts sectors written by wear levelling.
     pub fn levelled(&mut self, sectors: u32) {
         self.counts.levelled_sectors += u64::from(sectors);
     }
 
-    /// Wear levelling has swapped a pair of blocks.
+    /// Counts a swap of wear levelling.
     pub fn swap(&mut self) {
         self.counts.swaps += 1;
     }

@@ -1,4 +1,4 @@
-//! Wear levelling: the data of the most worn full block and those of the least worn one change places.
+//! Wear levelling: swaps the data of the most worn and the least worn full block.
 //!
 //! ```text
 //!   step        does                          then the data of   cold lie at   hot lie at
@@ -7,13 +7,13 @@
 //!   Hot         copies hot to cold                               spare         hot
 //!   EraseHot    erases hot                                       spare         cold
 //!   Cold        copies spare to hot                              spare         cold
-//!   Done        waits until the application knows                hot           cold
+//!   Done        waits until the application is informed          hot           cold
 //! ```
-//! At every moment each of the two is complete at a place that is not being written; a start takes the oldest copy. Reads and trims of
-//! the two addresses follow the data until the answer is taken with [`Machine::pop`](pellucid_host::Machine::pop), and the places
-//! afterwards. If the flash fails, levelling stops: moved data stay at their new place, and the answer says so.
+//! At every moment both blocks' data are complete in a place that is not being written; a start takes the oldest copy. Reads and trims of the two
+//! addresses follow the data until the answer is taken with [`Machine::pop`](pellucid_host::Machine::pop), and the blocks afterwards. If the flash
+//! fails, levelling stops: moved data stay at their new place, and the answer says so.
 //!
-//! A block that received cold data is passed over until it is rewritten: otherwise the next call would move them again.
+//! A block that received cold data is skipped until it is rewritten: otherwise the next call would move them again.
 
 use super::blocks::State;
 use super::erase::{self, erase_waiting, give_back, send_erase};
@@ -27,13 +27,13 @@ use std::collections::VecDeque;
 /// Result of one call of the wear leveller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Levelled {
-    /// Pairs of blocks whose data were swapped; the application swaps them in its map, one pair after the other. There is one pair on
-    /// success, and none if nothing would be gained or no spare block is free. If the flash failed in between, a pair may name a block
-    /// that the application did not have before: it now owns that block, and no longer the other.
+    /// Pairs of blocks whose data were swapped; the application swaps them in its map, one pair after the other. There is one pair on success, and
+    /// none if nothing would be gained or no spare block is free. If the flash failed in between, a pair may name a block that the application did
+    /// not have before: it now owns that block instead of the other.
     pub swapped: Vec<[FlashAddress; 2]>,
-    /// Variance of the erase counts of the mapped blocks, after it.
+    /// Variance of the erase counts of the mapped blocks afterwards.
     pub variance: f64,
-    /// The difference of the highest and the lowest of them.
+    /// Difference of the highest and the lowest of them.
     pub spread: u32,
 }
 
@@ -56,11 +56,11 @@ struct Swap {
     step: Step,
     /// Sectors copied in this step.
     at: u32,
-    /// A command is with the drive.
+    /// True if a command is with the drive.
     flying: bool,
-    /// The error that ended it early has been dealt with.
+    /// True if the error that ended it early has been handled.
     over: bool,
-    /// Cold and hot data that the application has given back meanwhile.
+    /// Cold and hot data that the application has trimmed meanwhile.
     trimmed: [bool; 2],
 }
 
@@ -94,7 +94,7 @@ impl Swap {
     }
 }
 
-/// The wear leveller: the swap under way, and asks that wait for it.
+/// The wear leveller: the swap in progress, and calls that wait for it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wear {
     swap: Option<Swap>,
@@ -102,24 +102,23 @@ pub(super) struct Wear {
 }
 
 impl Wear {
-    /// Returns whether the data of a block are being moved.
+    /// Reports whether the data of a block are being moved.
     pub fn swaps(&self, block: u32) -> bool {
         self.swap.as_ref().is_some_and(|swap| block == swap.cold || block == swap.hot)
     }
 
-    /// Asks without an answer.
+    /// Tags of unanswered calls.
     pub fn asked(&self) -> impl Iterator<Item = Tag> {
         let under_way = self.swap.as_ref().filter(|swap| swap.step != Step::Done && !swap.over);
         under_way.map(|swap| swap.tag).into_iter().chain(self.waiting.iter().copied())
     }
 
-    /// Location of the data that the application knows at `block`.
+    /// Location of the data that the application knows as `block`.
     pub fn data_of(&self, block: u32) -> u32 {
         self.swap.as_ref().map_or(block, |swap| swap.place(block))
     }
 
-    /// Records that the application returns a block being swapped; returns whether it had not done so before. `None`: the block is
-    /// not being swapped.
+    /// Records that the application returns a block being swapped; returns whether this is the first time. `None`: the block is not being swapped.
     pub fn trim(&mut self, block: u32) -> Option<bool> {
         let swap = self.swap.as_mut()?;
         let at = [swap.cold, swap.hot].iter().position(|&of| of == block)?;
@@ -177,7 +176,7 @@ fn levelled(function: &Function, pairs: Vec<[u32; 2]>) -> Levelled {
     }
 }
 
-/// The block that is copied to becomes a copy of the other.
+/// Makes the destination block a copy of the source.
 fn begin_copy(function: &mut Function) {
     let Some((from, to)) = function.wear.swap.as_ref().and_then(Swap::copies) else { return };
     let (content, copy) = function.blocks[from].content();
@@ -185,7 +184,7 @@ fn begin_copy(function: &mut Function) {
     function.blocks[to].set_content(content, copy.wrapping_add(1));
 }
 
-/// Sends the next command of the swap, if one can go.
+/// Sends the next command of the swap, if possible.
 pub(super) fn go_on(function: &mut Function) {
     let Some(swap) = &function.wear.swap else { return };
     if swap.flying || swap.over || swap.step == Step::Done {
@@ -216,7 +215,7 @@ pub(super) fn go_on(function: &mut Function) {
     function.wear.current().flying = true;
 }
 
-/// A command of the swap has ended.
+/// Handles the end of a command of the swap.
 pub(super) fn ended(function: &mut Function, op: &Op, completion: &mut Completion) {
     let block = op.block();
     function.wear.current().flying = false;
@@ -248,7 +247,7 @@ fn write_copy(function: &mut Function, completion: &mut Completion) {
     let erases = function.blocks.erases(to);
     let (content, copy) = function.blocks[to].content();
     for bytes in vector.metadata.as_chunks_mut::<{ Vector::METADATA_BYTES }>().0 {
-        // Data that this level did not write have no mark, so no mark is lost.
+        // Foreign data have no mark, so no mark is lost.
         let mark = Oob::decode(bytes).map_or(0, |oob| oob.mark);
         *bytes = Oob { mark, content, erases, copy }.encode();
     }
@@ -292,14 +291,14 @@ fn next_step(function: &mut Function) {
     begin_copy(function);
 }
 
-/// The flash has failed: what has moved stays there. `erase`: by an erase, so that its block is lost.
+/// Ends the swap after a failure of the flash: moved data stay where they are. `erase`: an erase failed, so its block is lost.
 fn swap_fails(function: &mut Function, erase: bool) {
     let swap = function.wear.current();
     swap.over = true;
     let (cold, hot, spare, step) = (swap.cold, swap.hot, swap.spare, swap.step);
     let lost = if step <= Step::Hot { cold } else { hot };
     if step > Step::Save {
-        // The spare block is the application's, for the one that is not.
+        // The application gets the spare block in place of the lost one.
         function.blocks.set_state(spare, State::Mapped);
         match erase {
             true => erase::retire(function, lost),
@@ -309,7 +308,7 @@ fn swap_fails(function: &mut Function, erase: bool) {
     swap_ends(function);
 }
 
-/// All that there is to do has been done: the application is told.
+/// Completes the swap, and answers the application.
 fn swap_ends(function: &mut Function) {
     let swap = function.wear.current();
     let (tag, hot, over, pairs) = (swap.tag, swap.hot, swap.over, swap.pairs());
@@ -320,12 +319,12 @@ fn swap_ends(function: &mut Function) {
     function.answer(tag, FunctionOutcome::Levelled(levelled), Vec::new());
 }
 
-/// The application has been told: from now on it means the places.
+/// Ends the swap after the answer was taken: from now on the application's addresses mean the places.
 pub(super) fn swap_known(function: &mut Function) {
     if let Some(swap) = function.wear.swap.take_if(|swap| swap.over || swap.step == Step::Done) {
         settle(function, &swap);
     }
-    // Each answer that is taken lets the next ask begin, whether or not it found something to swap.
+    // Each taken answer lets the next call start, whether or not it found something to swap.
     if function.wear.swap.is_none()
         && let Some(tag) = function.wear.waiting.pop_front()
     {

@@ -12,7 +12,7 @@ use super::{Monitor, save, spares};
 use crate::SsdGeometry;
 use pellucid_flash::{Drive, Interface};
 
-/// Gives flash to a new application and opens it.
+/// Allocates flash to a new application and opens it.
 pub(super) fn allocate<D: Drive>(
     monitor: &mut Monitor<D>,
     name: &str,
@@ -21,7 +21,7 @@ pub(super) fn allocate<D: Drive>(
 ) -> Result<Allocation, MonitorError> {
     let wanted_luns = wanted(monitor, name, request)?;
     let wanted = wanted_luns[0] + wanted_luns[1];
-    // A LUN may turn out to be no good when it is erased; then others are taken.
+    // A LUN may turn out to be bad when it is erased; then others are taken.
     let (channels, luns) = loop {
         let (channels, luns) = choose(monitor, wanted)?;
         monitor.leveller.exempt(luns.clone());
@@ -56,7 +56,7 @@ fn wanted<D: Drive>(monitor: &Monitor<D>, name: &str, request: Request) -> Resul
     }
     let all = monitor.geometry.parallel_units();
     let capacity = capacity_bytes.div_ceil(monitor.lun_bytes());
-    // Shares like 0.1 are a little more than they say.
+    // Shares like 0.1 are slightly larger in binary.
     let extra = (capacity as f64 * over_provisioning - 1e-9).ceil().max(0.0) as u64;
     let wanted = capacity.saturating_add(extra);
     let quota = monitor.config.quotas.get(name).copied().unwrap_or(monitor.config.quota_luns);
@@ -74,7 +74,7 @@ fn no_room<D: Drive>(monitor: &Monitor<D>, wanted: u64) -> MonitorError {
     MonitorError::NoRoom { wanted, free, most, lun_bytes: monitor.lun_bytes() }
 }
 
-/// Free LUNs of each channel; the channels with most of them come first.
+/// Free LUNs by channel; channels with most of them come first.
 fn free_by_channel<D: Drive>(monitor: &Monitor<D>) -> Vec<Vec<u32>> {
     let per_channel = monitor.geometry.units;
     let of_channel = |group: u32| {
@@ -86,13 +86,13 @@ fn free_by_channel<D: Drive>(monitor: &Monitor<D>) -> Vec<Vec<u32>> {
     free
 }
 
-/// The most LUNs that one further application can have: equally many of each channel that it sees.
+/// Maximum number of LUNs for a further application, with equally many in each of its channels.
 pub(super) fn largest_luns<D: Drive>(monitor: &Monitor<D>) -> u32 {
     let free = free_by_channel(monitor);
     (1u32..).zip(&free).map(|(channels, luns)| channels * luns.len() as u32).max().unwrap_or(0)
 }
 
-/// Channels that an application of this many LUNs sees, and its LUNs, channel by channel.
+/// Number of channels for an application with this many LUNs, and its LUNs, channel by channel.
 fn choose<D: Drive>(monitor: &Monitor<D>, wanted: u32) -> Result<(u32, Vec<u32>), MonitorError> {
     let free = free_by_channel(monitor);
     let all = monitor.geometry.groups;

@@ -1,4 +1,4 @@
-//! The monitor's own commands: sent, and waited for.
+//! The monitor's own commands, sent and waited for.
 
 use super::commands::What;
 use super::config::MonitorError;
@@ -8,7 +8,7 @@ use pellucid_flash::{ChunkInfo, Command, Completion, Drive, Lba, Opcode, SimTime
 /// Maximum number of the monitor's own commands in flight while no application is served.
 const BATCH: usize = 64;
 
-/// Lets time pass, as in [`Stack::call_by`](pellucid_host::Stack::call_by).
+/// Advances time, as in [`Stack::call_by`](pellucid_host::Stack::call_by).
 pub(super) trait Wait<D>: FnMut(&mut D, Option<SimTime>) -> Option<SimTime> {}
 
 impl<D, F: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Wait<D> for F {}
@@ -20,13 +20,13 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Expects one answer more: returns its number.
+    /// Expects one more answer; returns its number.
     fn expect(&mut self) -> usize {
         self.answers.push(None);
         self.answers.len() - 1
     }
 
-    /// Takes the answer of this number.
+    /// Stores the answer with this number.
     pub fn answer(&mut self, at: usize, completion: Completion) {
         self.answers[at] = Some(completion);
     }
@@ -36,7 +36,7 @@ impl Calls {
     }
 }
 
-/// A command of the monitor's own to a sector of a chunk.
+/// Makes a command of the monitor to a sector of a chunk.
 pub(super) fn own<D: Drive>(
     monitor: &Monitor<D>,
     opcode: Opcode,
@@ -50,13 +50,13 @@ pub(super) fn own<D: Drive>(
     Command { namespace: monitor.namespace, fua: opcode == Opcode::Write, ..command }
 }
 
-/// Hands a command of the monitor's own to the drive.
+/// Sends a command of the monitor to the drive.
 pub(super) fn send<D: Drive>(monitor: &mut Monitor<D>, what: What, command: Command) {
     let op = monitor.commands.own(what, command.sectors);
     monitor.drive.submit(monitor.now, Command { tag: op.into(), ..command });
 }
 
-/// Hands commands to the drive, and waits for all of them.
+/// Sends commands to the drive, and waits for all of them.
 pub(super) fn call<D: Drive>(
     monitor: &mut Monitor<D>,
     commands: Vec<Command>,
@@ -77,7 +77,7 @@ pub(super) fn call<D: Drive>(
     Ok(ended)
 }
 
-/// Lets time pass until `done`.
+/// Advances time until `done`.
 pub(super) fn run<D: Drive>(
     monitor: &mut Monitor<D>,
     wait: &mut impl Wait<D>,
@@ -93,7 +93,7 @@ pub(super) fn run<D: Drive>(
     Ok(())
 }
 
-/// Decodes the drive's report on these chunks: runs of a first one and a number.
+/// Decodes the drive's reports on these chunks, given as runs of first chunk and count.
 pub(super) fn infos<D: Drive>(
     monitor: &mut Monitor<D>,
     runs: Vec<(u32, u32)>,

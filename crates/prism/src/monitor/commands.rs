@@ -1,12 +1,12 @@
 //! Commands with the drive, and completions on their way up.
 //!
 //! ```text
-//!   own        send ─► drive ─► take ─► who asked for it
+//!   own        send ─► drive ─► take ─► its caller
 //!   of an application   begin ─► drive ─────────────────────────────► end ─► up
 //!                         ├ report: ask (parts) ─► answered ─► ... ──┤
 //!                         └ reset that failed: ask (looks) ─► answered ─► ... ─► record on the media ─┘
 //! ```
-//! Invariant: a command of an application has a record from `begin` to `end`; a command of the monitor's own from `own` to `take`.
+//! Invariant: an application's command has a record from `begin` to `end`; one of the monitor from `own` to `take`.
 
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{Command, Completion, Opcode, SimTime, Stage};
@@ -15,14 +15,14 @@ use std::collections::VecDeque;
 /// Purpose of a command to the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum What {
-    /// No purpose: the record is not in use.
+    /// The record is unused.
     #[default]
     Nothing,
     /// An application's command.
     Command,
     /// A part of an application's report, in the record of the report.
     Part(u32),
-    /// A look at a chunk that could not be erased, for the command of this record; its number in the command.
+    /// A report on a chunk that could not be erased, for the command in this record; its number in the command.
     Look { op: u32, at: u32 },
     /// One of the monitor's calls.
     Call(usize),
@@ -40,13 +40,13 @@ pub(super) struct Op {
     app: u16,
     opcode: Option<Opcode>,
     epoch: u32,
-    /// The drive's number of its chunk, if it names one.
+    /// The drive's number of its chunk, if any.
     chunk: u32,
     sectors: u32,
     submitted: SimTime,
-    /// Commands that are asked for it and have not ended.
+    /// Unfinished commands that it depends on.
     left: u32,
-    /// A report from above; a reset that has ended, while its bad blocks are replaced.
+    /// Completion of a report, or of a reset while its bad blocks are replaced.
     ended: Option<Completion>,
     /// The first chunk of a report.
     first: u32,
@@ -61,7 +61,7 @@ impl Op {
         self.sectors
     }
 
-    /// The drive's number of its chunk, if it names one.
+    /// The drive's number of its chunk, if any.
     pub fn chunk(&self) -> u32 {
         self.chunk
     }
@@ -80,14 +80,14 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// A command of the monitor's own: returns its number.
+    /// Adds a command of the monitor; returns its number.
     pub fn own(&mut self, what: What, sectors: u32) -> u32 {
         let op = self.ops.take();
         self.ops[op] = Op { what, sectors, ..Op::default() };
         op
     }
 
-    /// A command of an application, of a generation: returns its number.
+    /// Adds a command of an application, in a generation; returns its number.
     pub fn begin(&mut self, app: u16, command: &Command, submitted: SimTime, epoch: u32) -> u32 {
         let op = self.ops.take();
         self.ops[op] = Op {
@@ -135,23 +135,22 @@ impl Commands {
         self.ops[op].left == 0
     }
 
-    /// The completion that is kept for a command.
+    /// The completion kept for a command.
     pub fn kept(&self, op: u32) -> &Completion {
         self.ops[op].ended.as_ref().expect("a completion that is kept")
     }
 
-    /// The completion that is kept for a command, to be changed.
+    /// The completion kept for a command, for changes.
     pub fn kept_mut(&mut self, op: u32) -> &mut Completion {
         self.ops[op].ended.as_mut().expect("a completion that is kept")
     }
 
-    /// Takes the completion that is kept for a command.
+    /// Takes the completion kept for a command.
     pub fn take_kept(&mut self, op: u32) -> Completion {
         self.ops[op].ended.take().expect("a completion that is kept")
     }
 
-    /// Takes a completion from the drive: purpose and sectors of its command. Those of an application end with [`Commands::end`], all
-    /// others have.
+    /// Handles a completion from the drive; returns purpose and sectors of its command. An application's command ends later, with [`Commands::end`].
     pub fn take(&mut self, op: u32) -> (What, u32) {
         let (what, sectors) = (self.ops[op].what, self.ops[op].sectors);
         if what != What::Command {
@@ -161,13 +160,13 @@ impl Commands {
         (what, sectors)
     }
 
-    /// A command of an application ends, and its completion goes up: returns the application and the generation.
+    /// Ends a command of an application, and passes its completion up; returns the application and the generation.
     pub fn end(&mut self, op: u32, now: SimTime, mut completion: Completion) -> (u16, u32) {
         let Op { app, tag, epoch, submitted, .. } = self.ops[op];
         self.ops[op].what = What::Nothing;
         self.ops.release(op);
         completion.tag = tag;
-        // Time that it was held above the drive is the host's.
+        // The time that it was held above the drive counts as the host's.
         let held = completion.submitted - submitted;
         completion.submitted = submitted;
         completion.stages.add(Stage::Host, held);
@@ -178,7 +177,7 @@ impl Commands {
         (app, epoch)
     }
 
-    /// A completion goes up of a command that was not begun.
+    /// Passes up a completion of a command that has no record.
     pub fn put_up(&mut self, completion: Completion) {
         self.up.push_back(completion);
     }
@@ -188,24 +187,24 @@ impl Commands {
         self.up.pop_front()
     }
 
-    /// Completions that can be taken.
+    /// Number of completions that can be taken.
     pub fn completed(&self) -> usize {
         self.up.len()
     }
 
-    /// Returns whether a command is with the drive, and an application's.
+    /// Reports whether a command is an application's, and with the drive.
     pub fn is_with_drive(&self, op: u32) -> bool {
         self.ops[op].what == What::Command && self.ops[op].ended.is_none()
     }
 
-    /// Commands of applications that have not ended: number, opcode, and when they were submitted.
+    /// Unfinished commands of applications: number, opcode, and submission time.
     pub fn lost(&self) -> Vec<(u32, Opcode, SimTime)> {
         let of_applications = (0..).zip(self.ops.iter()).filter(|(_, op)| op.what == What::Command);
         let told = |(at, op): (u32, &Op)| (at, op.opcode.expect("an application's"), op.submitted);
         of_applications.map(told).collect()
     }
 
-    /// The power was cut: no command is with the drive.
+    /// Drops all commands after a power cut.
     pub fn forget(&mut self) {
         self.ops.clear();
     }

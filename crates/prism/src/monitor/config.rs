@@ -1,4 +1,4 @@
-//! Configuration of a flash monitor, and its answers to applications that ask for flash.
+//! Configuration of a flash monitor, and its answers to requests for flash.
 
 use super::ring;
 use crate::SsdGeometry;
@@ -8,16 +8,16 @@ use thiserror::Error;
 /// Settings of a flash monitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MonitorConfig {
-    /// Blocks of each LUN that no application sees: they replace bad ones and take what wear levelling moves. 0: a thirty-second of
-    /// them, at least 3. Looked at when the state is made; it is fixed then.
+    /// Blocks of each LUN hidden from applications: they replace bad ones and are needed by wear levelling. 0: a thirty-second of all, at least 3.
+    /// Fixed when the state is created, and ignored afterwards.
     pub spare_blocks: u32,
-    /// How much the average erases of two LUNs may differ before their data change places; 0: any amount.
+    /// Difference of the mean erases of two LUNs beyond which their data are swapped; 0: any amount.
     pub wear_gap: u32,
-    /// LUNs that one application may have; 0: any number.
+    /// Maximum number of LUNs of one application; 0: unlimited.
     pub quota_luns: u32,
-    /// Largest number of LUNs of the applications with these names.
+    /// Maximum number of LUNs of the applications with these names.
     pub quotas: BTreeMap<String, u32>,
-    /// Make a new state whatever the media hold.
+    /// Create a new state, whatever the media hold.
     pub format: bool,
 }
 
@@ -28,34 +28,34 @@ impl Default for MonitorConfig {
 }
 
 impl MonitorConfig {
-    /// Blocks that no application sees in a LUN of `blocks`, on a drive with this many LUNs: spare ones, and those of the monitor's records.
+    /// Hidden blocks per LUN of `blocks`, on a drive with this many LUNs: spare ones, and those of the monitor's records.
     pub fn hidden_blocks(&self, blocks: u32, luns: u32) -> u32 {
         let spares = if self.spare_blocks == 0 { (blocks / 32).max(3) } else { self.spare_blocks };
         spares.saturating_add(ring::chunks_of_lun(luns))
     }
 }
 
-/// How much flash an application wants.
+/// An application's request for flash.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
-    /// Bytes that it wants to keep.
+    /// Bytes that it wants to store.
     pub capacity_bytes: u64,
-    /// Flash beyond that, as a share of the LUNs for it: 0.25 is a LUN more for each four.
+    /// Additional flash, as a share of those LUNs: 0.25 is one more LUN for every four.
     pub over_provisioning: f64,
 }
 
-/// An application: the number of its namespace, for as long as it has flash, over restarts too.
+/// An application: the number of its namespace, constant as long as it owns flash, also over restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AppId(pub u16);
 
-/// LUNs that an application was given.
+/// LUNs allocated to an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// The application.
     pub id: AppId,
-    /// LUNs that it asked for: for its capacity, and for over-provisioning on top.
+    /// LUNs requested: for its capacity, and for over-provisioning.
     pub wanted_luns: [u32; 2],
-    /// Its flash. It has more LUNs than it asked for where these do not divide evenly among channels.
+    /// Its flash. It has more LUNs than requested if these do not divide evenly among channels.
     pub geometry: SsdGeometry,
 }
 
@@ -66,61 +66,61 @@ pub struct ApplicationInfo {
     pub id: AppId,
     /// Its name.
     pub name: String,
-    /// Request at its opening.
+    /// Its request.
     pub request: Request,
-    /// Parallel units of the drive that its LUNs are now, channel by channel.
+    /// Parallel units of the drive that currently hold its LUNs, channel by channel.
     pub units: Vec<u32>,
     /// Channels that it sees.
     pub channels: u32,
-    /// True if it is open: its namespace is there.
+    /// True if it is open and has a namespace.
     pub is_open: bool,
 }
 
-/// Work of an application since the monitor started, and the state of its flash.
+/// Work of an application since the monitor started, and state of its flash.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
-    /// Reads, and their sectors.
+    /// Number of reads.
     pub reads: u64,
-    /// See `reads`.
+    /// Sectors read.
     pub read_sectors: u64,
-    /// Writes and copies, and their sectors.
+    /// Number of writes and copies.
     pub writes: u64,
-    /// See `writes`.
+    /// Sectors written.
     pub written_sectors: u64,
     /// Blocks erased.
     pub erases: u64,
-    /// Addresses refused, because they are not the application's.
+    /// Addresses refused because they are not the application's.
     pub refused: u64,
     /// Blocks that failed and were replaced.
     pub replaced_blocks: u64,
     /// Blocks that failed when no spare was left.
     pub lost_blocks: u64,
-    /// LUNs of its that changed places with another.
+    /// Swaps of its LUNs with others.
     pub swapped_luns: u64,
-    /// Erases of a block of its LUNs, on average, since the state was made.
+    /// Mean erases of a block of its LUNs, since the state was created.
     pub average_erases: f64,
 }
 
-/// A LUN of the drive, as far as wear is concerned.
+/// Wear of a LUN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LunWear {
-    /// The application that has it.
+    /// The application that owns it.
     pub owner: Option<AppId>,
-    /// Erases of a block, on average.
+    /// Mean erases of a block.
     pub average_erases: f64,
-    /// Blocks out of use.
+    /// Retired blocks.
     pub bad_blocks: u32,
-    /// Good blocks that no application sees.
+    /// Good blocks hidden from applications.
     pub spare_blocks: u32,
 }
 
-/// Why the monitor does not do something. Nothing has changed then.
+/// Reason why the monitor refuses something; nothing has changed.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum MonitorError {
     /// The drive has no open-channel namespace.
     #[error("the drive has no open-channel namespace; the flash library needs channels, LUNs and blocks")]
     NotFlash,
-    /// A LUN has no block beside spare blocks and the monitor's own.
+    /// A LUN has no block besides spare blocks and the monitor's own.
     #[error(
         "LUNs of {blocks} blocks: {hidden} are for spares and the monitor's state; allowed: {hidden} + 1 or more"
     )]
@@ -138,24 +138,24 @@ pub enum MonitorError {
         /// Pages of a block.
         has: u32,
     },
-    /// There are data of another owner.
+    /// The drive holds foreign data.
     #[error("no state of a flash monitor, but {blocks} blocks hold other data; allowed: blank media")]
     NotBlank {
-        /// Blocks that are written.
+        /// Number of written blocks.
         blocks: u32,
     },
-    /// The state is that of another drive, or cannot be understood.
+    /// The state is of another drive, or malformed.
     #[error(
         "the state of the flash monitor is that of a drive of another shape; allowed: its own drive, or blank media"
     )]
     OtherDrive,
-    /// The name is empty, or has other characters than letters, digits, `-`, `_` and `.`.
+    /// The name is empty, or has characters other than letters, digits, `-`, `_` and `.`.
     #[error("application name {0:?}: allowed: letters, digits, '-', '_' and '.', 1 to 255 of them")]
     Name(String),
-    /// There is an application of this name.
+    /// An application of this name exists.
     #[error("{0}: an application of this name exists; open it, or release it first")]
     Exists(String),
-    /// There is none.
+    /// The application does not exist.
     #[error("{name}: no such application; there are {known}")]
     Missing {
         /// The name.
@@ -163,7 +163,7 @@ pub enum MonitorError {
         /// Existing applications, in words.
         known: String,
     },
-    /// The request is for nothing, or for a share that is no number.
+    /// The request is for nothing, or for an invalid share.
     #[error(
         "capacity {capacity_bytes} bytes, over-provisioning {over_provisioning}: allowed: 1 byte or more, and 0 to 100"
     )]
@@ -173,7 +173,7 @@ pub enum MonitorError {
         /// The share.
         over_provisioning: f64,
     },
-    /// More than an application may have.
+    /// The quota is exceeded.
     #[error("{name}: {wanted} LUNs; its quota is {quota}")]
     Quota {
         /// The application.
@@ -193,23 +193,23 @@ pub enum MonitorError {
         wanted: u64,
         /// LUNs that are free.
         free: u32,
-        /// The most that one application can have.
+        /// Maximum for one application.
         most: u32,
         /// Capacity of one LUN for an application.
         lun_bytes: u64,
     },
-    /// The application has commands under way.
+    /// The application has commands in flight.
     #[error("{name}: {commands} of its commands are under way; wait until they end")]
     Busy {
         /// The application.
         name: String,
-        /// Commands.
+        /// Number of commands.
         commands: usize,
     },
     /// The drive did not answer.
     #[error("the drive does not answer")]
     NoAnswer,
-    /// The blocks for the state are gone.
+    /// No blocks are left for the state.
     #[error(
         "the flash monitor cannot record which application has which LUN: all its blocks for this record have failed; allowed: the existing applications"
     )]

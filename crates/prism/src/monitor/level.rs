@@ -1,21 +1,21 @@
-//! Global wear levelling: two LUNs change places, block by block, while they are used (after FlashBlox, Huang et al., FAST 2017).
+//! Global wear levelling: two LUNs are swapped, block by block, while they are in use (after FlashBlox, Huang et al., FAST 2017).
 //!
 //! ```text
 //!   for each block      LUN a: hot             LUN b: cold
-//!     drain, look       [ A ]  [spare]         [ B ]  [spare]       writes to A and B wait, reads go on
+//!     drain, look       [ A ]  [spare]         [ B ]  [spare]       writes to A and B wait, reads continue
 //!     copy              [ A ]  [  B  ]         [ B ]  [  A  ]
-//!     record            [   ]  [  B  ]         [   ]  [  A  ]       from here on the owners have the new places; writes go on
+//!     record            [   ]  [  B  ]         [   ]  [  A  ]       from here on the owners use the new places; writes continue
 //!     clean             [spare][  B  ]         [spare][  A  ]       when reads of the old places have ended
 //! ```
-//! A swap begins when the mean erase count of a LUN exceeds that of another by a limit, preferably in the same channel. Only a LUN with a
-//! recent erase can begin a swap, so a worn idle LUN does not. A free LUN receives data but gives none. One record moves a block, so at
-//! every moment each block has one place; the next start erases data that a power cut left in a spare. A block that cannot be moved now
-//! waits until the next erase: a block that a failed write has closed, because its copy would look different; a block whose last sectors
-//! the drive holds back or cannot read; and every block while no spare is left.
+//! A swap starts when the mean erase count of a LUN exceeds that of another by a limit, preferably in the same channel. Only a LUN with a recent
+//! erase can start a swap, so a worn idle LUN does not. A free LUN receives data but gives none. One record moves a block, so at every moment each
+//! block has one place; the next start erases data that a power cut left in a spare. A block that cannot be moved now waits until the next erase: a
+//! block closed by a failed write, because its copy would look different; a block whose last sectors the drive holds back or cannot read; and every
+//! block while no spare is left.
 
 //!
-//! Invariants: a block is frozen from its drain until its move is on the media or given up; a chunk that is taken is a spare of its LUN, or is
-//! about to become one; a command waits only while a block is frozen.
+//! Invariants: a block is frozen from its drain until its move is on the media or given up; a taken chunk is a spare of its LUN, or is about to
+//! become one; a command waits only while a block is frozen.
 
 use super::calls::{own, send};
 use super::commands::What;
@@ -27,7 +27,7 @@ use pellucid_flash::{
 use pellucid_host::ChunkView;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Sectors that are copied at a time, about.
+/// Approximate number of sectors copied at a time.
 const COPY_SECTORS: u32 = 64;
 
 /// Step of moving a block.
@@ -35,49 +35,49 @@ const COPY_SECTORS: u32 = 64;
 enum Step {
     #[default]
     Idle,
-    /// Commands from before its writes were held are waited for.
+    /// Waiting for earlier commands, while new writes are held.
     Drain,
-    /// The drive is asked for its state in both LUNs.
+    /// Asking the drive for the block's state in both LUNs.
     Look,
-    /// Copies the block out of one LUN of the two; `done` sectors are copied.
+    /// Copying the block out of one of the LUNs; `done` sectors are copied.
     Copy { side: usize, done: u32 },
-    /// The record is on its way.
+    /// Writing the record.
     Record,
-    /// Reads of the old places are waited for.
+    /// Waiting for reads of the old places.
     DrainReads,
-    /// Chunks are erased.
+    /// Erasing chunks.
     Clean,
 }
 
-/// The wear leveller: how far the two LUNs are.
+/// The wear leveller, with the progress of a swap.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leveller {
-    /// Swaps that have ended.
+    /// Number of completed swaps.
     swaps: u64,
-    /// The state is being read.
+    /// True while the state is being read.
     paused: bool,
     /// A LUN that was erased, and may be too worn.
     due: Option<u32>,
-    /// LUNs that are being prepared for an application: they stay where they are.
+    /// LUNs being prepared for an application, which must not be swapped.
     exempt: Vec<u32>,
     step: Step,
     block: u32,
-    /// By side: what the drive says of the block, and the chunk of the other LUN that takes it, if an application has it.
+    /// By side: the drive's report on the block, and the chunk of the other LUN that takes it, if an application owns it.
     infos: [ChunkInfo; 2],
     targets: [Option<u32>; 2],
-    /// By side: application and its number of the block.
+    /// By side: the application, and its number of the block.
     frozen: [Option<(u16, u32)>; 2],
-    /// Commands that wait until the frozen block has been moved, and when they came.
+    /// Commands that wait until the frozen block has been moved, with their submission times.
     held: VecDeque<(SimTime, Command)>,
-    /// Commands that have not ended.
+    /// Commands in flight.
     left: u32,
-    /// Chunks of the drive that are filled, or are to be erased.
+    /// Chunks of the drive that are being filled, or are to be erased.
     taken: Vec<u32>,
     postponed: BTreeSet<u32>,
 }
 
 impl Leveller {
-    /// Swaps that have ended.
+    /// Number of completed swaps.
     pub fn swaps(&self) -> u64 {
         self.swaps
     }
@@ -87,28 +87,28 @@ impl Leveller {
         self.paused = paused;
     }
 
-    /// Sets the LUNs that stay where they are.
+    /// Sets the LUNs that must not be swapped.
     pub fn exempt(&mut self, luns: Vec<u32>) {
         self.exempt = luns;
     }
 
-    /// Returns whether a chunk of the drive is being filled, or is to be erased.
+    /// Reports whether a chunk of the drive is being filled, or is to be erased.
     pub fn uses(&self, chunk: u32) -> bool {
         self.taken.contains(&chunk)
     }
 
-    /// Returns whether a command must wait until a block that it changes has been moved.
+    /// Reports whether a command must wait until a block that it changes has been moved.
     #[inline]
     pub fn holds(&self, app: u16, view: &ChunkView, command: &Command) -> bool {
         self.frozen != [None; 2] && self.changes_frozen(app, view, command)
     }
 
-    /// Makes a command wait.
+    /// Holds a command.
     pub fn hold(&mut self, submitted: SimTime, command: Command) {
         self.held.push_back((submitted, command));
     }
 
-    /// Commands that wait.
+    /// Held commands.
     pub fn held(&self) -> impl ExactSizeIterator<Item = &Command> {
         self.held.iter().map(|(_, command)| command)
     }
@@ -130,7 +130,7 @@ impl Leveller {
         }
     }
 
-    /// A block of a LUN was erased for its application; `often`: as often, all in all, as the LUN has blocks, or a multiple.
+    /// Notes an application's erase in a LUN; `often`: the number of erases reached a multiple of the LUN's blocks.
     pub fn note_erase(&mut self, lun: u32, often: bool) {
         if often {
             self.due = Some(lun);
@@ -138,28 +138,28 @@ impl Leveller {
         self.postponed.clear();
     }
 
-    /// The power was cut: returns the commands that waited.
+    /// Drops everything after a power cut; returns the held commands.
     pub fn forget(&mut self) -> VecDeque<(SimTime, Command)> {
         let held = std::mem::take(&mut self.held);
         *self = Leveller { swaps: self.swaps, ..Leveller::default() };
         held
     }
 
-    /// Sets the state of the drive's chunk that is the block, on one side. Returns whether it was the last one.
+    /// Stores the report on the block's chunk on one side. Returns whether it was the last one.
     fn looked(&mut self, side: usize, info: Option<ChunkInfo>) -> bool {
         self.infos[side] = info.unwrap_or(ChunkInfo { state: ChunkState::Offline, ..ChunkInfo::default() });
         self.left -= 1;
         self.left == 0
     }
 
-    /// Chooses the next block, owned so on each side.
+    /// Chooses the next block, with its owners by side.
     fn begin(&mut self, block: u32, frozen: [Option<(u16, u32)>; 2]) {
         assert_eq!(self.step, Step::Idle, "one block is moved at a time");
         (self.block, self.frozen, self.step) = (block, frozen, Step::Drain);
     }
 }
 
-/// Continues the swap in progress, or begins one.
+/// Continues the swap in progress, or starts one.
 pub(super) fn level<D: Drive>(monitor: &mut Monitor<D>) {
     if monitor.leveller.paused || monitor.records.is_dead() {
         return;
@@ -195,7 +195,7 @@ fn next_block<D: Drive>(monitor: &mut Monitor<D>) {
     level(monitor);
 }
 
-/// The LUN that changes places with one that has been erased much.
+/// The LUN to swap with one that has been erased often.
 fn partner<D: Drive>(monitor: &Monitor<D>, lun: u32) -> Option<u32> {
     let (gap, state) = (monitor.config.wear_gap, &monitor.state);
     let has_spare = |lun: u32| spares::spares(monitor, lun).next().is_some();
@@ -215,7 +215,7 @@ fn partner<D: Drive>(monitor: &Monitor<D>, lun: u32) -> Option<u32> {
     cold.min_by_key(|&other| (group(other) != group(lun), state.erases(other)))
 }
 
-/// Both LUNs have changed places.
+/// Ends the swap of both LUNs.
 fn end_swap<D: Drive>(monitor: &mut Monitor<D>) {
     for lun in luns(monitor) {
         if let Some((app, _)) = monitor.state.owner(lun)
@@ -248,7 +248,7 @@ fn look<D: Drive>(monitor: &mut Monitor<D>) {
     }
 }
 
-/// A command of the leveller has ended; `of`: the side that was looked at, or the chunk that was erased.
+/// Handles the end of a command of the leveller; `of`: the side that was examined, or the chunk that was erased.
 pub(super) fn ended<D: Drive>(monitor: &mut Monitor<D>, of: u32, completion: Completion) {
     match monitor.leveller.step {
         Step::Look => {
@@ -263,7 +263,7 @@ pub(super) fn ended<D: Drive>(monitor: &mut Monitor<D>, of: u32, completion: Com
     }
 }
 
-/// Returns whether a block can be copied as it is.
+/// Reports whether a block can be copied as it is.
 fn is_movable<D: Drive>(monitor: &Monitor<D>, info: &ChunkInfo) -> bool {
     match info.state {
         ChunkState::Free | ChunkState::Offline => true,
@@ -290,7 +290,7 @@ fn choose_targets<D: Drive>(monitor: &mut Monitor<D>) {
     copy(monitor, 0, 0, Vec::new(), None);
 }
 
-/// Reads the next sectors of a block; `buffer` and `vector` are used again.
+/// Reads the next sectors of a block; reuses `buffer` and `vector`.
 fn copy<D: Drive>(
     monitor: &mut Monitor<D>,
     side: usize,
@@ -316,7 +316,7 @@ fn copy<D: Drive>(
     send(monitor, What::Level(0), Command { vector: Some(vector), ..read });
 }
 
-/// Sectors of a block have been read, or written.
+/// Handles sectors of a block that have been read or written.
 fn copied<D: Drive>(monitor: &mut Monitor<D>, side: usize, done: u32, completion: Completion) {
     let sectors = (completion.data.len() / monitor.drive.image_bytes()) as u32;
     let target = monitor.leveller.targets[side].expect("it is copied");
@@ -329,7 +329,7 @@ fn copied<D: Drive>(monitor: &mut Monitor<D>, side: usize, done: u32, completion
             copy(monitor, side, done + sectors, completion.data, completion.vector);
         }
         (Opcode::Write, Status::ChunkWriteFailed | Status::ChunkClosedEarly | Status::WriteFault) => {
-            // Another spare, if there is one.
+            // Takes another spare, if there is one.
             spares::put_aside(monitor, target / monitor.geometry.chunks, target % monitor.geometry.chunks);
             monitor.records.changed();
             monitor.leveller.taken.retain(|&chunk| chunk != target);
@@ -340,14 +340,14 @@ fn copied<D: Drive>(monitor: &mut Monitor<D>, side: usize, done: u32, completion
     }
 }
 
-/// The block stays where it is, for now.
+/// Leaves the block where it is, for now.
 fn postpone<D: Drive>(monitor: &mut Monitor<D>) {
     monitor.leveller.postponed.insert(monitor.leveller.block);
     go_on(monitor);
     clean_up(monitor, Step::Clean);
 }
 
-/// Writes to the block go on.
+/// Releases the held writes to the block.
 fn go_on<D: Drive>(monitor: &mut Monitor<D>) {
     monitor.leveller.frozen = [None; 2];
     for (submitted, command) in std::mem::take(&mut monitor.leveller.held) {
@@ -355,7 +355,7 @@ fn go_on<D: Drive>(monitor: &mut Monitor<D>) {
     }
 }
 
-/// Both are where they should be: that counts when it is on the media.
+/// Records the move of both blocks; it takes effect when the record is on the media.
 fn record_move<D: Drive>(monitor: &mut Monitor<D>) {
     let (block, targets) = (monitor.leveller.block, monitor.leveller.targets);
     let chunks = monitor.geometry.chunks;
@@ -366,7 +366,7 @@ fn record_move<D: Drive>(monitor: &mut Monitor<D>) {
     save::changed_then(monitor, Commit::Moved);
 }
 
-/// The move is on the media.
+/// Handles a move that is on the media.
 pub(super) fn moved<D: Drive>(monitor: &mut Monitor<D>) {
     for (lun, frozen) in luns(monitor).into_iter().zip(monitor.leveller.frozen) {
         if let Some((app, block)) = frozen
@@ -410,7 +410,7 @@ fn erased<D: Drive>(monitor: &mut Monitor<D>, chunk: u32, status: Status) {
     let (lun, in_lun) = (chunk / monitor.geometry.chunks, chunk % monitor.geometry.chunks);
     match status {
         Status::Success => save::count_erase(monitor, lun),
-        // It was free.
+        // The chunk was free.
         Status::ChunkInvalidReset => {}
         _ => {
             spares::put_aside(monitor, lun, in_lun);

@@ -1,25 +1,26 @@
-//! The flash monitor: gives LUNs of a drive to applications (section IV-A of the paper), and remembers it over restarts.
+//! The flash monitor: allocates LUNs of a drive to applications (section IV-A of the paper), persistently.
 //!
 //! ```text
 //!   above     namespace 0: "cache", 2 channels x 2 LUNs        namespace 1: "log", 2 channels x 1 LUN
 //!             │ block 0 1 2 ...                                │
-//!   monitor   each block ─► a chunk of the LUN that is the application's now; others are refused
+//!   monitor   each block ─► a chunk of the application's LUN; all other chunks are refused
 //!             │                    hidden: spare chunks of each LUN, and a few for the monitor's state
 //!   drive     channel 0: LUN 0 1 2 3        channel 1: LUN 4 5 6 7
 //! ```
-//! **Allocation.** A request is counted in LUNs, rounded up, over-provisioning on top. LUNs are taken round robin over channels. All channels of an
-//! application have equally many LUNs; where the number does not divide, the cheapest shape is taken, counted in extra LUNs and channels left
-//! out ([`Allocation::wanted_luns`] has the number wanted). The least worn free LUNs of a channel are taken, and erased before the
-//! application gets them.
+//! **Allocation.** A request is counted in LUNs, rounded up, plus over-provisioning. LUNs are taken round robin over channels. All channels of an
+//! application have equally many LUNs; if the number does not divide, the cheapest shape is taken, counted in extra LUNs and unused channels
+//! ([`Allocation::wanted_luns`] has the requested number). The least worn free LUNs of a channel are taken, and erased before the application gets
+//! them.
 //!
-//! **Isolation.** An application has an open-channel namespace of its own, with addresses counted from 0, and cannot name anything else:
-//! every address of a command is looked up ([`ChunkView`]), and a foreign one refuses the whole command with [`Status::LbaOutOfRange`]. A run of sectors stays in its block.
+//! **Isolation.** An application has its own open-channel namespace, with addresses counted from 0, and cannot name anything else: every address of a
+//! command is looked up ([`ChunkView`]), and a foreign one refuses the whole command with [`Status::LbaOutOfRange`]. A run of sectors stays in its
+//! block.
 //!
 //! **Bad blocks.** All LUNs show equally many blocks. If one cannot be erased, a spare replaces it and the erase succeeds. Without a spare the block
 //! is offline.
 //!
-//! **Wear.** Erases are counted for each LUN. When a LUN exceeds the least worn one by a limit, the two change places, block by block, while they are
-//! used (`level.rs`).
+//! **Wear.** Erases are counted per LUN. When a LUN exceeds the least worn one by a limit, the two are swapped, block by block, while they are in use
+//! (`level.rs`).
 //!
 //! **State.** See `state.rs` and `ring.rs`. A change takes effect when its record is on the media, and applications learn of it only then.
 //! A record is the whole state, so there is no log to replay. Erase counts are as old as the last record, which is rewritten each time the
@@ -31,14 +32,14 @@
 //!
 //! | object | owns | invariant |
 //! |---|---|---|
-//! | [`State`] | what is durable: LUNs, applications, the swap under way | see its head |
+//! | [`State`] | durable state: LUNs, applications, the swap in progress | see there |
 //! | [`Namespaces`] | views, statistics and counts of open applications; generations of commands | the counts add up |
 //! | [`Commands`] | commands with the drive, completions on their way up | a command has a record until it ends |
-//! | [`Records`], [`Ring`](ring::Ring) | records of the state, what waits for one | one record is on its way at a time |
-//! | [`Leveller`] | the block that is moved, commands that wait for it | one block is moved at a time |
+//! | [`Records`], [`Ring`](ring::Ring) | records of the state, what waits for one | one record is written at a time |
+//! | [`Leveller`] | the block being moved, commands that wait for it | one block is moved at a time |
 //! | [`Calls`] | answers to the monitor's own calls | a call has one answer |
 //!
-//! Each object alone writes its fields. Paths are functions without state: commands (`route`), the monitor's own (`calls`), records (`save`),
+//! Only an object itself writes its fields. Paths are functions without state: commands (`route`), the monitor's own (`calls`), records (`save`),
 //! start, allocation, spares, and the leveller's steps (`level`). The [`Monitor`] wires them.
 
 mod allocate;
@@ -75,7 +76,7 @@ use std::collections::BTreeSet;
 #[cfg(doc)]
 use pellucid_flash::Status;
 
-/// Chunks that the monitor has open: of records, and those that are filled while LUNs change places.
+/// Chunks that the monitor keeps open: those of records, and those filled during a swap of LUNs.
 const OPEN_CHUNKS: u32 = 4;
 
 /// A drive divided among applications. Clone it to fork the future of both.
@@ -96,12 +97,12 @@ pub struct Monitor<D> {
 }
 
 impl<D: Drive> Monitor<D> {
-    /// Puts a monitor on a drive that is at `now`, and runs until it has found its state, or has made one on blank media.
+    /// Starts a monitor on a drive whose time is `now`, and runs until it has found its state, or has created one on blank media.
     pub fn start(drive: D, config: MonitorConfig, now: SimTime) -> Result<Monitor<D>, MonitorError> {
         Monitor::start_by(drive, config, now, |_, next| next)
     }
 
-    /// Like [`Monitor::start`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
+    /// Like [`Monitor::start`]; `wait` advances time as in [`Stack::call_by`](pellucid_host::Stack::call_by).
     pub fn start_by(
         drive: D,
         config: MonitorConfig,
@@ -151,14 +152,14 @@ impl<D: Drive> Monitor<D> {
         SsdGeometry::of(&self.geometry)
     }
 
-    /// Bytes that an application can keep in a LUN.
+    /// Bytes that an application can store in a LUN.
     pub fn lun_bytes(&self) -> u64 {
         u64::from(self.state.shown())
             * u64::from(self.geometry.chunk_sectors)
             * u64::from(self.geometry.sector_bytes)
     }
 
-    /// LUNs that are free.
+    /// Number of free LUNs.
     pub fn free_luns(&self) -> u32 {
         (0..self.geometry.parallel_units()).filter(|&lun| self.state.is_free(lun)).count() as u32
     }
@@ -173,12 +174,12 @@ impl<D: Drive> Monitor<D> {
 
     // ---- applications
 
-    /// Gives flash to a new application and opens it. Runs the drive until that is on the media.
+    /// Allocates flash to a new application and opens it. Runs the drive until that is on the media.
     pub fn allocate(&mut self, name: &str, request: Request) -> Result<Allocation, MonitorError> {
         self.allocate_by(name, request, |_, next| next)
     }
 
-    /// Like [`Monitor::allocate`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
+    /// Like [`Monitor::allocate`]; `wait` advances time as in [`Stack::call_by`](pellucid_host::Stack::call_by).
     pub fn allocate_by(
         &mut self,
         name: &str,
@@ -194,14 +195,14 @@ impl<D: Drive> Monitor<D> {
         allocate::largest_luns(self)
     }
 
-    /// Opens an application that has flash: its namespace is there from now on.
+    /// Opens an application that owns flash: its namespace exists from now on.
     pub fn open(&mut self, name: &str) -> Result<AppId, MonitorError> {
         let id = self.known(name)?;
         self.open_now(id);
         Ok(id)
     }
 
-    /// Closes an application: its flash stays its own, and its namespace goes.
+    /// Closes an application: it keeps its flash and loses its namespace.
     pub fn close(&mut self, name: &str) -> Result<(), MonitorError> {
         let id = self.known(name)?;
         self.at_rest(id, name)?;
@@ -214,7 +215,7 @@ impl<D: Drive> Monitor<D> {
         self.release_by(name, |_, next| next)
     }
 
-    /// Like [`Monitor::release`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
+    /// Like [`Monitor::release`]; `wait` advances time as in [`Stack::call_by`](pellucid_host::Stack::call_by).
     pub fn release_by(
         &mut self,
         name: &str,
@@ -281,18 +282,18 @@ impl<D: Drive> Monitor<D> {
         view
     }
 
-    /// The drive's number of the chunk that a block of an application's LUN is.
+    /// The drive's chunk of a block of an application's LUN.
     fn chunk_of(&self, lun: u32, block: u32) -> u32 {
         let home = self.state.home(lun, block);
         home * self.geometry.chunks + self.state.chunk_of(home, block)
     }
 
-    /// Returns whether the drive keeps stamps instead of data.
+    /// Reports whether the drive keeps stamps instead of data.
     fn keeps_stamps(&self) -> bool {
         self.drive.image_bytes() != self.geometry.sector_bytes as usize
     }
 
-    /// The applications that have flash.
+    /// The applications that own flash.
     pub fn applications(&self) -> impl Iterator<Item = ApplicationInfo> {
         self.state.applications().map(|(id, app)| {
             let Application { name, request, channels, luns } = app.clone();
@@ -309,8 +310,7 @@ impl<D: Drive> Monitor<D> {
         Some(Statistics { average_erases: erases / luns.len() as f64, ..namespace.statistics() })
     }
 
-    /// Descriptor of a block of an open application; `of_drive` looks at this namespace and chunk of the drive. `None`: there is no such
-    /// block.
+    /// Descriptor of a block of an open application; `of_drive` looks at this namespace and chunk of the drive. `None`: the block does not exist.
     pub fn block_info(
         &self,
         id: AppId,
@@ -324,7 +324,7 @@ impl<D: Drive> Monitor<D> {
         Some(ChunkInfo { start: own.lba(own.chunk_at(block)), ..info })
     }
 
-    /// The LUNs of the drive.
+    /// Wear of the drive's LUNs.
     pub fn wear(&self) -> impl Iterator<Item = LunWear> {
         (0..self.geometry.parallel_units()).map(|lun| LunWear {
             owner: self.state.owner(lun).map(|(id, _)| AppId(id)),
@@ -339,7 +339,7 @@ impl<D: Drive> Monitor<D> {
         (self.leveller.swaps(), self.state.swapping().is_some())
     }
 
-    /// Walks every invariant and panics, naming it, where one is broken.
+    /// Checks every invariant, and panics with its name if one is broken.
     pub fn check(&self) {
         self.state.check(&self.geometry, |lun, chunk| self.records.keeps(lun * self.geometry.chunks + chunk));
         self.namespaces.check();

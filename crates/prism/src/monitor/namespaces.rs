@@ -1,18 +1,18 @@
-//! Namespaces of the applications that are open: view, statistics, and commands that have not ended.
+//! Namespaces of open applications: view, statistics, and unfinished commands.
 //!
-//! Commands have a generation. [`Namespaces::drain`] begins a new one and counts the commands of earlier ones that have not ended; changes to
-//! the places of blocks wait for them. Invariants: the counts of the namespaces add up to the total, and no more commands drain than are under way.
+//! Commands have a generation. [`Namespaces::drain`] starts a new one and counts the unfinished commands of earlier ones; changes to the places of
+//! blocks wait for them. Invariants: the counts of the namespaces add up to the total, and no more commands drain than are in flight.
 
 use super::config::Statistics;
 use pellucid_flash::{ChunkOp, Opcode};
 use pellucid_host::ChunkView;
 
-/// The namespace of an application that is open.
+/// The namespace of an open application.
 #[derive(Clone, Debug)]
 pub(super) struct Namespace {
     view: ChunkView,
     statistics: Statistics,
-    /// Its commands that have not ended.
+    /// Its unfinished commands.
     under_way: usize,
 }
 
@@ -23,7 +23,7 @@ impl Namespace {
         &self.view
     }
 
-    /// Another chunk becomes a block of it.
+    /// Maps a block to another chunk.
     pub fn place(&mut self, block: u32, chunk: u32) {
         self.view.set(block, chunk);
     }
@@ -33,17 +33,17 @@ impl Namespace {
         self.statistics
     }
 
-    /// Commands that have not ended.
+    /// Number of unfinished commands.
     pub fn under_way(&self) -> usize {
         self.under_way
     }
 
-    /// Counts addresses that were refused.
+    /// Counts refused addresses.
     pub fn count_refused(&mut self, addresses: u32) {
         self.statistics.refused += u64::from(addresses);
     }
 
-    /// Counts a command that has succeeded.
+    /// Counts a successful command.
     #[inline]
     pub fn count_done(&mut self, opcode: Opcode, sectors: u32) {
         let (commands, moved) = match opcode {
@@ -62,32 +62,32 @@ impl Namespace {
         self.statistics.erases += 1;
     }
 
-    /// Counts a block that failed; `replaced`: by a spare.
+    /// Counts a failed block; `replaced`: by a spare.
     pub fn count_failed_block(&mut self, replaced: bool) {
         let count =
             if replaced { &mut self.statistics.replaced_blocks } else { &mut self.statistics.lost_blocks };
         *count += 1;
     }
 
-    /// Counts a LUN that has changed places.
+    /// Counts a swap of a LUN.
     pub fn count_swap(&mut self) {
         self.statistics.swapped_luns += 1;
     }
 }
 
-/// Namespaces of the applications that are open.
+/// Namespaces of the open applications.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Namespaces {
     open: Vec<Option<Namespace>>,
-    /// Commands of applications that have not ended, and the generation of those that are submitted now.
+    /// Unfinished commands of applications, and the generation of new ones.
     under_way: usize,
     epoch: u32,
-    /// Commands of earlier generations that have not ended.
+    /// Unfinished commands of earlier generations.
     draining: usize,
 }
 
 impl Namespaces {
-    /// One more than the highest number that a namespace has had.
+    /// One more than the highest namespace number so far.
     pub fn count(&self) -> u16 {
         self.open.len() as u16
     }
@@ -98,13 +98,13 @@ impl Namespaces {
         self.open.get(usize::from(app))?.as_ref()
     }
 
-    /// The namespace of this number, if it is open, to be changed.
+    /// The namespace of this number for changes, if it is open.
     #[inline]
     pub fn get_mut(&mut self, app: u16) -> Option<&mut Namespace> {
         self.open.get_mut(usize::from(app))?.as_mut()
     }
 
-    /// The namespaces that are open.
+    /// The open namespaces.
     pub fn iter(&self) -> impl Iterator<Item = (u16, &Namespace)> {
         (0..).zip(&self.open).filter_map(|(app, namespace)| Some((app, namespace.as_ref()?)))
     }
@@ -126,7 +126,7 @@ impl Namespaces {
         closed.is_some()
     }
 
-    /// Gives a namespace another view; `None` closes it.
+    /// Replaces a namespace's view; `None` closes it.
     pub fn set_view(&mut self, app: u16, view: Option<ChunkView>) {
         match (self.get_mut(app), view) {
             (Some(namespace), Some(view)) => namespace.view = view,
@@ -136,14 +136,14 @@ impl Namespaces {
         }
     }
 
-    /// A command of an application begins: returns its generation.
+    /// Notes a new command of an application; returns its generation.
     pub fn begin(&mut self, app: u16) -> u32 {
         self.under_way += 1;
         self.get_mut(app).expect("it is open").under_way += 1;
         self.epoch
     }
 
-    /// A command of this generation has ended.
+    /// Notes the end of a command of this generation.
     pub fn end(&mut self, app: u16, epoch: u32) {
         if let Some(namespace) = self.get_mut(app) {
             namespace.under_way -= 1;
@@ -152,7 +152,7 @@ impl Namespaces {
         self.draining -= usize::from(epoch != self.epoch && self.draining > 0);
     }
 
-    /// Commands of applications that have not ended.
+    /// Number of unfinished commands of applications.
     pub fn under_way(&self) -> usize {
         self.under_way
     }
@@ -163,18 +163,18 @@ impl Namespaces {
         self.draining = self.under_way;
     }
 
-    /// Returns whether all commands of earlier generations have ended.
+    /// Reports whether all commands of earlier generations have ended.
     pub fn is_drained(&self) -> bool {
         self.draining == 0
     }
 
-    /// The power was cut, and everything that was under way has ended.
+    /// Drops everything in flight after a power cut.
     pub fn forget(&mut self) {
         assert_eq!(self.under_way, 0, "commands after a power cut");
         self.draining = 0;
     }
 
-    /// Panics where an invariant is broken.
+    /// Panics if an invariant is broken.
     pub fn check(&self) {
         let under_way: usize = self.iter().map(|(_, namespace)| namespace.under_way).sum();
         assert_eq!(under_way, self.under_way, "commands under way");

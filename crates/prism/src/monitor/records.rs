@@ -3,28 +3,28 @@
 //! ```text
 //!   changed ─► begin: both rings write it ─► ring_done, ring_done ─► safe, or dead ─► due: commits that waited for it
 //! ```
-//! Invariants: one record is on its way at a time; numbers rise; a commit is due when the record with its change is safe, or no record can be
+//! Invariants: one record is written at a time; numbers ascend; a commit is due when the record with its change is safe, or when no record can be
 //! written any more.
 
 use super::ring::{self, Ring, Want};
 use pellucid_flash::ChunkGeometry;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Sectors of one write of a record, about.
+/// Approximate number of sectors of one write of a record.
 const WRITE_SECTORS: u32 = 64;
 
-/// Effect of a record that is on the media.
+/// Effect of a durable record.
 #[derive(Clone, Debug)]
 pub(super) enum Commit {
-    /// A block of an application is another chunk from now on.
+    /// Maps a block of an application to another chunk.
     Place { app: u16, block: u32, chunk: u32 },
-    /// This command ends.
+    /// Ends this command.
     Answer(u32),
-    /// The blocks that the leveller has copied have new places.
+    /// Moves the blocks that the leveller has copied.
     Moved,
 }
 
-/// A record on its way.
+/// A record being written.
 #[derive(Clone, Debug)]
 struct Saving {
     number: u64,
@@ -40,19 +40,19 @@ struct Saving {
 pub(super) struct Records {
     chunks: [Vec<u32>; 2],
     rings: Vec<Ring>,
-    /// Sizes of a page: sectors and bytes.
+    /// Size of a page in sectors and bytes.
     page_sectors: u32,
     page_bytes: usize,
-    /// Pages behind each record that make it readable.
+    /// Pages after each record that make it readable.
     pages_behind: u32,
-    /// Number of the next record, and of the newest that is safe.
+    /// Numbers of the next record, and of the newest safe one.
     next: u64,
     safe: u64,
     saving: Option<Saving>,
     dirty: bool,
-    /// No record can be written any more.
+    /// True if no record can be written any more.
     dead: bool,
-    /// Erases that no record counts.
+    /// Erases that no record counts yet.
     unsaved_erases: u32,
     /// Pages of records by chunk, if the drive stores stamps instead of data and could not return them.
     kept: BTreeMap<(u32, u32), Vec<u8>>,
@@ -79,12 +79,12 @@ impl Records {
         }
     }
 
-    /// Goes on after the record before `next`, in these rings.
+    /// Continues after the record before `next`, in these rings.
     pub fn resume(&mut self, next: u64, rings: Vec<Ring>) {
         (self.next, self.rings) = (next, rings);
     }
 
-    /// Forgets everything that the power cut has ended.
+    /// Drops everything in flight after a power cut.
     pub fn forget(&mut self) {
         (self.saving, self.dirty, self.dead) = (None, false, false);
         self.commits.clear();
@@ -95,12 +95,12 @@ impl Records {
         &self.chunks
     }
 
-    /// Returns whether a chunk of the drive is for records.
+    /// Reports whether a chunk of the drive is for records.
     pub fn keeps(&self, chunk: u32) -> bool {
         self.chunks.iter().any(|ring| ring.contains(&chunk))
     }
 
-    /// Pages of so many bytes.
+    /// Number of pages for this many bytes.
     pub fn pages_of(&self, bytes: usize) -> u32 {
         bytes.div_ceil(self.page_bytes) as u32
     }
@@ -120,13 +120,13 @@ impl Records {
         self.safe >= number
     }
 
-    /// The state has changed: it will be on the media with the record of the number returned.
+    /// Notes a change of the state; returns the number of the record that will contain it.
     pub fn changed(&mut self) -> u64 {
         self.dirty = true;
         self.next
     }
 
-    /// The state has changed; this follows when that is on the media, or at once if it never will be.
+    /// Notes a change of the state, with a commit that follows when the change is on the media, or at once if it never will be.
     pub fn changed_then(&mut self, commit: Commit) {
         let number = self.changed();
         self.commits.push_back((number, commit));
@@ -143,7 +143,7 @@ impl Records {
         !self.commits.is_empty()
     }
 
-    /// Counts an erase; the state is written after `most` that no record counts.
+    /// Counts an erase; after `most` uncounted ones, the state is written.
     pub fn count_erase(&mut self, most: u32) {
         self.unsaved_erases += 1;
         if self.unsaved_erases >= most {
@@ -151,12 +151,12 @@ impl Records {
         }
     }
 
-    /// Number of the record that is to be written now.
+    /// Number of the record to be written now.
     pub fn wanted(&self) -> Option<u64> {
         (self.dirty && self.saving.is_none() && !self.dead).then_some(self.next)
     }
 
-    /// Begins the record that is wanted. Returns what each ring needs.
+    /// Starts the wanted record. Returns what each ring needs.
     pub fn begin(&mut self, bytes: Vec<u8>) -> Vec<Want> {
         assert!(self.saving.is_none(), "one record is on its way");
         let (number, pages) = (self.next, self.record_pages(bytes.len()));
@@ -177,7 +177,7 @@ impl Records {
         (pages, data)
     }
 
-    /// Keeps pages of a chunk that the drive does not.
+    /// Keeps pages of a chunk for a drive that does not keep data.
     pub fn keep_pages(&mut self, chunk: u32, page: u32, data: &[u8]) {
         for (at, content) in (page..).zip(data.chunks_exact(self.page_bytes)) {
             self.kept.insert((chunk, at), content.to_vec());
@@ -189,17 +189,17 @@ impl Records {
         self.kept.get(&(chunk, page)).cloned().unwrap_or_default()
     }
 
-    /// The reset of a chunk of a ring has ended.
+    /// Handles the end of a reset in a ring.
     pub fn reset_ended(&mut self, ring: usize, ok: bool) -> Want {
         self.rings[ring].reset_ended(ok)
     }
 
-    /// The write of pages of a ring has ended.
+    /// Handles the end of a write of pages in a ring.
     pub fn write_ended(&mut self, ring: usize, pages: u32, ok: bool) -> Want {
         self.rings[ring].write_ended(pages, ok)
     }
 
-    /// A ring has the record, or never will.
+    /// Notes that a ring has the record, or never will.
     pub fn ring_done(&mut self, ok: bool) {
         let saving = self.saving.as_mut().expect("a record on its way");
         saving.ok |= ok;

@@ -1,16 +1,16 @@
-//! Rings of chunks that hold the records of the monitor's state: two, of hidden chunks on different LUNs.
+//! Rings of chunks for the records of the monitor's state: two, of hidden chunks on different LUNs.
 //!
 //! ```text
 //!   ring 0   LUN 0: [ 1 | 2 | 3 ]  [ 4 | 5 ......  ]        LUN 2: [            ]  [           ]
 //!   ring 1   LUN 1: [ 1 | 2 | 3 ]  [ 4 | 5 ......  ]        LUN 3: [            ]  [           ]
 //! ```
-//! A record is the whole state. It is safe when every ring that still works has it, and at least one does. A ring continues in its next chunk when
-//! one is full or fails, and erases that chunk first, but never the one with its newest record. So at every moment each ring has a whole record,
-//! and the highest number wins at a start. After a start a ring begins a new chunk, because the end of the last one may be torn.
+//! A record is the whole state. It is safe once every working ring has it, and at least one does. A ring continues in its next chunk when one is full
+//! or fails, and erases that chunk first, but never the one with its newest record. So at every moment each ring has a whole record, and the highest
+//! number wins at a start. After a start a ring uses a new chunk, because the end of the last one may be torn.
 
 use pellucid_flash::ChunkGeometry;
 
-/// LUNs that hold records, of those that there are.
+/// Maximum number of LUNs with records.
 const LUNS_MAX: u32 = 4;
 
 /// Work that a ring needs.
@@ -38,19 +38,19 @@ struct Slot {
 pub(super) struct Ring {
     slots: Vec<Slot>,
     at: usize,
-    /// Pages of the chunk that are written, or cannot be.
+    /// Pages of the chunk that are written or unusable.
     page: u32,
     /// The slot of the newest whole record.
     newest: Option<usize>,
     /// Pages of a chunk.
     pages: u32,
-    /// Pages of the record under way, and how many are written.
+    /// Pages of the record being written, and number already written.
     record: u32,
     done: u32,
     dead: bool,
 }
 
-/// The chunks of both rings: the last ones of a few LUNs, on different channels where there are some.
+/// The chunks of both rings: the last ones of a few LUNs, on different channels if possible.
 pub(super) fn chunks(drive: &ChunkGeometry) -> [Vec<u32>; 2] {
     let luns = drive.parallel_units().min(LUNS_MAX);
     let mut rings = [Vec::new(), Vec::new()];
@@ -65,13 +65,13 @@ pub(super) fn chunks(drive: &ChunkGeometry) -> [Vec<u32>; 2] {
     rings
 }
 
-/// Chunks of each of so many LUNs that records may take at most.
+/// Maximum number of chunks for records on each of this many LUNs.
 pub(super) fn chunks_of_lun(luns: u32) -> u32 {
     if luns == 1 { 4 } else { 2 }
 }
 
 impl Ring {
-    /// `chunks`: with whether each is free, or `None` if it is out of use.
+    /// Creates a ring. `chunks`: each with whether it is free, or `None` if it is retired.
     pub fn new(chunks: impl Iterator<Item = (u32, Option<bool>)>, newest: Option<u32>, pages: u32) -> Ring {
         let slot = |(chunk, free): (u32, Option<bool>)| Slot {
             chunk,
@@ -84,7 +84,7 @@ impl Ring {
         Ring { slots, at, page: pages, newest, pages, record: 0, done: 0, dead: false }
     }
 
-    /// A record of this many pages is to be written.
+    /// Starts a record of this many pages.
     pub fn begin(&mut self, record: u32) -> Want {
         if self.dead {
             return Want::Dead;
@@ -117,7 +117,7 @@ impl Ring {
         }
     }
 
-    /// The reset that was wanted has ended.
+    /// Handles the end of the wanted reset.
     pub fn reset_ended(&mut self, ok: bool) -> Want {
         self.slots[self.at].lost = !ok;
         match ok {
@@ -126,7 +126,7 @@ impl Ring {
         }
     }
 
-    /// Ends the write of `pages` pages.
+    /// Handles the end of the write of `pages` pages.
     pub fn write_ended(&mut self, pages: u32, ok: bool) -> Want {
         if !ok {
             self.slots[self.at].lost = true;

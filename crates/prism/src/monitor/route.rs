@@ -1,4 +1,4 @@
-//! The path of a command: from an application's addresses to the drive's, and of its completion back.
+//! The path of a command from an application's addresses to the drive's, and of its completion back.
 
 use super::calls::{own, send};
 use super::commands::What;
@@ -9,7 +9,7 @@ use pellucid_flash::{
     StageTimes, Status,
 };
 
-/// Carries completions up until all is at rest at this moment, and begins what is due.
+/// Processes completions until everything is done at this moment, and starts due work.
 pub(super) fn pump<D: Drive>(monitor: &mut Monitor<D>) {
     loop {
         let mut moved = false;
@@ -27,7 +27,7 @@ pub(super) fn pump<D: Drive>(monitor: &mut Monitor<D>) {
 
 // ---- down
 
-/// A command of an application goes to the drive, waits, or is refused.
+/// Sends an application's command to the drive, holds it, or refuses it.
 pub(super) fn route<D: Drive>(monitor: &mut Monitor<D>, submitted: SimTime, mut command: Command) {
     let app = command.namespace;
     let Some(namespace) = monitor.namespaces.get_mut(app) else {
@@ -55,7 +55,7 @@ pub(super) fn route<D: Drive>(monitor: &mut Monitor<D>, submitted: SimTime, mut 
     monitor.drive.submit(monitor.now, command);
 }
 
-/// A report is put together from one of each LUN.
+/// Starts a report, which is assembled from one report per LUN.
 fn report<D: Drive>(monitor: &mut Monitor<D>, submitted: SimTime, mut command: Command) {
     let app = command.namespace;
     let namespace = monitor.namespaces.get_mut(app).expect("it is open");
@@ -78,7 +78,7 @@ fn report<D: Drive>(monitor: &mut Monitor<D>, submitted: SimTime, mut command: C
     ask_parts(monitor, op);
 }
 
-/// Asks each LUN that has blocks of a report.
+/// Requests reports from each LUN with blocks of the report.
 fn ask_parts<D: Drive>(monitor: &mut Monitor<D>, report: u32) {
     let op = monitor.commands.get(report);
     let view = monitor.namespaces.get(op.app()).expect("it has a command").view();
@@ -128,9 +128,9 @@ fn command_ended<D: Drive>(monitor: &mut Monitor<D>, op: u32, completion: Comple
     finish(monitor, op, completion);
 }
 
-/// The completion goes up.
+/// Passes the completion up.
 pub(super) fn finish<D: Drive>(monitor: &mut Monitor<D>, op: u32, mut completion: Completion) {
-    // A report has the application's addresses already.
+    // A report already has the application's addresses.
     if completion.opcode != Opcode::Report
         && let Some(namespace) = monitor.namespaces.get(monitor.commands.get(op).app())
     {
@@ -140,7 +140,7 @@ pub(super) fn finish<D: Drive>(monitor: &mut Monitor<D>, op: u32, mut completion
     monitor.namespaces.end(app, epoch);
 }
 
-/// The drive has told of `chunks` chunks.
+/// Handles the drive's report on `chunks` chunks.
 fn part_ended<D: Drive>(monitor: &mut Monitor<D>, report: u32, chunks: u32, part: &Completion) {
     let op = monitor.commands.get(report);
     let (app, first, count) = (op.app(), op.first(), op.sectors());
@@ -171,7 +171,7 @@ fn part_ended<D: Drive>(monitor: &mut Monitor<D>, report: u32, chunks: u32, part
     if !is_last {
         return;
     }
-    // A block that has moved meanwhile is asked for again.
+    // A block that has moved meanwhile is requested again.
     let is_missing = whole.data.iter().step_by(ChunkInfo::BYTES).any(|&state| state == 0);
     if whole.status == Status::Success && is_missing {
         return ask_parts(monitor, report);
@@ -244,7 +244,7 @@ fn looked<D: Drive>(monitor: &mut Monitor<D>, op: u32, at: u32, look: &Completio
     }
 }
 
-/// A spare takes the place of a block that address `at` of a reset named.
+/// Replaces a block, named by address `at` of a reset, by a spare.
 fn replace<D: Drive>(monitor: &mut Monitor<D>, op: u32, at: u32, chunk: u32) {
     let app = monitor.commands.get(op).app();
     let Some(namespace) = monitor.namespaces.get(app) else { return };
@@ -259,7 +259,7 @@ fn replace<D: Drive>(monitor: &mut Monitor<D>, op: u32, at: u32, chunk: u32) {
     if ended.result == 0 {
         ended.status = Status::Success;
     }
-    // What it is told of the block is what the spare is.
+    // The reported state of the block is that of the spare.
     let told = ended.vector.as_mut().map(|vector| &mut vector.metadata);
     if let Some(told) =
         told.and_then(|told| told.as_chunks_mut::<{ ChunkInfo::BYTES }>().0.get_mut(at as usize))

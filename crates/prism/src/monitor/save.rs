@@ -1,4 +1,4 @@
-//! Writing records of the state, and what follows when one is on the media.
+//! Writing records of the state, and the commits that follow.
 
 use super::calls::{self, Wait};
 use super::commands::What;
@@ -8,7 +8,7 @@ use super::ring::Want;
 use super::{Monitor, level, route};
 use pellucid_flash::{ChunkOp, Command, Completion, Drive, Opcode, Status, Vector};
 
-/// The state has changed: this follows when that is on the media, or at once if it never will be.
+/// Notes a change of the state, with a commit that follows when the change is on the media, or at once if it never will be.
 pub(super) fn changed_then<D: Drive>(monitor: &mut Monitor<D>, commit: Commit) {
     monitor.records.changed_then(commit);
     if monitor.records.is_dead() {
@@ -16,7 +16,7 @@ pub(super) fn changed_then<D: Drive>(monitor: &mut Monitor<D>, commit: Commit) {
     }
 }
 
-/// Does what waited for records that are safe, or never will be.
+/// Executes commits whose records are safe, or never will be.
 fn commit_due<D: Drive>(monitor: &mut Monitor<D>) {
     while let Some(commit) = monitor.records.next_due() {
         match commit {
@@ -52,13 +52,13 @@ pub(super) fn save_by<D: Drive>(
     }
 }
 
-/// A block of a LUN was erased.
+/// Counts the erase of a block in a LUN.
 pub(super) fn count_erase<D: Drive>(monitor: &mut Monitor<D>, lun: u32) {
     monitor.state.count_erase(lun);
     monitor.records.count_erase(monitor.state.shown());
 }
 
-/// Begins a record, if one is due.
+/// Starts a record, if one is due.
 pub(super) fn save<D: Drive>(monitor: &mut Monitor<D>) {
     let Some(number) = monitor.records.wanted() else { return };
     let wants = monitor.records.begin(monitor.state.encode(&monitor.geometry, number));
@@ -85,7 +85,7 @@ fn carry_out<D: Drive>(monitor: &mut Monitor<D>, ring: usize, want: Want) {
     }
 }
 
-/// A write of pages of the record from `from` on to page `page` of a chunk, and how many they are.
+/// A write of pages of the record, starting at `from`, to page `page` of a chunk; and their number.
 fn record_write<D: Drive>(monitor: &mut Monitor<D>, chunk: u32, page: u32, from: u32) -> (u32, Command) {
     let sectors = monitor.geometry.write_min_sectors;
     let (pages, mut data) = monitor.records.pages(from);
@@ -99,7 +99,7 @@ fn record_write<D: Drive>(monitor: &mut Monitor<D>, chunk: u32, page: u32, from:
     (pages, command)
 }
 
-/// A command of a ring has ended.
+/// Handles the end of a command of a ring.
 pub(super) fn ended<D: Drive>(monitor: &mut Monitor<D>, ring: usize, pages: u32, completion: &Completion) {
     let ok = completion.status == Status::Success;
     let want = match completion.opcode {

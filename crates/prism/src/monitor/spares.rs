@@ -1,11 +1,11 @@
-//! Spare chunks: they take the place of bad ones; leftovers in them are erased.
+//! Spare chunks: they replace bad ones; leftovers in them are erased.
 
 use super::Monitor;
 use super::calls::{self, Wait};
 use super::config::MonitorError;
 use pellucid_flash::{ChunkInfo, ChunkOp, ChunkState, Drive, Opcode, Status};
 
-/// Good chunks of a LUN that it does not show, and that hold no records.
+/// Good chunks of a LUN that are neither shown nor used for records.
 pub(super) fn spares<D: Drive>(monitor: &Monitor<D>, lun: u32) -> impl Iterator<Item = u32> {
     let chunks = monitor.geometry.chunks;
     monitor.state.hidden(lun, chunks).filter(move |&chunk| !monitor.records.keeps(lun * chunks + chunk))
@@ -39,7 +39,7 @@ fn erase<D: Drive>(
     Ok(bad)
 }
 
-/// Erases the written blocks of these LUNs, and replaces bad blocks with spares. A LUN with too few good blocks goes out of use.
+/// Erases the written blocks of these LUNs, and replaces bad blocks by spares. A LUN with too few good blocks is retired.
 pub(super) fn clean<D: Drive>(
     monitor: &mut Monitor<D>,
     luns: &[u32],
@@ -66,8 +66,7 @@ pub(super) fn clean<D: Drive>(
     Ok(())
 }
 
-/// Erases spares that are written, and puts spares in the place of what is bad. `fresh`: the state is new, so LUNs without enough good
-/// blocks go out of use.
+/// Erases written spares, and replaces bad blocks by spares. `fresh`: the state is new, so LUNs without enough good blocks are retired.
 pub(super) fn tidy<D: Drive>(
     monitor: &mut Monitor<D>,
     infos: &[ChunkInfo],
@@ -84,7 +83,7 @@ pub(super) fn tidy<D: Drive>(
     let offline =
         |&chunk: &u32| infos[chunk as usize].state == ChunkState::Offline && !monitor.records.keeps(chunk);
     bad.extend((0..infos.len() as u32).filter(offline));
-    // Spares first, so that none of them replaces another.
+    // Bad spares come first, so that none of them replaces another block.
     bad.sort_by_key(|&chunk| monitor.state.block_of(chunk / chunks, chunk % chunks).is_some());
     for chunk in bad {
         let lun = chunk / chunks;
@@ -95,7 +94,7 @@ pub(super) fn tidy<D: Drive>(
     Ok(())
 }
 
-/// The block of an application that was erased is bad: returns the spare that takes its place, by the drive's number.
+/// Replaces the bad block of an application that was erased; returns the spare by the drive's number.
 pub(super) fn replace<D: Drive>(monitor: &mut Monitor<D>, chunk: u32) -> Option<u32> {
     let (lun, in_lun) = (chunk / monitor.geometry.chunks, chunk % monitor.geometry.chunks);
     let block = monitor.state.block_of(lun, in_lun)?;

@@ -1,4 +1,4 @@
-//! The start of a monitor: it finds its state, and erases leftovers of a power cut.
+//! The start of a monitor: finds its state, and erases leftovers of a power cut.
 
 use super::calls::{self, Wait};
 use super::records::Records;
@@ -7,7 +7,7 @@ use super::state::State;
 use super::{Monitor, MonitorConfig, MonitorError, route, save, spares};
 use pellucid_flash::{ChunkGeometry, ChunkInfo, ChunkState, Completion, Drive, Opcode, Status};
 
-/// A whole record that was found.
+/// A whole record found at the start.
 #[derive(Clone, Debug)]
 struct Found {
     number: u64,
@@ -15,7 +15,7 @@ struct Found {
     bytes: Vec<u8>,
 }
 
-/// The state of blank media, all of them good.
+/// The state of blank media without bad blocks.
 pub(super) fn blank(
     drive: &ChunkGeometry,
     records: &Records,
@@ -26,7 +26,7 @@ pub(super) fn blank(
     let shown = drive.chunks.checked_sub(hidden).filter(|&shown| shown > 0);
     let shown = shown.ok_or(MonitorError::TooSmall { blocks: drive.chunks, hidden })?;
     let state = State::blank(luns, shown);
-    // The largest it can become: each LUN has an application of its own with the longest name, and two change places.
+    // Largest possible size: each LUN has its own application with the longest name, and two are being swapped.
     let most = state.encode(drive, 0).len() + luns as usize * (256 + 28) + shown as usize + 8;
     let (needs, has) = (records.record_pages(most), drive.chunk_sectors / drive.write_min_sectors);
     match needs <= has {
@@ -35,7 +35,7 @@ pub(super) fn blank(
     }
 }
 
-/// Finds the state, or makes one.
+/// Finds the state, or creates one.
 pub(super) fn load<D: Drive>(
     monitor: &mut Monitor<D>,
     format: bool,
@@ -77,7 +77,7 @@ pub(super) fn load<D: Drive>(
     Ok(())
 }
 
-/// Refuses media that hold something that no monitor wrote; `strange`: in so many chunks for records.
+/// Refuses media with foreign data; `strange`: number of chunks for records that hold some.
 fn refuse_foreign<D: Drive>(
     monitor: &Monitor<D>,
     infos: &[ChunkInfo],
@@ -92,7 +92,7 @@ fn refuse_foreign<D: Drive>(
     }
 }
 
-/// The rings as they are, with what was found in each.
+/// The rings as found on the media.
 fn rings<D: Drive>(monitor: &Monitor<D>, infos: &[ChunkInfo], found: &[Option<Found>; 2]) -> Vec<Ring> {
     let pages = monitor.geometry.chunk_sectors / monitor.geometry.write_min_sectors;
     let state_of = |chunk: &u32| match infos[*chunk as usize].state {
@@ -104,7 +104,7 @@ fn rings<D: Drive>(monitor: &Monitor<D>, infos: &[ChunkInfo], found: &[Option<Fo
     rings.map(|(chunks, newest)| Ring::new(chunks.iter().map(state_of), newest, pages)).collect()
 }
 
-/// The newest whole record of each ring; and how many chunks hold something that no monitor wrote.
+/// The newest whole record of each ring, and the number of chunks with foreign data.
 fn find_records<D: Drive>(
     monitor: &mut Monitor<D>,
     infos: &[ChunkInfo],
@@ -128,7 +128,7 @@ fn find_records<D: Drive>(
     Ok((found, strange))
 }
 
-/// Looks for a record in the pages of a chunk that is newer than `found`. Returns whether all of the chunk is of a monitor, or unreadable.
+/// Searches the pages of a chunk for a record newer than `found`. Returns whether the whole chunk is a monitor's, or unreadable.
 fn find_in(records: &Records, chunk: u32, pages: &[Option<Vec<u8>>], found: &mut Option<Found>) -> bool {
     let mut page = 0;
     let mut ours = pages.iter().all(Option::is_none);
@@ -152,7 +152,7 @@ fn find_in(records: &Records, chunk: u32, pages: &[Option<Vec<u8>>], found: &mut
     ours
 }
 
-/// The first `count` pages of a chunk; `None` for what cannot be read.
+/// The first `count` pages of a chunk; `None` for unreadable ones.
 fn read_pages<D: Drive>(
     monitor: &mut Monitor<D>,
     chunk: u32,

@@ -1,22 +1,22 @@
 //! The monitor's durable state: owners of LUNs, the block maps of LUNs, bad blocks, and a swap in progress.
 //!
-//! A LUN shows a fixed number of its first good blocks; the others are spares. While two LUNs are being swapped, `moved` tells for each of
-//! their blocks whether it has moved: it is then in the other LUN, in the block that this LUN shows at the same position. Invariants
-//! ([`State::check`]): the blocks that a LUN shows are distinct, not bad, and not those of the records; a LUN has one owner.
+//! A LUN shows a fixed number of its first good blocks; the others are spares. During a swap of two LUNs, `moved` tells which of their blocks have
+//! moved: a moved block is in the other LUN, in the block that this LUN shows at the same position. Invariants ([`State::check`]): the blocks that a
+//! LUN shows are distinct, not bad, and not those of the records; a LUN has one owner.
 
 use super::config::Request;
 use pellucid_flash::ChunkGeometry;
 
 const MAGIC: &[u8; 8] = b"PLPRISM1";
-/// Magic, checksum, and length of what follows.
+/// Magic, checksum, and length of the rest.
 pub(super) const HEADER_BYTES: usize = 16;
 
 /// A LUN of the drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Lun {
-    /// The chunk of the LUN that each block is; empty: the LUN is out of use.
+    /// The chunk of each block; empty: the LUN is retired.
     shown: Vec<u32>,
-    /// Chunks out of use that the LUN does not show, ascending.
+    /// Retired chunks that the LUN does not show, ascending.
     bad: Vec<u32>,
     /// Erases of all its blocks.
     erases: u64,
@@ -33,15 +33,15 @@ pub(super) struct Application {
     pub luns: Vec<u32>,
 }
 
-/// Two LUNs that change places.
+/// A swap of two LUNs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Swap {
     luns: [u32; 2],
-    /// By block.
+    /// By block: true if it has moved.
     moved: Vec<bool>,
 }
 
-/// All of it.
+/// The whole state.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct State {
     /// By parallel unit of the drive.
@@ -54,7 +54,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// The state of blank media, all of them good: `luns` LUNs that show so many blocks each.
+    /// The state of blank media without bad blocks: `luns` LUNs that show `shown` blocks each.
     pub fn blank(luns: u32, shown: u32) -> State {
         let lun = Lun { shown: (0..shown).collect(), ..Lun::default() };
         State { luns: vec![lun; luns as usize], applications: Vec::new(), swap: None, shown }
@@ -75,37 +75,37 @@ impl State {
         self.shown
     }
 
-    /// Returns whether a LUN shows blocks; else it is out of use.
+    /// Reports whether a LUN is in use, not retired.
     pub fn is_in_use(&self, lun: u32) -> bool {
         !self.lun(lun).shown.is_empty()
     }
 
-    /// Takes a LUN out of use.
+    /// Retires a LUN.
     pub fn withdraw(&mut self, lun: u32) {
         self.lun_mut(lun).shown.clear();
     }
 
-    /// Erases of all blocks of a LUN.
+    /// Total erases of a LUN's blocks.
     pub fn erases(&self, lun: u32) -> u64 {
         self.lun(lun).erases
     }
 
-    /// A block of a LUN was erased.
+    /// Counts the erase of a block of a LUN.
     pub fn count_erase(&mut self, lun: u32) {
         self.lun_mut(lun).erases += 1;
     }
 
-    /// Chunks of a LUN that are out of use and not shown.
+    /// Number of retired chunks of a LUN that are not shown.
     pub fn bad_blocks(&self, lun: u32) -> u32 {
         self.lun(lun).bad.len() as u32
     }
 
-    /// Returns whether a chunk of a LUN is out of use and not shown.
+    /// Reports whether a chunk of a LUN is retired and not shown.
     pub fn is_bad(&self, lun: u32, chunk: u32) -> bool {
         self.lun(lun).bad.contains(&chunk)
     }
 
-    /// Good chunks of a LUN of `chunks` that it does not show.
+    /// Good chunks of a LUN with `chunks` that are not shown.
     pub fn hidden(&self, lun: u32, chunks: u32) -> impl Iterator<Item = u32> + use<> {
         let Lun { shown, bad, .. } = self.lun(lun);
         let mut hidden = vec![true; chunks as usize];
@@ -113,12 +113,12 @@ impl State {
         (0..chunks).filter(move |&chunk| hidden[chunk as usize])
     }
 
-    /// The block of a LUN that one of its chunks is.
+    /// The block that shows a chunk of a LUN.
     pub fn block_of(&self, lun: u32, chunk: u32) -> Option<u32> {
         self.lun(lun).shown.iter().position(|&shown| shown == chunk).map(|block| block as u32)
     }
 
-    /// The chunk of a LUN that one of its blocks is.
+    /// The chunk of a LUN's block.
     pub fn chunk_of(&self, lun: u32, block: u32) -> u32 {
         self.lun(lun).shown[block as usize]
     }
@@ -171,7 +171,7 @@ impl State {
         self.applications[usize::from(id)].take()
     }
 
-    /// Puts an application back that was removed.
+    /// Restores a removed application.
     pub fn put_back(&mut self, id: u16, app: Application) {
         let place = &mut self.applications[usize::from(id)];
         assert!(place.is_none(), "a namespace has one application");
@@ -180,25 +180,25 @@ impl State {
 
     // ---- two LUNs that change places
 
-    /// The LUNs that change places.
+    /// The LUNs being swapped.
     pub fn swapping(&self) -> Option<[u32; 2]> {
         self.swap.as_ref().map(|swap| swap.luns)
     }
 
-    /// Lets two LUNs change places.
+    /// Starts a swap of two LUNs.
     pub fn begin_swap(&mut self, luns: [u32; 2]) {
         assert!(self.swap.is_none(), "two LUNs change places at a time");
         self.swap = Some(Swap { luns, moved: vec![false; self.shown as usize] });
     }
 
-    /// Blocks that have not changed places.
+    /// Blocks that have not moved yet.
     pub fn unmoved(&self) -> impl Iterator<Item = u32> {
         let moved = self.swap.iter().flat_map(|swap| &swap.moved);
         (0..).zip(moved).filter(|(_, moved)| !**moved).map(|(block, _)| block)
     }
 
-    /// A block has changed places: `targets` are the chunks of the other LUN that took it, by side. Returns the former chunk of each
-    /// LUN that took one, with the LUN.
+    /// Moves a block: `targets` are the chunks of the other LUN that took it, by side. Returns the former chunk of each LUN that took one, with the
+    /// LUN.
     pub fn move_block(&mut self, block: u32, targets: [Option<u32>; 2]) -> Vec<(u32, u32)> {
         let swap = self.swap.as_mut().expect("two LUNs that change places");
         let was = std::mem::replace(&mut swap.moved[block as usize], true);
@@ -212,7 +212,7 @@ impl State {
         taken.map(place).collect()
     }
 
-    /// Ends the swap, and returns its LUNs: each belongs to the owner of the other from now on.
+    /// Ends the swap, and returns its LUNs: each now belongs to the other's owner.
     pub fn end_swap(&mut self) -> Option<[u32; 2]> {
         let Swap { luns: [a, b], .. } = self.swap.take()?;
         for lun in self.applications.iter_mut().flatten().flat_map(|app| &mut app.luns) {
@@ -227,13 +227,13 @@ impl State {
 
     // ---- what follows from it
 
-    /// The application that has a LUN, and the LUN's number in it.
+    /// The application that owns a LUN, and the LUN's number in it.
     pub fn owner(&self, lun: u32) -> Option<(u16, u32)> {
         self.applications()
             .find_map(|(id, app)| Some((id, app.luns.iter().position(|&has| has == lun)? as u32)))
     }
 
-    /// Current LUN of block `block` of `lun`.
+    /// The LUN that currently holds block `block` of `lun`.
     pub fn home(&self, lun: u32, block: u32) -> u32 {
         match &self.swap {
             Some(Swap { luns: [a, b], moved }) if moved[block as usize] && lun == *a => *b,
@@ -242,18 +242,18 @@ impl State {
         }
     }
 
-    /// Returns whether a LUN may be given away.
+    /// Reports whether a LUN may be allocated.
     pub fn is_free(&self, lun: u32) -> bool {
         let swaps = self.swapping().is_some_and(|luns| luns.contains(&lun));
         self.is_in_use(lun) && !swaps && self.owner(lun).is_none()
     }
 
-    /// Erases of a block of a LUN, on average.
+    /// Mean erases of a block of a LUN.
     pub fn average_erases(&self, lun: u32) -> f64 {
         self.erases(lun) as f64 / f64::from(self.shown.max(1))
     }
 
-    /// Packs the state as record `number`.
+    /// Encodes the state as record `number`.
     pub fn encode(&self, drive: &ChunkGeometry, number: u64) -> Vec<u8> {
         let mut out = vec![0; HEADER_BYTES];
         let word = |out: &mut Vec<u8>, value: u32| out.extend_from_slice(&value.to_le_bytes());
@@ -297,13 +297,13 @@ impl State {
         out
     }
 
-    /// Bytes of the record that begins with `header`; `None`: none begins here.
+    /// Length of the record that begins with `header`; `None`: not a record.
     pub fn record_bytes(header: &[u8]) -> Option<usize> {
         let length = header.starts_with(MAGIC).then(|| header.get(12..16))??;
         Some(HEADER_BYTES + u32::from_le_bytes(length.try_into().ok()?) as usize)
     }
 
-    /// The number of a record, if it is whole.
+    /// Number of a record, if it is whole.
     pub fn record_number(record: &[u8]) -> Option<u64> {
         let checksum = u32::from_le_bytes(record.get(8..12)?.try_into().ok()?);
         let good = State::record_bytes(record)? == record.len()
@@ -311,7 +311,7 @@ impl State {
         good.then(|| record.get(16..24)?.try_into().ok().map(u64::from_le_bytes))?
     }
 
-    /// Unpacks a whole record; `None`: it is of another drive.
+    /// Decodes a whole record; `None`: it is of another drive.
     pub fn decode(drive: &ChunkGeometry, record: &[u8]) -> Option<State> {
         let mut from = Reader(record.get(HEADER_BYTES + 8..)?);
         let shape = [drive.groups, drive.units, drive.chunks, drive.chunk_sectors];
@@ -351,7 +351,7 @@ impl State {
         (from.0.is_empty() && state.luns.iter().all(whole)).then_some(state)
     }
 
-    /// Walks every invariant and panics, naming it, where one is broken. `kept`: chunks that hold records.
+    /// Checks every invariant, and panics with its name if one is broken. `kept`: chunks that hold records.
     pub fn check(&self, drive: &ChunkGeometry, kept: impl Fn(u32, u32) -> bool) {
         let mut owned = vec![0; self.luns.len()];
         for app in self.applications.iter().flatten() {
@@ -389,7 +389,7 @@ impl<'a> Reader<'a> {
         self.take(8)?.try_into().ok().map(u64::from_le_bytes)
     }
 
-    /// Numbers below `limit`, at most as many.
+    /// Reads at most `limit` numbers, each below `limit`.
     fn list(&mut self, limit: u32) -> Option<Vec<u32>> {
         let count = self.u32()?;
         let values = (0..count.min(limit + 1)).map(|_| self.u32().filter(|&value| value < limit));

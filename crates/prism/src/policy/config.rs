@@ -1,21 +1,21 @@
-//! Descriptions of ranges, and the reasons of a refusal.
+//! Descriptions of ranges, and reasons for refusing them.
 
 use pellucid_ftl::Victim;
 use pellucid_host::HostFtlConfig;
 use thiserror::Error;
 
-/// The most ranges.
+/// Maximum number of ranges.
 pub const RANGES_MAX: usize = 8;
 
-/// How a range chooses what it empties next.
+/// How a range chooses its next GC victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Gc {
     /// Fewest copies.
     Greedy,
-    /// Begun first.
+    /// Opened first.
     Fifo,
-    /// Longest without a change.
+    /// Longest unchanged.
     Lru,
     /// Best ratio of age to cost.
     CostBenefit,
@@ -35,58 +35,58 @@ impl Gc {
     }
 }
 
-/// A policy level as it is described.
+/// Settings of a policy level.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicyConfig {
-    /// True if a start erases everything, whatever wrote it.
+    /// True if a start erases everything, including foreign data.
     pub format: bool,
     /// Settings of the host FTL of page-mapped ranges: write buffer, spare chunks, costs. Settings that a range has itself, and its
     /// position, are ignored here.
     pub host_ftl: HostFtlConfig,
 }
 
-/// Why a range is refused.
+/// Reason why a range is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyError {
-    /// The level still reads its record.
+    /// The level is still reading its record.
     #[error("the level is still starting: it reads the list of ranges")]
     NotReady,
-    /// The bounds are none.
+    /// The bounds are invalid.
     #[error(
         "range {begin} to {end}: allowed: multiples of the {sector_bytes} bytes of a sector, the first below the second"
     )]
     Bounds {
         /// First byte.
         begin: u64,
-        /// The byte behind the last one.
+        /// Byte after the last one.
         end: u64,
         /// Bytes of a sector.
         sector_bytes: u32,
     },
-    /// There is such a range, or another one where it would be.
+    /// The range exists, or overlaps another one.
     #[error("range {begin} to {end}: {with}")]
     Overlaps {
         /// First byte.
         begin: u64,
-        /// The byte behind the last one.
+        /// Byte after the last one.
         end: u64,
         /// Existing ranges.
         with: String,
     },
-    /// Over-provisioning is no share.
+    /// Over-provisioning is not a valid share.
     #[error("over-provisioning {0}: allowed: 0 to 100, as a share of the range")]
     OverProvisioning(String),
-    /// There are enough ranges.
+    /// The maximum number of ranges exists.
     #[error("there are {RANGES_MAX} ranges already, the most that are allowed")]
     TooMany,
-    /// There is no such range to remove.
+    /// The range to be removed does not exist.
     #[error("range {begin} to {end}: no such range; existing ranges: {there}")]
     Missing {
         /// First byte.
         begin: u64,
-        /// The byte behind the last one.
+        /// Byte after the last one.
         end: u64,
-        /// The ranges that there are.
+        /// Existing ranges.
         there: String,
     },
     /// The range cannot be removed yet.
@@ -96,9 +96,9 @@ pub enum PolicyError {
     InUse {
         /// First byte.
         begin: u64,
-        /// The byte behind the last one.
+        /// Byte after the last one.
         end: u64,
-        /// Commands under way.
+        /// Commands in flight.
         commands: u32,
     },
     /// Too little flash is left.
@@ -106,7 +106,7 @@ pub enum PolicyError {
     NoRoom {
         /// First byte.
         begin: u64,
-        /// The byte behind the last one.
+        /// Byte after the last one.
         end: u64,
         /// Remaining space, in words.
         why: String,

@@ -1,11 +1,10 @@
-//! The policy level: the application reads and writes sectors, and chooses mapping and GC for each range of them (section IV-D of the
-//! paper).
+//! The policy level: the application reads and writes sectors, and chooses mapping and GC for each range (section IV-D of the paper).
 //!
 //! | paper | here |
 //! |---|---|
 //! | `Get_SSD_Geometry` | [`Policy::geometry`] |
 //! | `FTL_Ioctl(mapping, gc, begin, end)` | [`Policy::ftl_ioctl`] |
-//! | none: a range goes, and its flash can be given to another | [`Policy::remove_range`] |
+//! | none: removes a range, so that its flash is available to another | [`Policy::remove_range`] |
 //! | `FTL_Read`, `FTL_Write`, TRIM | commands of a block drive: [`Policy`] is a [`Layer`] |
 //!
 //! ```text
@@ -14,22 +13,22 @@
 //!   chunks of  [record][  rows 1 to 20  ][    rows 21 to 219    ][ free rows ]
 //!   every LUN              block map           host FTL
 //! ```
-//! A range has *rows*: the same chunks of every LUN, so that each works with all of them in parallel. A page-mapped range is a
-//! [`HostFtl`] on its rows; a block-mapped one is `block_map`.
+//! A range has *rows*: chunks with equal numbers in every LUN, so that each range uses all LUNs in parallel. A page-mapped range is a [`HostFtl`] on
+//! its rows; a block-mapped one is `block_map`.
 //!
 //! | file | what |
 //! |---|---|
-//! | `config.rs` | how a range is described, and why it is refused |
+//! | `config.rs` | descriptions of ranges, and reasons for refusing them |
 //! | `ranges.rs` | configuring and removing ranges; their rows |
 //! | `requests.rs` | commands of the application |
-//! | `record.rs` | what is remembered |
+//! | `record.rs` | the persistent record |
 //! | `block_map/` | a block-mapped range |
 //!
-//! **Restart.** The ranges are recorded on the flash (`record.rs`). An application configures them at each start, as in Algorithm IV.3: the
-//! same range finds its data again, in any order of configuration; a range that overlaps another recorded range is refused. A recorded
-//! range that is not configured stays as it is. With [`PolicyConfig::format`] a start discards everything.
+//! **Restart.** The ranges are recorded on the flash (`record.rs`). An application configures them at each start, as in Algorithm IV.3: a recorded
+//! range finds its data again, in any order of configuration; a range that overlaps another recorded range is refused. A recorded range that is not
+//! configured is kept. With [`PolicyConfig::format`] a start discards everything.
 
-/// Calls the layer of each kind.
+/// Calls the layer of any kind.
 macro_rules! each {
     ($work:expr, $layer:ident => $call:expr) => {
         match $work {
@@ -67,29 +66,29 @@ enum Work {
     Block(Box<BlockMap>),
 }
 
-/// A range that is configured.
+/// A configured range.
 #[derive(Clone, Debug)]
 struct Served {
     spec: Spec,
     work: Work,
     /// True if the range is being removed.
     leaves: bool,
-    /// Parts of commands that it has to answer.
+    /// Parts of commands that it still has to answer.
     parts: u32,
-    /// Its commands with the drive.
+    /// Its commands in flight.
     commands: u32,
 }
 
-/// Owner of a command to the drive: the range with this number, under its own tag, or the record.
+/// Owner of a command to the drive: the range with this number, with its own tag, or the record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Route {
     range: Option<u32>,
     tag: Tag,
 }
 
-/// The policy level on one application's flash. Clone it, with the drive below, to fork its future.
+/// The policy level on an application's flash. Clone it, with the drive below, to fork its future.
 ///
-/// Its tags are below 2^32: a machine that owns it has the bits above.
+/// Its tags are below 2^32; its owner may use the bits above.
 #[derive(Clone, Debug)]
 pub struct Policy {
     space: Space,
@@ -97,19 +96,19 @@ pub struct Policy {
     now: SimTime,
     record: Record,
     ranges: Vec<Served>,
-    /// Ranges that a former life of the machine had configured.
+    /// Ranges that were configured before a power cut.
     again: Vec<(Spec, Gc)>,
     requests: Slab<Request>,
     parts: Slab<Part>,
     routes: Slab<Route>,
     up: VecDeque<Completion>,
     failure: Option<String>,
-    /// Ranges may have commands that were not asked for yet.
+    /// True if ranges may have commands to send.
     unsent: bool,
 }
 
 impl Policy {
-    /// The policy level on a namespace of a drive whose sector images have `image_bytes`. It begins with reading its record.
+    /// The policy level on a namespace of a drive with sector images of `image_bytes`. It starts by reading its record.
     pub fn new(
         namespace: u16,
         interface: Option<Interface>,
@@ -141,12 +140,12 @@ impl Policy {
         self.space.geometry()
     }
 
-    /// The flash that this is about.
+    /// The flash behind it.
     pub fn space(&self) -> &Space {
         &self.space
     }
 
-    /// The host FTL that serves the range with this byte, if it is page-mapped.
+    /// The host FTL of the range with this byte, if it is page-mapped.
     pub fn host_ftl(&self, byte: u64) -> Option<&HostFtl> {
         let sector = byte / u64::from(self.space.chunks.sector_bytes);
         let range = self.ranges.iter().find(|range| range.spec.sectors.contains(&sector))?;
@@ -161,7 +160,7 @@ impl Policy {
         self.ranges.iter().map(|range| each!(&range.work, layer => layer.memory_bytes())).sum()
     }
 
-    /// Chunks whose erase has failed, though the drive does not say that they are bad.
+    /// Number of chunks whose erase has failed although the drive does not report them as bad.
     pub fn resting_chunks(&self) -> u64 {
         let resting = |range: &Served| match &range.work {
             Work::Block(map) => map.resting_chunks(),
@@ -176,7 +175,7 @@ impl Policy {
         self.ranges.iter().any(|range| matches!(&range.work, Work::Block(map) if map.lacks_chunks()))
     }
 
-    /// Tries again what block-mapped ranges have given up after failures, so that a short trouble of the flash has an end.
+    /// Retries what block-mapped ranges have given up after failures, so that they recover from a temporary fault.
     pub fn try_again(&mut self, now: SimTime) {
         self.now = now;
         for range in &mut self.ranges {
@@ -188,7 +187,7 @@ impl Policy {
         self.gather();
     }
 
-    /// Walks every invariant and panics where one is broken.
+    /// Checks every invariant, and panics if one is broken.
     pub fn check(&self) {
         for (at, range) in self.ranges.iter().enumerate() {
             each!(&range.work, layer => layer.check());
@@ -261,7 +260,7 @@ impl Machine for Policy {
         self.let_go();
     }
 
-    /// Configuration may have commands for the drive at once.
+    /// A new configuration may have commands to send at once.
     fn next_event(&self) -> Option<SimTime> {
         match self.record.is_kept() {
             _ if self.record.has_command() => Some(self.now),
@@ -281,7 +280,7 @@ impl Machine for Policy {
             let tag = self.routes.insert(Route { range: None, tag: command.tag }).into();
             return Some(Command { tag, namespace, ..command });
         }
-        // Nothing is written to rows that the record does not name.
+        // Rows that the record does not name must not be written.
         if !self.record.is_kept() {
             return None;
         }
@@ -329,7 +328,7 @@ impl Machine for Policy {
         self.ranges.iter().all(|range| each!(&range.work, layer => layer.is_stopped()))
     }
 
-    /// Ranges that were configured are configured again, by themselves.
+    /// Configures all ranges again that were configured.
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
         let config = PolicyConfig { format: false, ..self.config.clone() };
         let mut fresh = Policy::on(self.space, config);
@@ -364,7 +363,7 @@ impl Machine for Policy {
 }
 
 impl Layer for Policy {
-    /// Up to the end of the last range that is configured.
+    /// Ends with the last configured range.
     fn interface(&self) -> Interface {
         let sectors = self.ranges.iter().map(|range| range.spec.sectors.end).max().unwrap_or(0);
         Interface::Block { sectors, handles: 1 }

@@ -1,10 +1,10 @@
-//! Ranges: the existing ones, allocation of rows for a new one, and removal.
+//! Ranges: allocation of rows for a new one, and removal.
 //!
 //! ```text
-//!   configure   record with the range is written ─► the range starts on its rows
-//!   remove      its machine stops ─► record without the range is written ─► its rows are erased ─► they can be had again
+//!   configure   a record with the range is written ─► the range starts on its rows
+//!   remove      its machine stops ─► a record without the range is written ─► its rows are erased ─► they are available
 //! ```
-//! A crash after the record and before the last erase leaves data on rows that no range has: the next start erases them (`record.rs`).
+//! A crash after the record and before the last erase leaves data on rows without a range: the next start erases them (`record.rs`).
 
 use super::block_map::{self, BlockMap};
 use super::record::{Record, Spec};
@@ -16,8 +16,8 @@ use pellucid_host::{HostFtl, HostFtlConfig, HostFtlError, Machine};
 use std::ops::Range;
 
 impl Policy {
-    /// `FTL_Ioctl`: from now on the bytes of `range` are served, mapped and collected as said, with `over_provisioning` as a share of the
-    /// range beside it. Commands may follow at once; they wait until the range has found its data.
+    /// `FTL_Ioctl`: configures the bytes of `range` with this mapping and GC, and with `over_provisioning` as a share of the range. Commands may
+    /// follow at once; they wait until the range has found its data.
     ///
     /// A recorded range must agree in everything except `gc`.
     pub fn ftl_ioctl(
@@ -85,7 +85,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Removes ranges that are being removed and have no more work in progress.
+    /// Drops ranges whose removal has no more work in progress.
     pub(super) fn let_go(&mut self) {
         let rests = |served: &Served| {
             served.leaves
@@ -97,7 +97,7 @@ impl Policy {
         }
     }
 
-    /// The most bytes that another range could have, about.
+    /// Approximate maximum size of another range, in bytes.
     pub fn room_for(&self, mapping: Mapping, over_provisioning: f64) -> u64 {
         let free = self.free_rows();
         let rows = free.len() as u64;
@@ -129,7 +129,7 @@ impl Policy {
         sectors * u64::from(self.space.chunks.sector_bytes)
     }
 
-    /// Bytes of the ranges that are remembered, configured or not.
+    /// Bytes of the recorded ranges, configured or not.
     pub fn remembered_ranges(&self) -> impl Iterator<Item = (Range<u64>, Mapping, f64)> {
         let bytes = u64::from(self.space.chunks.sector_bytes);
         self.record.specs.iter().map(move |spec| {
@@ -148,7 +148,7 @@ impl Policy {
         }
     }
 
-    /// The range as it is remembered; `None`: it is new, and does not touch others.
+    /// The recorded range; `None`: the range is new, and overlaps no other.
     fn remembered(&self, wanted: &Spec, bytes: &Range<u64>) -> Result<Option<Spec>, PolicyError> {
         let overlaps =
             |spec: &&Spec| spec.sectors.start < wanted.sectors.end && wanted.sectors.start < spec.sectors.end;
@@ -174,7 +174,7 @@ impl Policy {
         Err(refuse(with))
     }
 
-    /// The longest run of rows that no range has.
+    /// The longest run of rows without a range.
     fn free_rows(&self) -> Range<u32> {
         let mut taken: Vec<Range<u32>> = self.record.specs.iter().map(|spec| spec.rows.clone()).collect();
         let chunks = self.space.chunks.chunks;
@@ -190,7 +190,7 @@ impl Policy {
         best
     }
 
-    /// Finds rows for a new range: as few as will do.
+    /// Finds as few rows as possible for a new range.
     fn place(&self, wanted: Spec) -> Result<(Spec, Work), String> {
         let free = self.free_rows();
         let id = self.record.specs.iter().map(|spec| spec.id).max().unwrap_or(0) + 1;
@@ -258,14 +258,14 @@ impl Policy {
         }
     }
 
-    /// A range begins its work: it looks for what is on its rows.
+    /// Starts a range, which examines its rows.
     fn serve(&mut self, spec: Spec, mut work: Work) {
         each!(&mut work, layer => layer.advance(self.now));
         self.ranges.push(Served { spec, work, leaves: false, parts: 0, commands: 0 });
         self.unsent = true;
     }
 
-    /// The record has been read again: ranges go on.
+    /// Continues the ranges after the record has been read again.
     pub(super) fn configure_again(&mut self) {
         for (spec, gc) in std::mem::take(&mut self.again) {
             let bytes = u64::from(self.space.chunks.sector_bytes);

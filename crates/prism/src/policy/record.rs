@@ -1,10 +1,11 @@
-//! The record of a policy level: its ranges, and the rows of chunks of each.
+//! The record of a policy level: its ranges, with their rows of chunks.
 //!
 //! ```text
 //!   homes    the first chunk of the first LUN, and of the last one       a record is one write, with a number and a checksum
-//!            [ 1 ][ 2 ][ 3 ]... full ─► [ n ][ n + 1 ]...                the highest number that can be read holds
+//!            [ 1 ][ 2 ][ 3 ]... full ─► [ n ][ n + 1 ]...                the highest readable number is valid
 //! ```
-//! A record fits into one sector. A home is erased only while the other one has the newest record. So at every moment one complete record is on the flash.
+//! A record fits into one sector. A home is erased only while the other one has the newest record. So at every moment one complete record is on the
+//! flash.
 
 use super::Gc;
 use crate::{Mapping, Space};
@@ -21,10 +22,10 @@ const RANGE_BYTES: usize = 48;
 /// Bytes of the longest record.
 const RECORD_BYTES: usize = HEADER_BYTES + super::RANGES_MAX * RANGE_BYTES;
 
-/// Erases that a format has under way at a time.
+/// Maximum number of erases in flight during a format.
 const ERASES_MAX: usize = 64;
 
-/// A range as it is remembered.
+/// A recorded range.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Spec {
     /// Logical sectors.
@@ -34,19 +35,19 @@ pub(super) struct Spec {
     pub over_provisioning: f64,
     /// Chunks of every LUN.
     pub rows: Range<u32>,
-    /// Names it beside its data.
+    /// Identifies the range in its data's metadata.
     pub id: u32,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Phase {
     Report,
-    /// Chunks that are still to be erased, and erases under way.
+    /// Chunks still to be erased, and erases in flight.
     Format(Vec<Lba>, usize),
-    /// Sweeps rows that no range has any more, or first reports their contents.
+    /// Chunks to erase on rows without a range, and erases in flight, or the report on all chunks before.
     Sweep(Vec<Lba>, usize),
     SweepReport,
-    /// Reads of the homes that are still to come.
+    /// Reads of the homes still to come.
     Read(VecDeque<(usize, u32)>),
     Ready,
     Erase,
@@ -60,30 +61,30 @@ pub(super) struct Record {
     space: Space,
     format: bool,
     homes: [ChunkAddress; 2],
-    /// Place of the next record; `None`: the home is full, or accepts no more.
+    /// Position of the next record; `None`: the home is full, or accepts no more.
     pointers: [Option<u32>; 2],
     current: usize,
     phase: Phase,
     sequence: u64,
     /// Ranges on the flash, present or to come.
     pub specs: Vec<Spec>,
-    /// A record has to be written.
+    /// True if a record must be written.
     dirty: bool,
-    /// The home of the newest record that is on the flash.
+    /// The home of the newest record on the flash.
     newest: Option<usize>,
-    /// The other home has been tried for this record.
+    /// True if the other home has been tried for this record.
     moved: bool,
     /// Chunks that a format erases after the homes.
     others: Vec<Lba>,
     /// At a start: chunks other than homes that hold data.
     in_use: Vec<Lba>,
-    /// A range was removed: chunks on rows that no range has are to be erased.
+    /// True if a range was removed, so that chunks on rows without a range must be erased.
     sweep: bool,
     down: VecDeque<Command>,
 }
 
 impl Record {
-    /// Chunks at the beginning of each LUN that are kept for it.
+    /// Chunks at the beginning of each LUN that are reserved for the record.
     pub fn rows(space: &Space) -> u32 {
         if space.geometry().luns() > 1 { 1 } else { 2 }
     }
@@ -126,7 +127,7 @@ impl Record {
         }
     }
 
-    /// Returns whether it has been read.
+    /// Reports whether it has been read.
     pub fn is_read(&self) -> bool {
         matches!(
             self.phase,
@@ -134,12 +135,12 @@ impl Record {
         )
     }
 
-    /// Returns whether the flash holds the record as it is.
+    /// Reports whether the record on the flash is current.
     pub fn is_kept(&self) -> bool {
         matches!(self.phase, Phase::Ready | Phase::Sweep(..) | Phase::SweepReport) && !self.dirty
     }
 
-    /// Returns `true` if the record is idle, and rows without a range hold no data.
+    /// Reports whether the record is idle, and rows without a range hold no data.
     pub fn rests(&self) -> bool {
         self.phase == Phase::Ready && !self.dirty && !self.sweep
     }
@@ -158,7 +159,7 @@ impl Record {
         self.save();
     }
 
-    /// Removes a range, writes the record, and erases what the range leaves behind.
+    /// Removes a range, writes the record, and erases the range's chunks.
     pub fn remove(&mut self, id: u32) {
         self.specs.retain(|spec| spec.id != id);
         self.sweep = true;
@@ -175,7 +176,7 @@ impl Record {
         self.space.chunks.lba(ChunkAddress { sector, ..self.homes[home] })
     }
 
-    /// Sectors of one write: the record, and the padding that must follow before it can be read.
+    /// Sectors of one write: the record, and the padding needed to make it readable.
     fn write_sectors(&self) -> u32 {
         let unit = self.space.page_sectors();
         unit + self.space.chunks.cached_sectors.next_multiple_of(unit)
@@ -185,7 +186,7 @@ impl Record {
         match std::mem::replace(&mut self.phase, Phase::Ready) {
             Phase::Report => self.reported(completion),
             Phase::Format(left, under_way) => {
-                // A chunk that cannot be erased goes offline: nothing will be read from it.
+                // A chunk that cannot be erased goes offline: it is never read.
                 self.phase = Phase::Format(left, under_way - 1);
                 self.go_on_formatting();
             }
@@ -250,7 +251,7 @@ impl Record {
         let homes = self.homes();
         self.in_use = self.in_use(&infos);
         if self.format {
-            // The homes first: without a record nothing is taken for a range any more.
+            // The homes come first: without a record, nothing counts as a range.
             let holds = |info: &&ChunkInfo| matches!(info.state, ChunkState::Open | ChunkState::Closed);
             let first =
                 infos.iter().filter(holds).map(|info| info.start).filter(|lba| homes.contains(lba)).collect();
@@ -276,7 +277,7 @@ impl Record {
         self.read_next();
     }
 
-    /// Begins erases; returns whether none is left or in progress.
+    /// Starts erases; returns whether none is left or in flight.
     fn erase_more(down: &mut VecDeque<Command>, left: &mut Vec<Lba>, under_way: &mut usize) -> bool {
         while *under_way < ERASES_MAX
             && let Some(lba) = left.pop()
@@ -338,7 +339,7 @@ impl Record {
         self.go_on_sweeping();
     }
 
-    /// Begins what there is to do.
+    /// Starts pending work.
     fn go_on(&mut self) {
         if self.phase != Phase::Ready {
             return;

@@ -1,4 +1,4 @@
-//! Commands of the application: each is handed to the range, or the ranges, that its sectors lie in.
+//! Commands of the application: each is passed to the ranges that contain its sectors.
 
 use super::{Policy, Served, Work};
 use pellucid_flash::{Command, Lba, Opcode, SimTime, Status, Tag};
@@ -11,10 +11,10 @@ pub(super) struct Request {
     pub tag: Tag,
     pub opcode: Opcode,
     pub submitted: SimTime,
-    /// Parts that have yet to end; 0: the number is not in use.
+    /// Unfinished parts; 0: the number is unused.
     pub left: u32,
     pub status: Status,
-    /// Its buffer, where it has several parts.
+    /// Its buffer, if it has several parts.
     pub data: Vec<u8>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Request {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Part {
     request: u32,
-    /// Where its data are in the command's.
+    /// Position of its data in those of the command.
     at: usize,
 }
 
@@ -41,7 +41,7 @@ impl Default for Request {
 }
 
 impl Policy {
-    /// The range that serves a sector.
+    /// The range that contains a sector.
     fn range_of(&self, sector: u64) -> Option<usize> {
         self.ranges.iter().position(|range| !range.leaves && range.spec.sectors.contains(&sector))
     }
@@ -50,14 +50,14 @@ impl Policy {
         self.up.push_back(command.refused(self.now, status));
     }
 
-    /// Accepts a command with this many parts to come.
+    /// Adds a command with this many parts.
     fn begin(&mut self, command: &Command, left: u32) -> u32 {
         let Command { tag, opcode, .. } = *command;
         let (submitted, status, data) = (self.now, Status::Success, Vec::new());
         self.requests.insert(Request { tag, opcode, submitted, left, status, data })
     }
 
-    /// Hands a part of a command to a range.
+    /// Passes a part of a command to a range.
     fn hand(&mut self, range: usize, request: u32, at: usize, command: Command) {
         let tag = self.parts.insert(Part { request, at }).into();
         let served = &mut self.ranges[range];
@@ -79,7 +79,7 @@ impl Policy {
         }
     }
 
-    /// A command for sectors of one range, or of several that touch each other.
+    /// Passes on a command for sectors of one range, or of several adjacent ones.
     pub(super) fn access(&mut self, mut command: Command) {
         let end = command.lba.0.saturating_add(command.sectors.into());
         let (mut at, mut ranges) = (command.lba.0, 0);
@@ -112,7 +112,7 @@ impl Policy {
         self.requests[request].data = command.data;
     }
 
-    /// Takes the answers of the ranges.
+    /// Collects the answers of the ranges.
     pub(super) fn gather(&mut self) {
         for range in &mut self.ranges {
             while let Some(mut done) = each!(&mut range.work, layer => layer.pop()) {

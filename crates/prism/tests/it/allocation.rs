@@ -1,4 +1,4 @@
-//! Which LUNs an application gets, and what it cannot reach.
+//! The LUNs that an application gets, and the addresses that it cannot reach.
 
 use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::{
@@ -142,7 +142,7 @@ fn applications_and_their_data_survive_a_restart() {
     assert_eq!(run(&mut again, read(a.0, 0)).data, vec![1; 2048]);
     assert_eq!(run(&mut again, read(b.0, 0)).data, vec![2; 2048]);
     assert_eq!(states(&mut again, a)[..2], [ChunkState::Open, ChunkState::Free]);
-    // What an application had is not there for the next.
+    // The next application does not see the data of the previous one.
     again.release("a").expect("it is there");
     let c = again.allocate("c", request(2, &again, 0.0)).expect("room").id;
     assert_eq!(c, a);
@@ -170,7 +170,7 @@ fn no_command_reaches_beyond_the_allocation() {
         bad.extend([read(a.0, lba), write(a.0, lba, 9), reset(a.0, lba)].map(|command| (command, 1)));
         let report = Command::new(1, Opcode::Report, Lba(lba), 1, Vec::new());
         bad.push((Command { namespace: a.0, ..report }, 1));
-        // One bad address of a list refuses all of it.
+        // One bad address refuses the whole list.
         let listed = |opcode, destinations: Vec<Lba>| {
             let vector = Vector { addresses: vec![Lba(0), Lba(lba)], destinations, metadata: Vec::new() };
             let sectors = if opcode == Opcode::Chunk(ChunkOp::Reset) { 0 } else { 2 };
@@ -222,7 +222,7 @@ fn applications_outlive_the_blocks_of_the_records() {
     monitor.drive.faults = Faults { write: 1.0, reset: 1.0, read: 0.0 };
     let more = request(1, &monitor, 0.0);
     assert_eq!(monitor.allocate("b", more).expect_err("no record of it"), MonitorError::NoState);
-    // A block of the application's fails and is not replaced, as that could not be recorded either.
+    // A block of the application fails and is not replaced, as that could not be recorded either.
     assert_eq!(run(&mut monitor, reset(a.0, second)).status, Status::ChunkOffline);
     let known: Vec<_> = monitor.applications().map(|app| (app.id, app.name, app.units)).collect();
     for _ in 0..3 {
@@ -238,17 +238,17 @@ fn applications_outlive_the_blocks_of_the_records() {
         assert_eq!(states(&mut monitor, a)[..2], [ChunkState::Open, ChunkState::Offline]);
         assert_eq!(monitor.allocate("b", more).expect_err("no record of it"), MonitorError::NoState);
     }
-    // What does not change what is recorded goes on.
+    // Work that does not change the record continues.
     monitor.drive.faults = Faults::default();
     assert_eq!(run(&mut monitor, write(a.0, 4, 3)).status, Status::Success);
     assert_eq!(run(&mut monitor, reset(a.0, 0)).status, Status::Success);
 }
 
-/// The records die while an erase that failed waits for a look at its block: it ends all the same.
+/// The records die while a failed erase waits for a report on its block: it ends all the same.
 #[test]
 fn every_erase_ends_when_the_records_die() {
     let mut start = start(Reference::new(geometry(2, 4, 16, 64, 4), 1));
-    // The LUNs with the last of the records' blocks go to the second.
+    // The second application gets the LUNs with the records' last blocks.
     start.allocate("first", request(2, &start, 0.0)).expect("room");
     let a = start.allocate("a", request(2, &start, 0.0)).expect("room").id;
     let Some(Interface::OpenChannel(own)) = start.interface(a.0) else { panic!("open") };

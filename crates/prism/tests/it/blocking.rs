@@ -1,4 +1,4 @@
-//! The blocking calls, and the examples made of them.
+//! The blocking calls, and the examples that use them.
 
 use crate::reference::{Reference, geometry};
 use pellucid_flash::{SimTime, Status};
@@ -34,7 +34,7 @@ fn policy_calls_read_what_was_written_and_refuse_the_rest() {
     let again = flash.ftl_ioctl(level, Mapping::Block, Gc::Lru, 0..512, 0.5).unwrap_err().to_string();
     assert_eq!(again, "range 0 to 512: it overlaps one that is configured");
     assert!(flash.close(level.0));
-    // What is there is the policy level's: to the function level it has no marks.
+    // The data are the policy level's and have no marks for the function level.
     let level = flash.open_function(0).expect("flash");
     let found = flash.found(level);
     assert!(!found.is_empty() && found.iter().all(|found| found.mark.is_none()), "{found:?}");
@@ -57,7 +57,7 @@ fn raw_calls_return_what_was_written() {
     assert!(matches!(flash.open_function(0), Err(FlashError::Level(_))), "one level for each namespace");
     assert_eq!(flash.raw_geometry(raw).page_bytes, 2048);
     let at = |page| FlashAddress::new(0, 1, 2, page);
-    // The reference drive wants out-of-band data with every write.
+    // The reference drive requires out-of-band data with every write.
     let write = |flash: &mut Flash<_, _>, p: u32| {
         let raw = pellucid_prism::Raw::new(
             0,
@@ -100,7 +100,7 @@ fn function_calls_and_asks_that_do_not_wait_are_mixed() {
                 .submit(level.0, LevelCall::Function(FunctionCall::Write { address, mark: 5, data: page(p) }))
         })
         .collect();
-    // Waits for its own answer; the others stay.
+    // Waits for its own answer and leaves the others.
     let levelled = flash.wear_leveler(level).expect("it answers");
     assert_eq!((levelled.swapped.len(), levelled.spread), (0, 0));
     let mut ended = Vec::new();
@@ -125,7 +125,7 @@ fn function_calls_and_asks_that_do_not_wait_are_mixed() {
     flash.rest();
     assert_eq!(flash.function(level).counters().erases, 1);
 
-    // What is left is found by the next one that opens the level.
+    // The next user of the level finds what is left.
     let block = flash.address_mapper(level, 0, Mapping::Block).expect("one may be mapped").address;
     flash.flash_write(level, block, 77, &page(0)).expect("it is erased");
     assert!(flash.close(level.0));

@@ -1,4 +1,4 @@
-//! The function level beside a plain model: which block holds what, by mark; over failing flash, and over a power cut at every event.
+//! The function level against a plain model of each block's content, by mark; with failing flash, and with a power cut at every event.
 
 use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::{Drive, Rng, SimTime, Status};
@@ -8,16 +8,16 @@ use pellucid_prism::{
 };
 use std::collections::BTreeMap;
 
-/// Knowledge of the application about a block.
+/// The application's knowledge of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mapped {
     mark: u32,
-    /// Pages acknowledged, and on their way.
+    /// Pages acknowledged, and in flight.
     done: u32,
     asked: u32,
-    /// A write has failed.
+    /// True if a write has failed.
     broken: bool,
-    /// Pages that were handed out.
+    /// Pages handed out.
     handed: u32,
 }
 
@@ -181,7 +181,7 @@ impl World {
                         (mapped.broken, mapped.asked) = (true, mapped.asked - pages);
                         self.failures += 1;
                     }
-                    // Asked for before another write of the block had failed.
+                    // Submitted before another write of the block had failed.
                     FunctionOutcome::Refused(LevelError::Broken { .. }) => mapped.asked -= pages,
                     outcome => panic!("a write ended with {outcome:?}"),
                 }
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// Every page that was acknowledged is there.
+    /// Checks that every acknowledged page is readable.
     fn compare(&mut self) {
         while self.step() {}
         assert!(self.asked.is_empty(), "{:?}", self.asked);
@@ -233,7 +233,7 @@ impl World {
         }
     }
 
-    /// The power is cut; the application finds its data by their marks.
+    /// Cuts the power; the application then finds its data by their marks.
     fn crash(&mut self) {
         self.host.drive.power_cut();
         let now = self.host.now();
@@ -248,10 +248,10 @@ impl World {
             std::mem::take(&mut self.blocks).into_values().map(|mapped| (mapped.mark, mapped)).collect();
         for found in found {
             let Some(mark) = found.mark else { continue };
-            // What was given back just before may not be erased yet.
+            // A block given back just before may not be erased yet.
             let Some(mut mapped) = before.remove(&mark) else { continue };
             assert!(found.pages >= mapped.done, "{found:?}: {mapped:?}");
-            // What a torn write has left is not written behind.
+            // The end of a torn write is not extended.
             mapped.broken |= found.pages > mapped.done;
             (mapped.asked, mapped.handed) = (mapped.done, self.host.layer.geometry().pages_each_block);
             self.blocks.insert(found.address, mapped);

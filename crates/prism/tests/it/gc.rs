@@ -1,4 +1,4 @@
-//! The GC policy of a range has the effect that theory says.
+//! The GC policy of a range has the effect predicted by theory.
 
 use crate::policy::figure;
 use crate::reference::{Reference, geometry};
@@ -10,13 +10,13 @@ use pellucid_prism::{Gc, Mapping, Policy, PolicyConfig};
 const SECTOR: u64 = 512;
 
 fn host(mapping: Mapping, gc: Gc, over_provisioning: f64) -> (Stack<Policy, Reference>, u64) {
-    // Lines of pages are short: the longer they are, the more alike all are under uniform overwrites, and the less a choice brings.
+    // Lines of pages are short: in longer lines, uniform overwrites make all of them alike, and the choice matters less.
     let shape = match mapping {
         Mapping::Page => geometry(2, 2, 300, 8, 1),
         Mapping::Block => geometry(2, 2, 100, 64, 4),
     };
     let drive = Reference::new(shape, 9);
-    // No translation pages, which would take lines of their own.
+    // No translation pages, which would occupy lines of their own.
     let durability = Durability::Volatile;
     let host_ftl =
         HostFtlConfig { spare_chunks: 0, buffer_sectors: 16, durability, ..HostFtlConfig::default() };
@@ -47,7 +47,7 @@ fn programmed(host: &Stack<Policy, Reference>, cause: Cause) -> f64 {
     of.map_or(0.0, |figure| figure.value as f64)
 }
 
-/// Write amplification of uniform overwrites, and lines in use as a multiple of what the data fill.
+/// Write amplification of uniform overwrites, and lines in use relative to those that the data fill.
 fn of_pages(gc: Gc) -> (f64, f64) {
     let (mut host, sectors) = host(Mapping::Page, gc, 0.25);
     let mut rng = Rng::stream(1, "uniform");
@@ -63,13 +63,13 @@ fn of_pages(gc: Gc) -> (f64, f64) {
     let after = [Cause::Host, Cause::Gc].map(|cause| programmed(&host, cause));
     let (host_bytes, moved) = (after[0] - before[0], after[1] - before[1]);
     let of_line = f64::from(host.layer.host_ftl(0).expect("pages").units_per_line());
-    // The open line is half full, and the victim half empty, on the average.
+    // On average, the open line is half full, and the victim half empty.
     let lines = in_use as f64 / (4 * sectors) as f64 - 1.0;
     ((host_bytes + moved) / host_bytes, lines * of_line / sectors as f64)
 }
 
-/// First in, first out under uniform overwrites, of a log that is `alpha` times as long as the data: a line that is emptied has the share
-/// `u` of valid sectors with `u = exp(-alpha (1 - u))`, and 1 / (1 - u) is the write amplification (Desnoyers; Robinson).
+/// FIFO under uniform overwrites, for a log `alpha` times as long as the data: a victim's share `u` of valid sectors satisfies `u = exp(-alpha (1 -
+/// u))`, and 1 / (1 - u) is the write amplification (Desnoyers; Robinson).
 fn fifo(alpha: f64) -> f64 {
     let u = (0..1000).fold(0.5_f64, |u, _| (-alpha * (1.0 - u)).exp());
     1.0 / (1.0 - u)
@@ -83,13 +83,13 @@ fn fifo_costs_what_theory_says_and_greedy_less() {
     assert!((measured / theory - 1.0).abs() < 0.05, "FIFO: {measured}, theory {theory} for {alpha}");
     let (greedy, _) = of_pages(Gc::Greedy);
     assert!(greedy < 0.95 * measured, "greedy {greedy}, FIFO {measured}");
-    // Under uniform overwrites age says nothing: LRU is no better than FIFO, and cost-benefit no better than greedy.
+    // Under uniform overwrites age carries no information: LRU is no better than FIFO, and cost-benefit no better than greedy.
     let (lru, _) = of_pages(Gc::Lru);
     let (benefit, _) = of_pages(Gc::CostBenefit);
     assert!(lru > greedy && benefit > 0.98 * greedy, "LRU {lru}, cost-benefit {benefit}, greedy {greedy}");
 }
 
-/// Blocks are rewritten from their beginning, as far as chance says; a merge copies the rest.
+/// Blocks are rewritten from their beginning, to a random length; a merge copies the rest.
 #[test]
 fn greedy_merges_copy_less_than_those_of_the_oldest_block() {
     let copied = |gc| {

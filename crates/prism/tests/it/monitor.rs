@@ -1,5 +1,5 @@
-//! The flash monitor against a plain model: several applications with random commands, while blocks fail, LUNs change places, applications
-//! come and go, and the power is cut at every event.
+//! The flash monitor against a plain model: several applications with random commands, while blocks fail, LUNs are swapped, applications come and go,
+//! and the power is cut at every event.
 
 use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::{
@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 const PAGE: usize = 4;
 const SECTOR: usize = 512;
 
-/// A block as its application knows it.
+/// A block, as its application knows it.
 #[derive(Clone, Debug, Default)]
 struct Block {
-    /// Mark of each page that was acknowledged; `None`: it cannot be read.
+    /// Mark of each acknowledged page; `None`: unreadable.
     pages: Vec<Option<u8>>,
-    /// Marks of the write under way.
+    /// Marks of the write in flight.
     writing: Vec<u8>,
     resetting: bool,
     reading: u32,
-    /// A failed write has closed it.
+    /// True if a failed write has closed it.
     closed: bool,
     offline: bool,
 }
@@ -49,7 +49,7 @@ struct World {
     under_way: BTreeMap<u64, (String, Asked)>,
     tags: u64,
     rng: Rng,
-    /// Blocks that the application erases more often than others.
+    /// Application whose blocks are erased more often than others.
     hot: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl World {
         World { monitor, config, apps: BTreeMap::new(), under_way: BTreeMap::new(), tags: 0, rng, hot: None }
     }
 
-    /// Three applications on six LUNs, or two and something free.
+    /// Three applications on six LUNs, or two with something free.
     fn usual(seed: u64, faults: Faults, wear_gap: u32) -> World {
         let mut drive = Reference::new(geometry(2, 3, 12, 32, 4), seed);
         drive.retire(3);
@@ -109,7 +109,7 @@ impl World {
         (data, pages().flat_map(|value| [value; PAGE * Vector::METADATA_BYTES]).collect())
     }
 
-    /// A random command of a random application, the hot one more often.
+    /// Submits a random command of a random application, the hot one more often.
     fn submit(&mut self) {
         let hot = self.hot.clone().filter(|_| self.rng.chance(0.8));
         let nth = self.rng.below(self.apps.len() as u64) as usize;
@@ -143,7 +143,7 @@ impl World {
         } else if !writing.is_empty() {
             return;
         } else if full || (!pages.is_empty() && self.rng.chance(0.1)) {
-            // Cold data stay.
+            // Cold data are rarely rewritten.
             if reading > 0 || (name == "cold" && self.rng.chance(0.9)) {
                 return;
             }
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// Power is lost; the same monitor starts again, or another one.
+    /// Cuts the power; the same monitor restarts, or another one starts.
     fn crash(&mut self) {
         let now = self.monitor.now();
         self.monitor.drive.power_cut();
@@ -246,7 +246,7 @@ impl World {
         self.monitor.pop().expect("it has ended")
     }
 
-    /// Reads and compares everything at rest. From now on the state that a crash left in doubt is known.
+    /// Reads and compares everything while idle. Afterwards the state that a crash left in doubt is known.
     fn check(&mut self) {
         assert!(self.under_way.is_empty());
         for (name, mut app) in std::mem::take(&mut self.apps) {
@@ -286,7 +286,7 @@ impl World {
             assert!(written == known || written == begun, "{what}");
         }
         if block.resetting && written > 0 {
-            // The erase was cut: what is there cannot be relied on.
+            // The erase was interrupted: the content is unreliable.
             return Block {
                 pages: vec![None; written],
                 closed: info.state == ChunkState::Closed,
@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    /// A cut now, some work, and two more cuts.
+    /// Cuts the power now, works a little, and cuts it twice more.
     fn cut(&self) {
         let mut cut = self.clone();
         cut.monitor.drive.faults.read = 0.0;
@@ -371,7 +371,7 @@ fn random_commands_match_a_plain_model() {
 fn what_was_acknowledged_survives_a_cut_at_every_event() {
     let mut swapping = 0;
     for seed in 10..16 {
-        // From the first command on, and with LUNs that change places.
+        // From the first command on, with swaps of LUNs.
         let mut world = World::usual(seed, Faults::default(), 1);
         world.work(60, World::cut);
         while !world.monitor.swaps().1 {
@@ -419,7 +419,7 @@ fn cuts_at_every_event_while_blocks_fail() {
     }
 }
 
-/// A write to a spare counts as soon as the application has been told that its block is erased.
+/// A write to a spare counts once the application has been told that its block is erased.
 #[test]
 fn a_block_is_replaced_for_good_before_its_erase_ends() {
     for seed in 0..40 {
@@ -446,7 +446,7 @@ fn a_block_is_replaced_for_good_before_its_erase_ends() {
     }
 }
 
-/// A LUN whose every write and erase fails from some moment on; its blocks can still be read.
+/// Every write and erase of a LUN fails from some moment on; its blocks can still be read.
 #[test]
 fn a_dying_lun_takes_nobody_else_with_it() {
     for seed in 40..44 {
@@ -472,7 +472,7 @@ fn a_dying_lun_takes_nobody_else_with_it() {
     }
 }
 
-/// Runs `change` with a power cut after every number of events, and looks at what is there then.
+/// Runs `change` with a power cut after every number of events, and examines the result.
 fn cut_everywhere(
     world: &World,
     change: impl Fn(&mut Monitor<Reference>, &mut u32) -> Result<(), MonitorError>,
@@ -488,7 +488,7 @@ fn cut_everywhere(
         let again = Monitor::start(drive, cut.config.clone(), now).expect("its state");
         again.check();
         after(world, &again, done.is_ok());
-        // Whom it does not concern has all that it had.
+        // Other applications keep all their data.
         cut.monitor = again;
         let names: Vec<String> = cut.apps.keys().cloned().collect();
         for name in names {
@@ -518,7 +518,7 @@ fn an_allocation_is_whole_or_not_there_at_every_cut() {
         let mut world = World::usual(seed, Faults::default(), 0);
         world.work(200, |_| {});
         world.settle();
-        // Its LUNs hold data of an application that is gone.
+        // Its LUNs hold data of a released application.
         world.allocate("gone", 1);
         world.hot = Some("gone".into());
         world.work(100, |_| {});
@@ -535,7 +535,7 @@ fn an_allocation_is_whole_or_not_there_at_every_cut() {
                 assert!(there || !done, "it was told that it is there");
                 assert_eq!(again.free_luns(), world.monitor.free_luns() - if there { 2 } else { 0 });
                 if there {
-                    // Nothing of the one before can be read.
+                    // Data of the previous application are unreadable.
                     let id = again.open("new").expect("there");
                     let mut other = World { monitor: again, apps: BTreeMap::new(), ..world.clone() };
                     other.learn("new");
@@ -582,13 +582,13 @@ fn the_first_start_can_be_cut_everywhere() {
     }
 }
 
-/// The gap between the most and the least worn LUN, after as many erases of the hot application.
+/// Difference of the most and the least worn LUN, after a fixed number of erases of the hot application.
 fn spread(wear_gap: u32, seed: u64) -> (f64, u64) {
     let drive = Reference::new(geometry(2, 2, 16, 32, 4), seed);
     let mut world = World::new(drive, config(wear_gap), seed);
     world.allocate("cold", 2);
     world.allocate("hot", 2);
-    // Cold data lie everywhere.
+    // Cold data are everywhere.
     world.hot = Some("cold".into());
     world.work(600, |_| {});
     world.settle();
@@ -610,7 +610,7 @@ fn wear_levelling_narrows_the_spread_and_changes_no_data() {
         let (even, swaps) = spread(8, seed);
         assert_eq!(none, 0);
         assert!(swaps >= 4, "{swaps} swaps");
-        // A swap begins beyond 8 and ends after the hot LUNs have gone on for as long as it takes.
+        // A swap starts beyond 8 and ends after the hot LUNs have continued in the meantime.
         assert!(uneven > 100.0 && even < 16.0, "{uneven:.1} without, {even:.1} with {swaps} swaps");
     }
 }

@@ -1,4 +1,4 @@
-//! The policy level beside a plain map of sectors, over failing flash, and over a power cut at every event.
+//! The policy level against a plain map of sectors, with failing flash, and with a power cut at every event.
 
 use crate::oracle::{Subject, World};
 use crate::reference::{Faults, Reference, geometry};
@@ -58,7 +58,7 @@ fn gc(rng: &mut Rng) -> Gc {
     Gc::ALL[rng.below(4) as usize]
 }
 
-/// Two ranges of pages, which lie beside each other.
+/// Two adjacent ranges of pages.
 fn pages(seed: u64) -> Config {
     let mut rng = Rng::stream(seed, "policy config");
     let split = 30 + rng.below(60);
@@ -79,7 +79,7 @@ fn blocks(seed: u64) -> Config {
     config
 }
 
-/// One of each.
+/// One range of each.
 fn both(seed: u64) -> Config {
     let mut config = pages(seed);
     config.ranges[seed as usize % 2].0 = Mapping::Block;
@@ -102,7 +102,7 @@ fn exercise(config: &Config, seed: u64, faults: Faults, steps: u32) -> World<Ref
     world
 }
 
-/// Returns the layer's counter of a name.
+/// The layer's counter with this name.
 pub fn figure(layer: &Policy, name: &str) -> u64 {
     layer.figures().iter().filter(|figure| figure.name == name).map(|figure| figure.value).sum()
 }
@@ -185,8 +185,7 @@ fn ranges_of_blocks_lose_nothing_on_failing_flash() {
     loses_nothing_on_failing_flash(blocks);
 }
 
-/// Flash on which so many writes fail that no chunk is free any more, also after a start: then writes are refused, and nothing goes round for
-/// ever.
+/// On flash where so many writes fail that no chunk is left, also after a start, writes are refused, and no work loops for ever.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn ranges_of_blocks_end_when_no_chunk_is_left() {
@@ -225,13 +224,13 @@ fn ranges_of_both_kinds_share_the_flash() {
     survives_cuts(both, 50..54, Faults::default(), 300, 60);
 }
 
-/// The record is written while ranges are configured: at each event of that, a start finds the ranges that were there, or one more.
+/// The record is written while ranges are configured: after a cut at any event, a start finds the ranges before it, or one more.
 #[test]
 fn ranges_survive_a_power_cut_while_they_are_configured() {
     for seed in 0..6 {
         let config = pages(seed);
         let mut drive = drive(seed, Faults::default());
-        // The homes get full and are erased in turn.
+        // The homes fill up and are erased in turn.
         for round in 0..40 {
             let mut host = open(&config.policy, drive, SimTime::ZERO).expect("it starts");
             let known = host.layer.remembered_ranges().count();
@@ -302,7 +301,7 @@ fn ranges_that_differ_are_refused_until_a_format() {
     configure(&mut host, &(Mapping::Page, Gc::Lru, 0..room / 512, 0.3)).expect("it fits");
     assert!(room > 0 && host.layer.room_for(Mapping::Page, 0.3) == 0);
 
-    // Somebody else's data.
+    // Foreign data.
     let mut drive = drive_with_foreign_data();
     let refused = open(&PolicyConfig::default(), drive.clone(), SimTime::ZERO).unwrap_err();
     assert!(refused.contains("formatted first"), "{refused}");
@@ -319,7 +318,7 @@ fn drive_with_foreign_data() -> Reference {
     (0..200).for_each(|_| world.submit());
     world.drain();
     let mut drive = world.host.drive;
-    // Nothing of the host FTL is under way any more.
+    // Nothing of the host FTL is in flight any more.
     drive.power_cut();
     drive
 }

@@ -1,4 +1,4 @@
-//! Removing a range of the policy level, and setting up another one on its flash.
+//! Removing a range of the policy level, and configuring another one on its flash.
 
 use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::{Command, Lba, Opcode, SimTime, Status};
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 const SECTOR: usize = 512;
 const OVER_PROVISIONING: f64 = 1.0;
-/// Sectors of the two ranges, and of one that only fits where the first is gone.
+/// Sectors of the two ranges, and of one that fits only where the first was.
 const FIRST: Range<u64> = 0..700;
 const SECOND: Range<u64> = 700..760;
 const THIRD: Range<u64> = 800..1340;
@@ -41,7 +41,7 @@ fn configure(host: &mut Host, mapping: Mapping, range: &Range<u64>) -> Result<()
     Ok(())
 }
 
-/// Returns the content of a range after this many rounds; 0: nothing.
+/// Content of a range after this many rounds; 0: nothing.
 fn images(range: &Range<u64>, round: u8) -> Vec<u8> {
     let byte = |at: u64| match round {
         0 => 0,
@@ -82,7 +82,7 @@ fn prepared(mapping: Mapping, second: Mapping, seed: u64) -> Host {
     host
 }
 
-/// A start after the power went.
+/// A start after a power cut.
 fn after_a_cut(host: &Host) -> Host {
     let mut drive = host.drive.clone();
     drive.power_cut();
@@ -116,7 +116,7 @@ fn a_removed_range_leaves_its_flash_to_another() {
     }
 }
 
-/// At every event of a removal: the range is there with all its data, or it is gone and leaves nothing behind.
+/// At every event of a removal, the range either has all its data, or is gone without leftovers.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn a_removal_survives_a_power_cut_at_any_event() {
@@ -158,13 +158,13 @@ fn a_range_is_removed_when_nothing_of_it_is_under_way() {
         sentence(host.layer.remove_range(bytes(&FIRST))),
         "range 0 to 358400: 1 commands of it are under way; it can be removed when they have ended"
     );
-    // Another one can, meanwhile.
+    // Another range can, meanwhile.
     host.layer.remove_range(bytes(&SECOND)).expect("nothing of it is under way");
     let configured = configure(&mut host, Mapping::Block, &SECOND);
     assert!(configured.is_ok() || sentence(configured).ends_with("it overlaps one that is being removed"));
     settle(&mut host);
     assert_eq!(host.answer().map(|read| read.data), Some(images(&FIRST, 5)));
-    // One that is only remembered.
+    // A range that is only recorded.
     let mut host = after_a_cut(&host);
     host.layer.remove_range(bytes(&FIRST)).expect("it is remembered");
     settle(&mut host);
@@ -173,7 +173,7 @@ fn a_range_is_removed_when_nothing_of_it_is_under_way() {
     assert_eq!(read(&mut host, &FIRST), Ok(images(&FIRST, 0)));
 }
 
-/// Flash that fails while a range is swept takes nothing from others.
+/// Failures during the sweep of a range affect no other range.
 #[test]
 fn erases_that_fail_in_a_removal_harm_nobody() {
     for (seed, (mapping, second, next)) in (0..).zip(cases()) {

@@ -5,7 +5,7 @@ use super::super::{Direction, FlowSeries, LatencyBand, Report, SteadyState};
 use pellucid_flash::{Cause, Stage};
 use pellucid_text::format::{duration, percent};
 
-/// Reads and writes, as far as there were any, each with its name and colour.
+/// Returns reads and writes, if there were any, each with its name and colour.
 fn read_and_write(report: &Report) -> impl Iterator<Item = (&'static str, usize, &Direction)> {
     let both = [("read", 0, &report.directions.read), ("write", 1, &report.directions.write)];
     both.into_iter().filter(|(_, _, direction)| direction.latency.count > 0)
@@ -22,8 +22,7 @@ pub(super) fn distribution(report: &Report) -> Drawing {
     plot.into()
 }
 
-/// Share of requests above each latency, on two logarithmic axes: it shows the tail that averages hide. Omitted if
-/// all latencies are in one bin.
+/// Fraction of requests above each latency, on two logarithmic axes: it shows the tail that averages hide. Omitted if all latencies are in one bin.
 pub(super) fn tail(report: &Report) -> Option<Drawing> {
     let mut plot = Plot::new("Latency tail")
         .x_axis(Axis::log("latency", Unit::Nanos))
@@ -31,7 +30,7 @@ pub(super) fn tail(report: &Report) -> Option<Drawing> {
     let mut drawn = false;
     for (name, colour, direction) in read_and_write(report) {
         let above = direction.distribution.cumulative().into_iter().map(|(ns, below)| (ns, 1.0 - below));
-        // The last bin has nothing above it but rounding.
+        // Above the last bin only rounding errors remain.
         let least = 0.5 / direction.latency.count.max(1) as f64;
         let points: Vec<_> = above.filter(|(_, share)| *share > least).collect();
         drawn |= points.len() > 1;
@@ -40,7 +39,7 @@ pub(super) fn tail(report: &Report) -> Option<Drawing> {
     drawn.then(|| plot.into())
 }
 
-/// The share of requests within each latency.
+/// Fraction of requests within each latency.
 pub(super) fn cumulative(report: &Report) -> Drawing {
     let mut plot = Plot::new("Latency, cumulative")
         .x_axis(Axis::log("latency", Unit::Nanos))
@@ -51,7 +50,7 @@ pub(super) fn cumulative(report: &Report) -> Drawing {
     plot.into()
 }
 
-/// Where fast and slow requests spent their time: one bar per band of latency, one part per stage.
+/// Time in each stage for fast and slow requests: one bar per band of latency, one part per stage.
 pub(super) fn stages_by_latency(title: &str, direction: &Direction) -> Drawing {
     let bands = &direction.bands;
     let share = |requests: u64| percent(requests as f64 / direction.latency.count.max(1) as f64);
@@ -69,7 +68,7 @@ pub(super) fn stages_by_latency(title: &str, direction: &Direction) -> Drawing {
     chart.into()
 }
 
-/// Middle of each interval with its value; a gap if there is none.
+/// Returns the middle of each interval with its value; a gap if there is none.
 pub(super) fn over_time<T: Copy>(
     report: &Report,
     values: &[T],
@@ -128,7 +127,7 @@ pub(super) fn amplification_over_time(report: &Report) -> Drawing {
         .into()
 }
 
-/// The value of each round of a run that was to go on until it is steady, and the average of the last window; `None`: it had no round.
+/// Value of each round of a run with a steady-state rule, and the average of the last window; `None` without rounds.
 pub(super) fn rounds(steady: &SteadyState) -> Option<Drawing> {
     let (label, unit) = match steady.tracked.as_str() {
         "iops" => ("requests per second", Unit::Count),
@@ -166,7 +165,7 @@ pub(super) fn victims(report: &Report) -> Drawing {
         .into()
 }
 
-/// The mean wait of a read and of a write for space in the data buffer.
+/// Mean wait of reads and of writes for space in the data buffer.
 pub(super) fn stalls(report: &Report) -> Drawing {
     let mut plot = time_plot("Stalls over time", report)
         .y_axis(Axis::linear("mean wait for the data buffer", Unit::Nanos).from(0.0));
@@ -177,7 +176,7 @@ pub(super) fn stalls(report: &Report) -> Drawing {
     plot.into()
 }
 
-/// The mean wait of a request for space in the data buffer, by interval; a gap without requests.
+/// Returns the mean wait of a request for space in the data buffer, by interval; a gap without requests.
 pub(super) fn mean_stalls(flow: &FlowSeries) -> Vec<Option<f64>> {
     let sums = flow.stall_ns.iter().zip(&flow.requests);
     sums.map(|(ns, requests)| (*requests > 0).then(|| *ns as f64 / *requests as f64)).collect()
@@ -192,7 +191,7 @@ pub(super) fn slc_cache(report: &Report) -> Drawing {
         .into()
 }
 
-/// One row per channel, or die, one column per interval.
+/// One row per channel or die, one column per interval.
 pub(super) fn timeline(title: &str, word: &str, report: &Report, busy: &[Vec<f64>]) -> Drawing {
     let ends = report.series.busy.end_seconds.clone();
     HeatMap::new(title, word, "until", busy.to_vec()).columns(Unit::Seconds, ends).into()
@@ -256,7 +255,7 @@ pub(super) fn channels(report: &Report) -> Drawing {
         .into()
 }
 
-/// The share of victims whose garbage collection took no longer than each time.
+/// Fraction of victims whose garbage collection took at most each time.
 pub(super) fn pauses(report: &Report) -> Drawing {
     Plot::new("Pauses of garbage collection, cumulative")
         .x_axis(Axis::log("from choice to erase", Unit::Nanos))

@@ -1,5 +1,5 @@
-//! The page of films: plays maps of blocks over time, with the current latency beside them. Unlike other pages of a report it needs its
-//! script, which is embedded.
+//! The page of films: plays maps of blocks over time, with the latency beside them. Unlike other pages of a report it needs its script, which is
+//! embedded.
 
 use super::super::{FlowSeries, Report, plot::escape};
 use super::Shell;
@@ -8,10 +8,10 @@ use pellucid_film::{self as film, Curve, Curves, Film};
 use pellucid_text::format::{bytes, span};
 use std::fmt::Write;
 
-/// A paragraph that leads from a report to the page.
+/// Paragraph that links from a report to the page.
 pub const LINK: &str = "<p><a href=\"film.html\">Film of the drive</a>: what each block held over time.</p>";
 
-/// The films of these reports on one page with one clock; those without one are left out.
+/// Renders the films of these reports on one page with one clock; reports without one are left out.
 pub fn render_film_html(reports: &[Report]) -> String {
     let films: Vec<(&Film, Curves)> =
         reports.iter().filter_map(|report| Some((report.film.as_ref()?, curves(report)))).collect();
@@ -19,12 +19,12 @@ pub fn render_film_html(reports: &[Report]) -> String {
     page(&films, work, "<p><a href=\"index.html\">The report</a></p>")
 }
 
-/// A page with a film for which there is no report.
+/// Renders a page with a film that has no report.
 pub fn render_film_alone(film: &Film, what: &str) -> String {
     page(&[(film, Curves::default())], what, "")
 }
 
-/// The last frame of a film as an SVG file.
+/// Returns the last frame of a film as an SVG file.
 pub fn render_film_still(film: &Film, work: &str) -> String {
     let last = film.moments().len() - 1;
     let at = film.moments()[last].at;
@@ -48,7 +48,7 @@ fn page(films: &[(&Film, Curves)], work: &str, link: &str) -> String {
     )
 }
 
-/// Latencies of reads and writes over the time of the film, which is that of the report's series.
+/// Returns latencies of reads and writes over the time of the film, which is that of the report's series.
 fn curves(report: &Report) -> Curves {
     let series = &report.series;
     let mut curves = Vec::new();

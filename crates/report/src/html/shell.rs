@@ -1,7 +1,7 @@
-//! The frame of every page of reports: the head with the styles inside, and the foot.
+//! The frame of every page of reports: the head with embedded styles, and the foot.
 //!
-//! The monitor's live page (`monitor/src/page.html`) is a fixed file with a script. `monitor` and `lab` may not know each other, and the two
-//! would share five lines.
+//! The monitor's live page (`monitor/src/page.html`) is a fixed file of its own: `monitor` and `lab` may not depend on each other, and the two would
+//! share five lines.
 
 use crate::plot;
 use crate::plot::escape;
@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 const STYLE: &str = include_str!("../page.css");
 
-/// A page that is being written; its body may be added to.
+/// A page under construction; its body may be appended to.
 pub struct Shell(pub String);
 
 impl Shell {
@@ -28,7 +28,7 @@ impl Shell {
         Shell(page)
     }
 
-    /// The whole page, with a sentence at its foot.
+    /// Returns the whole page, with a sentence at its foot.
     pub fn end(mut self, foot: &str) -> String {
         let _ = writeln!(self.0, "<footer><p>{}</p></footer></body></html>", escape(foot));
         self.0

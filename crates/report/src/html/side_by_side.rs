@@ -1,5 +1,5 @@
-//! Several drives under the same work on one page: the output of `pellucid compare`, and figures of the usually decisive numbers. The
-//! figures are also a separate file.
+//! Several drives under the same work on one page: the output of `pellucid compare`, with figures of the numbers that usually decide. The figures are
+//! also a separate file.
 
 use super::super::plot::{Axis, BarChart, Bars, Drawing, Plot, Unit, escape, standalone};
 use super::super::{Direction, Report, compare};
@@ -8,8 +8,7 @@ use super::{Figure, Page, Part, film, table};
 use pellucid_flash::Cause;
 use std::fmt::Write;
 
-/// The page. `pages`: the address of each drive's own; `failed`: names of drives without a report, and why. Panics without a
-/// report.
+/// Renders the page. `pages`: address of each drive's own page; `failed`: names of drives without a report, and why. Panics without a report.
 pub fn render_compare_html(reports: &[Report], pages: &[String], failed: &[(String, String)]) -> String {
     let first = &reports[0].workload;
     let names: Vec<&str> = reports.iter().map(|report| report.drive.name.as_str()).collect();
@@ -37,12 +36,12 @@ pub fn render_compare_html(reports: &[Report], pages: &[String], failed: &[(Stri
     page.end(&reports[0])
 }
 
-/// The figures of the page.
+/// Returns the figures of the page.
 pub fn compare_figures(reports: &[Report]) -> Vec<Figure> {
     figures(reports).iter().map(|(drawing, caption)| Figure::of(drawing, caption)).collect()
 }
 
-/// Each drive with a link to its own page and with what was overridden, then notes and failures.
+/// Adds each drive with its overrides and a link to its own page, then notes and failures.
 fn drives(page: &mut Page, reports: &[Report], pages: &[String], failed: &[(String, String)]) {
     page.raw("<ul>");
     for (report, address) in reports.iter().zip(pages) {
@@ -66,10 +65,10 @@ fn drives(page: &mut Page, reports: &[Report], pages: &[String], failed: &[(Stri
     page.raw("</ul>");
 }
 
-/// Width and height of a drawing on the poster, in user units.
+/// Width and height of a drawing in the combined SVG, in user units.
 const CELL: (f64, f64) = (640.0, 330.0);
 
-/// The drawings as one SVG file, two in a row.
+/// Returns the drawings as one SVG file, two in a row.
 pub fn render_compare_svg(reports: &[Report]) -> String {
     let figures = figures(reports);
     let rows = figures.len().div_ceil(2);
@@ -89,7 +88,7 @@ pub fn render_compare_svg(reports: &[Report]) -> String {
     standalone(&out)
 }
 
-/// The drawings that there are data for, and what each shows.
+/// Returns the drawings that have data, each with its caption.
 fn figures(reports: &[Report]) -> Vec<(Drawing, &'static str)> {
     let mut figures = Vec::new();
     let read = |report: &Report| report.directions.read.clone();
@@ -145,7 +144,7 @@ fn latency(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction) -
         .into()
 }
 
-/// One curve for each drive.
+/// Draws one curve per drive.
 fn cumulative(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction) -> Drawing {
     let mut plot = Plot::new(title)
         .x_axis(Axis::log("latency", Unit::Nanos))
@@ -159,7 +158,7 @@ fn cumulative(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction
     plot.into()
 }
 
-/// Figures over time, one line for each drive.
+/// Returns figures over time, with one line per drive.
 fn over_time(reports: &[Report]) -> Vec<(Drawing, &'static str)> {
     let mut figures = Vec::new();
     let share = |report: &Report| -> Curve { report.series.victim_valid_share.clone() };
@@ -217,10 +216,10 @@ fn over_time(reports: &[Report]) -> Vec<(Drawing, &'static str)> {
     figures
 }
 
-/// A value for each interval of a series.
+/// A value per interval of a series.
 type Curve = Vec<Option<f64>>;
 
-/// One line for each drive; `None`: no drive has a value above zero.
+/// Draws one line per drive; `None` if no drive has a value above zero.
 fn overlaid(reports: &[Report], title: &str, axis: Axis, of: &dyn Fn(&Report) -> Curve) -> Option<Drawing> {
     let curves: Vec<Curve> = reports.iter().map(of).collect();
     if !curves.iter().flatten().flatten().any(|value| *value > 0.0) {

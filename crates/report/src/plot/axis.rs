@@ -1,4 +1,4 @@
-//! Axes: range, scale, ticks and the words for a value.
+//! Axes: range, scale, ticks, and values as text.
 
 use pellucid_text::format;
 
@@ -7,7 +7,7 @@ use pellucid_text::format;
 pub enum Unit {
     /// A plain number: `1.25`.
     Plain,
-    /// A number of things: `1.50 k`.
+    /// A count: `1.50 k`.
     Count,
     /// Nanoseconds: `250 us`.
     Nanos,
@@ -19,12 +19,12 @@ pub enum Unit {
     BinaryBytes,
     /// Bytes per second: `4.00 MB/s`.
     BytesPerSecond,
-    /// A share of 1, shown as percent: `0.25` is `25 %`.
+    /// A fraction of 1, shown as percent: `0.25` is `25 %`.
     Percent,
 }
 
 impl Unit {
-    /// The name in the model of a figure.
+    /// Returns the unit's name in the model of a figure.
     pub(super) fn key(self) -> &'static str {
         match self {
             Unit::Plain => "plain",
@@ -38,7 +38,7 @@ impl Unit {
         }
     }
 
-    /// A value in words, three significant digits.
+    /// Formats a value with three significant digits.
     pub fn show(self, value: f64) -> String {
         match self {
             Unit::Plain => format::significant(value),
@@ -58,7 +58,7 @@ impl Unit {
         }
     }
 
-    /// A round value in words: as [`show`](Unit::show) without the zeros that only significance asks for.
+    /// Formats a round value: like [`show`](Unit::show) without trailing zeros.
     fn tick(self, value: f64) -> String {
         let shown = match self {
             Unit::Plain => return shortest(value),
@@ -75,7 +75,7 @@ impl Unit {
     }
 }
 
-/// A round number without the noise of binary fractions.
+/// Formats a round number without the noise of binary fractions.
 fn shortest(value: f64) -> String {
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').into()
@@ -93,17 +93,17 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis with even steps.
+    /// Makes an axis with even steps.
     pub fn linear(label: &str, unit: Unit) -> Axis {
         Axis { label: label.into(), unit, log: false, doubling: false, from: None, to: None }
     }
 
-    /// An axis with a step per power of ten.
+    /// Makes an axis with a step per power of ten.
     pub fn log(label: &str, unit: Unit) -> Axis {
         Axis { log: true, ..Axis::linear(label, unit) }
     }
 
-    /// A logarithmic axis whose ticks double, for queue depths and request sizes.
+    /// Makes a logarithmic axis whose ticks double, for queue depths and request sizes.
     pub fn doubling(label: &str, unit: Unit) -> Axis {
         Axis { doubling: true, ..Axis::log(label, unit) }
     }
@@ -120,7 +120,7 @@ impl Axis {
         self
     }
 
-    /// The scale for these values, rounded outwards to ticks where the axis has no fixed end.
+    /// Returns the scale for these values, rounded outwards to ticks where the axis has no fixed end.
     pub(super) fn scale(&self, values: impl Iterator<Item = f64>) -> Scale {
         let usable = values.filter(|v| v.is_finite() && (!self.log || *v > 0.0));
         let (low, high) = usable.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -151,7 +151,7 @@ impl Axis {
         let low = self.from.unwrap_or_else(|| (low.log2() + 1e-9).floor().exp2());
         let high = self.to.unwrap_or_else(|| (high.log2() - 1e-9).ceil().exp2()).max(low * 2.0);
         let exponents = low.log2().ceil() as i32..=high.log2().floor() as i32;
-        // At most twelve words fit.
+        // At most twelve labels fit.
         let every = (exponents.end() - exponents.start()) / 12 + 1;
         let ticks = exponents.enumerate().map(|(i, exponent)| {
             let value = f64::from(exponent).exp2();
@@ -180,7 +180,7 @@ impl Axis {
     }
 }
 
-/// The next of 1, 2, 5, 10, ... in the direction of `round`.
+/// Returns the next of 1, 2, 5, 10, ... in the direction of `round`.
 fn round_125(value: f64, round: fn(f64) -> f64) -> f64 {
     let power = 10f64.powf((value * (1.0 + 1e-12)).log10().floor());
     let digit = value / power;
@@ -194,7 +194,7 @@ fn round_125(value: f64, round: fn(f64) -> f64) -> f64 {
     power * chosen.copied().unwrap_or(1.0)
 }
 
-/// A round step of at least `least`: 1, 2 or 5 times a power of ten; for long times what a clock shows.
+/// Returns a round step of at least `least`: 1, 2 or 5 times a power of ten; for long times, a step of clocks.
 fn step_for(unit: Unit, least: f64) -> f64 {
     const CLOCK: [f64; 12] =
         [15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21_600.0, 86_400.0];
@@ -221,7 +221,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Position of a value between the ends: 0 to 1, clamped to the nearer end; `None` for a gap.
+    /// Returns the position of a value between the ends: 0 to 1, clamped to the nearer end; `None` for a gap.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         if !value.is_finite() || (self.log && value <= 0.0) {
             return None;

@@ -5,16 +5,16 @@ use super::model::{axis, number};
 use super::{COLOURS, Canvas, Frame, box_swatch, legend_height};
 use serde_json::{Value, json};
 
-/// How the values of one category stand to each other.
+/// Arrangement of the values of one category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bars {
-    /// One lying bar per category, its parts end to end.
+    /// One horizontal bar per category, its parts end to end.
     Stacked,
-    /// Standing bars side by side.
+    /// Vertical bars side by side.
     Grouped,
 }
 
-/// Height of one lying bar with its space.
+/// Height of a horizontal bar with its space.
 const ROW: f64 = 54.0;
 
 /// Bars over categories.
@@ -29,7 +29,7 @@ pub struct BarChart {
 }
 
 impl BarChart {
-    /// An empty chart, 640 units wide; 300 high when grouped, as high as its categories need when stacked.
+    /// Makes an empty chart, 640 units wide; 300 high when grouped, as high as its categories need when stacked.
     pub fn new(title: &str, bars: Bars) -> BarChart {
         BarChart {
             title: title.into(),
@@ -41,19 +41,19 @@ impl BarChart {
         }
     }
 
-    /// Another size in user units; the height counts for grouped bars only.
+    /// Sets the size in user units; the height counts for grouped bars only.
     pub fn size(mut self, width: f64, height: f64) -> BarChart {
         self.size = (width, height);
         self
     }
 
-    /// The axis of the values. Bars begin at its low end, which is 0 unless it says otherwise.
+    /// Sets the axis of the values. Bars begin at its low end, 0 by default.
     pub fn value_axis(mut self, axis: Axis) -> BarChart {
         self.axis = axis;
         self
     }
 
-    /// The names of the categories.
+    /// Sets the names of the categories.
     pub fn categories<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> BarChart {
         self.categories = names.into_iter().map(Into::into).collect();
         self
@@ -66,7 +66,7 @@ impl BarChart {
         self
     }
 
-    /// Gives the series added last another colour, so that a part has the same one in every chart.
+    /// Sets the colour of the series added last, so that a part has the same one in every chart.
     pub fn colour(mut self, colour: usize) -> BarChart {
         if let Some((_, of, _)) = self.series.last_mut() {
             *of = colour % COLOURS;
@@ -74,7 +74,7 @@ impl BarChart {
         self
     }
 
-    /// The chart in the model of [`super::Drawing`].
+    /// Returns the chart in the model of [`super::Drawing`].
     pub(super) fn model(&self) -> Value {
         let one = |(name, colour, values): &(String, usize, Vec<f64>)| {
             let values: Vec<Value> = values.iter().copied().map(number).collect();
@@ -87,7 +87,7 @@ impl BarChart {
         })
     }
 
-    /// The chart as an `<svg>` element.
+    /// Returns the chart as an `<svg>` element.
     pub fn to_svg(&self) -> String {
         let names: Vec<&str> = self.series.iter().map(|series| series.0.as_str()).collect();
         let described = format!("Bars for {}: {}", self.categories.join(", "), names.join(", "));
@@ -120,7 +120,7 @@ impl BarChart {
         format!("{}\n{} {value}", self.categories[category], self.series[series].0)
     }
 
-    /// The axis, which includes zero unless it has a fixed start or is logarithmic.
+    /// Returns the scale, which includes zero unless the axis has a fixed start or is logarithmic.
     fn scale(&self, values: impl Iterator<Item = f64>) -> Scale {
         let zero = (!self.axis.log).then_some(0.0);
         self.axis.scale(values.chain(zero))

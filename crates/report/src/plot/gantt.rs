@@ -13,7 +13,7 @@ struct Kind {
     bars: Vec<(usize, f64, f64)>,
 }
 
-/// Rows of bars over one axis. Bars of one row are not to overlap.
+/// Rows of bars over one axis. Bars of one row must not overlap.
 #[derive(Clone, Debug)]
 pub struct Gantt {
     pub(super) title: String,
@@ -24,13 +24,13 @@ pub struct Gantt {
 }
 
 impl Gantt {
-    /// A chart without bars, 640 units wide, with rows of these names.
+    /// Makes a chart without bars, 640 units wide, with rows of these names.
     pub fn new(title: &str, rows: Vec<String>) -> Gantt {
         let x = Axis::linear("", super::Unit::Plain);
         Gantt { title: title.into(), width: 640.0, x, rows, kinds: Vec::new() }
     }
 
-    /// The axis; its ends are to be fixed.
+    /// Sets the axis; its ends must be fixed.
     pub fn x_axis(mut self, axis: Axis) -> Gantt {
         self.x = axis;
         self
@@ -50,7 +50,7 @@ impl Gantt {
         self.kinds[at].bars.push((row, begin, end));
     }
 
-    /// The chart in the model of [`super::Drawing`].
+    /// Returns the chart in the model of [`super::Drawing`].
     pub(super) fn model(&self) -> Value {
         let one = |(at, kind): (usize, &Kind)| {
             json!({
@@ -65,7 +65,7 @@ impl Gantt {
         json!({ "kind": "gantt", "x": axis(&self.x), "rows": self.rows, "series": series })
     }
 
-    /// The chart as an `<svg>` element.
+    /// Returns the chart as an `<svg>` element.
     pub fn to_svg(&self) -> String {
         let names: Vec<&str> = self.kinds.iter().map(|kind| kind.name.as_str()).collect();
         let legend: Vec<(&str, String)> =
@@ -97,7 +97,7 @@ impl Gantt {
         canvas.text("end", (frame.right(), frame.bottom() + 35.0), &self.x.label);
     }
 
-    /// The bars, a group for each row, whose tooltip says for which share of the time the row was busy.
+    /// Draws the bars, a group per row, whose tooltip states the row's busy share.
     fn bars(&self, canvas: &mut Canvas, frame: Frame, row: f64) {
         let scale = self.x.scale(std::iter::empty());
         let place = |value: f64| frame.left + scale.place(value).unwrap_or(0.0) * frame.width;

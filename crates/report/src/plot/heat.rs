@@ -1,4 +1,4 @@
-//! A heat map: one cell per row and column, the stronger the colour the larger the value.
+//! A heat map: one cell per row and column; the larger the value, the stronger the colour.
 
 use super::axis::Unit;
 use super::model::number;
@@ -6,15 +6,15 @@ use super::{Canvas, Frame, escape};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Opacity of the smallest value above 0: what is busy at all never looks idle.
+/// Opacity of the smallest value above 0, so that nothing busy looks idle.
 const LEAST: f64 = 0.15;
 
-/// Maps with more cells are drawn without words in them.
+/// Number of cells above which a map is drawn without text in them.
 const DENSE: usize = 1_100;
-/// Shades of such a map.
+/// Number of shades of such a map.
 const LEVELS: f64 = 12.0;
 
-/// A matrix of values of at least 0. The strongest colour is that of the largest value.
+/// A matrix of values of at least 0. The largest value has the strongest colour.
 #[derive(Clone, Debug)]
 pub struct HeatMap {
     pub(super) title: String,
@@ -22,14 +22,13 @@ pub struct HeatMap {
     unit: Unit,
     row_word: String,
     column_word: String,
-    /// Moments or other values that the columns stand for, in place of their numbers.
+    /// Times or other values that the columns stand for, instead of their numbers.
     columns: Option<(Unit, Vec<f64>)>,
     rows: Vec<Vec<f64>>,
 }
 
 impl HeatMap {
-    /// A map of shares (0 to 1), 640 units wide. A row is named `<row_word> <index>`, a column `<column_word>
-    /// <index>`.
+    /// Makes a map of shares (0 to 1), 640 units wide. A row is named `<row_word> <index>`, a column `<column_word> <index>`.
     pub fn new(title: &str, row_word: &str, column_word: &str, rows: Vec<Vec<f64>>) -> HeatMap {
         HeatMap {
             title: title.into(),
@@ -42,19 +41,18 @@ impl HeatMap {
         }
     }
 
-    /// Values that the columns stand for, such as moments, in place of their numbers.
+    /// Sets the values that the columns stand for, such as times, instead of their numbers.
     pub fn columns(mut self, unit: Unit, values: Vec<f64>) -> HeatMap {
         self.columns = Some((unit, values));
         self
     }
 
-    /// The name of a column.
     fn column(&self, at: usize) -> String {
         let value = self.columns.as_ref().and_then(|(unit, values)| Some(unit.show(*values.get(at)?)));
         value.unwrap_or_else(|| format!("{} {at}", self.column_word))
     }
 
-    /// The map in the model of [`super::Drawing`].
+    /// Returns the map in the model of [`super::Drawing`].
     pub(super) fn model(&self) -> Value {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let values: Vec<Vec<Value>> =
@@ -73,24 +71,24 @@ impl HeatMap {
         model
     }
 
-    /// Another width in user units.
+    /// Sets the width in user units.
     pub fn width(mut self, width: f64) -> HeatMap {
         self.width = width;
         self
     }
 
-    /// Another unit.
+    /// Sets the unit of the values.
     pub fn unit(mut self, unit: Unit) -> HeatMap {
         self.unit = unit;
         self
     }
 
-    /// The largest value; 0 for a map without values.
+    /// Returns the largest value; 0 for a map without values.
     fn largest(&self) -> f64 {
         self.rows.iter().flatten().copied().filter(|value| value.is_finite()).fold(0.0, f64::max)
     }
 
-    /// The map as an `<svg>` element.
+    /// Returns the map as an `<svg>` element.
     pub fn to_svg(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let (left, top) = (86.0, 74.0);
@@ -127,7 +125,7 @@ impl HeatMap {
         canvas.finish()
     }
 
-    /// Writes the names of the columns above the first row, as many as do not run into each other.
+    /// Writes the names of the columns above the first row, as many as fit without overlap.
     fn heads(&self, canvas: &mut Canvas, first: Frame, columns: usize) {
         let longest = (0..columns).map(|column| self.column(column).chars().count()).max().unwrap_or(0);
         for column in (0..columns).step_by(every(first.width, 14.0 + 6.5 * longest as f64)) {
@@ -136,7 +134,7 @@ impl HeatMap {
         }
     }
 
-    /// Draws a row of a map with many cells: a rectangle for each run of cells that look the same, and no words.
+    /// Draws a row of a map with many cells: a rectangle for each run of cells that look the same, and no text.
     fn dense_row(&self, canvas: &mut Canvas, row: usize, first: Frame, largest: f64) {
         let level = |value: f64| (heat(value, largest) * LEVELS).round();
         let values = &self.rows[row];
@@ -181,7 +179,7 @@ impl HeatMap {
         }
     }
 
-    /// The scale of colours, from 0 to the largest value.
+    /// Draws the scale of colours, from 0 to the largest value.
     fn key(&self, canvas: &mut Canvas, largest: f64) {
         canvas.text("", (4.0, 41.0), &self.unit.show(0.0));
         for i in 0..=10 {
@@ -196,7 +194,7 @@ impl HeatMap {
     }
 }
 
-/// Opacity of a value on the scale from 0 to `largest`: none for 0 and for gaps, then from [`LEAST`] to 1.
+/// Returns the opacity of a value on the scale from 0 to `largest`: none for 0 and for gaps, then from [`LEAST`] to 1.
 fn heat(value: f64, largest: f64) -> f64 {
     if !value.is_finite() || value <= 0.0 {
         return 0.0;
@@ -204,12 +202,12 @@ fn heat(value: f64, largest: f64) -> f64 {
     LEAST + (1.0 - LEAST) * value / largest
 }
 
-/// Space between cells of the given size: none between narrow cells, which it would hide.
+/// Returns the space between cells of the given size: none between narrow cells, which it would hide.
 fn gap(cell: f64) -> f64 {
     if cell > 12.0 { 2.0 } else { 0.0 }
 }
 
-/// Label every n-th cell so that labels of `wanted` units fit.
+/// Returns the n for which labels of `wanted` units fit if every n-th cell has one.
 fn every(cell: f64, wanted: f64) -> usize {
     (wanted / cell).ceil().max(1.0) as usize
 }

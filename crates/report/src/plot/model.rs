@@ -1,4 +1,4 @@
-//! A drawing as data: one model, of which the page, an SVG file, a table (CSV) and matplotlib are made.
+//! A drawing as data: one model, from which the page, an SVG file, a table (CSV) and matplotlib figures are made.
 //!
 //! The model in JSON has `kind` and `title`, and by kind:
 //!
@@ -9,8 +9,8 @@
 //! | `gantt` | `x`: the axis; `rows`: their names; `series`: each `name`, `colour`, and for each bar its number of the `row`, `begin` and `end` |
 //! | `heat` | `rows` and `columns`: their names; `unit`; `values`, by row; where columns stand for numbers, `column` (label and unit) and `column_values` |
 //!
-//! An axis has `label`, `unit`, `scale` (`linear`, `log`, `doubling`), `from` and `to` where they are fixed. A value that is not a finite
-//! number is `null`: a gap. Numbers have six significant digits.
+//! An axis has `label`, `unit`, `scale` (`linear`, `log`, `doubling`), and `from` and `to` where they are fixed. A value that is not finite is
+//! `null`: a gap. Numbers have six significant digits.
 
 use super::{Axis, BarChart, Gantt, HeatMap, Plot};
 use serde_json::Value;
@@ -19,7 +19,7 @@ use std::fmt::Write;
 /// A drawing of any kind.
 #[derive(Clone, Debug)]
 pub enum Drawing {
-    /// Over two axes.
+    /// A plot over two axes.
     Plot(Plot),
     /// Bars over categories.
     Bars(BarChart),
@@ -54,7 +54,7 @@ impl From<HeatMap> for Drawing {
 }
 
 impl Drawing {
-    /// Its title.
+    /// Returns the title.
     pub fn title(&self) -> &str {
         match self {
             Drawing::Plot(plot) => &plot.title,
@@ -64,7 +64,7 @@ impl Drawing {
         }
     }
 
-    /// The drawing as an `<svg>` element.
+    /// Returns the drawing as an `<svg>` element.
     pub fn to_svg(&self) -> String {
         match self {
             Drawing::Plot(plot) => plot.to_svg(),
@@ -74,7 +74,7 @@ impl Drawing {
         }
     }
 
-    /// The model in JSON; see the head of the module.
+    /// Returns the model in JSON; see the module.
     pub fn to_json(&self) -> Value {
         let mut model = match self {
             Drawing::Plot(plot) => plot.model(),
@@ -86,7 +86,7 @@ impl Drawing {
         model
     }
 
-    /// The data as a table with a header that names units: a line for each point, value or cell.
+    /// Returns the data as a table: a header with units, then a line per point, value or cell.
     pub fn to_csv(&self) -> String {
         let model = self.to_json();
         let mut csv = String::new();
@@ -140,7 +140,7 @@ impl Drawing {
     }
 }
 
-/// The head of a column: the label of an axis with its unit.
+/// Returns the heading of a column: the label of an axis with its unit.
 fn head(axis: &Value) -> String {
     field(&named(axis["label"].as_str().unwrap_or_default(), unit_name(&axis["unit"])).into())
 }
@@ -153,7 +153,7 @@ fn named(label: &str, unit: &str) -> String {
     }
 }
 
-/// The name of a unit, by its key in the model; empty: a plain number.
+/// Returns the name of a unit by its key in the model; empty for a plain number.
 fn unit_name(key: &Value) -> &'static str {
     match key.as_str() {
         Some("ns") => "ns",
@@ -165,7 +165,7 @@ fn unit_name(key: &Value) -> &'static str {
     }
 }
 
-/// Field of a table: text in quotes if necessary, empty for a gap.
+/// Returns a field of a table: text in quotes if necessary, empty for a gap.
 fn field(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -177,16 +177,15 @@ fn field(value: &Value) -> String {
     }
 }
 
-/// A number of the model.
+/// Returns a number of the model.
 pub(super) fn number(value: f64) -> Value {
     match value.is_finite() {
-        // As many digits as a reader could want; all that a double has would double the size of a page.
+        // All the digits of a double would double the size of a page.
         true => format!("{value:.5e}").parse::<f64>().map_or(Value::Null, Value::from),
         false => Value::Null,
     }
 }
 
-/// The axis in the model.
 pub(super) fn axis(axis: &Axis) -> Value {
     let mut model = serde_json::json!({
         "label": axis.label,

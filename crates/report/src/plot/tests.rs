@@ -1,6 +1,6 @@
 use super::*;
 
-/// Checks that every element is closed in the right order and every attribute is quoted; the elements met.
+/// Checks that every element is closed in the right order and every attribute is quoted; returns the elements.
 pub(crate) fn assert_well_formed(xml: &str) -> Vec<String> {
     let mut open: Vec<&str> = Vec::new();
     let mut met = Vec::new();
@@ -122,7 +122,7 @@ fn a_standalone_file_carries_its_style_and_its_name_space() {
     assert_eq!(met[1], "style");
 }
 
-/// Most programs that show SVG files know no custom properties, and draw black where a colour is one.
+/// Most programs that show SVG files do not support custom properties, and draw black where a colour is one.
 #[test]
 fn a_standalone_file_carries_plain_colours() {
     let heat = HeatMap::new("t", "row", "column", vec![vec![0.5]]).to_svg();

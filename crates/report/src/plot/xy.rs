@@ -6,7 +6,7 @@ use super::{COLOURS, Canvas, Frame, box_swatch, legend_height};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// How a series is drawn.
+/// Drawing style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A line through the points.
@@ -19,12 +19,12 @@ pub enum Mark {
     Points,
     /// A line with the area below it filled.
     Area,
-    /// A column from one point's x to the next one's; the last point only closes the last column.
+    /// A column from one point's x to the next one's; the last point only ends the last column.
     Columns,
 }
 
 impl Mark {
-    /// The name in the model of a figure.
+    /// Returns the name in the model of a figure.
     fn key(self) -> &'static str {
         match self {
             Mark::Line => "line",
@@ -45,10 +45,10 @@ struct Series {
     points: Vec<(f64, f64)>,
 }
 
-/// Tooltips across the width of a plot. More would only make pages heavy.
+/// Number of tooltips across the width of a plot; more would only make pages heavy.
 const HITS: usize = 80;
 
-/// Lines with more points are drawn thinner.
+/// Number of points above which lines are drawn thinner.
 const DENSE: usize = 250;
 
 /// A plot over two axes.
@@ -62,32 +62,31 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// An empty plot, 640 by 300 units, with plain axes.
+    /// Makes an empty plot, 640 by 300 units, with plain axes.
     pub fn new(title: &str) -> Plot {
         let axis = || Axis::linear("", Unit::Plain);
         Plot { title: title.into(), size: (640.0, 300.0), x: axis(), y: axis(), series: Vec::new() }
     }
 
-    /// Another size in user units; text is 12 units high.
+    /// Sets the size in user units; text is 12 units high.
     pub fn size(mut self, width: f64, height: f64) -> Plot {
         self.size = (width, height);
         self
     }
 
-    /// The horizontal axis.
+    /// Sets the horizontal axis.
     pub fn x_axis(mut self, axis: Axis) -> Plot {
         self.x = axis;
         self
     }
 
-    /// The vertical axis.
+    /// Sets the vertical axis.
     pub fn y_axis(mut self, axis: Axis) -> Plot {
         self.y = axis;
         self
     }
 
-    /// Adds a series of `(x, y)` with rising x. Its colour is the next one. An empty name keeps it out of the
-    /// legend.
+    /// Adds a series of `(x, y)` with rising x, in the next colour. An empty name keeps it out of the legend.
     pub fn series(mut self, name: &str, mark: Mark, points: Vec<(f64, f64)>) -> Plot {
         let colour = self.series.len() % COLOURS;
         self.series.push(Series { name: name.into(), mark, colour, points });
@@ -109,7 +108,7 @@ impl Plot {
         self.series(name, Mark::Points, points)
     }
 
-    /// Gives the series added last another colour, for example the one of its partner.
+    /// Sets the colour of the series added last, for example to its partner's.
     pub fn colour(mut self, colour: usize) -> Plot {
         if let Some(series) = self.series.last_mut() {
             series.colour = colour % COLOURS;
@@ -117,7 +116,7 @@ impl Plot {
         self
     }
 
-    /// The plot in the model of [`super::Drawing`].
+    /// Returns the plot in the model of [`super::Drawing`].
     pub(super) fn model(&self) -> Value {
         let xs = |series: &Series| series.points.iter().map(|point| point.0.to_bits()).collect::<Vec<u64>>();
         let shared = self.series.first().map(xs);
@@ -137,7 +136,7 @@ impl Plot {
         json!({ "kind": "plot", "x": axis(&self.x), "y": axis(&self.y), "series": series })
     }
 
-    /// The plot as an `<svg>` element.
+    /// Returns the plot as an `<svg>` element.
     pub fn to_svg(&self) -> String {
         let all = || self.series.iter().flat_map(|series| series.points.iter().copied());
         let drawing = Drawing {
@@ -245,7 +244,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// A path through the points that starts anew after each gap. The `h0` shows a point between two gaps.
+    /// Returns a path through the points that starts anew after each gap. The `h0` shows a point between two gaps.
     fn path(&self, points: &[(f64, f64)]) -> String {
         let mut path = String::new();
         let mut drawing = false;
@@ -260,7 +259,7 @@ impl Drawing<'_> {
         path
     }
 
-    /// The area under each unbroken run of points.
+    /// Returns the area under each unbroken run of points.
     fn area(&self, points: &[(f64, f64)]) -> String {
         let mut path = String::new();
         for run in points.split(|point| self.at(*point).is_none()) {
@@ -300,7 +299,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Invisible strips over the plot: each tells every line's value at the point nearest to its middle.
+    /// Draws invisible strips over the plot, whose tooltips state every line's value at the point nearest to the strip's middle.
     fn tooltips(&self, canvas: &mut Canvas) {
         let lines: Vec<&Series> = self.plot.series.iter().filter(|s| s.mark != Mark::Columns).collect();
         let places: Vec<Vec<(f64, (f64, f64))>> = lines

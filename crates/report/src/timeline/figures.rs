@@ -1,15 +1,15 @@
-//! Figures of a timeline: what channels and ways did, and how many were active.
+//! Figures of a timeline: the work of channels and ways, and how many were active.
 
 use super::super::plot::{Axis, Drawing, Gantt, Mark, Plot, Unit};
 use pellucid_device::{Activity, Timeline, TimelineSpan, Track};
 use pellucid_flash::{Cause, SimTime};
 
-/// Bars of a drawing of channels and ways, at most: more could not be told apart, and would only make the page heavy.
+/// Maximum number of bars in a drawing of channels and ways: more could not be told apart, and would only make the page heavy.
 const BARS_MAX: usize = 6_000;
-/// Intervals of a drawing over time.
+/// Number of intervals in a drawing over time.
 const INTERVALS: usize = 400;
 
-/// The figures of a timeline, each with its caption.
+/// Returns the figures of a timeline, each with its caption.
 pub(crate) fn figures(timeline: &Timeline) -> Vec<(Drawing, &'static str)> {
     if timeline.spans.is_empty() {
         return Vec::new();
@@ -35,12 +35,12 @@ fn since(timeline: &Timeline, at: SimTime) -> f64 {
     at.since(timeline.from).0 as f64
 }
 
-/// The axis of time, from the begin of the window to `to`.
+/// Returns the axis of time, from the begin of the window to `to`.
 fn time(timeline: &Timeline, to: SimTime) -> Axis {
     Axis::linear("time since the begin of the window", Unit::Nanos).from(0.0).to(since(timeline, to))
 }
 
-/// Spans of channels and ways that are no part of others, in the order of their begin.
+/// Returns the outermost spans of channels and ways, by their begin.
 fn in_time(timeline: &Timeline) -> Vec<&TimelineSpan> {
     let shown = |span: &&TimelineSpan| matches!(span.track, Track::Channel(_) | Track::Way { .. });
     let mut spans: Vec<_> = timeline.busy_spans().filter(shown).collect();
@@ -70,7 +70,7 @@ fn channels_and_ways(timeline: &Timeline) -> Drawing {
     drawing.into()
 }
 
-/// Name of a channel's or way's work in the drawing.
+/// Returns the name of a channel's or way's work in the drawing.
 fn what(timeline: &Timeline, span: &TimelineSpan) -> String {
     let operation = span.operation.map(|at| &timeline.operations[at as usize]);
     match (operation, span.activity) {
@@ -81,7 +81,7 @@ fn what(timeline: &Timeline, span: &TimelineSpan) -> String {
     }
 }
 
-/// How many of some intervals lie over each moment: means of equal parts of the window, at their middles.
+/// Counts the intervals that contain each time: means over equal parts of the window, given at their middles.
 fn counted(timeline: &Timeline, intervals: impl Iterator<Item = (SimTime, SimTime)>) -> Vec<(f64, f64)> {
     let width = since(timeline, timeline.to).max(1.0) / INTERVALS as f64;
     let mut sums = vec![0.0; INTERVALS];

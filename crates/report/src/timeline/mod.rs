@@ -1,4 +1,4 @@
-//! Views of the [timeline](pellucid_device::Timeline) of a drive: a trace for Perfetto's viewer, and figures of the page.
+//! Views of a drive's [timeline](pellucid_device::Timeline): a trace for Perfetto's viewer, and figures of the page.
 
 mod figures;
 mod perfetto;

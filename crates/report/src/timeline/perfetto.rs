@@ -1,4 +1,4 @@
-//! Timelines as a trace of Perfetto: TrackEvent, in Protocol Buffers.
+//! Timelines as a Perfetto trace: TrackEvent messages in Protocol Buffers.
 //!
 //! ```text
 //!  drive ─┬─ commands ─┬─ 1 ─ 2 ─ ...   commands that overlap stand on several tracks
@@ -7,8 +7,8 @@
 //!         └─ channel 0 ─┬─ way 0 (plane 0 ...), way 1, ...                    command ─► its host DMA, its steps of the firmware
 //!            channel 1 ...
 //! ```
-//! Each drive is a tree of tracks of its own, so several stand in one trace under one clock. Times are simulated nanoseconds since the
-//! drive was switched on, as in the log of requests. Names and keys of annotations are interned, so an event takes some 60 bytes.
+//! Each drive is a tree of tracks of its own, so several share one trace and one clock. Times are simulated nanoseconds since the drive was switched
+//! on, as in the request log. Names and keys of annotations are interned, so an event takes some 60 bytes.
 //!
 //! Field numbers: perfetto.dev, "Trace packet reference"; TracePacket, TrackDescriptor, TrackEvent, DebugAnnotation, InternedData.
 
@@ -22,14 +22,14 @@ use pellucid_flash::{SimTime, Stage};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Every trace begins so: its sequence of packets, and the category of all events.
+/// First bytes of every trace: its sequence of packets, and the category of all events.
 pub const TIMELINE_BEGINNING: &[u8] = b"\x0a\x14\x50\x01\x68\x01\x62\x0e\x0a\x0c\x08\x01\x12\x08pellucid";
 
 /// `Trace.packet`.
 const PACKET: u64 = 1;
-/// The one sequence of packets.
+/// Number of the only sequence of packets.
 const SEQUENCE: u64 = 1;
-/// `sequence_flags`: the packet needs what was interned before it.
+/// `sequence_flags`: the packet needs strings interned before it.
 const NEEDS_INTERNED: u64 = 2;
 /// `ChildTracksOrdering.EXPLICIT`: children by rank.
 const BY_RANK: u64 = 3;
@@ -40,7 +40,7 @@ const BEGIN: u64 = 1;
 const END: u64 = 2;
 const INSTANT: u64 = 3;
 
-/// Numbers of tracks of a drive, below that of the drive itself.
+/// Bits of track numbers within a drive, below those of the drive itself.
 const DRIVE: u64 = 32;
 const COMMANDS: u64 = 1 << 24;
 const LINK: u64 = 2 << 24;
@@ -50,7 +50,7 @@ const FIRMWARE: u64 = 3 << 24;
 const CHANNELS: u64 = 4 << 24;
 const WAYS: u64 = 5 << 24;
 
-/// The timelines of drives, each with its name, as one trace.
+/// Encodes the timelines of named drives as one trace.
 pub fn to_perfetto(timelines: &[(&str, &Timeline)]) -> Vec<u8> {
     let mut trace = Trace::default();
     for (at, (name, timeline)) in timelines.iter().enumerate() {
@@ -70,7 +70,7 @@ struct Trace {
     flows: u64,
 }
 
-/// Texts by number, from 1.
+/// Interned strings by number, from 1.
 #[derive(Default)]
 struct Interned(BTreeMap<String, u64>);
 
@@ -80,7 +80,7 @@ impl Interned {
         *self.0.entry(text.into()).or_insert(next)
     }
 
-    /// Adds the texts to `InternedData`, each as a message of a number (1) and a text (2).
+    /// Adds the strings to `InternedData`, each as a message of a number (1) and a string (2).
     fn add_to(&self, data: Message, field: u64) -> Message {
         let one = |data: Message, (text, number): (&String, &u64)| {
             data.message(field, Message::default().number(1, *number).text(2, text))
@@ -90,7 +90,7 @@ impl Interned {
 }
 
 impl Trace {
-    /// A track; children stand in the order of their ranks.
+    /// Adds a track; children are in the order of their ranks.
     fn track(&mut self, uuid: u64, parent: Option<u64>, name: &str, rank: u64) {
         let track = Message::default().number(1, uuid).text(2, name);
         let track = parent.into_iter().fold(track, |track, parent| track.number(5, parent));
@@ -98,13 +98,13 @@ impl Trace {
         self.descriptors.push(track);
     }
 
-    /// An event, to which `more` adds fields of `TrackEvent`.
+    /// Adds an event, to which `more` adds fields of `TrackEvent`.
     fn event(&mut self, at: SimTime, kind: u64, track: u64, more: impl FnOnce(Message) -> Message) {
         let event = more(Message::default().number(9, kind).number(11, track));
         self.events.push((at, event));
     }
 
-    /// A slice: `more` adds fields to its begin.
+    /// Adds a slice; `more` adds fields to its begin.
     fn slice(
         &mut self,
         (begin, end): (SimTime, SimTime),
@@ -119,12 +119,10 @@ impl Trace {
         self.event(end, END, track, |event| event);
     }
 
-    /// Adds an annotation with a number.
     fn count(&mut self, event: Message, key: &str, value: u64) -> Message {
         event.message(4, Message::default().number(1, self.keys.number(key)).number(3, value))
     }
 
-    /// Adds an annotation with a word.
     fn word(&mut self, event: Message, key: &str, value: &str) -> Message {
         let (key, value) = (self.keys.number(key), self.values.number(value));
         event.message(4, Message::default().number(1, key).number(17, value))
@@ -135,7 +133,7 @@ impl Trace {
         self.flows
     }
 
-    /// The packets: what is interned, tracks, then events in the order of their times.
+    /// Returns the packets: interned strings, tracks, then events in the order of their times.
     fn finish(mut self) -> Vec<u8> {
         let interned = self.names.add_to(Message::default(), 2);
         let interned = self.values.add_to(self.keys.add_to(interned, 3), 29);
@@ -146,7 +144,7 @@ impl Trace {
         for track in self.descriptors {
             add(packet(Message::default()).message(60, track));
         }
-        // Events of one track that fall together stay as they are: the end of a slice before the begin of the next.
+        // The sort is stable: of events of one track at the same time, a slice's end stays before the next one's begin.
         self.events.sort_by_key(|&(at, _)| at);
         for (at, event) in self.events {
             add(packet(Message::default().number(8, at.0)).message(11, event));
@@ -155,11 +153,10 @@ impl Trace {
     }
 }
 
-/// A drive of a trace.
 struct Drive<'a> {
     trace: &'a mut Trace,
     timeline: &'a Timeline,
-    /// Number of its track; those of its parts follow.
+    /// Number of the drive's track; those of its parts follow.
     uuid: u64,
 }
 
@@ -177,7 +174,7 @@ impl Drive<'_> {
         }
     }
 
-    /// The tracks of the parts.
+    /// Adds the tracks of the parts.
     fn parts(&mut self) {
         let (uuid, timeline) = (self.uuid, self.timeline);
         let mut track = |number: u64, parent: u64, name: &str, rank: u64| {
@@ -211,7 +208,7 @@ impl Drive<'_> {
         }
     }
 
-    /// A flow for each command, and for each pair of an operation and a command that it serves.
+    /// Numbers a flow for each command, and one for each pair of an operation and a command that it serves.
     fn flows(&mut self) -> Flows {
         let of_commands = self.timeline.commands.iter().map(|_| self.trace.next_flow()).collect();
         let of_operation = |operation: &TimelineOperation| {
@@ -220,7 +217,7 @@ impl Drive<'_> {
         Flows { of_commands, of_operations: self.timeline.operations.iter().map(of_operation).collect() }
     }
 
-    /// The commands, each on the first track without an earlier overlapping command.
+    /// Adds the commands, each on the first track without an earlier overlapping command.
     fn commands(&mut self, flows: &Flows) {
         let mut served: Vec<Vec<u64>> = vec![Vec::new(); self.timeline.commands.len()];
         for (command, flow) in flows.of_operations.iter().flatten() {
@@ -268,7 +265,7 @@ impl Drive<'_> {
         });
     }
 
-    /// The spans of all components, in the order in which slices of a track nest.
+    /// Adds the spans of all components, in the order in which slices of a track nest.
     fn spans(&mut self, flows: &Flows) {
         let spans = &self.timeline.spans;
         let mut at = 0;
@@ -283,7 +280,7 @@ impl Drive<'_> {
         }
     }
 
-    /// A span, and the spans nested in it.
+    /// Adds a span, and the spans nested in it.
     fn span(&mut self, span: &TimelineSpan, within: &[TimelineSpan], flows: &Flows) {
         let track = self.uuid + number(span.track, self.timeline);
         let operation = span.operation.map(|at| &self.timeline.operations[at as usize]);
@@ -311,10 +308,9 @@ impl Drive<'_> {
     }
 }
 
-/// Flows of a drive.
 struct Flows {
     of_commands: Vec<u64>,
-    /// The commands that each operation serves, each with its flow.
+    /// Commands served by each operation, each with its flow.
     of_operations: Vec<Vec<(u32, u64)>>,
 }
 
@@ -328,7 +324,7 @@ fn annotated(trace: &mut Trace, event: Message, operation: &TimelineOperation) -
     }
 }
 
-/// Number of a part's track.
+/// Returns the number of a part's track.
 fn number(track: Track, timeline: &Timeline) -> u64 {
     match track {
         Track::Firmware(processor) => FIRMWARE + u64::from(processor),
@@ -339,7 +335,7 @@ fn number(track: Track, timeline: &Timeline) -> u64 {
     }
 }
 
-/// The viewer's words for a slice.
+/// Returns the name of a slice in the viewer.
 fn name(span: &TimelineSpan, operation: Option<&TimelineOperation>) -> String {
     let kind = operation.map_or("", |operation| operation.kind.name());
     match span.activity {

@@ -1,4 +1,4 @@
-//! Messages of Protocol Buffers, written by hand: the few kinds of fields that a trace needs.
+//! Protocol Buffers messages, encoded by hand: the few field types that a trace needs.
 
 /// Wire types (protobuf.dev, "Encoding").
 const VARINT: u64 = 0;
@@ -10,21 +10,21 @@ const LENGTH: u64 = 2;
 pub(super) struct Message(Vec<u8>);
 
 impl Message {
-    /// Adds a number; fields of type `uint64`, `uint32`, `bool` and enum, and `int32` from 0.
+    /// Adds a number to a field of type `uint64`, `uint32`, `bool` or enum, or a number from 0 to one of type `int32`.
     pub fn number(mut self, field: u64, value: u64) -> Message {
         self.key(field, VARINT);
         self.varint(value);
         self
     }
 
-    /// Adds a number of eight bytes; fields of type `fixed64`.
+    /// Adds eight bytes to a field of type `fixed64`.
     pub fn fixed(mut self, field: u64, value: u64) -> Message {
         self.key(field, FIXED_64);
         self.0.extend(value.to_le_bytes());
         self
     }
 
-    /// Adds a text.
+    /// Adds a string.
     pub fn text(self, field: u64, text: &str) -> Message {
         self.bytes(field, text.as_bytes())
     }
@@ -34,7 +34,6 @@ impl Message {
         self.bytes(field, &message.0)
     }
 
-    /// The bytes of the message.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
@@ -50,7 +49,7 @@ impl Message {
         self.varint(field << 3 | wire);
     }
 
-    /// Seven bits to a byte, the lowest first; the highest bit says that another byte follows.
+    /// Writes seven bits per byte, the lowest first; the highest bit says that another byte follows.
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);

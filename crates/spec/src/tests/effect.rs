@@ -1,9 +1,9 @@
-//! No key is swallowed: it changes what the drive and its work are, or it is refused with a reason.
+//! No key is ignored: it changes the drive or its work, or it is refused with a reason.
 
 use super::super::*;
 use super::{SMALL, refusal};
 
-/// Prints all that is used of a description, without the origins of values.
+/// Prints everything a description leads to, without the origins of values.
 fn used(spec: &Spec) -> String {
     let flash = (spec.medium == Medium::Flash).then_some(&spec.drive);
     let has_disk = spec.medium == Medium::Disk || spec.backing.kind == BackingKind::Disk;
@@ -17,7 +17,7 @@ fn used(spec: &Spec) -> String {
     )
 }
 
-/// Values of a key to try: one of them at least is not the one that it has.
+/// Values to try for a key; at least one differs from the current one.
 fn values(key: &KeyInfo) -> Vec<String> {
     let allowed = key.allowed.as_str();
     let words = allowed.split(", ").filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '-'));
@@ -60,7 +60,7 @@ fn kinds_of_drives() -> Vec<(&'static str, Vec<String>)> {
             .concat(),
         ),
     ];
-    // A limit of memory is checked with a drive that is made for it: where there is one, the blocks are few.
+    // A limit of memory is checked by building a drive, so these drives are small.
     let small = |name| {
         let limited = load(name, &[]).expect("a preset").drive.memory.dram_bytes.is_some();
         if limited { vec!["media.blocks=128"] } else { Vec::new() }
@@ -79,7 +79,7 @@ fn every_key_over_every_kind_of_drive_takes_effect_or_is_refused() {
         let before = used(&base);
         for key in keys() {
             let entry = base.provenance.get(key.key).expect("a key");
-            // The keys that make the kind stay.
+            // Keeps the keys that make the kind.
             if matches!(entry.origin.place, Place::Set { .. }) {
                 continue;
             }
@@ -105,7 +105,7 @@ fn every_key_has_values_to_try() {
     }
 }
 
-/// Presets and the output of `show` have no key without effect, so that nobody is warned of our own words.
+/// Presets and the output of `show` contain no key without effect, so our own texts cause no warning.
 #[test]
 fn no_preset_is_warned_of() {
     for preset in presets() {
@@ -170,11 +170,11 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
     let plain = format!("{SMALL}[[job]]\nrw = \"randwrite\"\n");
     let message = refused(&plain, &["ftl.handles=2"], Use::Work);
     assert!(message.ends_with("allowed: with a job with fdp = 1, or an application"), "{message}");
-    // A mapping unit of both planes crosses whole.
+    // A mapping unit spans both planes.
     let sets =
         ["scheduler.page_transfers=true", "media.planes=2", "media.multi_plane=true", "media.unit_size=8KiB"];
     assert!(refused(SMALL, &sets, Use::Work).contains("of half of what they program at most"));
-    // Settings that give them an effect.
+    // Settings that give the keys an effect.
     for sets in [
         &["firmware.clock_mhz=500", "firmware.fetch.cycles=10"][..],
         &["host.dma_unit=8KiB", "host.dma_overhead=1us"],
@@ -250,7 +250,7 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
     );
 }
 
-/// Values that a namespace would not follow.
+/// Settings that a namespace could not follow are refused.
 #[test]
 fn what_a_namespace_cannot_do_is_refused() {
     let with = |sets: &[&str], more: &str| {
@@ -265,7 +265,7 @@ fn what_a_namespace_cannot_do_is_refused() {
         "drive.namespace[0].over_provisioning = 0: not allowed; allowed: at least 0.0747: open blocks";
     assert!(message.contains(least), "{message}");
     assert!(nameless(", over_provisioning = 0.0747").is_ok(), "what is allowed is taken");
-    // A default that would be raised is refused, too: four blocks of a die leave no more.
+    // A default that would have to be raised is refused, too: a die of four blocks leaves no more.
     let tiny = with(
         &["media.seed=1"],
         "drive.namespace=[{ interface = \"block\", blocks = 24 }, { interface = \"nameless\" }]",
@@ -299,7 +299,7 @@ fn layers_above_a_disk_are_there_or_refused() {
     );
 }
 
-/// A file that a volatile drive cannot read again looks as if it kept the data.
+/// A file under a volatile drive looks as if it kept the data, though the drive cannot read it again.
 #[test]
 fn a_file_under_a_volatile_drive_is_warned_of() {
     let warnings = |sets: &[&str], used| {

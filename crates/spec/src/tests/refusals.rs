@@ -348,7 +348,7 @@ fn namespaces_and_error_correction_fit_together() {
     with("copyback = true\n", "", &["media.spare_size=1k"]).expect("nothing is done with the data");
 }
 
-/// Ranges that pass a cluster buffer by are bytes in a description, and sectors in the layer.
+/// Ranges that bypass a cluster buffer are bytes in a description, and sectors in the layer.
 #[test]
 fn ranges_that_pass_a_buffer_by_cover_whole_sectors() {
     let with = |range: &str| {
@@ -363,7 +363,7 @@ fn ranges_that_pass_a_buffer_by_cover_whole_sectors() {
     }
 }
 
-/// Sets that grow with their recipes are named as a whole.
+/// Sets that grow with recipes are named as a whole.
 #[test]
 fn a_wrong_layer_or_map_is_answered_with_all_names() {
     for (more, told, names) in [
@@ -378,7 +378,7 @@ fn a_wrong_layer_or_map_is_answered_with_all_names() {
     }
 }
 
-/// A cache has no map behind a cached table; with log blocks its other keys have to suit them.
+/// A cache has no map behind a cached table; with log blocks, its other keys must fit them.
 #[test]
 fn a_cache_on_another_map_is_refused() {
     assert_eq!(
@@ -395,7 +395,7 @@ fn a_cache_on_another_map_is_refused() {
     }
 }
 
-/// An empty text is a value like any other; the cache itself says that it needs a name.
+/// An empty text is a value like any other; the cache itself requires a name.
 #[test]
 fn an_empty_name_of_a_cache_is_read() {
     let spec = load("jasmine", &["kv.application=".into()]).expect("the cache refuses it when it starts");
@@ -433,7 +433,7 @@ fn neither_preset_nor_file() {
     );
 }
 
-/// Numbers of log blocks, and what does not go with them.
+/// Numbers of log blocks, and settings that conflict with them.
 #[test]
 fn log_blocks_that_do_not_fit_are_refused() {
     let refused = |sets: &[&str]| {
@@ -470,7 +470,7 @@ fn log_blocks_that_do_not_fit_are_refused() {
     }
 }
 
-/// Two channels of two ways each, all of them open.
+/// Two channels of two ways each, all open.
 const OPEN: &str = "[[drive.namespace]]\ninterface = 'open-channel'\n";
 
 fn targets(tables: &str) -> Result<Spec, SpecError> {
@@ -530,7 +530,7 @@ fn wrong_targets_are_refused_by_name() {
     assert!(on_block.contains("allowed: on a drive with one open-channel namespace"), "{on_block}");
     let layered = refusal(targets(&format!("{one}[host]\nlayers = ['host-ftl']\n")));
     assert!(layered.contains("host.layers") && layered.contains("[] with [[target]]"), "{layered}");
-    // The layers of a preset are those of a whole drive.
+    // The layers of a preset need a whole drive.
     let preset = format!("[drive]\npreset = 'open-channel'\n{one}");
     let divided = from_str(&preset, "my.toml", &[]).expect("targets take their place");
     assert!(divided.host.is_empty() && divided.targets.len() == 1);
@@ -555,7 +555,7 @@ fn tables_and_buffer_fit_the_controllers_memory_or_are_refused_with_the_sum() {
     with(&["media.blocks=8192", "memory.dram=2GiB"]).expect("a larger board");
     load("cosmos-plus-slc", &[]).expect("SLC mode maps half of the pages of all blocks");
 
-    // The limit is held against what the report shows, to the byte.
+    // The limit is compared with the figure of the report, to the byte.
     let used = Device::new(&base.drive).expect("a drive").controller_memory();
     assert_eq!(used.of(Structure::MappingTable), 512 << 20, "the paper's 512 MB");
     let needed: u64 = Structure::ALL.into_iter().map(|structure| used.of(structure)).sum();

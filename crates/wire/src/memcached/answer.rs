@@ -2,53 +2,53 @@
 
 use super::meta::Flags;
 
-/// A line that says what is wrong.
+/// An error line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorLine {
-    /// No such command, or not with this many words.
+    /// Unknown command, or a wrong number of words.
     Error,
     /// A line longer than any command.
     LineTooLong,
-    /// A key too long, a number that is none.
+    /// A key that is too long, or a malformed number.
     BadFormat,
-    /// The bytes behind a value are no line end.
+    /// The value is not followed by a line end.
     BadDataChunk,
-    /// The arguments of `delete`.
+    /// Wrong arguments of `delete`.
     DeleteUsage,
-    /// An expiry that is no number.
+    /// A malformed expiry.
     BadExpiry,
-    /// The amount to add is no number.
+    /// A malformed amount to add.
     BadDelta,
-    /// The stored value is no number.
+    /// The stored value is not a number.
     NotNumber,
-    /// A key that is no base64.
+    /// A key that is not base64.
     BadBase64,
-    /// A meta flag that the command does not have.
+    /// A meta flag that the command does not accept.
     InvalidFlag,
     /// A meta flag given twice.
     DuplicateFlag,
-    /// Either.
+    /// An invalid or duplicate meta flag.
     InvalidOrDuplicateFlag,
-    /// A meta flag whose token is no number.
+    /// A meta flag whose token is not a number.
     BadToken,
     /// An opaque token that is too long.
     OpaqueTooLong,
-    /// `ms` with an M that there is not.
+    /// `ms` with an unknown mode (M).
     BadSetMode,
-    /// `ma` with an M that there is not.
+    /// `ma` with an unknown mode (M).
     BadArithmeticMode,
-    /// `stats cachedump` without its arguments.
+    /// `stats cachedump` without arguments.
     BadLine,
-    /// `stats detail`.
+    /// Usage of `stats detail`.
     StatsDetailUsage,
-    /// `shutdown`.
+    /// `shutdown` is not enabled.
     ShutdownNotEnabled,
-    /// The value is larger than the cache takes.
+    /// The value is larger than the cache allows.
     TooLarge,
 }
 
 impl ErrorLine {
-    /// The line with its end.
+    /// The line, with its line end.
     pub fn line(self) -> &'static [u8] {
         match self {
             ErrorLine::Error => b"ERROR\r\n",
@@ -77,7 +77,7 @@ impl ErrorLine {
     }
 }
 
-/// Appends a number in decimal digits.
+/// Appends a number in decimal.
 #[inline]
 pub fn answer_number(mut value: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
@@ -92,7 +92,7 @@ pub fn answer_number(mut value: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// The line before the value of a `get`.
+/// Appends the line before the value of a `get`.
 #[inline]
 pub fn answer_value_head(key: &[u8], flags: u32, length: usize, cas: Option<u64>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"VALUE ");
@@ -108,43 +108,43 @@ pub fn answer_value_head(key: &[u8], flags: u32, length: usize, cas: Option<u64>
     out.extend_from_slice(b"\r\n");
 }
 
-/// Fields that an answer to a meta command can show.
+/// Fields that a meta command's answer can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// Version (c).
     pub cas: u64,
     /// Client flags (f).
     pub flags: u32,
-    /// Seconds left (t); `None`: it does not expire.
+    /// Seconds until it expires (t); `None`: never.
     pub left_s: Option<u32>,
-    /// Seconds since it was last asked for (l).
+    /// Seconds since the last access (l).
     pub idle_s: u32,
-    /// True if the item was asked for before (h).
+    /// True if the item was accessed before (h).
     pub fetched: bool,
     /// Bytes of the value (s).
     pub size: u32,
     /// True if the item is stale (X).
     pub stale: bool,
-    /// The client is to fill it anew (W).
+    /// True if this client is to refill the item (W).
     pub won: bool,
-    /// Another one is (Z).
+    /// True if another client is refilling it (Z).
     pub taken: bool,
 }
 
-/// The line that answers a meta command.
+/// The answer line of a meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaAnswer<'a> {
     /// `HD`, `NF` and so on.
     pub code: &'static [u8],
-    /// The length of the value that follows; with it the code is `VA`.
+    /// Length of the value that follows; then the code is `VA`.
     pub length: Option<usize>,
-    /// The key as it is shown.
+    /// The key as shown.
     pub key: &'a [u8],
-    /// It is shown in base64.
+    /// True if the key is shown in base64.
     pub base64: bool,
     /// The flags of the command.
     pub flags: Flags<'a>,
-    /// The item, where there is one.
+    /// The item, if there is one.
     pub shown: Option<Shown>,
 }
 

@@ -9,13 +9,13 @@
 use super::text;
 use super::{ErrorLine, Event, GetKind, KEY_BYTES_MAX, LINE_BYTES_MAX};
 
-/// Why a connection cannot go on.
+/// Reason why a connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A line that is longer than any command.
+    /// A line longer than any command.
     #[error("a line of more than {LINE_BYTES_MAX} bytes that is no get")]
     LineTooLong,
-    /// A command that begins like one of the binary protocol.
+    /// A request of the binary protocol.
     #[error("the client speaks the binary protocol; allowed: text and meta commands")]
     Binary,
 }
@@ -33,26 +33,26 @@ impl DecodeError {
 /// The first byte of every request of the binary protocol.
 const BINARY: u8 = 0x80;
 
-/// The most of a word that waits for its end: a key, and the first byte of a line end.
+/// Most bytes of an incomplete word: a key, and the first byte of a line end.
 const CARRIED_WORD_MAX: usize = KEY_BYTES_MAX + 1;
 
-/// Kind of input that comes next.
+/// Expected input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
     Line,
     /// Keys of a get.
     Keys(GetKind),
-    /// Bytes of a value that are still to come.
+    /// Bytes of a value still to come.
     Data(u64),
-    /// The line end behind it: how much of it has come, and whether that is right.
+    /// The line end after a value: bytes seen so far, and whether they are correct.
     DataEnd {
         came: u8,
         good: bool,
     },
-    /// Bytes that are still to be dropped.
+    /// Bytes still to be dropped.
     Drop(u64),
-    /// A line of which nothing more is used.
+    /// The rest of a rejected line.
     SkipLine,
     Failed(DecodeError),
 }
@@ -66,13 +66,13 @@ pub struct Decoder {
     at: usize,
 }
 
-/// A line without its end: `\n`, perhaps with `\r` before it.
+/// Strips the line end: `\n` or `\r\n`.
 fn stripped(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// How the keys of a `get` line are answered, and where they begin; `None`: it is no such line, or not a good one.
+/// The kind of a `get` line and the offset of its keys; `None`: another command, or malformed.
 fn get_head(line: &[u8]) -> Option<(GetKind, usize)> {
     let start = line.iter().position(|&byte| byte != b' ')?;
     let (command, rest) = line[start..].split_at_checked(4)?;
@@ -98,10 +98,10 @@ fn touch_head(line: &[u8]) -> Option<Result<(GetKind, usize), ErrorLine>> {
 }
 
 impl Decoder {
-    /// Takes what it can off the front of `input`; `None`: more is needed. Call it again until then.
+    /// Takes the next event off the front of `input`; call it until `None`, which means that more input is needed.
     ///
     /// # Errors
-    /// A line that is too long, or another protocol; from then on always.
+    /// A line that is too long, or another protocol; every later call returns it again.
     pub fn decode<'a, 'i: 'a>(&'a mut self, input: &mut &'i [u8]) -> Result<Option<Event<'a>>, DecodeError> {
         loop {
             return match self.state {
@@ -149,36 +149,36 @@ impl Decoder {
         }
     }
 
-    /// Returns whether bytes already taken off the input give another event without more of it.
+    /// Reports whether carried bytes give another event without more input.
     pub fn has_more(&self) -> bool {
         matches!(self.state, State::Keys(_)) && self.carry[self.at..].iter().any(|byte| b" \n".contains(byte))
     }
 
-    /// Bytes of a value that have not come.
+    /// Bytes of a value still to come.
     pub fn data_left(&self) -> u64 {
         if let State::Data(left) = self.state { left } else { 0 }
     }
 
-    /// `count` bytes of a value came another way, at most [`Decoder::data_left`].
+    /// Accounts for `count` bytes of a value, at most [`Decoder::data_left`], received another way.
     pub fn came(&mut self, count: u64) {
         if let State::Data(left) = &mut self.state {
             *left -= count;
         }
     }
 
-    /// The value that follows is not wanted: it gives no events.
+    /// Drops the value that follows: it causes no events.
     pub fn drop_data(&mut self) {
         if let State::Data(left) = self.state {
             self.state = State::Drop(left + 2);
         }
     }
 
-    /// Memory that it holds.
+    /// Memory in use, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.carry.capacity()
     }
 
-    /// Drops the carried bytes, which have been used.
+    /// Drops the carried bytes after their use.
     fn forget(&mut self) {
         // The memory of a long line is released.
         if self.carry.capacity() > LINE_BYTES_MAX / 4 {
@@ -198,7 +198,7 @@ impl Decoder {
             return Err(DecodeError::Binary);
         }
         let end = input.iter().position(|&byte| byte == b'\n').map(|at| at + 1);
-        // A longer line can only be a get, and that is read key by key.
+        // A longer line can only be a get, which is read key by key.
         if carried + end.unwrap_or(input.len()) > LINE_BYTES_MAX {
             return self.long_line(input);
         }
@@ -217,11 +217,11 @@ impl Decoder {
         }
     }
 
-    /// A whole line, which is no get; its end is at `end` of the input.
+    /// Parses a whole line other than a get; `end` is its end in the input.
     fn command<'a, 'i: 'a>(&'a mut self, carried: bool, end: usize, input: &mut &'i [u8]) -> Event<'a> {
         let (line, rest) = input.split_at(end);
         *input = rest;
-        // All of it is used with the event.
+        // The event uses up all of it.
         self.at = self.carry.len();
         let event = text::parse(stripped(if carried { &self.carry } else { line }));
         self.state = match event {
@@ -232,7 +232,7 @@ impl Decoder {
         event
     }
 
-    /// A whole line, which is a get whose keys begin at the place that `head` has.
+    /// Starts a whole get line; `head` has the offset of its keys.
     fn get<'a, 'i: 'a>(
         &'a mut self,
         head: Result<(GetKind, usize), ErrorLine>,
@@ -270,7 +270,7 @@ impl Decoder {
 
     #[cold]
     fn long_line<'a, 'i: 'a>(&'a mut self, input: &mut &'i [u8]) -> Result<Option<Event<'a>>, DecodeError> {
-        // So much that the command can be seen, whatever came in which piece.
+        // Carries enough to identify the command, however the input is cut.
         let missing = LINE_BYTES_MAX.saturating_sub(self.carry.len()).min(input.len());
         self.carry.extend_from_slice(&input[..missing]);
         *input = &input[missing..];
@@ -287,7 +287,7 @@ impl Decoder {
         }
     }
 
-    /// The next key. A word is known when what ends it is.
+    /// The next key. A word is complete once its delimiter is seen.
     fn key<'a, 'i: 'a>(&'a mut self, kind: GetKind, input: &mut &'i [u8]) -> Option<Event<'a>> {
         while self.carry.get(self.at) == Some(&b' ') {
             self.at += 1;
@@ -317,7 +317,7 @@ impl Decoder {
         }
     }
 
-    /// Takes a key that begins in `carry`.
+    /// Completes a key that begins in `carry`.
     #[cold]
     fn carried_key<'a, 'i: 'a>(&'a mut self, kind: GetKind, input: &mut &'i [u8]) -> Option<Event<'a>> {
         let start = self.at;
@@ -346,7 +346,7 @@ impl Decoder {
         }
     }
 
-    /// Returns whether a word of this length is a key; the line may have ended with it.
+    /// Reports whether a word of this length is a key; the line may end with it.
     #[inline]
     fn is_key(&mut self, length: usize, ends_line: bool) -> bool {
         if ends_line {
@@ -355,14 +355,14 @@ impl Decoder {
         length <= KEY_BYTES_MAX
     }
 
-    /// The rest of the line is not used.
+    /// Rejects the line, and skips its rest.
     #[cold]
     fn refuse_line(&mut self, has_ended: bool) -> Event<'static> {
         self.state = if has_ended { State::Line } else { State::SkipLine };
         Event::Refused { error: ErrorLine::BadFormat, noreply: false, dropped: None }
     }
 
-    /// Drops the rest of a line; returns whether its end was there.
+    /// Skips the rest of a line; returns whether its end was found.
     fn skip_line(&mut self, input: &mut &[u8]) -> bool {
         if let Some(end) = self.carry[self.at..].iter().position(|&byte| byte == b'\n') {
             self.at += end + 1;

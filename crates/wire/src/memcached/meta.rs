@@ -1,6 +1,6 @@
-//! Lines of the meta commands: a key, then flags, each a letter with a token behind it.
+//! Lines of the meta commands: a key, then flags, each a letter with an optional token.
 //!
-//! Flags that ask for something in the answer are kept as they came ([`Flags`]): the answer has them in the same order.
+//! Flags that request fields of the answer are kept verbatim ([`Flags`]): the answer has them in the same order.
 
 use super::text::{Words, signed, unsigned};
 use super::{
@@ -10,15 +10,15 @@ use super::{
 /// The longest opaque token.
 const OPAQUE_BYTES_MAX: usize = 32;
 
-/// The flags of a meta command as they came.
+/// Flags of a meta command, verbatim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags<'a> {
     text: &'a [u8],
-    /// Q: what clients expect anyway is not answered.
+    /// Q: suppress the expected answer.
     pub quiet: bool,
     /// The key is base64.
     pub base64: bool,
-    /// The value is wanted.
+    /// The value is requested.
     pub value: bool,
 }
 
@@ -32,19 +32,19 @@ pub struct MetaFlag<'a> {
 }
 
 impl<'a> Flags<'a> {
-    /// Flags that were kept as text.
+    /// Flags from their text.
     pub fn of(text: &'a [u8]) -> Flags<'a> {
         let mut flags = Flags { text, ..Flags::default() };
         flags.look();
         flags
     }
 
-    /// Returns the flags as they came.
+    /// The flags as text.
     pub fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// Each of them.
+    /// Iterates over the flags.
     pub fn iter(&self) -> impl Iterator<Item = MetaFlag<'a>> + use<'a> {
         Words::of(self.text).map(|word| MetaFlag { letter: word[0], token: &word[1..] })
     }
@@ -61,7 +61,7 @@ impl<'a> Flags<'a> {
     }
 }
 
-/// Why flags are refused.
+/// Reason why flags are rejected.
 enum Wrong {
     Duplicate,
     Unknown,
@@ -86,7 +86,7 @@ struct Said {
     empty: bool,
 }
 
-/// Reads flags, of which `allowed` has the letters.
+/// Parses flags; `allowed` lists the letters.
 fn read<'a>(text: &'a [u8], allowed: &[u8]) -> Result<(Flags<'a>, Said), Wrong> {
     let mut flags = Flags { text, ..Flags::default() };
     let mut said = Said::default();
@@ -151,7 +151,7 @@ fn roughly(wrong: &Wrong) -> ErrorLine {
     }
 }
 
-/// The key; or what is said when it is not there, or too long.
+/// The key, or the error for a missing or overlong one.
 fn key<'a>(words: &mut Words<'a>, missing: ErrorLine) -> Result<&'a [u8], Event<'static>> {
     match words.next() {
         None => Err(refused(missing, None)),
@@ -214,7 +214,7 @@ pub(super) fn delete<'a>(words: &mut Words<'a>) -> Event<'a> {
     match read(words.rest(), b"bCIkOqTx") {
         Ok((flags, Said { cas, touch, invalidate, empty, .. })) => {
             let invalidate = invalidate.then_some(touch);
-            // As memcached: what is left never expires, unless it is told when.
+            // As in memcached: the remainder never expires, unless an expiry is given.
             let emptied = empty.then_some(touch.unwrap_or(0));
             Event::Delete(Delete { key, cas, invalidate, emptied, style: Style::Meta(flags) })
         }

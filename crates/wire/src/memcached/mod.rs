@@ -9,7 +9,7 @@
 //! longer than [`LINE_BYTES_MAX`] is answered key by key, so that an error late in it follows the values before it; client flags above 32
 //! bits are refused instead of cut; times are not cut to 32 bits; a key that is not found is shown as the client sent it.
 //!
-//! Invariant: how the input is cut into pieces changes nothing but where data are cut.
+//! Invariant: the fragmentation of the input changes only how data are split.
 
 mod answer;
 mod decoder;
@@ -20,69 +20,69 @@ pub use answer::{ErrorLine, MetaAnswer, Shown, answer_number, answer_value_head}
 pub use decoder::{DecodeError, Decoder};
 pub use meta::{Flags, MetaFlag};
 
-/// The longest key, as it stands in the command.
+/// Longest key, as it stands in the command.
 pub const KEY_BYTES_MAX: usize = 250;
-/// The longest line, except of a `get`.
+/// Longest line, except of a `get`.
 pub const LINE_BYTES_MAX: usize = 16 << 10;
-/// The longest value that can be announced.
+/// Longest value that can be announced.
 pub const VALUE_BYTES_MAX: u64 = i32::MAX as u64 - 2;
-/// An expiry up to this many seconds counts from now; a greater one is Unix time.
+/// An expiry up to this many seconds is relative; a larger one is Unix time.
 pub const RELATIVE_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// How a `get` is answered.
+/// Variant of a `get`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GetKind {
-    /// The answers show the version of items: `gets`, `gats`.
+    /// True if answers show the items' versions: `gets`, `gats`.
     pub cas: bool,
-    /// Items get this expiry: `gat`, `gats`.
+    /// New expiry of the items: `gat`, `gats`.
     pub touch: Option<i64>,
 }
 
-/// When a value is stored.
+/// Condition and position of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreMode {
-    /// Always.
+    /// Unconditional.
     #[default]
     Set,
-    /// Where nothing is there.
+    /// Only if the key is absent.
     Add,
-    /// Where something is there.
+    /// Only if the key is present.
     Replace,
-    /// Behind what is there.
+    /// After the present value.
     Append,
-    /// Before what is there.
+    /// Before the present value.
     Prepend,
 }
 
-/// The head of a command with data: `set` and its kin, `ms`.
+/// Head of a command with data: `set` and its variants, `ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store<'a> {
-    /// The key as it came.
+    /// The key, verbatim.
     pub key: &'a [u8],
-    /// When it is stored.
+    /// Condition and position.
     pub mode: StoreMode,
     /// The client's flags.
     pub flags: u32,
-    /// Expiry as it came.
+    /// Expiry, verbatim.
     pub expiry: i64,
-    /// Only if the item has this version.
+    /// Required version of the item.
     pub cas: Option<u64>,
     /// Bytes of the value, at most [`VALUE_BYTES_MAX`].
     pub length: u64,
-    /// How it is answered.
+    /// Form of the answer.
     pub style: Style<'a>,
-    /// `ms` with I: where `cas` is older than the item, store all the same and mark the item stale.
+    /// `ms` with I: if `cas` is older than the item, store anyway and mark the item stale.
     pub invalidate: bool,
-    /// `ms` with N: append and prepend make an item with this expiry.
+    /// `ms` with N: append and prepend create a missing item, with this expiry.
     pub vivify: Option<i64>,
 }
 
-/// How a command that changes something is answered.
+/// Form of the answer to a command that changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style<'a> {
-    /// With a word.
+    /// A word.
     Text {
-        /// No answer is wanted.
+        /// True: no answer.
         noreply: bool,
     },
     /// Answer of a meta command with these flags.
@@ -92,49 +92,49 @@ pub enum Style<'a> {
 /// `incr`, `decr`, `ma`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arithmetic<'a> {
-    /// The key as it came.
+    /// The key, verbatim.
     pub key: &'a [u8],
-    /// By how much.
+    /// Amount.
     pub delta: u64,
-    /// Subtract.
+    /// True to subtract.
     pub decrement: bool,
-    /// Value and expiry of a new item where there is none.
+    /// Value and expiry of a new item, if the key is absent.
     pub initial: Option<(u64, i64)>,
-    /// A new expiry for an item that is there.
+    /// New expiry of a present item.
     pub touch: Option<i64>,
-    /// Only if the item has this version.
+    /// Required version of the item.
     pub cas: Option<u64>,
-    /// How it is answered.
+    /// Form of the answer.
     pub style: Style<'a>,
 }
 
 /// `delete`, `md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delete<'a> {
-    /// The key as it came.
+    /// The key, verbatim.
     pub key: &'a [u8],
-    /// Only if the item has this version.
+    /// Required version of the item.
     pub cas: Option<u64>,
-    /// Mark the item stale, perhaps with a new expiry, instead of removing it.
+    /// Instead of removing the item, mark it stale, optionally with a new expiry.
     pub invalidate: Option<Option<i64>>,
     /// Remove only the value, and set this expiry.
     pub emptied: Option<i64>,
-    /// How it is answered.
+    /// Form of the answer.
     pub style: Style<'a>,
 }
 
 /// `mg`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaGet<'a> {
-    /// The key as it came.
+    /// The key, verbatim.
     pub key: &'a [u8],
     /// A new expiry.
     pub touch: Option<i64>,
-    /// Make an item with this expiry where there is none.
+    /// Create a missing item, with this expiry.
     pub vivify: Option<i64>,
-    /// One client is told to fill it anew when fewer seconds are left.
+    /// Tell one client to refill the item when fewer seconds are left.
     pub recache: Option<i64>,
-    /// How it is answered.
+    /// Flags, which define the answer.
     pub flags: Flags<'a>,
 }
 
@@ -143,22 +143,22 @@ pub struct MetaGet<'a> {
 pub enum Event<'a> {
     /// A key of a `get`, `gets`, `gat` or `gats`.
     Key {
-        /// How they are answered.
+        /// Variant.
         kind: GetKind,
         /// The key.
         key: &'a [u8],
-        /// The last one: its answer is followed by `END`.
+        /// True for the last key, whose answer is followed by `END`.
         last: bool,
     },
-    /// The end of a `get` whose last key was not known to be the last.
+    /// The end of a `get` whose last key could not be marked as the last.
     GetEnd,
-    /// Data follow.
+    /// Head of a store; data follow.
     Store(Store<'a>),
     /// The next bytes of the value.
     Data(&'a [u8]),
-    /// The value is complete; `good`: a line end follows it, as it must.
+    /// The value is complete.
     DataEnd {
-        /// See above.
+        /// True if a line end follows the value, as required.
         good: bool,
     },
     /// See [`Arithmetic`].
@@ -171,50 +171,50 @@ pub enum Event<'a> {
         key: &'a [u8],
         /// The new expiry.
         expiry: i64,
-        /// No answer is wanted.
+        /// True: no answer.
         noreply: bool,
     },
     /// See [`MetaGet`].
     MetaGet(MetaGet<'a>),
     /// `me`.
     MetaDebug {
-        /// The key as it came.
+        /// The key, verbatim.
         key: &'a [u8],
         /// The key is base64.
         base64: bool,
     },
     /// `mn`.
     MetaNoop,
-    /// `flush_all`; without `delay` now.
+    /// `flush_all`; without a delay, `delay` is 0.
     FlushAll {
         /// In this many seconds, or at this Unix time.
         delay: i64,
-        /// No answer is wanted.
+        /// True: no answer.
         noreply: bool,
     },
     /// `stats`, with its arguments.
     Stats(&'a [u8]),
     /// `verbosity`, which changes nothing.
     Verbosity {
-        /// No answer is wanted.
+        /// True: no answer.
         noreply: bool,
     },
     /// `version`.
     Version,
     /// `quit`.
     Quit,
-    /// A command that makes no sense.
+    /// A rejected command.
     Refused {
-        /// Error to answer.
+        /// Error line to send.
         error: ErrorLine,
-        /// The error is not reported.
+        /// True: no answer.
         noreply: bool,
         /// Bytes of data, and a line end, that follow and are dropped without events.
         dropped: Option<u64>,
     },
 }
 
-/// An expiry as it came, in absolute seconds of a clock that is at `now_s`; 0: never. What has passed already is 1.
+/// Converts an expiry to absolute seconds of a clock that reads `now_s`; 0: never; 1: already expired.
 pub fn expires_s(expiry: i64, now_s: u32) -> u32 {
     let at = match expiry {
         0 => return 0,

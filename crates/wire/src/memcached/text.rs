@@ -1,10 +1,10 @@
-//! Lines of the text commands, but `get`.
+//! Lines of the text commands, except `get`.
 
 use super::{
     Arithmetic, Delete, ErrorLine, Event, KEY_BYTES_MAX, Store, StoreMode, Style, VALUE_BYTES_MAX, meta,
 };
 
-/// The words of a line.
+/// Words of a line.
 pub(super) struct Words<'a> {
     rest: &'a [u8],
 }
@@ -14,7 +14,7 @@ impl<'a> Words<'a> {
         Words { rest: line }
     }
 
-    /// Returns the bytes behind the last word taken.
+    /// The bytes after the last word taken.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -33,7 +33,7 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// An unsigned number in decimal digits, all of the word.
+/// Parses a whole word as an unsigned decimal number.
 #[inline]
 pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     if word.is_empty() {
@@ -45,7 +45,7 @@ pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     })
 }
 
-/// A number that may have a sign.
+/// Parses a number with an optional sign.
 #[inline]
 pub(super) fn signed(word: &[u8]) -> Option<i64> {
     match word.strip_prefix(b"-") {
@@ -58,7 +58,7 @@ fn flags(word: &[u8]) -> Option<u32> {
     unsigned(word).and_then(|value| value.try_into().ok())
 }
 
-/// The words behind a command, and whether the last one wants no answer.
+/// Arguments of a command, and whether the last word asks for no answer.
 struct Arguments<'a, const N: usize> {
     words: [&'a [u8]; N],
     count: usize,
@@ -165,7 +165,7 @@ fn arithmetic<'a>(decrement: bool, words: &mut Words<'a>) -> Event<'a> {
     }
 }
 
-/// Old clients send a time, which must be 0.
+/// Parses `delete`. Old clients send a time, which must be 0.
 fn delete<'a>(words: &mut Words<'a>) -> Event<'a> {
     let Some(Arguments { words: [key, second, _], count, noreply }) = arguments::<3>(words) else {
         return UNKNOWN;

@@ -3,7 +3,7 @@
 use super::gather::{Fields, Fixed, fill};
 use super::{NbdError, OPTION_BYTES_MAX, OptionKind, OptionReply, handshake_flag, magic};
 
-/// The client's flags: fixed newstyle, and whether it can do without the zeros after EXPORT_NAME.
+/// The client's flags: fixed newstyle, and whether the zeros after EXPORT_NAME may be omitted.
 pub fn encode_client_flags(no_zeroes: bool) -> [u8; 4] {
     let zeroes = if no_zeroes { handshake_flag::NO_ZEROES } else { 0 };
     (handshake_flag::FIXED_NEWSTYLE | zeroes).to_be_bytes()
@@ -22,7 +22,7 @@ pub fn encode_option(option: OptionKind, data: &[u8], out: &mut Vec<u8>) {
 pub enum ClientHandshakeEvent<'a> {
     /// The greeting.
     Greeting {
-        /// The server can leave out the zeros after EXPORT_NAME.
+        /// True if the server can omit the zeros after EXPORT_NAME.
         no_zeroes: bool,
     },
     /// A reply to an option.
@@ -66,7 +66,7 @@ impl Default for ClientHandshake {
 }
 
 impl ClientHandshake {
-    /// The client sent EXPORT_NAME: no reply header comes, but sizes and (unless agreed otherwise) zeros.
+    /// Expects the answer to EXPORT_NAME, which has no reply header, only sizes and (unless agreed otherwise) zeros.
     pub fn expect_export(&mut self, no_zeroes: bool) {
         self.body.clear();
         self.state = State::Export { length: if no_zeroes { 10 } else { 134 } };

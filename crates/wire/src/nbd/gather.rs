@@ -40,7 +40,7 @@ pub(super) fn take<'a>(input: &mut &'a [u8], most: usize) -> &'a [u8] {
     front
 }
 
-/// Adds input to `buffer` until it holds `wanted` bytes; says whether it does. Memory grows with what came.
+/// Adds input to `buffer` until it holds `wanted` bytes; returns whether it does. Memory grows only with received bytes.
 pub(super) fn fill(buffer: &mut Vec<u8>, wanted: usize, input: &mut &[u8]) -> bool {
     buffer.extend_from_slice(take(input, wanted.saturating_sub(buffer.len())));
     buffer.len() >= wanted

@@ -43,13 +43,13 @@ use crate::layout::wire_enum;
 /// Longest string of the protocol, in bytes (NBD "Values, string lengths").
 pub const STRING_BYTES_MAX: usize = 4096;
 
-/// Longest option or option reply that is taken in; a longer option is skipped and refused as too big.
+/// Longest option or option reply that is buffered; a longer option is skipped and rejected as too big.
 pub const OPTION_BYTES_MAX: u32 = 16 << 10;
 
 /// An option longer than this ends the connection.
 pub const OPTION_SKIP_MAX: u32 = 1 << 20;
 
-/// Longest structured reply chunk, data apart, that a client takes in.
+/// Longest structured reply chunk, without data, that a client accepts.
 pub const CHUNK_BYTES_MAX: u32 = 64 << 10;
 
 /// Flags of an export, sent with its size (NBD "Transmission flags").
@@ -99,9 +99,9 @@ wire_enum! {
         NoMemory = 12,
         /// Invalid argument.
         Invalid = 22,
-        /// No space left: also a write past the end.
+        /// No space left; also returned for a write past the end.
         NoSpace = 28,
-        /// Value too large: a DF read that cannot come in one piece.
+        /// Value too large: a DF read that does not fit one chunk.
         Overflow = 75,
         /// Not supported: FAST_ZERO that would not be fast.
         NotSupported = 95,
@@ -110,13 +110,13 @@ wire_enum! {
     }
 }
 
-/// Why a connection cannot go on.
+/// Reason why a connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NbdError {
     /// A message begins with the wrong magic number.
     #[error("{what}: wrong magic number {value:#x}")]
     Magic {
-        /// Field that is wrong.
+        /// Wrong field.
         what: &'static str,
         /// Received value.
         value: u64,
@@ -124,20 +124,20 @@ pub enum NbdError {
     /// The client set handshake flags that the server did not offer.
     #[error("client flags {0:#x}: only bits 0 and 1 are allowed")]
     ClientFlags(u32),
-    /// A length above its limit.
+    /// A length exceeds its limit.
     #[error("{what}: {length_bytes} bytes announced, at most {max_bytes} allowed")]
     TooLong {
-        /// The thing of that length.
+        /// Thing that has the length.
         what: &'static str,
         /// Announced length.
         length_bytes: u64,
         /// Largest length allowed.
         max_bytes: u64,
     },
-    /// EXPORT_NAME with a name that is no string; the option has no way to answer an error.
+    /// EXPORT_NAME with a name that is not UTF-8; the option cannot report an error.
     #[error("export name: must be UTF-8 of at most 4096 bytes")]
     ExportName,
-    /// A reply whose content does not fit its type.
+    /// A reply whose content does not match its type.
     #[error("{0}: malformed")]
     Malformed(&'static str),
 }

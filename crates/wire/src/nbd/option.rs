@@ -13,7 +13,7 @@ wire_enum! {
         Abort = 2,
         /// List exports.
         List = 3,
-        /// Go over to TLS.
+        /// Switch to TLS.
         StartTls = 5,
         /// Ask about an export.
         Info = 6,
@@ -75,7 +75,7 @@ wire_enum! {
 pub enum OptionRequest<'a> {
     /// Begin with this export, or close.
     ExportName(&'a str),
-    /// The client leaves; an ACK is polite.
+    /// The client leaves; an ACK is optional courtesy.
     Abort,
     /// Send one SERVER reply for each export.
     List,
@@ -124,7 +124,7 @@ impl InfoRequest<'_> {
         self.kinds.chunks_exact(2).map(|raw| u16::from_be_bytes([raw[0], raw[1]]))
     }
 
-    /// Returns whether an information type is asked for.
+    /// Reports whether an information type is requested.
     pub fn wants(&self, kind: InfoKind) -> bool {
         self.kinds().any(|raw| raw == kind.raw())
     }
@@ -150,7 +150,7 @@ pub struct MetaContextRequest<'a> {
 }
 
 impl<'a> MetaContextRequest<'a> {
-    /// The queries, `base:allocation` for one.
+    /// The queries, such as `base:allocation`.
     pub fn queries(&self) -> impl Iterator<Item = &'a str> + 'a {
         let mut fields = Fields(self.queries);
         std::iter::from_fn(move || fields.counted_text())
@@ -167,7 +167,7 @@ impl<'a> MetaContextRequest<'a> {
 }
 
 impl<'a> OptionRequest<'a> {
-    /// Reads the content of an option. Content where none may be, or that does not fill its length, is invalid.
+    /// Parses the content of an option. Unexpected content, or content of the wrong length, is invalid.
     pub(super) fn parse(kind: OptionKind, data: &'a [u8]) -> Result<Self, ReplyError> {
         let empty = |request| if data.is_empty() { Ok(request) } else { Err(ReplyError::Invalid) };
         match kind {
@@ -230,7 +230,7 @@ pub enum Info<'a> {
     BlockSize {
         /// Requests are multiples of this.
         minimum_bytes: u32,
-        /// Requests that are multiples of this are served best.
+        /// Preferred multiple of requests.
         preferred_bytes: u32,
         /// Longest payload.
         maximum_bytes: u32,
@@ -260,12 +260,12 @@ pub enum OptionReply<'a> {
     },
     /// Refused.
     Error {
-        /// Why.
+        /// Reason.
         error: ReplyError,
-        /// For a person.
+        /// Message for people.
         message: &'a str,
     },
-    /// A reply type or information type that this side does not know.
+    /// A reply type or information type unknown to this side.
     Other(u32),
 }
 
@@ -310,7 +310,7 @@ impl<'a> OptionReply<'a> {
         }
     }
 
-    /// Reads the content of a reply; `None` if it does not fit its type.
+    /// Parses the content of a reply; `None` if it does not match its type.
     pub(super) fn parse(kind: u32, data: &'a [u8]) -> Option<Self> {
         let mut fields = Fields(data);
         match kind {

@@ -35,7 +35,7 @@ const CHUNK_DONE: u16 = 1;
 pub struct Extent {
     /// Length; not 0.
     pub length_bytes: u32,
-    /// Bits of the context, [`super::allocation`] for one.
+    /// Bits of the context, such as [`super::allocation`].
     pub flags: u32,
 }
 
@@ -118,7 +118,7 @@ pub fn encode_error_chunk(
     out.extend(at.iter().flat_map(|offset| offset.to_be_bytes()));
 }
 
-/// The longest front of `text` that has at most `most` bytes.
+/// The longest prefix of `text` of at most `most` bytes.
 fn cut(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
@@ -154,9 +154,9 @@ pub enum Chunk<'a> {
     Error {
         /// Raw error value.
         error: u32,
-        /// Where, if the server said so.
+        /// Offset of the error, if given.
         at: Option<u64>,
-        /// For a person.
+        /// Message for people.
         message: &'a str,
     },
 }
@@ -189,9 +189,9 @@ pub enum ReplyEvent<'a> {
         /// Content.
         chunk: Chunk<'a>,
     },
-    /// The next data, never empty.
+    /// The next data; never empty.
     Data {
-        /// From the start of the data of this reply or chunk.
+        /// Offset in the data of this reply or chunk.
         offset_bytes: u32,
         /// A part of the caller's input.
         bytes: &'a [u8],
@@ -202,7 +202,7 @@ pub enum ReplyEvent<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// The first 16 bytes: a whole simple reply, or a chunk's head but for its length.
+    /// First 16 bytes: a whole simple reply, or the head of a chunk without its length.
     Header,
     ChunkLength {
         cookie: u64,
@@ -240,7 +240,7 @@ impl ReplyDecoder {
         Self { state: State::Header, header, length, body: Vec::new(), data_max_bytes }
     }
 
-    /// The simple reply just decoded is followed by this much data. Without effect within another message.
+    /// Expects this much data after the simple reply just decoded; ignored within another message.
     pub fn expect_data(&mut self, length_bytes: u32) {
         if matches!(self.state, State::Header) && length_bytes > 0 {
             self.state = State::Data { offset: 0, total: length_bytes };
@@ -304,7 +304,7 @@ impl ReplyDecoder {
         }
     }
 
-    /// Splits the length of a chunk into what is gathered and data that pass through.
+    /// Splits the length of a chunk into a gathered part and data that pass through.
     fn chunk_body(&self, cookie: u64, done: bool, kind: ChunkKind, length: u32) -> Result<State, NbdError> {
         let (what, length, data, max) = match kind {
             ChunkKind::OffsetData => {
@@ -348,7 +348,7 @@ fn parse_chunk(kind: ChunkKind, body: &[u8], data: u32) -> Option<Chunk<'_>> {
     let mut fields = Fields(body);
     let chunk = match kind {
         ChunkKind::None => Chunk::None,
-        // A data chunk without data is against the protocol.
+        // A data chunk without data violates the protocol.
         ChunkKind::OffsetData if data == 0 => return None,
         ChunkKind::OffsetData => Chunk::OffsetData { offset_bytes: fields.u64()?, length_bytes: data },
         ChunkKind::OffsetHole => {

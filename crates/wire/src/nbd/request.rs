@@ -41,13 +41,13 @@ pub mod command_flag {
     pub const NO_HOLE: u16 = 1 << 1;
     /// READ: in one piece.
     pub const DF: u16 = 1 << 2;
-    /// BLOCK_STATUS: one extent.
+    /// BLOCK_STATUS: one extent only.
     pub const REQ_ONE: u16 = 1 << 3;
     /// WRITE_ZEROES: fail if it is not fast.
     pub const FAST_ZERO: u16 = 1 << 4;
 }
 
-/// A request as it came.
+/// A request, not yet checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Request {
     /// Bits of [`command_flag`].
@@ -148,7 +148,7 @@ impl Request {
     }
 }
 
-/// FUA may come with any command once it was offered; the others belong to one command each.
+/// FUA is allowed with any command once offered; each other flag belongs to one command.
 fn allowed_flags(command: Command, export: &Export) -> u16 {
     let offered = |offer: u16, flag: u16| if export.flags & offer != 0 { flag } else { 0 };
     let fua = offered(transmission_flag::SEND_FUA, command_flag::FUA);
@@ -167,9 +167,9 @@ fn allowed_flags(command: Command, export: &Export) -> u16 {
 pub enum RequestEvent<'a> {
     /// A request; a WRITE of more than 0 bytes is followed by `Data` and `End`.
     Request(Request),
-    /// The next payload of the WRITE, never empty.
+    /// The next payload of the WRITE; never empty.
     Data {
-        /// From the start of the payload.
+        /// Offset in the payload.
         offset_bytes: u32,
         /// A part of the caller's input.
         bytes: &'a [u8],
@@ -199,8 +199,7 @@ impl RequestDecoder {
         Self { state: State::Header, header: Fixed::new(), payload_max_bytes }
     }
 
-    /// Payload that has not come yet: a caller may read that many bytes straight into their destination, and pass
-    /// the destination as input.
+    /// Payload still to come: a caller may read that many bytes straight into their destination, and pass the destination as input.
     pub fn payload_remaining_bytes(&self) -> u32 {
         match self.state {
             State::Payload { offset, total } => total - offset,

@@ -12,7 +12,7 @@ use super::{
     NbdError, OPTION_BYTES_MAX, OPTION_SKIP_MAX, OptionKind, OptionRequest, ReplyError, handshake_flag, magic,
 };
 
-/// The greeting: fixed newstyle, and no need for 124 zeros after EXPORT_NAME.
+/// The greeting: fixed newstyle; the 124 zeros after EXPORT_NAME may be omitted.
 pub fn encode_greeting() -> [u8; 18] {
     let mut bytes = [0; 18];
     bytes[..8].copy_from_slice(&magic::GREETING.to_be_bytes());
@@ -45,9 +45,9 @@ pub struct OptionRefusal {
 pub enum ServerHandshakeEvent<'a> {
     /// The client's flags.
     ClientFlags {
-        /// The client knows fixed newstyle: it understands replies to options.
+        /// True if the client knows fixed newstyle: it understands replies to options.
         fixed: bool,
-        /// Leave out the zeros after EXPORT_NAME.
+        /// True to omit the zeros after EXPORT_NAME.
         no_zeroes: bool,
     },
     /// An option.
@@ -81,7 +81,7 @@ impl Default for ServerHandshake {
 }
 
 impl ServerHandshake {
-    /// After STARTTLS: options go on inside TLS, the client's flags hold.
+    /// State after STARTTLS: options continue inside TLS, the client's flags remain.
     pub fn after_tls() -> Self {
         Self { state: State::Header, ..Self::default() }
     }

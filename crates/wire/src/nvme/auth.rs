@@ -10,8 +10,7 @@
 //!
 //!   AUTH_Failure1 (controller) or AUTH_Failure2 (host) ends it at any point
 //! ```
-//! Here is only the form of the messages; nothing of it knows a secret. A message is exactly as long as it says: what
-//! is shorter or longer is refused.
+//! This module only encodes and decodes; it knows no secrets. A message of any other length than it declares is rejected.
 
 use crate::layout::wire_enum;
 use head::{Common, Head};
@@ -171,25 +170,25 @@ mod head {
     }
 }
 
-/// Returns the message, and its transaction (T_ID). `None`: the bytes begin like no message.
+/// Identifies a message and its transaction (T_ID); `None`: unknown.
 pub fn auth_message(bytes: &[u8]) -> Option<(AuthMessage, u16)> {
     let common = Common::decode(bytes.first_chunk()?);
     let message = AuthMessage::from_raw(common.auth_id)?;
     let fits = match message {
         AuthMessage::Negotiate | AuthMessage::Failure1 => common.auth_type == COMMON,
-        // Hosts in use send their failure under the type of the protocol too.
+        // Common hosts also send their failure with the protocol's type.
         AuthMessage::Failure2 => common.auth_type <= DHCHAP,
         _ => common.auth_type == DHCHAP,
     };
     fits.then_some((message, common.transaction))
 }
 
-/// AUTH_Negotiate: what the host can do, the best first. Unknown identifiers are left out.
+/// AUTH_Negotiate: the host's capabilities in order of preference. Unknown identifiers are skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Negotiate {
     /// T_ID.
     pub transaction: u16,
-    /// SC_C: what secure channel is wanted after the authentication; 0 for none.
+    /// SC_C: secure channel wanted after authentication; 0 for none.
     pub secure_channel: u8,
     /// Hash functions for DH-HMAC-CHAP.
     pub hashes: Vec<AuthHash>,
@@ -201,7 +200,7 @@ impl Negotiate {
     /// Reads the message.
     ///
     /// # Errors
-    /// A wrong length, a list longer than its room, or no DH-HMAC-CHAP among the protocols.
+    /// A wrong length, an overlong list, or no DH-HMAC-CHAP among the protocols.
     pub fn parse(bytes: &[u8]) -> Result<Self, AuthFailure> {
         let (head, descriptors) = bytes.split_at_checked(8).ok_or(AuthFailure::IncorrectPayload)?;
         if head[7] == 0 || descriptors.len() != usize::from(head[7]) * DESCRIPTOR_BYTES {
@@ -222,7 +221,7 @@ impl Negotiate {
         })
     }
 
-    /// The message; of each list at most 30.
+    /// Encodes the message; each list is cut at 30 entries.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; 8 + DESCRIPTOR_BYTES];
         let [low, high] = self.transaction.to_le_bytes();
@@ -267,7 +266,7 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// The message.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         let head = Head {
             auth_type: DHCHAP,
@@ -282,7 +281,7 @@ impl Challenge {
         [&head.encode()[..], &self.challenge, &self.dh_value].concat()
     }
 
-    /// Reads the message.
+    /// Parses the message.
     ///
     /// # Errors
     /// A wrong length, an unknown hash function or group.
@@ -316,14 +315,14 @@ pub struct Reply {
     pub response: Vec<u8>,
     /// C2, if the host challenges the controller (CVALID).
     pub challenge: Option<Vec<u8>>,
-    /// S2; 0 with a challenge: it is for a secure channel only and asks for no response.
+    /// S2; 0 with a challenge: only for a secure channel, and needs no response.
     pub sequence: u32,
     /// The host's public value, as long as the group's modulus.
     pub dh_value: Vec<u8>,
 }
 
 impl Reply {
-    /// The message. Without a challenge its room is zero.
+    /// Encodes the message; without a challenge, its field is zero.
     pub fn encode(&self) -> Vec<u8> {
         let head = Head {
             auth_type: DHCHAP,
@@ -340,10 +339,10 @@ impl Reply {
         [&head.encode()[..], &self.response, challenge, &self.dh_value].concat()
     }
 
-    /// Reads the message of a transaction with this hash function and group.
+    /// Parses the message of a transaction with this hash function and group.
     ///
     /// # Errors
-    /// A wrong length, of the message or of a value.
+    /// A wrong length of the message or a value.
     pub fn parse(bytes: &[u8], hash: AuthHash, group: DhGroup) -> Result<Self, AuthFailure> {
         let head = Head::decode(bytes.first_chunk().ok_or(AuthFailure::IncorrectPayload)?);
         let (length, values) = (hash.bytes(), &bytes[HEAD_BYTES..]);
@@ -363,8 +362,7 @@ impl Reply {
     }
 }
 
-/// DH-HMAC-CHAP_Success1, with the controller's response if it was challenged (RVALID). The room for the response is
-/// there in any case.
+/// DH-HMAC-CHAP_Success1, with the controller's response if it was challenged (RVALID). The field of the response is always present.
 pub fn encode_success1(transaction: u16, hash: AuthHash, response: Option<&[u8]>) -> Vec<u8> {
     let mut bytes = vec![0; HEAD_BYTES + hash.bytes()];
     bytes[..Common::BYTES].copy_from_slice(&common(DHCHAP, AuthMessage::Success1, transaction));
@@ -411,7 +409,7 @@ pub fn encode_failure(message: AuthMessage, transaction: u16, why: AuthFailure) 
     bytes
 }
 
-/// Why the other side says that it failed; `None` for a message of a wrong length or an unknown reason.
+/// The other side's reason; `None` for a message of a wrong length or an unknown reason.
 pub fn parse_failure(bytes: &[u8]) -> Option<AuthFailure> {
     let bytes: &[u8; 8] = bytes.try_into().ok()?;
     AuthFailure::from_raw(bytes[7])

@@ -5,41 +5,41 @@
 //! | Write Clean, Write Dirty | A1h, A5h | as Write: 10-11 first sector, 12 number of sectors less one, bit 30 FUA | to the drive |
 //! | Evict, Clean | A8h, ACh | the same; FUA with Evict only | none |
 //! | Exists | AEh | 10-11 first sector, 12 number of sectors (0: none, only the result) | a byte for each block: 0 absent, 1 clean, 2 dirty |
-//! | Read, Flush | 02h, 00h | as ever | as ever |
+//! | Read, Flush | 02h, 00h | standard | standard |
 //!
-//! Dwords 0 and 1 of the completion have the result: blocks that were there (Evict) or dirty (Clean); the first sector of the next
+//! Dwords 0 and 1 of the completion have the result: the number of blocks that were present (Evict) or dirty (Clean); the first sector of the next
 //! dirty block, all ones if there is none (Exists); with status 7C0h, the first absent block of a read.
 
 use super::command::SubmissionEntry;
 use crate::layout::{wire_enum, wire_struct};
 
 wire_enum! {
-    /// I/O commands of a cache namespace beside Read and Flush. The lowest two bits say which way data go.
+    /// I/O commands of a cache namespace besides Read and Flush. The lowest two bits give the data direction.
     pub enum CacheOpcode: u8 {
-        /// Write blocks that the backing store has, too.
+        /// Write blocks that the backing store also has.
         WriteClean = 0xA1,
         /// Write blocks that only the cache has.
         WriteDirty = 0xA5,
         /// Make blocks absent.
         Evict = 0xA8,
-        /// Make dirty blocks clean.
+        /// Mark dirty blocks as clean.
         Clean = 0xAC,
-        /// State of blocks.
+        /// Query the state of blocks.
         Exists = 0xAE,
     }
 }
 
-/// First byte of the vendor area of Identify Namespace: it is a cache.
+/// First byte of the vendor area of Identify Namespace; marks a cache.
 pub const CACHE_NAMESPACE: u8 = 2;
 
 wire_struct! {
-    /// The vendor area of Identify Namespace of a cache; its size in blocks is that of the address space.
+    /// Vendor area of Identify Namespace of a cache, whose size in blocks is that of its address space.
     pub struct CacheIdentity: 16 {
         /// [`CACHE_NAMESPACE`].
         0 => kind: u8,
         /// Sectors of a cached block.
         4 => unit_sectors: u32,
-        /// Cached blocks at most.
+        /// Maximum number of cached blocks.
         8 => units: u64,
     }
 }
@@ -63,7 +63,7 @@ impl CacheCommand {
     /// Most sectors of a command.
     pub const SECTORS_MAX: u32 = 0xFFFF;
 
-    /// Reads the arguments; `None`: it is no command of a cache.
+    /// Parses the arguments; `None`: not a cache command.
     pub fn parse(entry: &SubmissionEntry) -> Option<CacheCommand> {
         let opcode = CacheOpcode::from_raw(entry.opcode())?;
         let (first, cdw12) = (entry.cdw_pair(10), entry.cdw(12));
@@ -71,7 +71,7 @@ impl CacheCommand {
         Some(CacheCommand { opcode, first, sectors, force: cdw12 & FORCE_UNIT_ACCESS != 0 })
     }
 
-    /// The command, without its data pointer.
+    /// Encodes the command, without its data pointer.
     pub fn entry(&self, cid: u16, nsid: u32) -> SubmissionEntry {
         let count = self.sectors - u32::from(self.opcode != CacheOpcode::Exists);
         let force = if self.force { FORCE_UNIT_ACCESS } else { 0 };

@@ -3,7 +3,7 @@
 use super::{SglDescriptor, Status};
 use crate::layout::{Field, get, put, wire_struct};
 
-/// A submission queue entry, kept as it came; fields are read on demand.
+/// A submission queue entry, verbatim; fields are read on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubmissionEntry(pub [u8; 64]);
 
@@ -11,7 +11,7 @@ impl SubmissionEntry {
     /// Encoded length.
     pub const BYTES: usize = 64;
 
-    /// An entry of zeros but for opcode, command identifier and namespace. Data go through an SGL (PSDT 01b).
+    /// An entry that is zero except for opcode, command identifier and namespace. Data go through an SGL (PSDT 01b).
     pub fn new(opcode: u8, cid: u16, nsid: u32) -> Self {
         let mut entry = Self([0; 64]);
         entry.0[0] = opcode;
@@ -33,7 +33,7 @@ impl SubmissionEntry {
         self.0[1] & 0b11
     }
 
-    /// PRP or SGL for data transfer; a host over fabrics must say 01b (or 10b).
+    /// PRP or SGL for data transfer; a host over fabrics must set 01b (or 10b).
     #[inline]
     pub fn psdt(&self) -> u8 {
         self.0[1] >> 6
@@ -190,7 +190,7 @@ impl DsmRange {
     /// The ranges of a command's data: dword 10 says how many (0 means one), up to 256.
     ///
     /// # Errors
-    /// `SGL_DATA_LENGTH_INVALID` if the data are shorter than the command promises.
+    /// `SGL_DATA_LENGTH_INVALID` if the data are shorter than dword 10 says.
     pub fn list<'a>(
         entry: &SubmissionEntry,
         data: &'a [u8],
@@ -204,7 +204,7 @@ impl DsmRange {
 /// Arguments of Get Log Page (Base 5.1.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GetLogPage {
-    /// Log page identifier, raw: vendor pages have no name here.
+    /// Log page identifier, raw, as vendor pages have no name here.
     pub log_id: u8,
     /// Log specific parameter (dword 10, bits 14:8).
     pub specific: u8,
@@ -214,11 +214,11 @@ pub struct GetLogPage {
     pub length_bytes: u64,
     /// Log specific identifier (dword 11, bits 31:16): endurance group, for one.
     pub specific_id: u16,
-    /// Where to start, in bytes (or an index if `offset_is_index`).
+    /// Start, in bytes (or an index if `offset_is_index`).
     pub offset: u64,
     /// The offset counts entries.
     pub offset_is_index: bool,
-    /// Command set that the page is asked for.
+    /// Command set of the requested page.
     pub command_set: u8,
 }
 
@@ -226,7 +226,7 @@ impl GetLogPage {
     /// Reads the arguments.
     ///
     /// # Errors
-    /// `INVALID_FIELD` if a byte offset is no multiple of 4.
+    /// `INVALID_FIELD` if a byte offset is not a multiple of 4.
     pub fn parse(entry: &SubmissionEntry) -> Result<Self, Status> {
         let (cdw10, cdw11, cdw14) = (entry.cdw(10), entry.cdw(11), entry.cdw(14));
         let dwords = u64::from(cdw11 & 0xFFFF) << 16 | u64::from(cdw10 >> 16);

@@ -36,7 +36,7 @@ impl Completion {
         bytes
     }
 
-    /// Reads an entry; every bit pattern is one.
+    /// Reads an entry; every bit pattern is valid.
     #[inline]
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Self {
         let status: u16 = get(bytes, 14);

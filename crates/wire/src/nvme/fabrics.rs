@@ -3,9 +3,9 @@
 use super::{FABRICS_OPCODE, FabricsType, SglDescriptor, Status, SubmissionEntry};
 use crate::layout::wire_struct;
 
-/// Controller identifier of a Connect that lets the subsystem choose (dynamic controllers).
+/// Controller identifier of a Connect to any dynamic controller.
 pub const DYNAMIC_CONTROLLER: u16 = 0xFFFF;
-/// Controller identifier of a Connect that takes any static controller.
+/// Controller identifier of a Connect to any static controller.
 pub const STATIC_CONTROLLER_ANY: u16 = 0xFFFE;
 
 /// A fabrics command of a given type, with no data.
@@ -65,7 +65,7 @@ impl Connect {
 }
 
 wire_struct! {
-    /// Data of Connect (Base 6.3): which host connects to which subsystem. The names are read with [`super::parse_nqn`].
+    /// Data of Connect (Base 6.3): the connecting host and the subsystem. The names are read with [`super::parse_nqn`].
     pub struct ConnectData: 1024 {
         /// Host identifier.
         0 => host_id: [u8; 16],

@@ -5,9 +5,9 @@ use crate::layout::wire_struct;
 
 /// Directive type of placement in a write command (dword 12, bits 23:20).
 pub const DIRECTIVE_PLACEMENT: u8 = 2;
-/// Directive type of Identify, which tells of the others.
+/// Directive type of Identify, which lists the others.
 pub const DIRECTIVE_IDENTIFY: u8 = 0;
-/// Directive Receive operation of [`DIRECTIVE_IDENTIFY`]: which directives there are.
+/// Directive Receive operation of [`DIRECTIVE_IDENTIFY`]: the supported directives.
 pub const RECEIVE_DIRECTIVES: u8 = 1;
 /// I/O Management Receive operation: reclaim unit handle status.
 pub const RECEIVE_HANDLE_STATUS: u8 = 1;
@@ -21,7 +21,7 @@ wire_struct! {
         0 => configurations: u16,
         /// Version: 0.
         2 => version: u8,
-        /// Size of the log with this header.
+        /// Size of the log, this header included.
         4 => log_bytes: u32,
     }
 }

@@ -1,4 +1,4 @@
-//! Identify: what it can be asked (Base 5.1.13), and the controller's answers.
+//! Identify: request codes (Base 5.1.13), and the controller's answers.
 
 use super::SubmissionEntry;
 use crate::layout::{wire_enum, wire_struct};
@@ -38,7 +38,7 @@ wire_enum! {
 }
 
 impl Cns {
-    /// Returns whether the structure is that of the command set which the command names.
+    /// Reports whether the structure depends on the command set named in the command.
     pub fn is_of_command_set(self) -> bool {
         matches!(
             self,
@@ -92,8 +92,7 @@ wire_enum! {
 }
 
 wire_struct! {
-    /// Power state descriptor (Base figure "Power State Descriptor"): the fields that a drive without power states
-    /// beyond one needs.
+    /// Power state descriptor (Base figure "Power State Descriptor"): the fields that a drive with a single power state needs.
     pub struct PowerState: 32 {
         /// Maximum power, in units of 10 mW.
         0 => maximum_power_10mw: u16,

@@ -1,4 +1,4 @@
-//! Log pages (Base 5.1.12.1): what there is to read, errors, health, firmware, effects, events, and discovery.
+//! Log pages (Base 5.1.12.1): supported pages, errors, health, firmware, effects, events, and discovery.
 
 use crate::layout::{wire_enum, wire_struct};
 
@@ -49,7 +49,7 @@ wire_enum! {
         OpenChannelChunks = 0xCA,
         /// Chunk Notification (OCSSD).
         OpenChannelNotifications = 0xD0,
-        /// Moves of a nameless namespace that are not acknowledged.
+        /// Unacknowledged moves of a nameless namespace.
         NamelessMoves = 0xD1,
     }
 }
@@ -62,7 +62,7 @@ impl SupportedLogPages {
     /// Encoded length.
     pub const BYTES: usize = 1024;
 
-    /// A page that names the given identifiers as supported (LSUPP, bit 0).
+    /// A page that lists the given identifiers as supported (LSUPP, bit 0).
     pub fn of(ids: &[LogId]) -> Self {
         let mut pages = [0; 256];
         ids.iter().for_each(|id| pages[usize::from(id.raw())] |= 1);
@@ -120,7 +120,7 @@ wire_struct! {
         1 => temperature_k: u16,
         /// Available spare, percent.
         3 => available_spare: u8,
-        /// Threshold of it, percent.
+        /// Threshold of the available spare, percent.
         4 => available_spare_threshold: u8,
         /// Estimate of life used, percent; may pass 100, saturates at 255.
         5 => percentage_used: u8,
@@ -156,23 +156,23 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// Endurance Group Information, log 09h (Base 5.1.12.1.10). Bytes are told in billions, rounded up.
+    /// Endurance Group Information, log 09h (Base 5.1.12.1.10). Bytes are given in billions, rounded up.
     pub struct EnduranceGroupLog: 512 {
         /// Bit 0 spare low, 2 reliability degraded, 3 all namespaces read-only.
         0 => critical_warning: u8,
         /// Available spare, percent.
         3 => available_spare: u8,
-        /// Threshold of it, percent.
+        /// Threshold of the available spare, percent.
         4 => available_spare_threshold: u8,
         /// Estimate of life used, percent; may pass 100, saturates at 255.
         5 => percentage_used: u8,
-        /// Billions of bytes that may be written in all; 0 is not told.
+        /// Billions of bytes that may be written in all; 0: not reported.
         32 => endurance_estimate: u128,
         /// Billions of bytes that hosts read.
         48 => data_units_read: u128,
         /// Billions of bytes that hosts wrote.
         64 => data_units_written: u128,
-        /// Billions of bytes written to the media, whatever for.
+        /// Billions of bytes written to the media, for any reason.
         80 => media_units_written: u128,
         /// Read commands completed.
         96 => host_read_commands: u128,
@@ -184,7 +184,7 @@ wire_struct! {
         144 => error_log_entries: u128,
         /// Capacity in bytes.
         160 => total_capacity_bytes: u128,
-        /// Capacity that is not given to namespaces.
+        /// Capacity in bytes that belongs to no namespace.
         176 => unallocated_capacity_bytes: u128,
     }
 }
@@ -300,7 +300,7 @@ wire_struct! {
         8 => log_bytes: u64,
         /// Revision of the log's layout (LREV).
         16 => revision: u8,
-        /// Length of what follows this field: 492 (LHL).
+        /// Length of the rest of this header: 492 (LHL).
         18 => header_bytes: u16,
         /// Milliseconds (47:0) and their origin, as in the Timestamp feature.
         20 => timestamp: u64,

@@ -9,8 +9,8 @@
 //!   16 bytes <-- Completion       <-- Status + result          <--'
 //! ```
 //!
-//! A [`SubmissionEntry`] keeps the bytes as they came and reads fields on demand: the I/O path touches three of
-//! them. Large structures are plain structs that encode and decode as a whole.
+//! A [`SubmissionEntry`] keeps the raw bytes and reads fields on demand: the I/O path needs only three of them. Large structures are plain structs
+//! that encode and decode as a whole.
 
 pub mod auth;
 pub mod cache;

@@ -100,7 +100,7 @@ wire_struct! {
         16 => nsid: u32,
         /// Bit 0 low, 1 medium, 2 high error rate, 3 unrecoverable, 4 refreshed, 8 wear.
         20 => state: u16,
-        /// Subject of the message: bit 0 block, 1 chunk, 2 parallel unit.
+        /// Scope: bit 0 block, 1 chunk, 2 parallel unit.
         22 => mask: u8,
         /// Blocks, one less.
         32 => blocks: u16,
@@ -124,33 +124,32 @@ wire_enum! {
 /// Addresses that one vector command can name.
 pub const VECTOR_ADDRESSES_MAX: u32 = 64;
 
-/// Pellucid's addition for fabrics, where a drive cannot follow pointers into the memory of its host: how lists of addresses and
-/// out-of-band data travel. A drive that has it says so in [`Geometry`].
+/// Pellucid's addition for fabrics, where a drive cannot follow pointers into its host's memory: transfer of address lists and out-of-band data. A
+/// drive that supports it says so in [`Geometry`].
 pub mod profile {
     use super::Geometry;
 
-    /// Opcode (bits 01: data to the drive) that keeps a list of addresses, under the key in dwords 10 and 11, for a command
-    /// that follows.
+    /// Opcode (bits 01: data to the drive) that stores a list of addresses, under the key in dwords 10 and 11, for a later command.
     pub const STAGE_OPCODE: u8 = 0x95;
-    /// Dword 12: the data of each sector are followed by its out-of-band data.
+    /// Dword 12: each sector's data are followed by its out-of-band data.
     pub const EXTENDED: u32 = 1 << 16;
     /// Dword 12, read: out-of-band data only.
     pub const METADATA_ONLY: u32 = 1 << 17;
-    /// Dword 12: the sectors follow each other from the address in dwords 10 and 11 on; there is no list.
+    /// Dword 12: consecutive sectors from the address in dwords 10 and 11 on; there is no list.
     pub const RUN: u32 = 1 << 18;
 
     /// Name and version, the first bytes of the geometry's vendor area.
     const MARK: [u8; 9] = *b"PELLUCID\x01";
 
     impl Geometry {
-        /// Says that the drive has the profile, and how many bytes of out-of-band data go with a sector.
+        /// Declares that the drive supports the profile, with this many bytes of out-of-band data per sector.
         pub fn with_profile(mut self, metadata_bytes: u16) -> Geometry {
             self.vendor[..MARK.len()].copy_from_slice(&MARK);
             self.vendor[10..12].copy_from_slice(&metadata_bytes.to_le_bytes());
             self
         }
 
-        /// Bytes of out-of-band data of a sector; `None`: the drive does not have the profile.
+        /// Bytes of out-of-band data of a sector; `None`: the drive does not support the profile.
         pub fn profile_metadata_bytes(&self) -> Option<u16> {
             let bytes = u16::from_le_bytes([self.vendor[10], self.vendor[11]]);
             self.vendor.starts_with(&MARK).then_some(bytes)
@@ -171,7 +170,7 @@ pub enum VectorData {
 }
 
 impl VectorData {
-    /// Bytes of sectors and of out-of-band data that go with one address.
+    /// Bytes of sectors and of out-of-band data per address.
     pub const fn bytes(self, sector_bytes: u32, metadata_bytes: u32) -> (u32, u32) {
         match self {
             VectorData::Sectors => (sector_bytes, 0),
@@ -197,15 +196,15 @@ pub struct VectorCommand {
     pub opcode: VectorOpcode,
     /// Number of addresses, 1 to 64.
     pub count: u32,
-    /// The one address if `count` is 1, else where the list of u64 lies.
+    /// The address itself if `count` is 1, else the location of the list of u64.
     pub addresses: u64,
-    /// Copy: the one destination, or where their list lies.
+    /// Copy: the destination itself, or the location of their list.
     pub destinations: u64,
     /// Limited retry (dword 12, bit 31).
     pub limited_retry: bool,
     /// Contents of the data.
     pub data: VectorData,
-    /// `addresses` is the first of `count` sectors that follow each other ([`profile::RUN`]).
+    /// True if `addresses` is the first of `count` consecutive sectors ([`profile::RUN`]).
     pub is_run: bool,
 }
 
@@ -213,7 +212,7 @@ impl VectorCommand {
     /// Reads the arguments.
     ///
     /// # Errors
-    /// `INVALID_OPCODE` for a command that is no vector command, `INVALID_FIELD` for bits of the profile that do not go together.
+    /// `INVALID_OPCODE` for any other command, `INVALID_FIELD` for contradictory bits of the profile.
     pub fn parse(entry: &SubmissionEntry) -> Result<Self, Status> {
         let opcode = VectorOpcode::from_raw(entry.opcode()).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
         let cdw12 = entry.cdw(12);
@@ -249,7 +248,7 @@ impl VectorCommand {
             .with_cdw_pair(14, self.destinations)
     }
 
-    /// The addresses of a command that is no run: the inline one, or the list at the front of `list` (8 bytes each).
+    /// The addresses of a command that is not a run: the inline one, or the list at the start of `list` (8 bytes each).
     ///
     /// # Errors
     /// `SGL_DATA_LENGTH_INVALID` if the list is shorter than the command says.

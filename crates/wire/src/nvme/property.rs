@@ -28,7 +28,7 @@ wire_enum! {
 }
 
 impl Property {
-    /// Length that a Property Get or Set must name.
+    /// True if a Property Get or Set must use 8 bytes.
     pub fn is_8_bytes(self) -> bool {
         self == Self::Capabilities
     }
@@ -48,8 +48,8 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// The property's value. Queues are contiguous, doorbell stride 0, page size 4 KiB to 4 KiB, NVM command set; a controller that is
-    /// ready has its media (CRMS bit 0, CRWMS).
+    /// Encodes the property. Queues are contiguous, doorbell stride 0, page size 4 KiB, NVM command set; a ready controller has its media ready (CRMS
+    /// bit 0, CRWMS).
     pub fn encode(&self) -> u64 {
         let entries = u64::from(self.queue_entries_max.clamp(2, 1 << 16) - 1);
         entries
@@ -61,7 +61,7 @@ impl Capabilities {
             | 1 << 59
     }
 
-    /// Reads the value that a controller sent.
+    /// Decodes the value of a controller.
     pub fn decode(raw: u64) -> Self {
         Self {
             queue_entries_max: (raw as u16 as u32) + 1,
@@ -168,7 +168,7 @@ impl ControllerStatus {
         u32::from(self.ready) | u32::from(self.fatal) << 1 | u32::from(self.shutdown.raw()) << 2
     }
 
-    /// Reads the value that a controller sent; `None` if its shutdown state is reserved.
+    /// Decodes the value of a controller; `None` if its shutdown state is reserved.
     pub fn decode(raw: u32) -> Option<Self> {
         let shutdown = ShutdownState::from_raw((raw >> 2 & 3) as u8)?;
         Some(Self { ready: raw & 1 != 0, fatal: raw & 2 != 0, shutdown })

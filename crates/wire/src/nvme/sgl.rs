@@ -1,5 +1,5 @@
-//! Scatter-gather descriptors that NVMe/TCP allows (Base 4.3.2, TCP transport 3.3.2.1): data in the capsule, or data
-//! in the transport's own PDUs. Everything else is refused with the status of the specification.
+//! Scatter-gather descriptors that NVMe/TCP allows (Base 4.3.2, TCP transport 3.3.2.1): data in the capsule, or data in separate PDUs. Everything
+//! else is refused with the status of the specification.
 
 use super::Status;
 use crate::layout::wire_struct;
@@ -24,9 +24,9 @@ const TRANSPORT: u8 = 0x5A;
 /// Where a command's data travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataPointer {
-    /// In the command capsule, from `offset_bytes` after its start of data.
+    /// In the command capsule.
     InCapsule {
-        /// From the start of the capsule's data.
+        /// Offset from the start of the capsule's data.
         offset_bytes: u64,
         /// Length of the transfer.
         length_bytes: u32,
@@ -49,8 +49,7 @@ impl DataPointer {
     /// Checks an in-capsule pointer against the data that came with the capsule, and returns its range.
     ///
     /// # Errors
-    /// `SGL_OFFSET_INVALID` if the range passes the end; `None` pointers (transport) never fail and give an empty
-    /// range, since their data come later.
+    /// `SGL_OFFSET_INVALID` if the range passes the end; a transport pointer never fails and gives an empty range, since its data come later.
     pub fn range_in_capsule(self, capsule_data_bytes: u32) -> Result<std::ops::Range<usize>, Status> {
         let Self::InCapsule { offset_bytes, length_bytes } = self else { return Ok(0..0) };
         let end = offset_bytes.checked_add(u64::from(length_bytes));
@@ -67,7 +66,7 @@ impl SglDescriptor {
         Self { address: offset_bytes, length_bytes, kind: IN_CAPSULE }
     }
 
-    /// A pointer to data that the transport carries in PDUs of their own.
+    /// A pointer to data that arrive in separate PDUs.
     pub fn transport(length_bytes: u32) -> Self {
         Self { address: 0, length_bytes, kind: TRANSPORT }
     }

@@ -39,7 +39,7 @@ macro_rules! statuses {
         impl Status {
             $($(#[$meta])* #[doc = concat!($text, ".")] pub const $name: Status = Status($value);)+
 
-            /// The words of the specification for this type and code.
+            /// The specification's text for this type and code.
             pub const fn text(self) -> Option<&'static str> {
                 match self.0 & CODE_MASK {
                     $($value => Some($text),)+
@@ -151,7 +151,7 @@ statuses! {
     CACHE_FULL = 0x7C1, "Cache Full of Dirty Blocks";
 }
 
-/// I/O meanings of codes that Connect uses for itself (NVM 3.1.2.1).
+/// I/O meanings of codes that Connect redefines (NVM 3.1.2.1).
 impl Status {
     /// Conflicting Attributes.
     pub const CONFLICTING_ATTRIBUTES: Status = Status(0x180);
@@ -206,7 +206,7 @@ impl Status {
         self.0 & DO_NOT_RETRY != 0
     }
 
-    /// Returns whether type and code are those of `other`, whatever the retry bits say.
+    /// Reports whether type and code equal those of `other`, ignoring the retry bits.
     pub const fn is(self, other: Self) -> bool {
         (self.0 ^ other.0) & CODE_MASK == 0
     }

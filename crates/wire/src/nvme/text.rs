@@ -6,7 +6,7 @@ pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 /// Longest NQN in bytes, without the terminating zero (Base 4.7).
 pub const NQN_BYTES_MAX: usize = 223;
 
-/// Why a 256-byte field is not a qualified name.
+/// Reason why a 256-byte field is not a qualified name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NqnError {
     /// No zero byte within the first 224 bytes.
@@ -45,7 +45,7 @@ pub fn nqn(name: &str) -> Option<[u8; 256]> {
 /// The name in a 256-byte field.
 ///
 /// # Errors
-/// Why the field is no name. The receiver answers with Connect Invalid Parameters.
+/// Reason why the field is not a name. The receiver answers with Connect Invalid Parameters.
 pub fn parse_nqn(field: &[u8; 256]) -> Result<&str, NqnError> {
     let end = field[..=NQN_BYTES_MAX].iter().position(|&byte| byte == 0).ok_or(NqnError::Unterminated)?;
     if end == 0 {

@@ -151,7 +151,7 @@ pub struct ZoneManagementSend {
     pub action: ZoneAction,
     /// All zones in a state that the action applies to.
     pub select_all: bool,
-    /// Opening, allocate a random write area (ZRWAA).
+    /// With Open: allocate a random write area (ZRWAA).
     pub random_write_area: bool,
 }
 
@@ -199,7 +199,7 @@ wire_enum! {
 pub struct ZoneManagementReceive {
     /// A block of the first zone to report.
     pub start: u64,
-    /// Room for the report.
+    /// Buffer length for the report.
     pub length_bytes: u64,
     /// The extended report (action 1): descriptors with their extensions.
     pub extended: bool,

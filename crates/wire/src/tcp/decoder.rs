@@ -46,7 +46,7 @@ pub struct Terms {
     pub controller_alignment: u8,
     /// Data in one H2CData.
     pub h2c_data_max: u32,
-    /// R2Ts outstanding for one command, less one.
+    /// R2Ts outstanding per command, less one.
     pub r2t_max: u32,
 }
 
@@ -77,9 +77,9 @@ pub enum DataCheck {
 pub enum Event<'a> {
     /// A header, complete and valid. If the PDU has data, `Data` and `End` events follow before the next header.
     Pdu(Pdu),
-    /// The next data of the PDU, never empty.
+    /// The next data of the PDU; never empty.
     Data {
-        /// Where they belong, from the start of this PDU's data.
+        /// Offset in this PDU's data.
         offset_bytes: u32,
         /// A part of the caller's input.
         bytes: &'a [u8],
@@ -172,7 +172,7 @@ impl Decoder {
         self.terms.as_ref()
     }
 
-    /// Narrows or widens the in-capsule limit, once Connect told which queue this connection is.
+    /// Sets the in-capsule limit, once Connect has named the queue of this connection.
     pub fn set_in_capsule_max(&mut self, in_capsule_max: u32) {
         self.limits.in_capsule_max = in_capsule_max;
     }
@@ -188,8 +188,7 @@ impl Decoder {
         })
     }
 
-    /// Data bytes of the PDU under way that have not come yet: a caller may read that many straight into their
-    /// destination, and pass the destination as input.
+    /// Data bytes of the current PDU still to come: a caller may read that many straight into their destination, and pass the destination as input.
     pub fn data_remaining_bytes(&self) -> u32 {
         match &self.state {
             State::Padding { left: 0, body } | State::Data { body } => body.total - body.offset,
@@ -227,8 +226,8 @@ impl Decoder {
         put_term_req(kind, fatal, &self.header[..self.header_kept], out)
     }
 
-    // Forced inline, with `shape` and `finish_header`: otherwise each hand-over moves an 80-byte PDU (a third of the
-    // cost of a command capsule in the throughput example).
+    // Forced inline, like `shape` and `finish_header`: otherwise each call moves an 80-byte PDU (a third of the cost of a command capsule in the
+    // throughput example).
     #[inline(always)]
     fn decode_header(&mut self, input: &mut &[u8]) -> Result<Option<Pdu>, Fatal> {
         let State::Header { have } = self.state else { return Ok(None) };
@@ -244,7 +243,7 @@ impl Decoder {
         self.gather_header(have, input)
     }
 
-    /// The slow way: a header that came in pieces.
+    /// Slow path: a header that came in pieces.
     #[cold]
     fn gather_header(&mut self, mut have: usize, input: &mut &[u8]) -> Result<Option<Pdu>, Fatal> {
         have += take_into(&mut self.header[have..8.max(have)], input);
@@ -271,7 +270,7 @@ impl Decoder {
         self.header_kept = header.len();
     }
 
-    /// Checks everything that the first eight bytes say.
+    /// Checks everything in the first eight bytes.
     #[inline(always)]
     fn shape(&self, common: &[u8; 8]) -> Result<Shape, Fatal> {
         let [raw_kind, flags, header_bytes, data_offset, plen @ ..] = *common;
@@ -352,7 +351,7 @@ impl Decoder {
         match kind {
             PduType::CapsuleCmd if data_bytes > in_capsule_max => Err(Fatal::field(4)),
             PduType::H2cData if data_bytes > h2c_data_max => Err(Fatal::plain(FatalStatus::LimitExceeded)),
-            // To a controller code 05h would speak of R2Ts: a host names the length instead.
+            // Sent to a controller, code 05h would mean R2Ts: a host reports the length instead.
             PduType::C2hData if data_bytes > c2h_data_max => Err(Fatal::field(4)),
             _ => Ok(()),
         }
@@ -367,7 +366,7 @@ impl Decoder {
             return Err(Fatal { status: FatalStatus::HeaderDigest, information });
         }
         if header.len() == 24 {
-            // The tracker of transfers may find this header wrong later.
+            // The transfer tracker may reject this header later.
             self.keep(header);
         }
         let pdu = pdu::parse(shape.kind, header, shape.data_bytes).inspect_err(|_| self.keep(header))?;
@@ -400,7 +399,7 @@ impl Decoder {
         });
     }
 
-    /// A controller may leave digests out that the host asked for, not add any.
+    /// A controller may omit digests that the host asked for, but not add any.
     fn settle_response(&mut self, response: &IcResp) -> Result<(), Fatal> {
         let End::Host(request) = self.end else { return Ok(()) };
         let IcResp { alignment, header_digest, data_digest, h2c_data_max } = *response;

@@ -1,5 +1,4 @@
-//! Headers of outgoing PDUs, written into the caller's buffer; data are sent from where they lie, by a vectored write
-//! of header, data and data digest.
+//! Headers of outgoing PDUs, written into the caller's buffer; data are sent in place, by a vectored write of header, data and data digest.
 
 use super::digest;
 use super::pdu::{flag, put_common};
@@ -32,7 +31,7 @@ fn encode_ic(kind: PduType, alignment: u8, header_digest: bool, data_digest: boo
     out
 }
 
-/// Writes headers for one connection, in the terms that ICReq and ICResp settled.
+/// Encodes headers for one connection, under the terms of its ICReq and ICResp.
 ///
 /// Each function returns how many bytes of `out` it wrote, and panics if `out` is shorter than that;
 /// [`HEADER_BYTES_MAX`] always suffices. After a header with data the caller sends exactly the data announced, then,
@@ -45,12 +44,12 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// The encoder of the controller's end: data aligned as the host wants.
+    /// The encoder of the controller's end; data are aligned as the host wants.
     pub fn controller(terms: &Terms) -> Self {
         Self::new(terms, terms.host_alignment)
     }
 
-    /// The encoder of the host's end: data aligned as the controller wants.
+    /// The encoder of the host's end; data are aligned as the controller wants.
     pub fn host(terms: &Terms) -> Self {
         Self::new(terms, terms.controller_alignment)
     }

@@ -1,4 +1,4 @@
-//! Fatal transport errors: what a TermReq PDU tells the other end before the connection closes (TCP 3.5, 3.6.2.4).
+//! Fatal transport errors: the content of a TermReq PDU before the connection closes (TCP 3.5, 3.6.2.4).
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ wire_enum! {
         SequenceError = 0x02,
         /// The header digest does not match; the information is the digest received.
         HeaderDigest = 0x03,
-        /// Data outside the range that was asked for.
+        /// Data outside the requested range.
         TransferOutOfRange = 0x04,
         /// From a controller: more data than MAXH2CDATA in one PDU. From a host: more R2Ts than MAXR2T.
         LimitExceeded = 0x05,
@@ -22,7 +22,7 @@ wire_enum! {
     }
 }
 
-/// A fatal error: status, and the information field that goes with it.
+/// A fatal error: a status and its information field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Fatal {
     /// Fatal Error Status.

@@ -121,7 +121,7 @@ pub struct DataHeader {
     pub cid: u16,
     /// Transfer tag of the R2T (H2CData; 0 in C2HData).
     pub transfer_tag: u16,
-    /// Where the data belong, from the start of the command's data.
+    /// Offset in the command's data.
     pub offset_bytes: u32,
     /// Length of the data.
     pub length_bytes: u32,

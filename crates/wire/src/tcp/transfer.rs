@@ -14,7 +14,7 @@ pub struct WriteTransfer {
 }
 
 impl WriteTransfer {
-    /// A transfer of which nothing has come.
+    /// A transfer before its first data.
     pub fn new(request: ReadyToTransfer) -> Self {
         Self { request, received_bytes: 0 }
     }
@@ -29,11 +29,11 @@ impl WriteTransfer {
         self.request.length_bytes - self.received_bytes
     }
 
-    /// Takes the header of the next H2CData; whole data of it are taken as received. Returns whether it is the last.
+    /// Accepts the header of the next H2CData, whose data count as received. Returns whether it is the last.
     ///
     /// # Errors
-    /// The status for a TermReq: an unknown tag or command (callers that look the transfer up by tag use
-    /// [`Self::unknown_tag`]), a gap or step back, data past the range, LAST too early or missing.
+    /// The status for a TermReq: an unknown tag or command (callers that look the transfer up by tag use [`Self::unknown_tag`]), a gap or step back,
+    /// data past the range, LAST too early or missing.
     #[inline]
     pub fn accept(&mut self, data: &DataHeader) -> Result<bool, Fatal> {
         if data.transfer_tag != self.request.transfer_tag {
@@ -56,7 +56,7 @@ impl WriteTransfer {
         Ok(complete)
     }
 
-    /// The error for an H2CData whose transfer tag no R2T gave out.
+    /// The error for an H2CData with an unknown transfer tag.
     pub fn unknown_tag() -> Fatal {
         Fatal::field(10)
     }

@@ -1,4 +1,4 @@
-//! A user's work on a netbook, by the keys of a job.
+//! A user's work on a netbook: keys of a job.
 
 use super::super::units::{Grammar, parse_time};
 use super::super::values::{Parsed, count, percent};
@@ -15,21 +15,20 @@ pub struct DesktopApp {
     pub work: DesktopWork,
     /// `volume`.
     pub volume: VolumeFormat,
-    /// `host_time`: time of the host's own work apart from its disk, spread over the requests; `None`: the time that the
-    /// work takes on a netbook.
+    /// `host_time`: time of the host's own work besides its disk, spread over the requests; `None`: the time on a netbook.
     pub host: Option<Nanos>,
     /// `part`: a `part`th of the work.
     pub part: u32,
 }
 
 impl DesktopApp {
-    /// Time that the host works beside its disk.
+    /// Time of the host's work besides its disk.
     pub fn host(&self) -> Nanos {
         self.host.unwrap_or(Nanos((self.work.host_s() * 1e9 / f64::from(self.part)) as u64))
     }
 }
 
-/// Name of a work.
+/// Name of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub(super) enum DesktopName {
@@ -53,14 +52,14 @@ impl DesktopName {
     }
 }
 
-/// Keys that a user's work asks for.
+/// Keys of a user's work.
 pub(super) const OF_DESKTOP: &[&str] =
     &["warm_up", "operations", "volume", "host_time", "part", "others", "bs", "namespace", "target"];
 
-/// Default share of an uninstallation's writes that belong to no file, in percent. Assumed: the share of an installation's small writes
-/// that go to random addresses is smaller.
+/// Default percentage of an uninstallation's writes that belong to no file. Assumed: an installation's small writes to random addresses are a smaller
+/// share.
 const OTHERS_PERCENT: u8 = 50;
-/// The largest transfer of the benchmark.
+/// Largest transfer of the benchmark.
 const TRANSFER_BYTES_MAX: u64 = 8 << 20;
 
 /// Keys of a user's work.
@@ -84,7 +83,7 @@ impl DesktopKeys {
         Ok(true)
     }
 
-    /// The work of a job.
+    /// Builds the work of a job.
     pub fn build(
         &self,
         name: DesktopName,
@@ -111,7 +110,7 @@ impl DesktopKeys {
         Ok(DesktopApp { work, volume: self.volume, host: self.host, part: self.part.unwrap_or(1) })
     }
 
-    /// Refuses keys that this work does not ask for.
+    /// Refuses keys that this work does not use.
     fn check(&self, name: DesktopName, job: &Job) -> Result<(), JobError> {
         let benchmark = name.is_benchmark();
         let only_atto = "only with app = atto-read or atto-write";

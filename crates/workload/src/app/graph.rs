@@ -1,4 +1,4 @@
-//! Programs on graphs as jobs: `app = "pagerank"` and so on.
+//! Graph programs as jobs: `app = "pagerank"` and so on.
 
 use super::refuse;
 use crate::units::{Amount, Grammar, parse_amount, parse_time};
@@ -8,16 +8,16 @@ use pellucid_flash::Nanos;
 use std::path::PathBuf;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
-/// Program on a graph.
+/// A graph program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GraphProgram {
     /// PageRank of each vertex.
     PageRank {
-        /// `iterations`, at most.
+        /// `iterations`: the maximum.
         iterations: u32,
         /// `damping`.
         damping: f64,
-        /// `tolerance`: it ends when the sum of all changes is below.
+        /// `tolerance`: ends when the sum of all changes is below this.
         tolerance: f64,
     },
     /// Connected components.
@@ -40,7 +40,7 @@ pub enum GraphProgram {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum GraphEngine {
-    /// A drive, by its logical blocks.
+    /// Logical blocks of a drive.
     #[default]
     Original,
     /// Two block-mapped ranges of the flash library's policy level.
@@ -54,7 +54,7 @@ impl GraphEngine {
     }
 }
 
-/// Where the edges come from.
+/// Source of the edges.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GraphSource {
     /// `rmat`: R-MAT with Graph500's quarters.
@@ -65,7 +65,7 @@ pub enum GraphSource {
     File(PathBuf),
 }
 
-/// Costs of the host's processor: for one command, completion, KiB, edge or vertex.
+/// Costs on the host's processor, per command, completion, KiB, edge or vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphCosts {
     /// `cpu_request`.
@@ -74,15 +74,15 @@ pub struct GraphCosts {
     pub completion: Nanos,
     /// `cpu_kib`.
     pub kib: Nanos,
-    /// `cpu_sort`: of an edge, in each of the two passes of preparing.
+    /// `cpu_sort`: per edge, in each of the two passes of preparation.
     pub sort: Nanos,
-    /// `cpu_follow`: of an edge.
+    /// `cpu_follow`: per edge.
     pub follow: Nanos,
-    /// `cpu_apply`: of a vertex.
+    /// `cpu_apply`: per vertex.
     pub apply: Nanos,
 }
 
-/// Settings of a program on a graph; `None`: what follows from the drive or the graph.
+/// Settings of a graph program; `None`: derived from the drive or the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GraphApp {
     /// `app`.
@@ -97,19 +97,19 @@ pub struct GraphApp {
     pub edges: Option<u64>,
     /// `graph_memory`.
     pub memory_bytes: Option<u64>,
-    /// `shards`: share of the storage for what is written once.
+    /// `shards`: share of the storage for write-once data.
     pub shards: Option<Amount>,
-    /// `segment`: bytes of a piece of storage that is given out and freed.
+    /// `segment`: bytes of a piece of storage that is allocated and freed.
     pub segment_bytes: Option<u64>,
-    /// `ops`: percent of each range that is spare, on the policy level.
+    /// `ops`: spare percentage of each range, at the policy level.
     pub ops_percent: u32,
     /// `bs`: bytes of a command.
     pub io_bytes: u64,
-    /// `iodepth`: commands under way at most.
+    /// `iodepth`: maximum number of commands in flight.
     pub depth: u32,
-    /// `edge_block`: bytes of edges that are read at a time.
+    /// `edge_block`: bytes of edges read at a time.
     pub edge_block_bytes: Option<u64>,
-    /// Costs of the host's processor.
+    /// Costs on the host's processor.
     pub costs: GraphCosts,
 }
 
@@ -147,10 +147,10 @@ impl GraphProgram {
 /// Default size of commands in bytes, and default queue depth.
 const IO_BYTES: u64 = 128 << 10;
 const DEPTH: u32 = 32;
-/// Spare blocks of a range, for writes that begin before the erases of old ones have ended.
+/// Spare blocks of a range, for writes that start before old blocks are erased.
 const OPS_PERCENT: u32 = 5;
-/// Processor time of an edge: 4.2 s of GraphChi for 16.8 million edges and 4 iterations, of which 79 % are two passes of preparing: a share **fitted** to
-/// the published percentages of claim G1.
+/// Processor time per edge: GraphChi took 4.2 s for 16.8 million edges and 4 iterations, 79 % of it in the two passes of preparation, a share
+/// **fitted** to the published percentages of claim G1.
 const SORT: Nanos = Nanos(98);
 const FOLLOW: Nanos = Nanos(13);
 /// Iterations, tolerance and damping of `pellucid graph pagerank`.
@@ -158,7 +158,7 @@ const ITERATIONS: u32 = 20;
 const TOLERANCE: f64 = 1e-6;
 const DAMPING: f64 = 0.85;
 
-/// Keys that programs on graphs ask for.
+/// Keys of graph programs.
 pub(super) const OF_GRAPHS: &[&str] = &[
     "engine",
     "graph",
@@ -185,7 +185,7 @@ pub(super) const OF_GRAPHS: &[&str] = &[
     "target",
 ];
 
-/// Keys of programs on graphs alone.
+/// Keys that only graph programs have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GraphKeys {
     engine: GraphEngine,
@@ -205,7 +205,7 @@ pub(super) struct GraphKeys {
     apply: Option<Nanos>,
 }
 
-/// Values of keys that other applications have, too.
+/// Values of keys shared with other applications.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SharedKeys {
     pub segment_bytes: Option<u64>,
@@ -248,7 +248,7 @@ impl GraphKeys {
         Ok(true)
     }
 
-    /// The program of a job.
+    /// Builds the program of a job.
     pub fn build(&self, name: GraphName, job: &Job, shared: SharedKeys) -> Result<GraphApp, JobError> {
         self.check(name, job)?;
         let given = |key: &str| job.written.has(key);
@@ -297,7 +297,7 @@ impl GraphKeys {
         })
     }
 
-    /// Refuses keys that this program does not ask for.
+    /// Refuses keys that this program does not use.
     fn check(&self, name: GraphName, job: &Job) -> Result<(), JobError> {
         let ranks = name == GraphName::Pagerank;
         let walks = matches!(name, GraphName::Bfs | GraphName::Sssp);
@@ -318,7 +318,7 @@ impl GraphKeys {
     }
 }
 
-/// `rmat`, `power-law:OUT:INTO`, `file:PATH`.
+/// Parses `rmat`, `power-law:OUT:INTO` or `file:PATH`.
 fn source(value: &str) -> Parsed<GraphSource> {
     const ALLOWED: &str = "rmat, power-law:OUT:INTO (exponents above 1, to 4), file:PATH";
     if let Some(path) = value.strip_prefix("file:").filter(|path| !path.is_empty()) {

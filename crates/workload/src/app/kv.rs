@@ -1,6 +1,6 @@
-//! `app = "kv"`: clients of a key-value cache, by the keys of a job.
+//! `app = "kv"`: clients of a key-value cache, as keys of a job.
 //!
-//! The work of clients stands here; the cache has the settings of `[kv]`.
+//! The clients' work is defined here, the cache in `[kv]`.
 
 use super::super::units::{Grammar, parse_bytes, parse_time};
 use super::super::values::{Parsed, allowed, count, percent};
@@ -11,20 +11,20 @@ use crate::kv::{DatabaseConfig, OnMiss};
 use pellucid_flash::Nanos;
 use std::path::PathBuf;
 
-/// Settings of the clients of a key-value cache, and of their requests; the cache has those of `[kv]`.
+/// Settings of the clients of a key-value cache, and of their requests; the cache's own are in `[kv]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KvApp {
     /// `requests`: a trace of key-value requests, instead of the laws below.
     pub trace: Option<PathBuf>,
-    /// `clients`: each has one request at a time.
+    /// `clients`: number of clients, each with one request at a time.
     pub clients: u32,
     /// `think`: pause of a client between an answer and its next request.
     pub think: Nanos,
     /// `nkeys`; `None`: as many as fill half of the flash.
     pub keys: Option<u64>,
-    /// `load`: keys that are set once, in order, before anything else; `None`: all.
+    /// `load`: number of keys set once, in order, before anything else; `None`: all.
     pub load: Option<u64>,
-    /// `set_share`: share of the requests that set.
+    /// `set_share`: share of sets among the requests.
     pub set_share: f64,
     /// `popularity`.
     pub popularity: Popularity,
@@ -36,16 +36,16 @@ pub struct KvApp {
 
 /// Name of the key-value cache.
 pub(super) const KV: &str = "kv";
-/// Limit to which values of the ETC pool are cut off: one in twenty is longer, and would need separate slabs.
+/// Cut-off of values of the ETC pool: one in twenty is longer, and would need separate slabs.
 const ETC_VALUE_MAX: u32 = 4096;
 /// Default skew of requests, as in YCSB.
 const ZIPF: f64 = 0.99;
 /// Default share of sets: YCSB's workload B has 5 %, A has 50 %.
 const SET_SHARE: f64 = 0.05;
-/// Queries of a database at a time, at most.
+/// Maximum number of simultaneous queries of a database.
 const DATABASE_QUERIES_MAX: u64 = 65_536;
 
-/// Keys that clients of a key-value cache ask for.
+/// Keys of clients of a key-value cache.
 pub(super) const OF_KV: &[&str] = &[
     "warm_up",
     "operations",
@@ -64,12 +64,12 @@ pub(super) const OF_KV: &[&str] = &[
     "target",
 ];
 
-/// Keys of laws, which a trace has itself.
+/// Keys of laws, which a trace replaces.
 const OF_LAWS: [&str; 5] = ["nkeys", "load", "set_share", "popularity", "value_size"];
 /// Keys of the database behind the cache.
 const OF_DATABASE: [&str; 3] = ["database_queries", "database_fixed", "database_variable"];
 
-/// Reaction that `on_miss` names.
+/// Names of `on_miss`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum MissName {
     Nothing,
@@ -129,7 +129,7 @@ impl KvKeys {
         Ok(true)
     }
 
-    /// The clients of a job.
+    /// Builds the clients of a job.
     pub fn build(&self, job: &Job) -> Result<KvApp, JobError> {
         self.check(job)?;
         Ok(KvApp {
@@ -149,7 +149,7 @@ impl KvKeys {
         })
     }
 
-    /// Refuses keys that do not go together.
+    /// Refuses contradictory keys.
     fn check(&self, job: &Job) -> Result<(), JobError> {
         let given = |key: &&str| job.written.has(key);
         let refuse = |key: &'static str, allowed: &str| refuse(key, job.written.value_of(key), allowed);
@@ -173,7 +173,7 @@ impl KvKeys {
     }
 }
 
-/// `etc`, `etc-tail`, or bytes.
+/// Parses `etc`, `etc-tail`, or bytes.
 fn value_size(value: &str, base: Grammar) -> Parsed<ValueSize> {
     match value {
         "etc" => Ok(ValueSize::Etc { max: ETC_VALUE_MAX }),
@@ -185,7 +185,7 @@ fn value_size(value: &str, base: Grammar) -> Parsed<ValueSize> {
     }
 }
 
-/// `uniform`, `zipf:THETA`, `normal:PERCENT`, `pareto:SCALE:SHAPE`.
+/// Parses `uniform`, `zipf:THETA`, `normal:PERCENT` or `pareto:SCALE:SHAPE`.
 fn popularity(value: &str) -> Parsed<Popularity> {
     let number = |text: &str, most: f64| text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n <= most);
     let parts: Vec<&str> = value.split(':').collect();

@@ -1,9 +1,9 @@
 //! Applications as jobs: `app = "varmail"` and so on, instead of a pattern of requests.
 //!
 //! ```text
-//!   keys ─► AppKeys ─► AppJob ─► lab::application        what is not given follows from the size of the drive there
+//!   keys ─► AppKeys ─► AppJob ─► lab::application        defaults follow from the size of the drive there
 //! ```
-//! A key that an application does not ask for is refused, with its place.
+//! A key that an application does not use is refused, with its place.
 
 mod desktop;
 mod graph;
@@ -29,7 +29,7 @@ use strum::{EnumString, IntoStaticStr, VariantNames};
 pub struct AppJob {
     /// Its work.
     pub work: AppWork,
-    /// `warm_up`: operations before the measurement; `None`: what suits the application.
+    /// `warm_up`: operations before the measurement; `None`: the application's default.
     pub warm_up: Option<u64>,
     /// `operations`: number to measure; `None`: the application's default.
     pub operations: Option<u64>,
@@ -59,7 +59,7 @@ impl AppJob {
         }
     }
 
-    /// The file that its work comes from, if it does.
+    /// The file from which its work comes, if any.
     pub fn file(&self) -> Option<&Path> {
         match &self.work {
             AppWork::Kv(KvApp { trace, .. }) => trace.as_deref(),
@@ -68,8 +68,7 @@ impl AppJob {
         }
     }
 
-    /// Returns whether the application reads back its own writes, so that the drive must store
-    /// data.
+    /// Reports whether the application reads back its own writes, so that the drive must store data.
     pub fn needs_data(&self) -> bool {
         match &self.work {
             AppWork::Files(files) => files.file_system == FileSystem::LogStructured,
@@ -116,27 +115,27 @@ impl Backend {
     }
 }
 
-/// How the cleaner of a log-structured file system chooses segments.
+/// Policy of a log-structured file system's cleaner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Cleaner {
-    /// By what lives in a segment, and by its age.
+    /// By live data and age of a segment.
     #[default]
     CostBenefit,
-    /// The segment in which least lives.
+    /// The segment with the least live data.
     Greedy,
 }
 
-/// Settings of a file server; `None`: what follows from the drive or the personality.
+/// Settings of a file server; `None`: derived from the drive or the personality.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FilesApp {
     /// `app`.
     pub personality: Personality,
     /// `filesystem`.
     pub file_system: FileSystem,
-    /// `backend`; `None`: what the namespace is.
+    /// `backend`; `None`: that of the namespace.
     pub backend: Option<Backend>,
-    /// `size`: the file system's, of what it can have.
+    /// `size`: share or size of the possible file system.
     pub size: Option<Amount>,
     /// `nfiles` or `filled`.
     pub files: FileCount,
@@ -158,7 +157,7 @@ pub struct FilesApp {
     pub open_segments: u32,
     /// `picks`.
     pub picks: Picks,
-    /// `ops`: percent of the flash.
+    /// `ops`: percentage of the flash.
     pub ops_percent: u32,
     /// Processor of the host.
     pub processor: Processor,
@@ -166,7 +165,7 @@ pub struct FilesApp {
     pub kernel: Kernel,
 }
 
-/// How many files there are.
+/// Number of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileCount {
     /// `nfiles`.
@@ -210,7 +209,7 @@ const OF_KERNEL: [&str; 5] = ["dirty_expire", "dirty_writeback", "commit", "read
 
 /// Shortest interval of a kernel's background work.
 const INTERVAL_MIN: Nanos = Nanos(1_000);
-/// Bytes of the largest request that a kernel may be told to make.
+/// Upper bound of a kernel's largest request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 1 << 30;
 
 impl Kernel {
@@ -240,13 +239,13 @@ const FILLED_PERCENT: u8 = 50;
 /// `Flash_SetOPS`: the example of the Prism-SSD paper, section IV-A, reserves 25 % on top of the
 /// used space.
 const OPS_PERCENT: u32 = 20;
-/// Most segments of a stream that are open at once, as `MountOptions` of the file system has it.
+/// Maximum open segments of a stream, equal to that of `MountOptions` in the file system.
 pub const OPEN_SEGMENTS_MAX: u32 = 32;
 
-/// Keys that every application asks for.
+/// Keys of every application.
 const OF_ANY: &[&str] = &["name", "app", "randseed", "kb_base"];
 
-/// Keys that file servers ask for.
+/// Keys of file servers.
 const OF_FILES: &[&str] = &[
     "warm_up",
     "operations",
@@ -279,7 +278,7 @@ const OF_FILES: &[&str] = &[
     "target",
 ];
 
-/// Keys among these that other jobs have, too.
+/// Keys among these that other jobs also have.
 const SHARED: &[&str] = &[
     "name",
     "randseed",
@@ -295,7 +294,7 @@ const SHARED: &[&str] = &[
     "target",
 ];
 
-/// Kind of application, by the keys that it asks for.
+/// Kind of application, by its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppKind {
     /// File servers.
@@ -309,7 +308,7 @@ pub enum AppKind {
 }
 
 impl AppKind {
-    /// Returns whether its applications use `key`, which may be a key common to all of them.
+    /// Reports whether its applications use `key`, possibly a key common to all.
     pub fn asks(self, key: &str) -> bool {
         let own = match self {
             AppKind::Files => OF_FILES,
@@ -331,7 +330,7 @@ impl AppKind {
     }
 }
 
-/// Keys of applications, whatever `app` is.
+/// Keys of applications, for any `app`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AppKeys {
     app: Option<AppName>,
@@ -354,7 +353,7 @@ pub(super) struct AppKeys {
     operations: Option<u64>,
 }
 
-/// Application named by `app`.
+/// Names of applications.
 #[derive(Clone, Copy, Debug)]
 enum AppName {
     Files(Personality),
@@ -372,7 +371,7 @@ impl AppName {
     }
 }
 
-/// Keys of a file set that other jobs have, too.
+/// Keys of a file set that other jobs also have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FileKeys {
     pub personality: Option<Personality>,
@@ -445,7 +444,7 @@ impl AppKeys {
         Ok(true)
     }
 
-    /// The application of a job; `None`: it has none.
+    /// Builds the application of a job; `None`: it has none.
     pub fn build(&self, job: &Job, files: &FileKeys) -> Result<Option<AppJob>, JobError> {
         let given = |key: &str| job.written.has(key);
         let Some(app) = self.app else {
@@ -477,7 +476,7 @@ impl AppKeys {
         Ok(Some(AppJob { work, warm_up, operations }))
     }
 
-    /// Values of keys that a program on a graph has, too.
+    /// Values of keys shared with graph programs.
     fn shared(&self) -> SharedKeys {
         SharedKeys {
             segment_bytes: self.segment_bytes,
@@ -487,7 +486,7 @@ impl AppKeys {
         }
     }
 
-    /// The file server of a job.
+    /// Builds the file server of a job.
     fn files(&self, personality: Personality, job: &Job, files: &FileKeys) -> Result<FilesApp, JobError> {
         self.check_files(personality, job)?;
         Ok(FilesApp {
@@ -514,7 +513,7 @@ impl AppKeys {
         })
     }
 
-    /// Refuses keys that this file server does not ask for.
+    /// Refuses keys that this file server does not use.
     fn check_files(&self, personality: Personality, job: &Job) -> Result<(), JobError> {
         let given = |key: &str| job.written.has(key);
         let in_place = self.file_system == FileSystem::InPlace;

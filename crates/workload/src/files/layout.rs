@@ -9,33 +9,33 @@
 //! criterion](Criterion), in its first run that is long enough. So a file set is dense, an aged group is avoided while others can take a
 //! file in one piece, and freed blocks are reused once the transaction that freed them is durable.
 //!
-//! Invariants: no block belongs to two files, to a file and to metadata, or to none while its bit is set and it was not freed since the
-//! last [`Layout::reuse`]; a group knows how many blocks of it are free, and in how many runs.
+//! Invariants: no block belongs to two files, to a file and to metadata, or to none while its bit is set and it was not freed since the last
+//! [`Layout::reuse`]; a group knows the number of its free blocks, and of their runs.
 
 use super::BLOCK_BYTES;
 use std::ops::Range;
 
-/// Blocks of a group: what one block of bits can describe.
+/// Blocks of a group: as many as one bitmap block describes.
 const GROUP_BLOCKS: u32 = (BLOCK_BYTES * 8) as u32;
 /// Inodes of 256 bytes in a block.
 const INODES_PER_BLOCK: u32 = 16;
-/// Directory entries in a block: of about 64 bytes.
+/// Directory entries of about 64 bytes in a block.
 const ENTRIES_PER_BLOCK: u32 = 64;
 /// Maximum number of directories in a group: a sixteenth of its inodes, with one inode per 16 KiB.
 const DIRECTORIES_PER_GROUP: u32 = GROUP_BLOCKS / 4 / 16;
-/// Largest journal: 64 MiB, half of a group, so that directories find room beside it.
+/// Largest journal: 64 MiB, half of a group, so that directories fit beside it.
 const JOURNAL_BLOCKS: u32 = 16_384;
 
 /// Contiguous blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The first.
+    /// First block.
     pub block: u32,
-    /// How many.
+    /// Number of blocks.
     pub count: u32,
 }
 
-/// Why files do not fit.
+/// The files do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the file system is full")]
 pub struct LayoutError;
@@ -44,21 +44,21 @@ pub struct LayoutError;
 struct Group {
     blocks: Range<u32>,
     free: u32,
-    /// Runs of free blocks that are not adjacent.
+    /// Number of maximal runs of free blocks.
     runs: u32,
-    /// No block before it is free.
+    /// Lower bound of the free blocks.
     low: u32,
 }
 
-/// Criterion for a group that may give a file blocks. An allocation looks for a group by the first criterion in all groups, then by the next.
+/// Criterion for a group that may give a file blocks. An allocation searches all groups by the first criterion, then by the next.
 ///
-/// As `ext4_mb_good_group` (`fs/ext4/mballoc.c`, Linux 2.6.33) with `cr` = 1, 2 and 3. Left out: `cr` = 0, which looks a power of two up in the buddy
-/// bitmaps, and that sizes are rounded up to powers of two before.
+/// As `ext4_mb_good_group` (`fs/ext4/mballoc.c`, Linux 2.6.33) with `cr` = 1, 2 and 3. Omitted: `cr` = 0, which looks a power of two up in the buddy
+/// bitmaps, and rounding sizes up to powers of two beforehand.
 #[derive(Clone, Copy, Debug)]
 enum Criterion {
-    /// The mean run of free blocks is as long as what is asked for.
+    /// The mean run of free blocks is at least as long as the request.
     MeanRun,
-    /// The group has as many free blocks as are asked for.
+    /// The group has at least as many free blocks as requested.
     Free,
     /// The group has a free block.
     Any,
@@ -94,14 +94,14 @@ struct Directory {
 /// A file system.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// A set bit is a block in use.
+    /// Bitmap of blocks in use.
     used: Vec<u64>,
     groups: Vec<Group>,
     inode_blocks: u32,
     directories: Vec<Directory>,
     files: Vec<File>,
     journal: Extent,
-    /// Freed, and not to be used yet.
+    /// Freed extents that must not be reused yet.
     freed: Vec<Extent>,
 }
 
@@ -161,42 +161,42 @@ impl Layout {
         self.journal
     }
 
-    /// Blocks that files can still have.
+    /// Blocks available to files.
     pub fn free_blocks(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.free)).sum()
     }
 
-    /// The blocks of a file in the order of its bytes.
+    /// Extents of a file in the order of its bytes.
     pub fn extents(&self, file: u32) -> &[Extent] {
         &self.files[file as usize].extents
     }
 
-    /// Blocks of a file.
+    /// Number of blocks of a file.
     pub fn blocks_of(&self, file: u32) -> u32 {
         self.extents(file).iter().map(|extent| extent.count).sum()
     }
 
-    /// The block of the inode table that has the inode of a file.
+    /// Inode table block with the inode of a file.
     pub fn inode_block(&self, file: u32) -> u32 {
         let File { directory, inode, .. } = self.files[file as usize];
         let group = &self.groups[self.directories[directory as usize].group as usize];
         group.blocks.start + 2 + (inode / INODES_PER_BLOCK).min(self.inode_blocks - 1)
     }
 
-    /// The bitmap of inodes that has that of a file.
+    /// Inode bitmap block of a file.
     pub fn inode_bitmap(&self, file: u32) -> u32 {
         let directory = self.files[file as usize].directory;
         self.groups[self.directories[directory as usize].group as usize].blocks.start + 1
     }
 
-    /// The block of the directory that has the entry of a file.
+    /// Directory block with the entry of a file.
     pub fn entry_block(&self, file: u32) -> u32 {
         let directory = &self.directories[self.files[file as usize].directory as usize];
         let at = (file - directory.first_file) / ENTRIES_PER_BLOCK;
         directory.blocks.block + at.min(directory.blocks.count - 1)
     }
 
-    /// The bitmap that has the bit of a block.
+    /// Bitmap block of a block.
     pub fn block_bitmap(&self, block: u32) -> u32 {
         self.groups[self.group_of(block)].blocks.start
     }
@@ -232,19 +232,19 @@ impl Layout {
         self.freed.extend_from_slice(freed);
     }
 
-    /// How much has been freed.
+    /// Number of freed extents.
     pub fn freed(&self) -> usize {
         self.freed.len()
     }
 
-    /// The first `count` extents that were freed can be used again.
+    /// Makes the first `count` freed extents reusable.
     pub fn reuse(&mut self, count: usize) {
         for extent in self.freed.drain(..count).collect::<Vec<_>>() {
             for block in extent.block..extent.block + extent.count {
                 assert!(self.is_used(block), "block {block} is freed twice");
                 self.used[block as usize / 64] &= !(1 << (block % 64));
             }
-            // An extent does not cross a group: each search ends with its group.
+            // An extent does not cross groups: each search ends with its group.
             let (at, beside) = (self.group_of(extent.block), self.free_beside(extent));
             let group = &mut self.groups[at];
             group.free += extent.count;
@@ -253,7 +253,7 @@ impl Layout {
         }
     }
 
-    /// The number of the group of a block.
+    /// Number of a block's group.
     fn group_of(&self, block: u32) -> usize {
         (block / GROUP_BLOCKS).min(self.groups.len() as u32 - 1) as usize
     }
@@ -289,7 +289,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Up to `count` free blocks for a file.
+    /// Finds up to `count` free blocks for a file.
     fn find(&self, file: u32, count: u32) -> Option<Extent> {
         let File { directory, ref extents, .. } = self.files[file as usize];
         if let Some(last) = extents.last() {
@@ -307,7 +307,7 @@ impl Layout {
         self.search(good, count)
     }
 
-    /// Free blocks of a group: the first run of `count`, else the longest.
+    /// Finds free blocks of a group: the first run of `count`, else the longest.
     fn search(&self, group: u32, count: u32) -> Option<Extent> {
         let Group { blocks, free, low, .. } = &self.groups[group as usize];
         if *free == 0 {
@@ -332,7 +332,7 @@ impl Layout {
         best
     }
 
-    /// The first block from `at` on that is free, or `end`.
+    /// The first free block at or after `at`, or `end`.
     fn next_free(&self, mut at: u32, end: u32) -> u32 {
         while at < end {
             let word = !self.used[at as usize / 64] >> (at % 64);
@@ -344,17 +344,17 @@ impl Layout {
         end
     }
 
-    /// Free blocks from `at` on, at most `count` and before `end`.
+    /// The run of free blocks from `at` on, at most `count` and before `end`.
     fn run(&self, at: u32, count: u32, end: u32) -> Extent {
         let most = count.min(end - at);
         let free = (0..most).find(|&step| self.is_used(at + step)).unwrap_or(most);
         Extent { block: at, count: free }
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     ///
     /// # Panics
-    /// Where one is broken.
+    /// If one is broken.
     pub fn check(&self) {
         let mut owned = vec![0u64; self.used.len()];
         let mut own = |extent: &Extent| {

@@ -1,15 +1,15 @@
-//! Work of file servers: filebench's fileserver, webserver and varmail, through a modelled file system and page cache.
+//! Workloads of file servers: filebench's fileserver, webserver and varmail, through a modelled file system and page cache.
 //!
 //! ```text
 //!  threads ─ operations ─► file system ─► page cache ─ misses, write-back ─► requests ─► drive
 //!  (Personality)           (Layout)       (PageCache)   fsync, journal                   (Source::Files)
 //! ```
-//! [`Personality`] has filebench's published operations and parameters, [`Layout`] says which blocks a file has and which metadata blocks an
-//! operation changes, [`PageCache`] what the host's memory holds, and [`Files`] runs the threads in virtual time and hands out block
-//! requests. docs/explanation/files.md says what is modelled, with sources, and what is not.
+//! [`Personality`] has filebench's published operations and parameters, [`Layout`] the blocks of files and the metadata blocks that operations
+//! change, [`PageCache`] the content of the host's memory; [`Files`] runs the threads in virtual time and issues block requests.
+//! docs/explanation/files.md says what is modelled, with sources, and what is not.
 //!
-//! Everything follows from a seed and from when requests complete. No data are kept: what a drive returns is checked by the run's
-//! oracle; that the page cache never answers with old data is tested here with versions.
+//! Everything follows from a seed and the completion times of requests. No data are kept: the run's oracle checks what a drive returns, and tests
+//! here check with versions that the page cache never returns old data.
 
 mod laws;
 mod layout;
@@ -32,30 +32,30 @@ use pellucid_flash::Nanos;
 /// Bytes of a block of the file system, and of a page of the host's memory.
 pub const BLOCK_BYTES: u64 = 4096;
 
-/// A file set, the threads that work on it, and the host they run on.
+/// A file set, the threads that work on it, and their host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilesConfig {
     /// Operations of the threads.
     pub personality: Personality,
-    /// Files of the set; some do not exist at a time.
+    /// Files of the set, not all of which exist at a time.
     pub files: u32,
     /// Mean size of a file.
     pub file_bytes: u64,
     /// Threads.
     pub threads: u32,
-    /// Memory that the host has for its page cache.
+    /// Memory of the host's page cache.
     pub page_cache_bytes: u64,
-    /// An append is uniform up to this.
+    /// Appends are uniform up to this.
     pub append_bytes: u64,
-    /// A webserver's log of more bytes is rotated: what it held is dropped.
+    /// Size at which a webserver's log is rotated: its content is dropped.
     pub log_bytes: u64,
     /// Seed of all random choices.
     pub seed: u64,
-    /// How long operations begin, after `ramp`; `None`: for ever.
+    /// Time during which operations start, after `ramp`; `None`: for ever.
     pub runtime: Option<Nanos>,
-    /// Work at the beginning that reports leave out.
+    /// Initial work that reports omit.
     pub ramp: Nanos,
-    /// Properties of the host beside its memory.
+    /// Properties of the host besides its memory.
     pub host: HostModel,
 }
 
@@ -81,37 +81,37 @@ impl FilesConfig {
 /// The operating system: Linux's defaults at the time of kernel 2.6.33.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostModel {
-    /// `dirty_ratio`: above this share of the page cache writers wait.
+    /// `dirty_ratio`: above this share of the page cache, writers wait.
     pub dirty_share: f64,
-    /// `dirty_background_ratio`: above this share write-back begins.
+    /// `dirty_background_ratio`: above this share, write-back starts.
     pub background_share: f64,
     /// `dirty_expire_centisecs`: dirty pages of this age are written back.
     pub expire: Nanos,
-    /// `dirty_writeback_centisecs`: how often ages are looked at.
+    /// `dirty_writeback_centisecs`: interval at which ages are checked.
     pub wakeup: Nanos,
-    /// Interval of commits of the journal.
+    /// Interval of the journal's commits.
     pub commit: Nanos,
     /// `read_ahead_kb`: largest read.
     pub read_bytes: u64,
     /// `max_sectors_kb`: largest write.
     pub write_bytes: u64,
-    /// `nr_requests`: writes of write-back under way together.
+    /// `nr_requests`: maximum number of write-back writes in flight.
     pub requests: u32,
     /// Processor cores.
     pub cores: u32,
     /// Processor time of an operation.
     pub operation: Nanos,
-    /// Processor time of a page that is copied.
+    /// Processor time of copying a page.
     pub page: Nanos,
-    /// Processor time of a request, which goes to the drive after it; and of each KiB of its data.
+    /// Processor time of a request before its submission.
     pub request: Nanos,
-    /// See `request`.
+    /// Processor time per KiB of a request's data.
     pub request_kib: Nanos,
-    /// How a file that exists is picked.
+    /// Choice of an existing file.
     pub picks: Picks,
 }
 
-/// How the next file that exists is picked.
+/// Choice of the next existing file.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantNames,
 )]

@@ -1,13 +1,13 @@
-//! The host's page cache: the blocks in memory, and which of them are dirty.
+//! The host's page cache: the blocks in memory, and the dirty ones among them.
 //!
-//! Least recently used clean pages make room. A page that is being read or written stays.
-//! Invariants: `dirty` names exactly the dirty pages; a page is in the list of all pages once; clean pages alone are dropped.
+//! Least recently used clean pages are evicted. A page being read or written stays.
+//! Invariants: `dirty` names exactly the dirty pages; a page is in the list of all pages once; only clean pages are dropped.
 
 use pellucid_flash::SimTime;
 use std::collections::BTreeSet;
 
 const NONE: u32 = u32::MAX;
-/// Blocks of a part of the index.
+/// Blocks per part of the index.
 const PART: usize = 1024;
 
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ struct Page {
     newer: u32,
     older: u32,
     dirtied: SimTime,
-    /// Write of the host that the page holds.
+    /// Number of the host's write that the page holds.
     version: u32,
     dirty: bool,
     reading: bool,
@@ -37,7 +37,7 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// Room for `pages` pages of a drive of `blocks` blocks.
+    /// A cache of `pages` pages for a drive of `blocks` blocks.
     pub fn new(pages: u32, blocks: u32) -> PageCache {
         PageCache {
             pages: Vec::new(),
@@ -51,17 +51,17 @@ impl PageCache {
         }
     }
 
-    /// Pages that fit.
+    /// Maximum number of pages.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// Pages in memory.
+    /// Number of pages in memory.
     pub fn pages(&self) -> u32 {
         (self.pages.len() - self.vacant.len()) as u32
     }
 
-    /// Pages that the drive does not have yet: dirty, or on their way.
+    /// Number of pages newer than the drive's: dirty, or being written.
     pub fn unwritten(&self) -> u32 {
         self.dirty.len() as u32 + self.writing
     }
@@ -89,32 +89,32 @@ impl PageCache {
         self.slot(block).map(|slot| &mut self.pages[slot as usize])
     }
 
-    /// Returns whether a block is in memory; a page that is being read counts.
+    /// Reports whether a block is in memory, or being read.
     pub fn has(&self, block: u32) -> bool {
         self.slot(block).is_some()
     }
 
-    /// Returns whether a block is on its way from the drive.
+    /// Reports whether a block is being read from the drive.
     pub fn is_reading(&self, block: u32) -> bool {
         self.page(block).is_some_and(|page| page.reading)
     }
 
-    /// Returns whether a block is on its way to the drive.
+    /// Reports whether a block is being written to the drive.
     pub fn is_writing(&self, block: u32) -> bool {
         self.page(block).is_some_and(|page| page.writing)
     }
 
-    /// Returns whether a block is newer than the drive's.
+    /// Reports whether a block is newer than the drive's.
     pub fn is_dirty(&self, block: u32) -> bool {
         self.page(block).is_some_and(|page| page.dirty)
     }
 
-    /// When a dirty block became dirty.
+    /// Time at which a dirty block became dirty.
     pub fn dirtied(&self, block: u32) -> Option<SimTime> {
         self.page(block).filter(|page| page.dirty).map(|page| page.dirtied)
     }
 
-    /// Returns the write that a page holds.
+    /// Number of the write that a page holds.
     pub fn version(&self, block: u32) -> Option<u32> {
         self.page(block).map(|page| page.version)
     }
@@ -141,7 +141,7 @@ impl PageCache {
         }
     }
 
-    /// A block is used.
+    /// Marks a block as recently used.
     pub fn touch(&mut self, block: u32) {
         if let Some(slot) = self.slot(block)
             && self.newest != slot
@@ -151,7 +151,7 @@ impl PageCache {
         }
     }
 
-    /// Makes a page for a block that has none, and room for it.
+    /// Adds a page for a block that has none, after making room.
     fn insert(&mut self, block: u32) -> u32 {
         if self.pages() >= self.capacity {
             self.drop_oldest();
@@ -192,27 +192,27 @@ impl PageCache {
             if !dirty && !reading && !writing {
                 return self.forget(block);
             }
-            // What cannot go is looked at again when everything else has been.
+            // Pages that cannot be dropped are checked again after all others.
             self.unlink(at);
             self.link(at);
             at = if newer == NONE { self.oldest } else { newer };
         }
     }
 
-    /// A block comes from the drive from now on.
+    /// Notes the start of a block's read.
     pub fn begin_read(&mut self, block: u32) {
         let slot = self.insert(block);
         self.pages[slot as usize].reading = true;
     }
 
-    /// Ends the read of a block: its page has come.
+    /// Notes the end of a block's read.
     pub fn end_read(&mut self, block: u32) {
         if let Some(page) = self.page_mut(block) {
             page.reading = false;
         }
     }
 
-    /// The host writes a block, as its write `version`.
+    /// Writes a block in memory, as the host's write `version`.
     pub fn write(&mut self, block: u32, version: u32, now: SimTime) {
         let slot = self.slot(block).unwrap_or_else(|| self.insert(block));
         self.touch(block);
@@ -224,7 +224,7 @@ impl PageCache {
         }
     }
 
-    /// A dirty block goes to the drive from now on, as it is.
+    /// Notes the start of a dirty block's write, with its present content.
     pub fn begin_write(&mut self, block: u32) {
         self.dirty.remove(&block);
         if let Some(page) = self.page_mut(block) {
@@ -233,7 +233,7 @@ impl PageCache {
         }
     }
 
-    /// Ends the write of a block: its page is on the drive.
+    /// Notes the end of a block's write.
     pub fn end_write(&mut self, block: u32) {
         if let Some(page) = self.page_mut(block)
             && page.writing
@@ -243,7 +243,7 @@ impl PageCache {
         }
     }
 
-    /// A block has no content any more.
+    /// Drops the content of a block.
     pub fn forget(&mut self, block: u32) {
         let Some(slot) = self.slot(block) else { return };
         if self.pages[slot as usize].writing {
@@ -255,10 +255,10 @@ impl PageCache {
         self.set_slot(block, NONE);
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     ///
     /// # Panics
-    /// Where one is broken.
+    /// If one is broken.
     pub fn check(&self) {
         let (mut count, mut at, mut writing) = (0, self.newest, 0);
         while at != NONE {

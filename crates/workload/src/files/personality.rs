@@ -1,8 +1,8 @@
-//! Personalities: the loop of operations of a thread, and its files.
+//! Personalities: the operations of a thread's loop, and its files.
 //!
-//! Three are filebench's, from `workloads/fileserver.f`, `webserver.f` and `varmail.f` (versions 3.0 and 3.1 of the personalities). Two
-//! work on a source tree: `tar`, which is `tar c | tar x` over an older copy, and `build`, the compilers of a parallel make. Sizes are
-//! those of Linux's sources ([`SourceSizes`]); the sequence of operations and the number of compilers are assumed.
+//! Three are filebench's, from `workloads/fileserver.f`, `webserver.f` and `varmail.f` (versions 3.0 and 3.1 of the personalities). Two work on a
+//! source tree: `tar`, which is `tar c | tar x` over an older copy, and `build`, the compilers of a parallel make. Their file sizes are those of
+//! Linux's sources ([`SourceSizes`]); the sequence of operations and the number of compilers are assumed.
 
 use super::laws::{Gamma, Sizes, SourceSizes};
 
@@ -12,13 +12,13 @@ use super::laws::{Gamma, Sizes, SourceSizes};
 pub enum Operation {
     /// Creates a file that does not exist, and opens it.
     Create,
-    /// Writes the open file from its beginning to the size that it is to have.
+    /// Writes the open file from its beginning to its intended size.
     WriteWhole,
-    /// Opens a file that exists.
+    /// Opens an existing file.
     Open,
     /// Appends a random amount to the open file.
     Append,
-    /// Reads the open file from its beginning to its end.
+    /// Reads the open file from beginning to end.
     ReadWhole,
     /// Appends to the log.
     AppendLog,
@@ -26,9 +26,9 @@ pub enum Operation {
     Fsync,
     /// Closes the open file.
     Close,
-    /// Deletes a file that exists.
+    /// Deletes an existing file.
     Delete,
-    /// Reads the attributes of a file that exists.
+    /// Reads the attributes of an existing file.
     Stat,
 }
 
@@ -39,18 +39,18 @@ impl Operation {
     }
 }
 
-/// A file server of a kind.
+/// A kind of file server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Personality {
-    /// Creates, writes, appends to, reads, deletes files of 128 KiB.
+    /// Creates, writes, appends to, reads and deletes files of 128 KiB.
     Fileserver,
     /// Reads ten files of 16 KiB, then appends to a log.
     Webserver,
     /// Mail in files of 16 KiB: deletes, creates, appends, syncs, reads.
     Varmail,
-    /// Copies a tree of sources over an older copy: reads a file, deletes the old one, writes the new one.
+    /// Copies a source tree over an older copy: reads a file, deletes the old one, writes the new one.
     Tar,
-    /// Compiles: looks at attributes, reads a source and its headers, replaces an object.
+    /// Compiles: reads attributes, a source and its headers, and replaces an object.
     Build,
 }
 
@@ -101,12 +101,12 @@ impl Personality {
         }
     }
 
-    /// Returns whether its files are a tree of sources.
+    /// Reports whether its files are a source tree.
     pub fn is_sources(self) -> bool {
         matches!(self, Personality::Tar | Personality::Build)
     }
 
-    /// Returns whether it appends.
+    /// Reports whether it appends.
     pub fn appends(self) -> bool {
         self.operations()
             .iter()
@@ -118,7 +118,7 @@ impl Personality {
         match self {
             Personality::Fileserver => 10_000,
             Personality::Webserver | Personality::Varmail => 1_000,
-            // About as many as linux-2.6.28.1 has.
+            // About as many as in linux-2.6.28.1.
             Personality::Tar | Personality::Build => 25_000,
         }
     }
@@ -148,12 +148,12 @@ impl Personality {
         }
     }
 
-    /// `meanappendsize`: an append is uniform up to this.
+    /// `meanappendsize`: appends are uniform up to this.
     pub fn append_bytes(self) -> u64 {
         16 << 10
     }
 
-    /// `prealloc`: percent of the files that exist at the beginning.
+    /// `prealloc`: percentage of the files that exist at the beginning.
     pub fn existing_percent(self) -> u32 {
         match self {
             Personality::Fileserver | Personality::Varmail => 80,

@@ -1,4 +1,4 @@
-//! Measures what the threads of a file server see.
+//! Measurements of a file server's threads.
 
 use super::{FilesConfig, Operation};
 use pellucid_flash::Nanos;
@@ -11,17 +11,17 @@ pub struct Meter {
     kinds: Vec<LatencyRecorder>,
     sum_ns: u128,
     operations: u64,
-    /// Pages that operations read.
+    /// Pages read by operations.
     pub(super) read_pages: u64,
     /// Pages among these that were in memory.
     pub(super) hit_pages: u64,
-    /// Bytes that operations read.
+    /// Bytes read by operations.
     pub read_bytes: u64,
-    /// Bytes written by operations. Skipped operations are not in any of these figures.
+    /// Bytes written by operations. No figure includes skipped operations.
     pub written_bytes: u64,
     /// Commits of the journal.
     pub(super) commits: u64,
-    /// Operations that were left out, for want of a file or of room.
+    /// Operations skipped for want of a file or of space.
     pub refused: u64,
 }
 
@@ -32,7 +32,7 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// One without figures.
+    /// An empty meter.
     pub fn new() -> Meter {
         Meter {
             kinds: vec![LatencyRecorder::new(); Operation::VARIANTS.len()],
@@ -47,19 +47,19 @@ impl Meter {
         }
     }
 
-    /// Counts an operation that took so long.
+    /// Records an operation and its time.
     pub fn record(&mut self, operation: Operation, time: Nanos) {
         self.kinds[operation as usize].record(time);
         self.sum_ns += u128::from(time.0);
         self.operations += 1;
     }
 
-    /// Operations so far that were carried out.
+    /// Number of completed operations.
     pub fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// The operations of all kinds together.
+    /// Latency of all operations together.
     pub fn latency(&self) -> LatencyRecorder {
         self.kinds.iter().fold(LatencyRecorder::new(), |mut all, kind| {
             all.merge(kind);

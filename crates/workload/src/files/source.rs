@@ -1,4 +1,4 @@
-//! The threads at work, in virtual time: from operations to block requests.
+//! The threads in virtual time: from operations to block requests.
 //!
 //! ```text
 //!  next(now) ─► due threads ─► operation ─► pages present? ─ no ─► read request ─► wait
@@ -7,23 +7,23 @@
 //!                                 └─ fsync ─► pages of the file ─► journal ─► flush ─► commit block ─► flush
 //!  completed(token) ─► pages ─► threads that waited
 //! ```
-//! Order at one moment: completions, then threads in the order in which they became due. A block has one request under way at a time, so
-//! a drive that reorders cannot make it old.
+//! Order at one moment: completions, then threads in the order in which they became due. A block has at most one request in flight, so a drive that
+//! reorders cannot leave an old version.
 //!
 //! # Objects
 //!
 //! | object | owns | invariant |
 //! |---|---|---|
-//! | [`FileSet`] | files, and where rotations stand | an open file is not picked |
-//! | [`Layout`], [`PageCache`] | blocks of files; pages in memory | see their heads |
-//! | [`Thread`] | an operation, and what it waits for | it waits for blocks in their order |
-//! | [`Journal`] | the running transaction, the commit on its way | one commit at a time |
-//! | [`WriteBack`] | pages that wait to be written | a file is in the order once |
-//! | [`Waits`] | threads that wait or look again | a thread waits for one thing |
+//! | [`FileSet`] | files, and positions of rotations | an open file is not picked |
+//! | [`Layout`], [`PageCache`] | blocks of files; pages in memory | see there |
+//! | [`Thread`] | an operation, and what it waits for | it waits for blocks in order |
+//! | [`Journal`] | the running transaction, the commit in progress | one commit at a time |
+//! | [`WriteBack`] | pages that wait to be written | a file is queued once |
+//! | [`Waits`] | threads that wait or are woken | a thread waits for one thing |
 //! | [`Requests`] | requests for the drive | a token names one request |
 //! | [`Schedule`] | events to come, cores | events run in order |
 //!
-//! Each object alone writes its fields. Paths are functions without state: `operate`, `write_back`, `journal`. [`Files`] wires them.
+//! Only an object itself writes its fields. Paths are functions without state: `operate`, `write_back`, `journal`. [`Files`] wires them.
 
 mod file_set;
 mod journal;
@@ -49,14 +49,14 @@ use std::collections::BTreeMap;
 use waits::Waits;
 use write_back::WriteBack;
 
-/// A request for the drive.
+/// A request to the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRequest {
-    /// Comes back with [`Files::completed`].
+    /// Identifies the request in [`Files::completed`].
     pub token: u32,
-    /// Kind of access to these blocks.
+    /// Kind of the request.
     pub kind: RequestKind,
-    /// Blocks; none for a flush.
+    /// Blocks; empty for a flush.
     pub extent: Extent,
 }
 
@@ -67,24 +67,24 @@ pub enum RequestKind {
     Read,
     /// Writes blocks.
     Write,
-    /// Makes what was written durable.
+    /// Makes earlier writes durable.
     Flush,
 }
 
-/// Answer of the threads when they are asked for a request.
+/// Answer to a query for the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilesNext {
-    /// Submit this now.
+    /// A request to submit now.
     Now(BlockRequest),
     /// No request before this moment.
     At(SimTime),
     /// No request before a completion.
     Blocked,
-    /// The time is over, or there were as many operations as [`Files::pause_at`] says.
+    /// The time is over, or the number of operations in [`Files::pause_at`] is reached.
     End,
 }
 
-/// A file set and its threads at work.
+/// A file set with its running threads.
 #[derive(Clone, Debug)]
 pub struct Files {
     config: FilesConfig,
@@ -100,10 +100,10 @@ pub struct Files {
     rng: Rng,
     now: SimTime,
     start: Option<SimTime>,
-    /// Memory of lists that operations make anew.
+    /// Reusable memory for lists of operations.
     scratch: Vec<Extent>,
     meter: Meter,
-    /// Number of operations after which the source pauses.
+    /// Number of operations at which the source pauses.
     pause_at: u64,
     #[cfg(test)]
     pub(super) newest: BTreeMap<u32, u32>,
@@ -115,7 +115,7 @@ impl Files {
         let personality = config.personality;
         let blocks = u32::try_from(capacity_bytes / BLOCK_BYTES).unwrap_or(u32::MAX);
         let mut rng = Rng::stream(config.seed, "files");
-        // The log of a webserver is one file more.
+        // The log of a webserver is an additional file.
         let all = config.files + 1;
         let directories = |_: LayoutError| {
             format!(
@@ -156,7 +156,7 @@ impl Files {
         })
     }
 
-    /// Its description.
+    /// Its configuration.
     pub fn config(&self) -> &FilesConfig {
         &self.config
     }
@@ -171,12 +171,12 @@ impl Files {
         &self.cache
     }
 
-    /// From this moment on operations count; [`SimTime::MAX`] before the first request.
+    /// Time from which operations count; [`SimTime::MAX`] before the first request.
     pub fn measures_from(&self) -> SimTime {
         self.start.map_or(SimTime::MAX, |start| start + self.config.ramp)
     }
 
-    /// No operation begins from this moment on.
+    /// Time after which no operation starts.
     pub fn deadline(&self) -> SimTime {
         match (self.start, self.config.runtime) {
             (Some(_), Some(runtime)) => self.measures_from() + runtime,
@@ -189,22 +189,22 @@ impl Files {
         self.meter.report(&self.config, end.min(self.deadline()).since(self.measures_from()))
     }
 
-    /// Lets operations count from now on.
+    /// Starts counting operations now.
     pub fn begin(&mut self) {
         self.meter = Meter::new();
     }
 
-    /// The figures of its threads.
+    /// Measurements of its threads.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// Operations that count so far, those that were left out among them.
+    /// Operations counted so far, including skipped ones.
     pub fn operations(&self) -> u64 {
         self.meter.operations() + self.meter.refused
     }
 
-    /// No operation ends once this many count, until more are allowed. What happens then is as if there had been no pause.
+    /// Pauses at this number of counted operations, until a larger one is set. A pause does not affect the results.
     pub fn pause_at(&mut self, operations: u64) {
         self.pause_at = operations;
     }
@@ -232,7 +232,7 @@ impl Files {
                 continue;
             }
             match self.schedule.next_at() {
-                // Only requests under way may lead to others until then.
+                // Only requests in flight may lead to others until then.
                 Some(at) if at > now && at >= self.deadline() => {
                     return if self.requests.are_under_way() { FilesNext::Blocked } else { FilesNext::End };
                 }
@@ -247,7 +247,7 @@ impl Files {
         }
     }
 
-    /// A request has ended.
+    /// Handles the end of a request.
     pub fn completed(&mut self, token: u32, now: SimTime) {
         self.now = self.now.max(now);
         let (purpose, kind, extent) = self.requests.ended(token);
@@ -296,7 +296,7 @@ impl Files {
         }
     }
 
-    /// Makes a request, which costs processor time before it is submitted.
+    /// Makes a request; it is submitted after its processor time.
     fn request(&mut self, purpose: Purpose, kind: RequestKind, extent: Extent) {
         if extent.count == 0 && kind != RequestKind::Flush {
             return;
@@ -313,17 +313,17 @@ impl Files {
         }
     }
 
-    /// Walks the invariants of file system and page cache.
+    /// Checks the invariants of file system and page cache.
     ///
     /// # Panics
-    /// Where one is broken.
+    /// If one is broken.
     pub fn check(&self) {
         self.layout.check();
         self.cache.check();
     }
 }
 
-/// Makes files exist, and gives them their blocks, in random order. The error is a sentence.
+/// Creates the initial files with their blocks, in random order. The error is a sentence.
 fn populate(
     config: &FilesConfig,
     set: &mut FileSet,
@@ -334,7 +334,7 @@ fn populate(
     let mut exists: Vec<u32> =
         (0..config.files).filter(|_| rng.below(100) < config.personality.existing_percent().into()).collect();
     exists.push(config.files);
-    // Allocated in random order, as filebench populates a set.
+    // Random order, as filebench populates a set.
     for at in (1..exists.len()).rev() {
         exists.swap(at, rng.below(at as u64 + 1) as usize);
     }

@@ -73,7 +73,7 @@ fn files_get_blocks_of_their_own_and_give_them_back() {
     assert!(refused < 20_000);
 }
 
-/// A group whose runs are shorter than a file gives it no blocks, near as it is, while another can take the file in one piece.
+/// A group whose runs are shorter than a file is skipped, though it is near, while another can hold the file in one piece.
 #[test]
 fn an_aged_group_is_passed_over_for_files_longer_than_its_runs() {
     const GROUP: u32 = 32_768;
@@ -89,7 +89,7 @@ fn an_aged_group_is_passed_over_for_files_longer_than_its_runs() {
     assert_eq!(group_of(&new), [0], "short enough for the runs that are there");
     layout.grow(1_002, 64, &mut new).unwrap();
     assert_eq!(group_of(&new), [1], "in one piece, in the next group");
-    // The others come to have no long run: then the first group with enough blocks gives pieces, until the rest fits elsewhere in one.
+    // Once no other group has a long run, the first group with enough blocks gives pieces, until the rest fits elsewhere in one piece.
     (1_003..1_007).for_each(|file| layout.grow(file, 15_300, &mut new).unwrap());
     layout.grow(1_007, 8_000, &mut new).unwrap();
     let (last, pieces) = group_of(&new).split_last().map(|(&last, pieces)| (last, pieces.to_vec())).unwrap();
@@ -102,14 +102,14 @@ fn small(personality: Personality) -> FilesConfig {
         files: 400,
         file_bytes: 24 << 10,
         threads: 12,
-        // So small that pages have to go all the time.
+        // Small enough that pages are evicted all the time.
         page_cache_bytes: 3 << 20,
         runtime: Some(Nanos::from_secs(15)),
         ..FilesConfig::new(personality)
     }
 }
 
-/// A drive with a random time per request, which remembers the version of each of its blocks.
+/// A drive with a random time per request, which remembers the version of each block.
 struct Drive {
     rng: Rng,
     now: SimTime,
@@ -154,7 +154,7 @@ fn drive(config: &FilesConfig) -> (Files, Vec<(u64, u32, u32)>) {
                     if request.kind == RequestKind::Read {
                         let newest = files.newest.get(&block).copied().unwrap_or(0);
                         let there = drive.disk.get(&block).copied().unwrap_or(0);
-                        // What nobody wrote since it was given to its file has no content.
+                        // A block not written since its allocation has no content.
                         assert!(
                             newest == there || newest == 0,
                             "block {block}: {there} is read, {newest} was written"
@@ -212,7 +212,7 @@ fn a_page_cache_is_never_old() {
     }
 }
 
-/// Threads take one file after the other: each is read as often as any other, where a rotation for each thread has them in a pack.
+/// Threads share a rotation, so every file is read equally often; separate rotations would cluster them.
 #[test]
 fn threads_share_a_rotation() {
     for (picks, most) in [(Picks::Together, 1), (Picks::Apart, usize::MAX)] {
@@ -243,7 +243,7 @@ fn a_seed_decides_everything() {
     assert_ne!(one.1, third.1);
 }
 
-/// The published mixes: of a round each operation comes as often as in filebench's loop, and varmail syncs twice.
+/// The published mixes: per round, each operation occurs as often as in filebench's loop, and varmail syncs twice.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn operations_are_mixed_as_published() {
@@ -283,11 +283,11 @@ fn what_does_not_fit_is_refused() {
         FilesConfig { files: 10_000, file_bytes: 128 << 10, ..FilesConfig::new(Personality::Fileserver) };
     let error = Files::new(&config, 256 << 20).unwrap_err();
     assert!(error.contains("10000 files of 128 KiB"), "{error}");
-    // It needs more than there is.
+    // The file set needs more than the drive has.
     let numbers: Vec<u64> = error.split(' ').filter_map(|word| word.parse().ok()).collect();
     let [_, _, needed, there] = numbers[..] else { panic!("{error}") };
     assert!((900..1100).contains(&needed) && (200..256).contains(&there), "{error}");
-    // Room for data is not room for all inodes of one directory.
+    // Space for data does not imply space for all inodes of one directory.
     let config =
         FilesConfig { files: 1 << 20, file_bytes: 1 << 10, ..FilesConfig::new(Personality::Varmail) };
     let error = Files::new(&config, 64 << 30).unwrap_err();

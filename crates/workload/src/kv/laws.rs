@@ -1,12 +1,12 @@
-//! The laws of a key-value workload: sizes of keys and values, and which key is asked for.
+//! The laws of a key-value workload: sizes of keys and values, and popularity of keys.
 //!
-//! | law | what it describes | source |
+//! | law | describes | source |
 //! |---|---|---|
 //! | [`KeySize::Etc`]: generalized extreme value, location 30.7984, scale 8.20449, shape 0.078688 | bytes of a key | \[1\], 6.2 |
 //! | [`ValueSize::Etc`]: 15 single probabilities for 0 to 14 bytes, generalized Pareto from 15 bytes on | bytes of a value | \[1\], 6.2; the probabilities as in \[2\] |
 //! | [`ValueSize::EtcTail`]: that Pareto law alone, scale 214.476, shape 0.348238 | bytes of a value | \[1\], 6.2 |
-//! | [`Popularity::Pareto`] | which key is asked for | ours: \[1\] gives no law of popularity |
-//! | [`Popularity::Normal`] | which key is written | Prism-SSD, VI-A, names it for Table I, without its deviation |
+//! | [`Popularity::Pareto`] | requested keys | ours: \[1\] gives no law of popularity |
+//! | [`Popularity::Normal`] | written keys | Prism-SSD, VI-A, names it for Table I, without its deviation |
 //!
 //! \[1\] B. Atikoglu, Y. Xu, E. Frachtenberg, S. Jiang, M. Paleczny, "Workload analysis of a large-scale key-value store", SIGMETRICS
 //! 2012: the `ETC` pool. \[2\] J. Leverich, `mutilate`, a load generator with \[1\]'s ETC pool built in. Others, such as `fbworkload`,
@@ -22,11 +22,11 @@ use pellucid_flash::Rng;
 /// The generalized extreme value law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExtremeValue {
-    /// Where it lies.
+    /// Location.
     pub location: f64,
-    /// How wide it is, above 0.
+    /// Scale, above 0.
     pub scale: f64,
-    /// Its tail; not 0.
+    /// Shape of the tail; not 0.
     pub shape: f64,
 }
 
@@ -43,12 +43,12 @@ impl ExtremeValue {
     }
 }
 
-/// The generalized Pareto law from 0 on.
+/// The generalized Pareto law, starting at 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GeneralizedPareto {
-    /// How wide it is, above 0.
+    /// Scale, above 0.
     pub scale: f64,
-    /// Its tail; not 0.
+    /// Shape of the tail; not 0.
     pub shape: f64,
 }
 
@@ -66,7 +66,7 @@ impl GeneralizedPareto {
 
 /// Sizes of keys in the ETC pool.
 pub const ETC_KEY: ExtremeValue = ExtremeValue { location: 30.7984, scale: 8.20449, shape: 0.078688 };
-/// Sizes of values in the ETC pool, but for the smallest.
+/// Sizes of values in the ETC pool, except for the smallest.
 pub const ETC_VALUE: GeneralizedPareto = GeneralizedPareto { scale: 214.476, shape: 0.348238 };
 /// Probabilities of values of 0, 1, ... 14 bytes in the ETC pool.
 pub const ETC_SMALL: [f64; 15] = [
@@ -74,19 +74,19 @@ pub const ETC_SMALL: [f64; 15] = [
     0.08989, 0.00092, 0.00326, 0.01980,
 ];
 
-/// How long keys are.
+/// Law of key sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySize {
     /// The law of the ETC pool.
     Etc,
-    /// All of this many bytes.
+    /// This many bytes for all.
     Fixed(u16),
 }
 
 impl KeySize {
-    /// The longest key of memcached.
+    /// Longest key of memcached.
     pub const MAX: u16 = 250;
-    /// The shortest key here: it has to hold the number of the key. ETC has shorter ones with a probability of 4e-7.
+    /// Shortest key here, which must hold the key's number. ETC has shorter ones with a probability of 4e-7.
     pub const MIN: u16 = 11;
 
     /// The size at the uniform number `u`.
@@ -99,20 +99,20 @@ impl KeySize {
     }
 }
 
-/// How long values are.
+/// Law of value sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueSize {
     /// The law of the ETC pool, cut off at `max` bytes.
     Etc {
-        /// The longest value.
+        /// Longest value.
         max: u32,
     },
     /// The Pareto law of the ETC pool for all values, cut off at `max` bytes.
     EtcTail {
-        /// The longest value.
+        /// Longest value.
         max: u32,
     },
-    /// All of this many bytes.
+    /// This many bytes for all.
     Fixed(u32),
 }
 
@@ -127,7 +127,7 @@ impl ValueSize {
     }
 }
 
-/// The whole law of the ETC pool: small values first, so that sizes rise with `u`.
+/// The whole law of the ETC pool: small values first, so that sizes ascend with `u`.
 fn etc_value(u: f64) -> u32 {
     let mut below = 0.0;
     for (bytes, probability) in ETC_SMALL.iter().enumerate() {
@@ -141,20 +141,20 @@ fn etc_value(u: f64) -> u32 {
     ETC_VALUE.quantile(from + rest * (1.0 - from)) as u32
 }
 
-/// Distribution of keys: chooses one of `n`; 0 is the most popular, if there is one.
+/// Law of requested keys: chooses one of `n`; 0 is the most popular, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
-    /// All alike.
+    /// Equal probabilities.
     Uniform,
     /// Rank k with a probability proportional to `k^-theta`.
     Zipf(f64),
-    /// Around the middle of all keys, with a deviation of this many of them (a share of 1), drawn again when outside.
+    /// Around the middle of all keys, with this standard deviation (a share of 1), redrawn when outside.
     Normal(f64),
-    /// A generalized Pareto law over the ranks, cut off behind the last; `scale` is a share of the keys.
+    /// A generalized Pareto law over the ranks, truncated after the last.
     Pareto {
-        /// The law's scale, as a share of the keys.
+        /// Scale, as a share of the keys.
         scale: f64,
-        /// Its shape.
+        /// Shape.
         shape: f64,
     },
 }
@@ -169,12 +169,12 @@ pub(crate) struct Ranks {
 #[derive(Clone, Debug)]
 enum RankLaw {
     Drawn(Sampler),
-    /// The law, and the probability of all ranks that there are.
+    /// The law, and the total probability of all ranks.
     Pareto(GeneralizedPareto, f64),
 }
 
 impl Ranks {
-    /// The error says what is allowed.
+    /// The error names the allowed values.
     pub(crate) fn new(popularity: Popularity, keys: u64, seed: u64) -> Result<Ranks, String> {
         let drawn = |law: Distribution| {
             Sampler::new(&law, keys, 1, Rng::stream(seed, "kv ranks")).map(RankLaw::Drawn)
@@ -214,7 +214,7 @@ mod tests {
 
     const DRAWS: u32 = 200_000;
 
-    /// The share of draws of `draw` at or below each of `points` is `cumulative` of it, within four standard errors.
+    /// Checks that the share of draws at or below each of `points` matches `cumulative`, within four standard errors.
     fn follows(mut draw: impl FnMut(f64) -> f64, cumulative: impl Fn(f64) -> f64, points: &[f64]) {
         let mut rng = Rng::new(5);
         let drawn: Vec<f64> = (0..DRAWS).map(|_| draw(rng.unit_f64())).collect();
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn laws_are_their_closed_forms() {
-        // Each is the inverse of the other, written differently.
+        // Each is the inverse of the other, in different form.
         for u in [1e-6, 0.01, 0.25, 0.5, 0.9, 0.9999] {
             assert!((ETC_KEY.cumulative(ETC_KEY.quantile(u)) - u).abs() < 1e-12);
             assert!((ETC_VALUE.cumulative(ETC_VALUE.quantile(u)) - u).abs() < 1e-12);

@@ -1,6 +1,6 @@
-//! Key-value work: the published laws of keys and values, and the requests made of them.
+//! Key-value workloads: the published laws of keys and values, and requests drawn from them.
 //!
-//! [`laws`] has the distributions, [`Workload`] makes requests of them, [`KvReader`] reads requests from a trace; both are [`Requests`].
+//! [`laws`] has the distributions, [`Workload`] draws requests from them, [`KvReader`] reads requests from a trace; both implement [`Requests`].
 
 pub mod laws;
 mod requests;
@@ -16,9 +16,9 @@ use pellucid_flash::Nanos;
 pub enum OnMiss {
     /// Do nothing.
     Nothing,
-    /// The value is stored, if its size is known. It costs nothing to have.
+    /// Store the value, if its size is known. Obtaining it costs nothing.
     Store,
-    /// The value comes from a database, and is stored.
+    /// Fetch the value from a database, and store it.
     Query(DatabaseConfig),
 }
 
@@ -36,27 +36,27 @@ impl OnMiss {
 /// The database behind a cache, as the cost of a miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseConfig {
-    /// Queries served at the same time.
+    /// Maximum number of simultaneous queries.
     pub servers: u32,
-    /// Least time of a query.
+    /// Minimum time of a query.
     pub fixed: Nanos,
-    /// The mean of what it takes beyond that.
+    /// Mean time beyond the minimum.
     pub variable: Nanos,
 }
 
 impl Default for DatabaseConfig {
-    /// One that answers a dozen queries at a time, each in 200 us in the mean: assumed.
+    /// A dozen simultaneous queries, each with a mean of 200 us: assumed.
     fn default() -> DatabaseConfig {
         DatabaseConfig { servers: 12, fixed: Nanos::from_us(100), variable: Nanos::from_us(100) }
     }
 }
 
-/// Where requests come from.
+/// Source of requests.
 pub trait Requests {
-    /// Reads the next one into `record`, and returns how many such requests one client makes, one after the other; 0 when there is none.
+    /// Reads the next one into `record`, and returns how many such requests one client makes in sequence; 0 at the end.
     fn next_into(&mut self, record: &mut KvRecord) -> Result<u64, TraceError>;
 
-    /// Returns true if requests to one key follow one another.
+    /// Returns true if requests to one key must stay in order.
     fn are_ordered_by_key(&self) -> bool {
         false
     }

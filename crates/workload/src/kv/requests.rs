@@ -1,7 +1,7 @@
 //! Requests of a modelled key-value workload.
 //!
-//! Invariant: the sizes of a key and its value are derived from its number and the seed, as for a row in a database, so a key that is
-//! stored again has a value of the same size.
+//! Invariant: the sizes of a key and its value follow from its number and the seed, like a row of a database, so a key that is stored again has a
+//! value of the same size.
 
 use super::Requests;
 use super::laws::{KeySize, Popularity, Ranks, ValueSize};
@@ -12,32 +12,32 @@ use pellucid_flash::Rng;
 /// Settings of the requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkloadConfig {
-    /// Keys that there are.
+    /// Number of keys.
     pub keys: u64,
-    /// Law of the keys.
+    /// Law of requested keys.
     pub popularity: Popularity,
-    /// How long they are.
+    /// Law of key sizes.
     pub key_size: KeySize,
-    /// How long their values are.
+    /// Law of value sizes.
     pub value_size: ValueSize,
-    /// The share of requests that set; the others get.
+    /// Share of sets among the requests; the others are gets.
     pub set_share: f64,
     /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// Makes requests.
+/// Draws requests.
 #[derive(Clone, Debug)]
 pub struct Workload {
     config: WorkloadConfig,
     ranks: Ranks,
     rng: Rng,
-    /// Keys that have still to be set in order, one request each.
+    /// Keys still to be set in order, one request each.
     loading: std::ops::Range<u64>,
 }
 
 impl Workload {
-    /// The error says what is allowed.
+    /// The error names the allowed values.
     pub fn new(config: WorkloadConfig) -> Result<Workload, String> {
         let ranks = Ranks::new(config.popularity, config.keys, config.seed)?;
         if !(0.0..=1.0).contains(&config.set_share) {
@@ -46,32 +46,32 @@ impl Workload {
         Ok(Workload { config, ranks, rng: Rng::stream(config.seed, "kv requests"), loading: 0..0 })
     }
 
-    /// Sets each of these keys once, in order, before anything else is asked.
+    /// Sets each of these keys once, in order, before any other request.
     #[must_use]
     pub fn loading(mut self, keys: std::ops::Range<u64>) -> Workload {
         self.loading = keys;
         self
     }
 
-    /// Keys that there are.
+    /// Number of keys.
     pub fn keys(&self) -> u64 {
         self.ranks.keys()
     }
 
-    /// The share of sets from now on.
+    /// Sets the share of sets from now on.
     pub fn set_share(&mut self, share: f64) {
         self.config.set_share = share;
     }
 
-    /// Bytes of key `number` and of its value.
+    /// Sizes of key `number` and its value, in bytes.
     pub fn sizes(&self, number: u64) -> (u16, u32) {
         let mut rng = Rng::new(self.config.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        // Not 0, where the law of keys has no value.
+        // Not 0, where the law of keys is undefined.
         let u = |rng: &mut Rng| rng.unit_f64().max(f64::EPSILON);
         (self.config.key_size.at(u(&mut rng)), self.config.value_size.at(u(&mut rng)))
     }
 
-    /// Mean bytes of a key and its value together, over the first `keys` keys.
+    /// Mean size of a key and its value together, over the first `keys` keys.
     pub fn mean_bytes(&self, keys: u64) -> f64 {
         let sum: u64 = (0..keys).map(|key| self.sizes(key)).map(|(k, v)| u64::from(k) + u64::from(v)).sum();
         sum as f64 / keys as f64

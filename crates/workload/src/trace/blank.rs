@@ -1,4 +1,4 @@
-//! The formats whose fields stand between blanks, one request a line: FIU and MQSim.
+//! Formats with fields separated by blanks, one request per line: FIU and MQSim.
 
 use super::Action;
 use super::error::Problem;
@@ -7,7 +7,7 @@ use super::field::{Blanks, Raw, device, number, number_u32, request, sectors, wr
 const FIU: &str = "ts pid process lba size op major minor md5";
 const MQSIM: &str = "time device lba sectors type, between blanks";
 
-/// Ticks are nanoseconds. The name of a process may hold blanks: what follows it is read from the end of the line.
+/// Ticks are nanoseconds. The name of a process may contain blanks, so the fields after it are read from the end of the line.
 pub(super) fn fiu(line: &[u8]) -> Result<Raw, Problem> {
     let mut fields = Blanks::new(line, FIU);
     let ticks = fields.number("ts")?;
@@ -33,8 +33,8 @@ pub(super) fn fiu(line: &[u8]) -> Result<Raw, Problem> {
     request(ticks, action, sectors(offset), sectors(length), stream)
 }
 
-/// Ticks are nanoseconds. 0 writes and 1 reads, the opposite of Tencent. A comma before the blanks is let pass, so
-/// that a file with both can be read when it is named MQSim; the module's documentation tells the two apart.
+/// Ticks are nanoseconds. 0 writes and 1 reads, the opposite of Tencent. A comma before the blanks is accepted, so that a file with both can be read
+/// when it is named MQSim; see the module's documentation.
 pub(super) fn mqsim(line: &[u8]) -> Result<Raw, Problem> {
     let mut fields = Blanks::new(line, MQSIM);
     let mut next = |name| {

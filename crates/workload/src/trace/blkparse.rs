@@ -51,12 +51,12 @@ impl Blkparse {
                     return Err(wrong("the word after sector", other, "+"));
                 }
                 Some(_) => (number("sector", field)?, 0),
-                // The line was cut off.
+                // The line is truncated.
                 None => return fields.field("+").map(|_| Decoded::Nothing),
             },
         };
         let (flush, kind) = meaning(rwbs);
-        // A flush alone is a write of no sectors. Anything else of none is a request that is counted as empty.
+        // A lone flush is a write of no sectors. Anything else without sectors counts as an empty request.
         match (flush, kind.filter(|_| !flush || count > 0)) {
             (true, Some(action)) => {
                 let raw = request(head.ticks, action, sectors(sector), sectors(count), head.stream)?;
@@ -77,7 +77,7 @@ impl Blkparse {
     }
 }
 
-/// The event that a line of `lines` shows first in the order `Q`, `D`, `C`; `Q` when there is none.
+/// The first event in the order `Q`, `D`, `C` that occurs in `lines`; `Q` if there is none.
 pub(super) fn choose<'a>(lines: impl Iterator<Item = &'a [u8]>) -> BlockEvent {
     let mut best = None;
     for line in lines {
@@ -138,8 +138,7 @@ fn event(action: &[u8]) -> Option<BlockEvent> {
     }
 }
 
-/// Returns whether a flush comes first, and the operation. The letters after the operation (F: force unit access, A, S, M) do
-/// not affect it.
+/// Reports whether a flush comes first, and the operation. The letters after the operation (F: force unit access, A, S, M) are ignored.
 fn meaning(rwbs: &[u8]) -> (bool, Option<Action>) {
     let (flush, operation) = match rwbs {
         [b'F', rest @ ..] => (true, rest.first()),

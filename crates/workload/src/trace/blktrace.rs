@@ -5,8 +5,8 @@
 //! 32 pid u32   36 device u32   40 cpu u32   44 error u16   46 pdu_len u16   48 pdu_len bytes
 //! ```
 //!
-//! Byte order is that of the machine that traced; the first record's magic number tells it. The low half of `action`
-//! is the event, the high half a set of category bits.
+//! Byte order is that of the traced machine; the first record's magic number reveals it. The low half of `action` is the event, the high half a set
+//! of category bits.
 
 use super::blkparse::prefer;
 use super::error::Problem;
@@ -24,12 +24,12 @@ const CATEGORY_FLUSH: u32 = 1 << 2;
 const CATEGORY_PASSED_THROUGH: u32 = 1 << 9;
 const CATEGORY_NOTIFY: u32 = 1 << 10;
 const CATEGORY_DISCARD: u32 = 1 << 13;
-/// Without one of these an event of no bytes is no request.
+/// Without one of these, an event of no bytes is not a request.
 const CATEGORY_OF_DATA: u32 = CATEGORY_READ | CATEGORY_WRITE | CATEGORY_DISCARD;
 const EVENT_QUEUE: u32 = 1;
 const EVENT_ISSUE: u32 = 7;
 const EVENT_COMPLETE: u32 = 8;
-/// Bit 8 of the low half marks a record that carries a control group; it is not part of the event.
+/// Bit 8 of the low half marks a record with a control group; it is not part of the event.
 const EVENT_MASK: u32 = 0xff;
 
 pub(super) struct Blktrace {
@@ -37,13 +37,13 @@ pub(super) struct Blktrace {
     big_endian: bool,
 }
 
-/// Returns whether a trace begins like this format, in either byte order; ignores the version.
+/// Reports whether a trace begins like this format, in either byte order; ignores the version.
 pub(super) fn is_blktrace(head: &[u8]) -> bool {
     matches!(head, [_, 0x74, 0x61, 0x65, ..] | [0x65, 0x61, 0x74, _, ..])
 }
 
 impl Blktrace {
-    /// `head` is the first part of the trace; `event` the caller's choice.
+    /// `head` is the first part of the trace, `event` the caller's choice.
     pub(super) fn new(head: &[u8], event: Option<BlockEvent>) -> Blktrace {
         let big_endian = head.first() == Some(&0x65);
         let mut blktrace = Blktrace { event: BlockEvent::Queue, big_endian };

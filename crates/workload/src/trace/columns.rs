@@ -1,14 +1,14 @@
-//! Tables of text whose columns are told, by the caller (`csv:time=Timestamp,op=Type,...`) or by the names in the first line.
+//! Text tables whose columns are given by the caller (`csv:time=Timestamp,op=Type,...`) or named in the first line.
 //!
-//! Fields are separated by commas, otherwise semicolons, tabs or blanks, whichever the first line has. A field may be in
-//! double quotes, without a separator inside. Times may have decimals, like any number exported by a spreadsheet.
+//! Fields are separated by commas, otherwise semicolons, tabs or blanks, whichever the first line has. A field may be in double quotes, without a
+//! separator inside. Times may have decimals, like any number exported by a spreadsheet.
 
 use super::field::{Bytes, Decoded, excerpt, is_blank, number, request, trim, wrong};
 use super::{Action, Format, Problem};
 use std::fmt;
 use std::str::FromStr;
 
-/// How columns are given, for messages.
+/// Syntax of columns, for messages.
 pub(super) const SYNTAX: &str = "csv:time=NAME,op=NAME,offset=NAME,size=NAME,unit=us, perhaps with stream=NAME, offset_unit=512, \
                                  size_unit=512, read=CODE, write=CODE; NAME as in the first line, or the column's number from 1; \
                                  unit (of the time): s, ms, us, 100ns, ns; offset_unit and size_unit in bytes";
@@ -17,16 +17,16 @@ const UNITS: [(&str, u64); 5] =
 /// The fields of a request, in the order of [`Columns::of_fields`].
 const FIELDS: [&str; 5] = ["time", "op", "offset", "size", "stream"];
 
-/// A column, by its name in the first line or by its number.
+/// A column, by name or number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Column {
     Name(String),
-    /// From 0.
+    /// Index, from 0.
     Number(usize),
 }
 
 impl Column {
-    /// Reads a name or a number from 1; `None`: a number below.
+    /// Parses a name or a number from 1; `None`: a smaller number.
     fn read(text: &str) -> Option<Column> {
         match text.parse::<i64>() {
             Ok(number @ 1..) => Some(Column::Number(number as usize - 1)),
@@ -56,14 +56,14 @@ pub struct Columns {
     unit_ns: u64,
     offset_unit_bytes: u64,
     size_unit_bytes: u64,
-    /// Codes of the operations, if they are not the usual words.
+    /// Codes of the operations, if not the usual words.
     read: Option<String>,
     write: Option<String>,
-    /// Lines without an operation hold no request, instead of being malformed.
+    /// True if lines without an operation are skipped instead of malformed.
     may_lack_op: bool,
 }
 
-/// Columns that cannot be understood.
+/// Malformed columns.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}: {problem}; allowed: {SYNTAX}")]
 pub struct ColumnsError {
@@ -74,7 +74,7 @@ pub struct ColumnsError {
 impl FromStr for Columns {
     type Err = ColumnsError;
 
-    /// Reads the text behind `csv:`.
+    /// Parses the text after `csv:`.
     fn from_str(text: &str) -> Result<Columns, ColumnsError> {
         let refuse = |problem: String| ColumnsError { text: format!("csv:{text}"), problem };
         let mut given: Vec<(&str, &str)> = Vec::new();
@@ -176,7 +176,7 @@ impl Columns {
         self.places(line).is_ok()
     }
 
-    /// The place of each column in lines below this line of names. Case does not matter.
+    /// The position of each column in lines below this header. Case does not matter.
     fn places(&self, line: &[u8]) -> Result<Places, Problem> {
         let separator = Separator::of(line);
         let mut numbers = [None; 5];
@@ -221,7 +221,7 @@ impl Columns {
     }
 }
 
-/// Separator of two fields.
+/// Separator of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Separator {
     Byte(u8),
@@ -234,7 +234,7 @@ impl Separator {
         found.map_or(Separator::Blanks, Separator::Byte)
     }
 
-    /// The fields of a line, without blanks and quotes around them.
+    /// The fields of a line, without surrounding blanks and quotes.
     fn fields(self, line: &[u8]) -> impl Iterator<Item = &[u8]> {
         let between = move |byte: &u8| match self {
             Separator::Byte(separator) => *byte == separator,
@@ -275,7 +275,7 @@ struct Places {
 /// The decoder of a table. Ticks are nanoseconds.
 pub(super) struct Table {
     columns: Columns,
-    /// `None` before the first line.
+    /// `None` before the header.
     places: Option<Places>,
 }
 
@@ -285,7 +285,7 @@ impl Table {
         Table { columns, places: None }
     }
 
-    /// A table below this line of names; `None`: these are the names of other columns.
+    /// A table below this header; `None`: it names other columns.
     pub(super) fn below(columns: Columns, names: &[u8]) -> Option<Table> {
         let places = columns.places(names).ok()?;
         Some(Table { columns, places: Some(places) })
@@ -293,7 +293,7 @@ impl Table {
 
     pub(super) fn decode(&mut self, line: &[u8]) -> Result<Decoded, Problem> {
         let Some(places) = self.places else {
-            // Without a name of a column, the first line may be a request.
+            // If a column name is missing, the first line may be a request.
             self.places = Some(self.columns.places(line)?);
             return if self.columns.by_name() || is_names(line) {
                 Ok(Decoded::Nothing)
@@ -338,7 +338,7 @@ impl Table {
     }
 }
 
-/// A whole number; table programs also write it with zeros behind a point.
+/// Parses a whole number; table programs also write it with zeros after a point.
 fn whole(name: &'static str, field: &[u8]) -> Result<u64, Problem> {
     let refuse = || wrong(name, field, "a whole number below 2^64");
     let (digits, decimals) = split_at_point(field);
@@ -348,7 +348,7 @@ fn whole(name: &'static str, field: &[u8]) -> Result<u64, Problem> {
     number(name, digits).map_err(|_| refuse())
 }
 
-/// A number of units, with or without decimals, in nanoseconds; what is finer is cut off.
+/// Parses a number of units, with optional decimals, in nanoseconds; finer digits are cut off.
 fn scaled(name: &'static str, field: &[u8], unit_ns: u64) -> Result<u64, Problem> {
     let refuse = || wrong(name, field, "a number from 0, with or without decimals, below 2^64 ns");
     let (digits, decimals) = split_at_point(field);

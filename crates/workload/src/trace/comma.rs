@@ -1,4 +1,4 @@
-//! The formats whose fields stand between commas: MSR Cambridge, Alibaba, Tencent, SPC, SYSTOR '17.
+//! Formats with fields separated by commas: MSR Cambridge, Alibaba, Tencent, SPC, SYSTOR '17.
 
 use super::Action;
 use super::error::Problem;
@@ -59,7 +59,7 @@ pub(super) fn tencent(line: &[u8]) -> Result<Raw, Problem> {
     request(ticks, action, sectors(offset), sectors(length), stream)
 }
 
-/// Ticks are nanoseconds. Fields after the fifth are the vendor's own.
+/// Ticks are nanoseconds. Fields after the fifth are vendor specific.
 pub(super) fn spc(line: &[u8], lba_bytes: u64) -> Result<Raw, Problem> {
     let mut fields = Commas::new(line, SPC);
     let stream = fields.number_u32("ASU")?;
@@ -70,7 +70,7 @@ pub(super) fn spc(line: &[u8], lba_bytes: u64) -> Result<Raw, Problem> {
     request(ticks, action, Bytes { count: lba, unit_bytes: lba_bytes }, bytes(length), stream)
 }
 
-/// Ticks are nanoseconds. A line without an operation stands for an unanswered request of unknown kind.
+/// Ticks are nanoseconds. A line without an operation is an unanswered request of unknown kind.
 pub(super) fn systor(line: &[u8]) -> Result<Decoded, Problem> {
     let mut fields = Commas::new(line, SYSTOR);
     let ticks = seconds_as_ns("Timestamp", fields.field("Timestamp")?)?;

@@ -1,4 +1,4 @@
-//! Errors of a trace: file, place, value, and the expected one.
+//! Errors of a trace: file, place, value, and expectation.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -7,7 +7,7 @@ use std::io;
 
 use super::{Action, Format};
 
-/// A message names this many streams of a trace.
+/// Maximum number of streams that a message names.
 const STREAMS_NAMED: usize = 32;
 
 /// Position in the (decompressed) trace.
@@ -17,7 +17,7 @@ pub enum Position {
     Whole,
     /// A line, counted from 1.
     Line(u64),
-    /// A byte, counted from 0; binary formats.
+    /// A byte, counted from 0; for binary formats.
     Byte(u64),
 }
 
@@ -27,29 +27,29 @@ pub enum Problem {
     /// The file could not be opened, read or decompressed.
     #[error("cannot read: {0}")]
     Io(#[from] io::Error),
-    /// No format fits the first line (an excerpt; empty when the trace has no line).
+    /// No format matches the first line (an excerpt; empty if the trace has no line).
     #[error("{}, one of: {}", excerpt(.0), list(&Format::ALL))]
     Unrecognised(String),
-    /// The file is compressed in another way, or is no text and no trace.
+    /// The file has an unsupported compression, or is neither text nor a trace.
     #[error(
         "it is {0}, which is not supported; allowed: an uncompressed trace, or one compressed with gzip or zstd"
     )]
     Foreign(&'static str),
-    /// The names in the first line are those of no format.
+    /// The header names the columns of no format.
     #[error(
         "no known format has columns like {0:?}; allowed: the name of a format, whose order of columns is then taken, or the \
          columns: {syntax}", syntax = super::columns::SYNTAX
     )]
     UnknownNames(String),
-    /// The first line is nearly one of these formats: each with what is wrong with it.
+    /// The first line nearly matches these formats: each with the reason why it does not.
     #[error("{}; allowed: a line without the mistake, or the name of another format, one of: {}", nearly(.0), list(&Format::ALL))]
     Nearly(Vec<(Format, String)>),
-    /// The line of names lacks a column.
+    /// The header lacks a column.
     #[error("no column is called {name:?}; allowed: one of the first line, which is {line:?}")]
     NoColumn {
         /// The name.
         name: String,
-        /// The first line, or its beginning.
+        /// The header, or its beginning.
         line: String,
     },
     /// The trace holds no request.
@@ -60,19 +60,19 @@ pub enum Problem {
         /// Lines or binary records.
         skipped: u64,
     },
-    /// No key-value format fits the first line (an excerpt; empty when the trace has no line).
+    /// No key-value format matches the first line (an excerpt; empty if the trace has no line).
     #[error(
         "no key-value trace has a first line like {0:?}; allowed: twitter \
          (timestamp,key,key size,value size,client id,operation,TTL), or cachelib (a header with key, op and size)"
     )]
     UnrecognisedKeys(String),
-    /// Several formats fit the first lines.
+    /// Several formats match the first lines.
     #[error("the first lines fit several formats, with different meanings; name the one, of: {}", list(.0))]
     Ambiguous(Vec<Format>),
-    /// A field does not hold what it should.
+    /// A field is malformed.
     #[error("{field} is {value:?}; expected {expected}")]
     Field {
-        /// The field's name in the format's layout.
+        /// Name of the field in the format's layout.
         field: &'static str,
         /// Value in the trace.
         value: String,
@@ -82,12 +82,12 @@ pub enum Problem {
     /// The line ends too early.
     #[error("the line ends before {field}; expected {layout}")]
     Missing {
-        /// The first field that is not there.
+        /// The first missing field.
         field: &'static str,
         /// The whole layout.
         layout: &'static str,
     },
-    /// The line goes on after its last field.
+    /// The line continues after its last field.
     #[error("the line continues with {value:?} after its last field; expected {layout}")]
     Excess {
         /// Text that follows.
@@ -98,7 +98,7 @@ pub enum Problem {
     /// A line longer than this.
     #[error("the line is too long; expected at most {limit_bytes} bytes")]
     LongLine {
-        /// The longest allowed.
+        /// Maximum length.
         limit_bytes: usize,
     },
     /// The request ends beyond byte 2^64.
@@ -116,7 +116,7 @@ pub enum Problem {
         /// The length's unit.
         length_unit_bytes: u64,
     },
-    /// The request is longer than one of any protocol can be.
+    /// The request is longer than any protocol allows.
     #[error(
         "the length {length} x {unit_bytes} B is out of range; expected at most {most_bytes} B in one request (16 TiB, 2^32 blocks of 4 KiB)"
     )]
@@ -133,15 +133,15 @@ pub enum Problem {
     TooLate {
         /// Its time in the format's unit.
         ticks: u64,
-        /// Tick of the clock.
+        /// Length of a tick in nanoseconds.
         tick_ns: u64,
     },
     /// The trace ends inside a binary record.
     #[error("the trace ends inside a record; expected {expected_bytes} bytes, found {found_bytes}")]
     Truncated {
-        /// Bytes that the record should have.
+        /// Expected length of the record.
         expected_bytes: usize,
-        /// Bytes that are left.
+        /// Remaining bytes.
         found_bytes: usize,
     },
     /// The request lies beyond the end of the drive, and [`super::AddressPolicy::Refuse`] was chosen.
@@ -157,7 +157,7 @@ pub enum Problem {
         /// The drive's capacity.
         capacity_bytes: u64,
     },
-    /// No record is of the stream that was asked for.
+    /// No record belongs to the requested stream.
     #[error("stream {stream} is not in the trace; allowed: {}", streams(.found))]
     NoStream {
         /// Requested stream.
@@ -176,10 +176,10 @@ pub enum Problem {
         /// The size of an extent.
         extent_bytes: u64,
     },
-    /// A time that the scale moves beyond the end of simulated time.
+    /// A time scaled beyond the end of simulated time.
     #[error("the time {at_ns} ns x {factor} is too late; expected less than 2^62 ns after the first record")]
     Scaled {
-        /// Since the first record, as in the trace.
+        /// Unscaled time since the first record.
         at_ns: u64,
         /// The scale.
         factor: f64,
@@ -215,7 +215,7 @@ fn nearly(formats: &[(Format, String)]) -> String {
         .join("; ")
 }
 
-/// Names what makes a request, where that is not every line.
+/// Describes what makes a request, if not every line does.
 fn needs(format: Format) -> &'static str {
     match format {
         Format::Blkparse | Format::Blktrace => ": an event Q, D or C with sectors",
@@ -238,7 +238,7 @@ struct Details {
     problem: Problem,
 }
 
-/// Why a trace could not be read on.
+/// Reason why a trace could not be read further.
 #[derive(Debug)]
 pub struct TraceError(Box<Details>);
 
@@ -252,7 +252,7 @@ impl TraceError {
         &self.0.name
     }
 
-    /// Where it happened.
+    /// Position of the error.
     pub fn position(&self) -> Position {
         self.0.position
     }
@@ -274,7 +274,7 @@ impl fmt::Display for TraceError {
     }
 }
 
-// By hand: the source is the I/O error inside the problem, as the message has the problem's own words already.
+// Implemented by hand: the source is the I/O error inside the problem, as the message already has the problem's text.
 impl Error for TraceError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0.problem {
@@ -284,7 +284,7 @@ impl Error for TraceError {
     }
 }
 
-/// A format name that does not exist.
+/// An unknown format name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown trace format {name:?}; allowed: {}", list(&Format::ALL))]
 pub struct UnknownFormat {
@@ -292,16 +292,16 @@ pub struct UnknownFormat {
     pub name: String,
 }
 
-/// Why a trace could not be written on.
+/// Reason why a trace could not be written further.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The output failed.
     #[error("cannot write the trace: {0}")]
     Io(#[from] io::Error),
-    /// There is no writer for this format.
+    /// The format has no writer.
     #[error("traces are not written as {0}; allowed: msr, fio-v2, fio-v3")]
     Format(Format),
-    /// The format has no word for this action.
+    /// The format cannot express this action.
     #[error("{format} has no word for a {}; allowed there: read, write; or write fio-v2 or fio-v3", .action.name())]
     Action {
         /// The format.
@@ -309,10 +309,10 @@ pub enum WriteError {
         /// The action.
         action: Action,
     },
-    /// A record earlier than the one before it.
+    /// A record is earlier than the previous one.
     #[error("a record at {at_ns} ns follows one at {previous_ns} ns; allowed: times that do not decrease")]
     Backwards {
-        /// The time of the record before.
+        /// Time of the previous record.
         previous_ns: u64,
         /// The time of this record.
         at_ns: u64,

@@ -1,5 +1,4 @@
-//! Cutting a line into fields and reading numbers: what every text format shares. Works on bytes, allocates only
-//! for an error.
+//! Splitting a line into fields and parsing numbers, for all text formats. Works on bytes, allocates only for an error.
 
 use super::Action;
 use super::error::Problem;
@@ -11,13 +10,13 @@ pub(super) enum Decoded {
     Nothing,
     /// A request.
     Request(Raw),
-    /// A flush, then this request.
+    /// A flush, followed by this request.
     FlushThen(Raw),
-    /// The rest of the trace holds no request.
+    /// The rest of the trace has no request.
     End,
 }
 
-/// A request whose time is still in the format's unit.
+/// A request whose time is in the format's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Raw {
     pub(super) ticks: u64,
@@ -27,7 +26,7 @@ pub(super) struct Raw {
     pub(super) stream: u32,
 }
 
-/// A number and the bytes of its unit.
+/// A number and its unit in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes {
     pub(super) count: u64,
@@ -42,10 +41,10 @@ pub(super) fn bytes(count: u64) -> Bytes {
     Bytes { count, unit_bytes: 1 }
 }
 
-/// The longest request of any protocol: SCSI, NVMe and Linux count at most 2^32 blocks, of 4 KiB at most where that many are asked for.
+/// The longest request of any protocol: SCSI, NVMe and Linux count at most 2^32 blocks, of at most 4 KiB for such counts.
 const LENGTH_MAX_BYTES: u64 = 1 << 44;
 
-/// A request in bytes, refused when it is longer than any can be, or its end does not fit 64 bits.
+/// A request in bytes, refused if it is longer than any protocol allows, or its end does not fit 64 bits.
 pub(super) fn request(
     ticks: u64,
     action: Action,
@@ -96,7 +95,7 @@ pub(super) fn trim(mut field: &[u8]) -> &[u8] {
     field
 }
 
-/// Fields between commas, blanks around them ignored.
+/// Fields separated by commas; surrounding blanks are ignored.
 pub(super) struct Commas<'a> {
     rest: Option<&'a [u8]>,
     layout: &'static str,
@@ -138,7 +137,7 @@ impl<'a> Commas<'a> {
     }
 }
 
-/// Fields between runs of blanks.
+/// Fields separated by runs of blanks.
 pub(super) struct Blanks<'a> {
     rest: &'a [u8],
     layout: &'static str,
@@ -149,7 +148,7 @@ impl<'a> Blanks<'a> {
         Blanks { rest: trim(line), layout }
     }
 
-    /// The next field, or nothing at the end of the line.
+    /// The next field; `None` at the end of the line.
     pub(super) fn optional(&mut self) -> Option<&'a [u8]> {
         if self.rest.is_empty() {
             return None;
@@ -160,7 +159,7 @@ impl<'a> Blanks<'a> {
         Some(field)
     }
 
-    /// The last field; the line then ends before it.
+    /// Takes the last field off the end of the line.
     pub(super) fn last(&mut self, name: &'static str) -> Result<&'a [u8], Problem> {
         if self.rest.is_empty() {
             return Err(Problem::Missing { field: name, layout: self.layout });
@@ -187,7 +186,7 @@ impl<'a> Blanks<'a> {
     }
 }
 
-/// A whole decimal number without sign.
+/// Parses an unsigned decimal number.
 pub(super) fn number(name: &'static str, field: &[u8]) -> Result<u64, Problem> {
     const EXPECTED: &str = "a whole number below 2^64";
     let mut value: u64 = 0;
@@ -207,7 +206,7 @@ pub(super) fn number_u32(name: &'static str, field: &[u8]) -> Result<u32, Proble
     value.ok_or_else(|| wrong(name, field, "a whole number below 2^32"))
 }
 
-/// Seconds with or without decimals, in nanoseconds; decimals after the ninth are cut off.
+/// Parses seconds with optional decimals, in nanoseconds; decimals after the ninth are cut off.
 pub(super) fn seconds_as_ns(name: &'static str, field: &[u8]) -> Result<u64, Problem> {
     let point = field.iter().position(|&byte| byte == b'.').unwrap_or(field.len());
     let (whole, decimals) = (&field[..point], field.get(point + 1..).unwrap_or_default());

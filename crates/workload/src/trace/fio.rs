@@ -1,7 +1,7 @@
 //! fio's I/O logs, versions 2 and 3.
 //!
-//! The first line tells the version. Version 2 has no times: `wait` lines advance them (fio counts a wait from the
-//! wait before it, so they add up). Version 3 begins every line with microseconds since the start.
+//! The first line gives the version. Version 2 has no times: `wait` lines advance them (fio counts a wait from the previous one, so they add up).
+//! Every line of version 3 begins with microseconds since the start.
 
 use std::collections::HashMap;
 
@@ -86,14 +86,14 @@ impl Fio {
         Ok(Decoded::Request(request(ticks, action, bytes(offset), bytes(length), stream)?))
     }
 
-    /// A wait has its length in the place of a request's offset.
+    /// A wait has its length in place of an offset.
     fn wait(&mut self, mut fields: Blanks<'_>) -> Result<Decoded, Problem> {
         let us = fields.number("offset")?;
         if let Some(length) = fields.optional() {
             number("length", length)?;
         }
         fields.end()?;
-        // A sum that overflows is refused by the clock, as it is later than everything.
+        // The clock refuses an overflowing sum, as it is later than everything.
         self.waited_us = self.waited_us.saturating_add(us);
         Ok(Decoded::Nothing)
     }
@@ -117,7 +117,7 @@ impl Fio {
 /// N of `stream.N`.
 fn numbered(file: &[u8]) -> Option<u32> {
     let digits = file.strip_prefix(b"stream.")?;
-    // Only the writer's own spelling, so that two names are never one stream by accident.
+    // Only the writer's exact spelling, so that two names are never one stream by accident.
     let stream = u32::try_from(number("filename", digits).ok()?).ok()?;
     (excerpt(digits) == stream.to_string()).then_some(stream)
 }

@@ -1,8 +1,8 @@
-//! Files that hold no trace as they are: other compressions, archives, and binary data.
+//! Files that are not traces: unsupported compressions, archives, and binary data.
 
-/// Mark before text in UTF-8, as table programs write it.
+/// Byte-order mark of UTF-8, as written by spreadsheets.
 pub(super) const UTF8_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
-/// First bytes of files that are not read, and what they are.
+/// First bytes of unsupported files, with their names.
 const KINDS: [(&[u8], &str); 10] = [
     (b"\xfd7zXZ\0", "compressed by xz"),
     (b"BZh", "compressed by bzip2"),
@@ -15,21 +15,21 @@ const KINDS: [(&[u8], &str); 10] = [
     (&[0xff, 0xfe], "text in UTF-16"),
     (&[0xfe, 0xff], "text in UTF-16"),
 ];
-/// First bytes of a file that are searched for control characters.
+/// Number of first bytes searched for control characters.
 const LOOKED_AT_BYTES: usize = 4096;
 
-/// Names the content of a file that is not read, by its first bytes.
+/// Names an unsupported file by its first bytes.
 pub(super) fn kind(head: &[u8]) -> Option<&'static str> {
     let found = KINDS.iter().find(|(magic, _)| head.starts_with(magic));
     found.filter(|_| is_binary(head)).map(|(_, kind)| *kind)
 }
 
-/// Names the content of a file that no format fits, if it is not text.
+/// Names a file that no format matches, if it is not text.
 pub(super) fn kind_or_binary(head: &[u8]) -> Option<&'static str> {
     kind(head).or_else(|| is_binary(head).then_some("binary data of no known format"))
 }
 
-/// Returns true if the data hold control characters that no text has.
+/// Returns true if the data contain control characters that no text has.
 fn is_binary(head: &[u8]) -> bool {
     let head = &head[..head.len().min(LOOKED_AT_BYTES)];
     head.iter()

@@ -1,21 +1,20 @@
-//! Key-value traces: what clients asked a cache for, line by line.
+//! Key-value traces: requests of clients to a cache, one per line.
 //!
 //! | name | one request |
 //! |---|---|
 //! | `twitter` | `timestamp,anonymized key,key size,value size,client id,operation,TTL`; no header (github.com/twitter/cache-trace) |
 //! | `cachelib` | columns named by a header line, of which `key`, `op` and `size` are required: `key,op,size,op_count,key_size` (2022), `op_time,key,key_size,op,op_count,size,cache_hits,ttl[,...]` (later); without a header the first of these, with or without `ttl` (CacheBench's `KVReplayGenerator`) |
 //!
-//! Plain, gzip and zstd, as block traces, and as strictly: the first malformed line ends the reading with an error that names
-//! it.
+//! Plain, gzip and zstd, like block traces, and equally strict: the first malformed line ends the reading with an error that names it.
 //!
 //! # Rules
 //!
 //! * A key is padded with `0`s to the length given in the trace. It has at most 250 bytes, memcached's limit; the last 16 bytes of a
 //!   longer key are replaced by a hash of the whole. An anonymized key may contain commas, so `twitter` counts its other fields from
 //!   the end.
-//! * Blanks and control characters, which no protocol of memcached allows in a key, become `_`.
-//! * `op_count` requests follow one another: each is answered before the next. `GET_LEASE` and `SET_LEASE` are gets and sets.
-//! * `cas` is a set: the trace does not say which version it names. `incr` and `decr` are by 1.
+//! * Blanks and control characters, which memcached's protocols do not allow in a key, become `_`.
+//! * `op_count` requests form a sequence: each is answered before the next. `GET_LEASE` and `SET_LEASE` are gets and sets.
+//! * `cas` is a set: the trace does not name the version. `incr` and `decr` are by 1.
 //! * A get has the size of the value that the traced cache returned, or 0 if there was none or it is unknown.
 //! * A missing time is 0; a time earlier than the previous one is replaced by it.
 
@@ -40,15 +39,15 @@ pub enum Operation {
     Get,
     /// Store it.
     Set,
-    /// Store it where there is none.
+    /// Store it if there is none.
     Add,
-    /// Store it where there is one.
+    /// Store it if there is one.
     Replace,
-    /// Put it behind the one that is there.
+    /// Append it to the present one.
     Append,
-    /// Put it before the one that is there.
+    /// Prepend it to the present one.
     Prepend,
-    /// Forget it.
+    /// Remove it.
     Delete,
     /// Add 1 to the number.
     Increment,
@@ -56,7 +55,7 @@ pub enum Operation {
     Decrement,
 }
 
-/// One request of a trace. Reused from one to the next, so that reading allocates nothing.
+/// One request of a trace, reused for the next, so that reading allocates nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KvRecord {
     /// Seconds since the first record.
@@ -65,7 +64,7 @@ pub struct KvRecord {
     pub operation: Operation,
     /// The key, from 1 to 250 bytes.
     pub key: Vec<u8>,
-    /// Bytes of the value; 0 for a get whose value is not known.
+    /// Bytes of the value; 0 for a get with unknown value.
     pub value_bytes: u32,
     /// Seconds until the value expires; 0: never.
     pub ttl_s: u32,
@@ -99,7 +98,7 @@ impl fmt::Display for KvFormat {
     }
 }
 
-/// A format name that does not exist.
+/// An unknown format name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown key-value trace format {0:?}; allowed: twitter, cachelib")]
 pub struct UnknownKvFormat(String);
@@ -123,14 +122,14 @@ pub struct KvReader {
 }
 
 impl KvReader {
-    /// Opens a trace file; without a format it is recognised from its first line.
+    /// Opens a trace file; without a format, it is recognised from the first line.
     pub fn open(path: impl AsRef<Path>, format: Option<KvFormat>) -> Result<KvReader, TraceError> {
         let name = path.as_ref().display().to_string();
         let file = File::open(path).map_err(|error| TraceError::new(&name, Position::Whole, error.into()))?;
         KvReader::from_read(&name, file, format)
     }
 
-    /// Reads a trace from anywhere; `name` stands for the file in messages.
+    /// Reads a trace from any input; `name` stands for the file in messages.
     pub fn from_read(
         name: &str,
         input: impl Read + Send + 'static,
@@ -162,7 +161,7 @@ impl KvReader {
         Ok(reader)
     }
 
-    /// The format, given or recognised.
+    /// The given or recognised format.
     pub fn format(&self) -> KvFormat {
         match self.layout {
             Layout::Twitter => KvFormat::Twitter,
@@ -170,7 +169,7 @@ impl KvReader {
         }
     }
 
-    /// Reads the next record into `record`, and returns how many such requests follow one another; 0 at the end of the trace.
+    /// Reads the next record into `record`, and returns the number of such requests in sequence; 0 at the end of the trace.
     pub fn next_into(&mut self, record: &mut KvRecord) -> Result<u64, TraceError> {
         self.line(record).map_err(|problem| self.error(problem))
     }
@@ -179,7 +178,7 @@ impl KvReader {
         TraceError::new(&self.name, Position::Line(self.lines_read.max(1)), problem)
     }
 
-    /// Reads the next line that holds something, and returns how many requests it stands for; a header is read once, and counts as one.
+    /// Reads the next non-blank line, and returns how many requests it stands for; a header is read once, and counts as one.
     fn line(&mut self, record: &mut KvRecord) -> Result<u64, Problem> {
         loop {
             self.lines_read += 1;
@@ -202,7 +201,7 @@ impl KvReader {
     }
 }
 
-/// Seconds since the first record that never decrease.
+/// Seconds since the first record, never decreasing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     first: Option<u64>,
@@ -229,10 +228,10 @@ impl Layout {
         match format {
             Some(KvFormat::Twitter) => Ok(Layout::Twitter),
             Some(KvFormat::CacheLib) => named().map(|c| Layout::CacheLib(c.unwrap_or(Columns::DEFAULT))),
-            // An empty trace has any format, and no requests.
+            // An empty trace matches any format, and has no requests.
             None if first.is_empty() => Ok(Layout::Twitter),
             None => {
-                // Before the names of columns, which a key may have, too.
+                // Before the check of column names, which could also be keys.
                 let mut scratch = KvRecord::default();
                 if twitter(first, &mut scratch).is_ok() {
                     return Ok(Layout::Twitter);
@@ -257,7 +256,7 @@ fn twitter(line: &[u8], record: &mut KvRecord) -> Result<u64, Problem> {
     if let Some(&field) = FIELDS.get(commas + 1) {
         return Err(Problem::Missing { field, layout: TWITTER });
     }
-    // The key, which may hold commas, is what lies between the first field and the last five.
+    // The key, which may contain commas, is between the first field and the last five.
     let mut fields = line.rsplitn(6, |&byte| byte == b',').map(<[u8]>::trim_ascii);
     let last: [&[u8]; 5] = std::array::from_fn(|_| fields.next().unwrap_or_default());
     let [ttl, operation, _client, value_bytes, key_bytes] = last;
@@ -287,7 +286,7 @@ fn twitter(line: &[u8], record: &mut KvRecord) -> Result<u64, Problem> {
 /// Positions of the columns of a CacheLib trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Columns {
-    /// A header line comes first, and has not been read.
+    /// True if a header line comes first and has not been read.
     header: bool,
     key: usize,
     op: usize,
@@ -301,7 +300,7 @@ struct Columns {
 const CACHELIB: &str = "a header line that names the columns key, op and size, and their values";
 
 impl Columns {
-    /// CacheBench's order where there is no header.
+    /// CacheBench's order, without a header.
     const DEFAULT: Columns = Columns {
         header: false,
         key: 0,
@@ -313,7 +312,7 @@ impl Columns {
         op_time: None,
     };
 
-    /// The columns that `line` names, if it is a header.
+    /// The columns named in `line`, if it is a header.
     fn named(line: &[u8]) -> Result<Option<Columns>, Problem> {
         let find = |name: &str| {
             line.split(|&byte| byte == b',').position(|field| field.trim_ascii() == name.as_bytes())
@@ -377,7 +376,7 @@ fn small(name: &'static str, field: &[u8]) -> Result<u32, Problem> {
     u32::try_from(value).map_err(|_| wrong(name, field, "a whole number below 2^32"))
 }
 
-/// Makes `key` as long as it was, see the rules above.
+/// Pads or hashes `key` to its original length; see the rules above.
 fn set_key(record: &mut KvRecord, key: &[u8], bytes: u64) -> Result<(), Problem> {
     let key = key.trim_ascii();
     if key.is_empty() {

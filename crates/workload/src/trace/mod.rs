@@ -4,9 +4,8 @@
 //! file -> Source (gzip, zstd, plain) -> decoder of one format -> clock -> TraceReader -> Shaped -> driver
 //! ```
 //!
-//! Reading is a stream: memory does not grow with the trace (fio's table of file names and the extent map of
-//! [`AddressPolicy::Compact`] apart). A trace is read strictly: the first malformed line ends the reading with an error
-//! that names file, line, value and what was expected.
+//! Reading is a stream: memory does not grow with the trace (except for fio's table of file names and the extent map of [`AddressPolicy::Compact`]).
+//! A trace is read strictly: the first malformed line ends the reading with an error that names file, line, value and expectation.
 //!
 //! # Formats
 //!
@@ -25,15 +24,15 @@
 //!
 //! | `systor` | `Timestamp,Response,IOType,LUN,Offset,Size` | s, decimals | bytes | LUN |
 //! | `vscsi` | records of 32 or 40 bytes, versions 1 and 2 | us | 512 B, bytes | 0 |
-//! | `csv` | columns that are given, or named in the first line | as given | as given | as given |
+//! | `csv` | given columns, or named in the first line | as given | as given | as given |
 //!
-//! MQSim's and Tencent's lines are both five whole numbers, with opposite meanings of 0 and 1. Commas make it Tencent,
-//! blanks make it MQSim; commas *and* blanks are ambiguous and the format must be named.
+//! MQSim's and Tencent's lines both have five whole numbers, with opposite meanings of 0 and 1. Commas mean Tencent, blanks mean MQSim; commas *and*
+//! blanks are ambiguous, and the format must be named.
 //!
 //! # Rules
 //!
-//! * Times count from the first record. Real traces are slightly out of order (several CPUs log into one file): a time earlier
-//!   than the previous record's is replaced by it, and counted in [`ReadStats::backwards`]. Order is kept.
+//! * Times count from the first record. Real traces are slightly out of order (several CPUs log into one file): a time earlier than the previous
+//!   record's is replaced by it, and counted in [`ReadStats::backwards`]. Order is kept.
 //! * Text formats except fio's and blkparse's may begin with lines that start with `#`, and with a header line. If the names are
 //!   those of the format, they also define the order of its columns, with others in between (such as a spreadsheet's index); a
 //!   header of no known format is refused unless the format is named.
@@ -41,9 +40,8 @@
 //! * fio: `wait` advances the time, also by less than the 100 us that fio itself ignores. The stream is the number of
 //!   the file in order of appearance; a file named `stream.N`, as [`TraceWriter`] does, is stream N. `sync` and
 //!   `datasync` are flushes.
-//! * blkparse and blktrace log a request several times; one [`BlockEvent`] is chosen. A write that carries a flush
-//!   before it becomes two records. Commands passed through to the device are skipped. The per-processor files of
-//!   blktrace must be merged first (`blkparse -d`).
+//! * blkparse and blktrace log a request several times; one [`BlockEvent`] is chosen. A write with a preceding flush becomes two records. Commands
+//!   passed through to the device are skipped. The per-processor files of blktrace must be merged first (`blkparse -d`).
 //! * A `Read`, `Write` or `Trim` may have length 0 if the trace says so; [`Shaped`] drops those.
 
 mod blank;
@@ -84,14 +82,14 @@ pub enum Action {
     Read,
     /// Write `length_bytes` at `offset_bytes`.
     Write,
-    /// Forget `length_bytes` at `offset_bytes`.
+    /// Discard `length_bytes` at `offset_bytes`.
     Trim,
     /// Make earlier writes durable; offset and length are 0.
     Flush,
 }
 
 impl Action {
-    /// The name used in messages.
+    /// Name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Action::Read => "read",
@@ -157,7 +155,7 @@ pub enum Format {
     Systor,
     /// VMware's virtual SCSI tracer, as CloudPhysics published its records.
     Vscsi,
-    /// A table whose columns are given ([`ReadOptions::columns`]).
+    /// A table with given columns ([`ReadOptions::columns`]).
     Csv,
 }
 
@@ -214,11 +212,10 @@ impl FromStr for Format {
     }
 }
 
-/// Event that counts as the request, among the events that the block layer logs for it (blkparse,
-/// blktrace).
+/// Event that counts as the request, among those that the block layer logs for it (blkparse, blktrace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockEvent {
-    /// `Q`: as the application or file system asked, before merging.
+    /// `Q`: as requested by the application or file system, before merging.
     Queue,
     /// `D`: as issued to the device, after merging and scheduling.
     Issue,
@@ -226,35 +223,35 @@ pub enum BlockEvent {
     Complete,
 }
 
-/// How to read a trace.
+/// Options for reading a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadOptions {
     /// The layout; `None`: recognised from the content.
     pub format: Option<Format>,
-    /// The columns of [`Format::Csv`]; it cannot be read without.
+    /// The columns of [`Format::Csv`], which requires them.
     pub columns: Option<Columns>,
     /// SPC: bytes per unit of the LBA field, at least 1. Most published traces use 512.
     pub spc_lba_bytes: u64,
-    /// blkparse and blktrace: the event to use. `None`: the first of `Q`, `D`, `C` that the first 256 KiB hold.
+    /// blkparse and blktrace: the event to use. `None`: the first of `Q`, `D`, `C` in the first 256 KiB.
     pub block_event: Option<BlockEvent>,
 }
 
 /// A format that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// There is none of this name.
+    /// The name is unknown.
     #[error(transparent)]
     Unknown(#[from] UnknownFormat),
-    /// Columns that cannot be understood.
+    /// Malformed columns.
     #[error(transparent)]
     Columns(#[from] ColumnsError),
 }
 
 impl ReadOptions {
-    /// Reads a trace as `format` says: the name of a format, or `csv:` and columns.
+    /// Options for `format`: the name of a format, or `csv:` and columns.
     ///
     /// # Errors
-    /// There is no such format, or columns cannot be understood.
+    /// The format is unknown, or the columns are malformed.
     pub fn named(format: &str) -> Result<ReadOptions, FormatError> {
         let (name, columns) = match format.split_once(':') {
             Some(("csv", columns)) => ("csv", Some(columns)),

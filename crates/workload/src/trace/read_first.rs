@@ -1,6 +1,6 @@
-//! Sectors that a trace reads before it writes them: a drive must hold data there for the reads to find any.
+//! Sectors that a trace reads before it writes them: the drive must hold data there in advance.
 //!
-//! One pass over the trace, with two bits for each sector that it touches, in pages that are made when they are needed.
+//! One pass over the trace, with two bits for each touched sector, in pages allocated on demand.
 
 use super::{Shaped, TraceError};
 use pellucid_flash::Opcode;
@@ -9,7 +9,7 @@ use pellucid_flash::Opcode;
 const PAGE_WORDS: usize = 64;
 const PAGE_SECTORS: u64 = PAGE_WORDS as u64 * 64;
 
-/// A set of sectors, in memory only where it has some.
+/// A set of sectors, in memory only where it has members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SectorSet {
     pages: Vec<Option<Box<[u64; PAGE_WORDS]>>>,
@@ -42,7 +42,7 @@ impl SectorSet {
         }
     }
 
-    /// Its sectors as runs, in order: the first one, and how many.
+    /// Its sectors as runs, in order: first sector and count.
     pub fn runs(&self) -> impl Iterator<Item = (u64, u64)> {
         let pages = self.pages.iter().zip(0..).filter_map(|(page, at)| page.as_ref().map(|page| (page, at)));
         let sectors = pages.flat_map(|(page, at): (_, u64)| {
@@ -60,7 +60,7 @@ impl SectorSet {
         })
     }
 
-    /// How many sectors it has.
+    /// Number of sectors.
     pub fn count(&self) -> u64 {
         self.pages
             .iter()
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(read_first_of(trace).runs().collect::<Vec<_>>(), [(8, 8), (24, 8)]);
     }
 
-    /// Against a plain set, with runs over words and pages.
+    /// Compares with a plain set, with runs across words and pages.
     #[test]
     fn sectors_are_those_of_a_plain_set() {
         let mut rng = Rng::new(3);

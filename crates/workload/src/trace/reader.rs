@@ -1,4 +1,4 @@
-//! The reader: one decoder over one source, with the clock that turns the trace's own time into [`SimTime`].
+//! The reader: one decoder over one source, with a clock that converts the trace's times to [`SimTime`].
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -21,11 +21,11 @@ use super::{Action, BlockEvent, Format, ReadOptions, Record, blank, comma, forei
 /// Counts of the records read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadStats {
-    /// Records handed out.
+    /// Records returned.
     pub records: u64,
-    /// Records whose time lay before the previous one's and was replaced by it.
+    /// Records earlier than the previous one, whose time was replaced.
     pub backwards: u64,
-    /// Lines (or binary records) that hold no request: blank lines, headers, other events.
+    /// Lines (or binary records) without a request: blank lines, headers, other events.
     pub skipped: u64,
 }
 
@@ -38,14 +38,14 @@ pub struct TraceReader {
     clock: Clock,
     lines_read: u64,
     position: Position,
-    /// The data of a request whose flush has just been handed out.
+    /// The data of a request whose flush has just been returned.
     pending: Option<Record>,
     ended: bool,
     stats: ReadStats,
 }
 
 impl TraceReader {
-    /// Opens a trace file; without a format it is recognised from the content.
+    /// Opens a trace file; without a format, it is recognised from the content.
     pub fn open(path: impl AsRef<Path>, format: Option<Format>) -> Result<TraceReader, TraceError> {
         TraceReader::open_with(path, &ReadOptions { format, ..ReadOptions::default() })
     }
@@ -55,7 +55,7 @@ impl TraceReader {
         TraceReader::open_copy(&path.as_ref().display().to_string(), &path, options)
     }
 
-    /// Opens `copy`, which has the contents of the trace called `name`.
+    /// Opens `copy`, which has the contents of the trace `name`.
     ///
     /// # Errors
     /// As [`TraceReader::open_with`]; they name the trace.
@@ -68,7 +68,7 @@ impl TraceReader {
         TraceReader::from_read(name, file, options)
     }
 
-    /// Reads a trace from anywhere; `name` stands for the file in messages.
+    /// Reads a trace from any input; `name` stands for the file in messages.
     pub fn from_read(
         name: &str,
         input: impl Read + Send + 'static,
@@ -98,12 +98,12 @@ impl TraceReader {
         })
     }
 
-    /// The file, or the name given.
+    /// The file, or the given name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The format, given or recognised.
+    /// The given or recognised format.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -118,10 +118,10 @@ impl TraceReader {
         self.stats
     }
 
-    /// Reads on until a record comes, of `stream` if one is given.
+    /// Reads up to the first record, of `stream` if one is given.
     ///
     /// # Errors
-    /// There is none, or the trace cannot be read so far.
+    /// There is no such record, or the trace cannot be read up to it.
     pub fn find_work(mut self, stream: Option<u32>) -> Result<(), TraceError> {
         let mut found = BTreeSet::new();
         for record in self.by_ref() {
@@ -137,13 +137,13 @@ impl TraceReader {
         }
     }
 
-    /// The trace is over, and had no record.
+    /// Error for a trace without records.
     fn nothing(&self) -> TraceError {
         let problem = Problem::Nothing { format: self.format, skipped: self.stats.skipped };
         TraceError::new(&self.name, Position::Whole, problem)
     }
 
-    /// The trace is over, and had other streams only.
+    /// Error for a trace that has only other streams.
     pub(super) fn no_stream(&self, stream: u32, found: BTreeSet<u32>) -> TraceError {
         TraceError::new(&self.name, Position::Whole, Problem::NoStream { stream, found })
     }
@@ -224,7 +224,7 @@ impl Iterator for TraceReader {
     }
 }
 
-/// The unit of the format's times.
+/// Unit of the format's times.
 fn tick_ns(format: Format) -> u64 {
     match format {
         Format::Msr => 100,
@@ -240,7 +240,7 @@ fn tick_ns(format: Format) -> u64 {
     }
 }
 
-/// Turns the trace's times into times since its first record that never decrease.
+/// Converts the trace's times to times since its first record that never decrease.
 #[derive(Default)]
 struct Clock {
     first_ticks: Option<u64>,
@@ -302,7 +302,7 @@ impl Decoder {
         Ok((format, decoder))
     }
 
-    /// The unit of the times of records.
+    /// Unit of the records' times.
     fn tick_ns(&self, format: Format) -> u64 {
         match self {
             Decoder::Lines(Lines { decoder: LineDecoder::Table(_), .. }) => 1,
@@ -311,12 +311,12 @@ impl Decoder {
     }
 }
 
-/// Lines of text, with remarks and a line of names before the first request.
+/// Lines of text, with comments and a header before the first request.
 struct Lines {
     decoder: LineDecoder,
-    /// The columns of the format, if a line of names may come first.
+    /// The columns of the format, if a header may come first.
     columns: Option<Columns>,
-    /// Remarks and names may come before the first request.
+    /// True while comments and a header may come.
     may_have_head: bool,
     begun: bool,
 }
@@ -338,7 +338,7 @@ impl Lines {
         if matches!(self.decoder, LineDecoder::Table(_)) || !is_names(line) {
             return self.decoder.decode(line);
         }
-        // Names of others leave the format that was asked for as it is.
+        // Foreign names do not change a requested format.
         if let Some(table) = self.columns.take().and_then(|columns| Table::below(columns, line)) {
             self.decoder = LineDecoder::Table(table);
         }
@@ -379,12 +379,12 @@ impl LineDecoder {
         }
     }
 
-    /// Returns whether `format` can read `line`, alone.
+    /// Reports whether `format` can read `line` on its own.
     pub(super) fn fits(format: Format, spc_lba_bytes: u64, line: &[u8]) -> bool {
         LineDecoder::problem(format, spc_lba_bytes, line).is_none()
     }
 
-    /// Why `format` cannot read `line`, alone.
+    /// Reason why `format` cannot read `line` on its own.
     pub(super) fn problem(format: Format, spc_lba_bytes: u64, line: &[u8]) -> Option<Problem> {
         LineDecoder::new(format, spc_lba_bytes, BlockEvent::Queue).decode(line).err()
     }

@@ -1,8 +1,7 @@
-//! Which format a trace has, from its first part.
+//! Recognises the format of a trace from its first part.
 //!
-//! Binary traces and fio logs say it themselves. Otherwise every text format is tried on the first lines: a format
-//! stays a candidate while it can read them. A line that no candidate can read ends the search without a verdict on
-//! it, so that reading meets the line again and reports it exactly.
+//! Binary traces and fio logs identify themselves. Otherwise every text format is tried on the first lines: a format stays a candidate while it can
+//! read them. A line that no candidate can read ends the search without a verdict, so that reading meets the line again and reports it exactly.
 
 use super::Format;
 use super::blktrace::is_blktrace;
@@ -25,8 +24,7 @@ const TEXT: [Format; 8] = [
     Format::Systor,
 ];
 
-/// The lines of the first part of a trace that hold anything. Unless it is all, the last one may be cut short and is
-/// left out.
+/// The non-blank lines of the first part of a trace. Unless it is the whole trace, the last line may be cut short and is omitted.
 pub(super) fn lines(head: &[u8], all: bool) -> impl Iterator<Item = &[u8]> {
     let whole = match head.iter().rposition(|&byte| byte == b'\n') {
         Some(end) if !all => &head[..end],
@@ -58,12 +56,12 @@ pub(super) fn recognise(head: &[u8], all: bool, spc_lba_bytes: u64) -> Result<Fo
     }
 }
 
-/// A line that says something about the trace, before its first record.
+/// Reports whether a line is a comment before the first record.
 pub(super) fn is_remark(line: &[u8]) -> bool {
     line.trim_ascii_start().first() == Some(&b'#')
 }
 
-/// Recognises a trace by the names of its columns. Between blanks their order says enough: no two formats share one.
+/// Recognises a trace by its column names. With blanks, the number and order of fields suffice: no two formats share them.
 fn below_names(names: &[u8], lines: &[&[u8]], spc_lba_bytes: u64) -> Result<Format, Problem> {
     let named = TEXT
         .into_iter()
@@ -118,11 +116,11 @@ fn has_fields_of(format: Format, line: &[u8]) -> bool {
     match format {
         Format::Msr => commas == 6,
         Format::Systor => commas == 5,
-        // SPC's may have more, which tell nothing.
+        // SPC may have more, which are ignored.
         Format::Alibaba | Format::Tencent | Format::Spc => commas == 4,
         Format::Mqsim => commas == 0 && words == 5,
         Format::Fiu => commas == 0 && words >= 9,
-        // `8,0`, and at least six more.
+        // `8,0`, and at least six more fields.
         Format::Blkparse => commas == 1 && words >= 7,
         _ => false,
     }

@@ -1,12 +1,11 @@
-//! Fitting a trace to a drive: choice of records, time scale, whole sectors, and addresses within the capacity.
+//! Fitting a trace to a drive: selection of records, time scale, whole sectors, and addresses within the capacity.
 //!
 //! ```text
 //! record -> stream? -> limit? -> scale time -> drop empty -> widen to sectors -> place -> one or more records
 //! ```
 //!
-//! Invariant: every request handed out is made of whole sectors, is not empty, and lies within the capacity. Requests
-//! that must be cut are handed out piece by piece, in ascending order of the trace's addresses, all with the same time;
-//! no list of pieces is ever built.
+//! Invariant: every returned request consists of whole sectors, is not empty, and lies within the capacity. Requests that must be cut are returned
+//! piece by piece, in ascending order of the trace's addresses, all with the same time; no list of pieces is ever built.
 
 use pellucid_report::Replay;
 use pellucid_setting::Word;
@@ -17,15 +16,15 @@ use pellucid_flash::SimTime;
 use super::error::{Problem, TraceError};
 use super::{Action, ReadStats, Record, TraceReader};
 
-/// The unit in which [`AddressPolicy::Compact`] moves addresses.
+/// Unit in which [`AddressPolicy::Compact`] moves addresses.
 const EXTENT_BYTES: u64 = 1 << 20;
 
-/// Longest piece that is handed out. A longer request, such as a trim of a whole disk, is split, so that the data of one command fit into memory.
+/// Longest returned piece. A longer request, such as a trim of a whole disk, is split, so that the data of one command fit into memory.
 const PIECE_BYTES: u64 = 1 << 30;
-/// The latest arrival, 146 years: so that the run's start and the work that follows still have a time.
+/// Latest arrival, 146 years, so that the run's start and later work can still be represented.
 const LATEST_NS: u64 = u64::MAX >> 2;
 
-/// Treatment of addresses that the drive does not have.
+/// Treatment of addresses beyond the drive's end.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantNames, Word,
 )]
@@ -33,23 +32,23 @@ const LATEST_NS: u64 = u64::MAX >> 2;
 pub enum AddressPolicy {
     /// End with an error.
     Refuse,
-    /// Count addresses modulo the capacity (in whole sectors). A request across the end is split there and goes on at
-    /// 0; one longer than the drive is first clipped to the drive's length, as it touches every sector anyway.
+    /// Count addresses modulo the capacity (in whole sectors). A request across the end is split there and continues at 0; one longer than the drive
+    /// is first clipped to the drive's length, as it touches every sector anyway.
     Fold,
-    /// Give each extent of 1 MiB that is read or written the next extent of the drive, in order of first touch; close addresses
-    /// stay close. A request over extents that are no longer neighbours is split. A trim assigns no extent: it is dropped where
-    /// nothing was read or written before. End with an error when the drive is full.
+    /// Assign the drive's extents to the read or written extents of 1 MiB, in order of first touch; addresses within an extent stay together. A
+    /// request over extents that are no longer adjacent is split. A trim assigns no extent: it is dropped where nothing was read or written before.
+    /// End with an error when the drive is full.
     Compact,
 }
 
-/// How to fit a trace to a drive.
+/// Settings for fitting a trace to a drive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shaping {
-    /// Multiplies every time: 0.5 replays twice as fast, 0 lets everything arrive at once. Finite, not negative.
+    /// Factor of every time: 0.5 replays twice as fast, 0 makes everything arrive at once. Finite, not negative.
     pub time_scale: f64,
-    /// The number of the trace's records to take, after choosing by stream.
+    /// Number of records to take, after selection by stream.
     pub limit: Option<u64>,
-    /// Take this stream only; times still count from the first record of the whole trace.
+    /// Take only this stream; times still count from the first record of the whole trace.
     pub stream: Option<u32>,
     /// The drive's sector, a power of two from 512 to 65,536. Requests are widened to whole sectors.
     pub sector_bytes: u32,
@@ -61,8 +60,7 @@ pub struct Shaping {
 }
 
 impl Shaping {
-    /// Everything at the trace's own pace on a drive of `capacity_bytes` with sectors of `sector_bytes`; addresses
-    /// beyond its end are refused.
+    /// The trace at its own pace, on a drive of `capacity_bytes` with sectors of `sector_bytes`; addresses beyond its end are refused.
     pub fn new(capacity_bytes: u64, sector_bytes: u32) -> Shaping {
         let addresses = AddressPolicy::Refuse;
         Shaping { time_scale: 1.0, limit: None, stream: None, sector_bytes, capacity_bytes, addresses }
@@ -90,7 +88,7 @@ impl Shaping {
     }
 }
 
-/// Counts of the shaping so far. Requests are counted before they are split.
+/// Counts of the shaping. Requests are counted before they are split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShapeStats {
     /// Records taken from the trace.
@@ -101,17 +99,17 @@ pub struct ShapeStats {
     pub empty: u64,
     /// Requests widened to whole sectors.
     pub widened: u64,
-    /// Requests any part of which has another address than in the trace.
+    /// Requests of which a part has another address than in the trace.
     pub moved: u64,
-    /// Requests handed out in more than one piece.
+    /// Requests returned in more than one piece.
     pub split: u64,
     /// Requests longer than the drive, clipped to its length (`Fold`).
     pub clipped: u64,
-    /// Trims partly dropped because nothing was there (`Compact`).
+    /// Trims partly dropped because nothing was written there (`Compact`).
     pub trims_cut: u64,
 }
 
-/// Rest of a request, in sectors of the trace.
+/// Rest of a request, in the trace's sectors.
 struct Rest {
     record: Record,
     next: u64,
@@ -120,7 +118,7 @@ struct Rest {
     moved: bool,
 }
 
-/// Opens the trace once more, from its beginning.
+/// Reopens the trace from its beginning.
 pub type Reopen = Box<dyn FnMut() -> Result<TraceReader, TraceError> + Send>;
 
 /// Passes over the trace after the first one.
@@ -130,10 +128,10 @@ struct Repeats {
     /// Records taken in earlier passes, and the reading statistics of these passes.
     taken_before: u64,
     read_before: ReadStats,
-    /// Records read in this pass, and the latest time in it.
+    /// Records read in this pass, and its latest time.
     read: u64,
     latest_ns: u64,
-    /// The begin of this pass, in the time of the trace.
+    /// Start of this pass, in the trace's time.
     begin_ns: u64,
 }
 
@@ -144,7 +142,7 @@ pub struct Shaped {
     shaping: Shaping,
     sector_shift: u32,
     capacity_sectors: u64,
-    /// Position on the drive of each extent of the trace (`Compact`).
+    /// Drive extent of each trace extent (`Compact`).
     extents: BTreeMap<u64, u64>,
     rest: Option<Rest>,
     /// Accepted streams, and the last of them; before the first accepted record, the skipped streams.
@@ -177,8 +175,8 @@ impl TraceReader {
 }
 
 impl Shaped {
-    /// Takes the trace `times` times. `reopen` gives it from its beginning; each pass begins a mean gap between two
-    /// records after the pass before it. A limit counts the records of each pass.
+    /// Takes the trace `times` times. `reopen` opens it from its beginning; each pass begins a mean gap between records after the previous one. A
+    /// limit counts the records of each pass.
     pub fn repeated(mut self, times: u32, reopen: Reopen) -> Shaped {
         let left = times.saturating_sub(1);
         let read_before = ReadStats::default();
@@ -187,7 +185,7 @@ impl Shaped {
         self
     }
 
-    /// Begins the next pass over the trace; false: there is none.
+    /// Starts the next pass over the trace; false: there is none.
     fn begin_again(&mut self) -> Result<bool, TraceError> {
         let (taken, read) = (self.stats.taken, self.read_stats());
         let Some(repeats) = self.repeats.as_mut().filter(|repeats| repeats.left > 0 && taken > 0) else {
@@ -202,7 +200,7 @@ impl Shaped {
         Ok(true)
     }
 
-    /// Counts for a report what became of the records so far.
+    /// Counts for a report, up to now.
     pub fn replay(&self) -> Replay {
         Replay {
             records: self.stats.taken,
@@ -218,12 +216,12 @@ impl Shaped {
         }
     }
 
-    /// Returns the counts of the shaping so far.
+    /// Counts of the shaping up to now.
     pub fn stats(&self) -> ShapeStats {
         self.stats
     }
 
-    /// Streams that records were taken of.
+    /// Number of streams from which records were taken.
     pub fn streams(&self) -> u64 {
         self.streams.len() as u64
     }
@@ -262,7 +260,7 @@ impl Shaped {
         }
     }
 
-    /// The next record of the trace that is wanted, at its scaled time.
+    /// The next selected record of the trace, at its scaled time.
     fn take(&mut self) -> Result<Option<Record>, TraceError> {
         loop {
             let taken_before = self.repeats.as_ref().map_or(0, |repeats| repeats.taken_before);
@@ -314,7 +312,7 @@ impl Shaped {
         }
     }
 
-    /// Widens a request to sectors and makes room for it.
+    /// Widens a request to sectors and assigns its address.
     fn place(&mut self, record: Record) -> Result<Rest, Problem> {
         let sector_bytes = u64::from(self.shaping.sector_bytes);
         let end_bytes = record.offset_bytes + record.length_bytes;
@@ -351,7 +349,7 @@ impl Shaped {
         Ok(Rest { record, next, end, pieces: 0, moved: false })
     }
 
-    /// Gives every extent under the sectors `next..end` a place.
+    /// Assigns an extent to every extent under the sectors `next..end`.
     fn reserve(&mut self, next: u64, end: u64) -> Result<(), Problem> {
         let capacity_bytes = self.shaping.capacity_bytes;
         let places = capacity_bytes / EXTENT_BYTES;
@@ -377,7 +375,7 @@ impl Shaped {
         EXTENT_BYTES.trailing_zeros() - self.sector_shift
     }
 
-    /// The next piece of the request in hand.
+    /// The next piece of the current request.
     fn piece(&mut self) -> Option<Record> {
         let mut rest = self.rest.take()?;
         let Some((from, to, drive)) = self.run(rest.next, rest.end) else {
@@ -398,7 +396,7 @@ impl Shaped {
         Some(piece)
     }
 
-    /// The first sectors `from..to` of `next..end` that lie together on the drive, and the drive's sector for `from`.
+    /// The first sectors `from..to` of `next..end` that are contiguous on the drive, and the drive's sector for `from`.
     fn run(&self, next: u64, end: u64) -> Option<(u64, u64, u64)> {
         if next >= end {
             return None;

@@ -1,4 +1,4 @@
-//! The bytes of a trace: decompressed as their first bytes demand, and cut into lines or fixed pieces.
+//! The bytes of a trace: decompressed according to their first bytes, and cut into lines or fixed pieces.
 //!
 //! One buffer of fixed size serves recognition (`peek`), text (`line`) and binary (`piece`, `skip`). Nothing is
 //! copied out of it: a line is a slice that lives until the next call.
@@ -14,14 +14,13 @@ use super::error::Problem;
 use super::foreign::UTF8_MARK;
 
 const BUFFER_BYTES: usize = 256 * 1024;
-/// The longest line allowed; a file without line ends must not be searched for one for ever.
+/// Maximum line length, which bounds the search in a file without line ends.
 pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes from anywhere.
+/// Any source of bytes.
 pub type Input = Box<dyn Read + Send>;
 
-/// Decompresses the bytes as the first of them demand: gzip, zstd, or plain. A zstd frame with a window of more than this many bytes is an
-/// error.
+/// Decompresses the bytes according to the first ones: gzip, zstd, or plain. A zstd frame with a larger window than `window_bytes_max` is an error.
 pub fn decompressed_within(mut input: Input, window_bytes_max: u64) -> io::Result<Input> {
     let mut magic = [0; 4];
     let mut length = 0;
@@ -45,11 +44,11 @@ pub fn decompressed_within(mut input: Input, window_bytes_max: u64) -> io::Resul
     })
 }
 
-/// The window of the zstd frame that begins with these bytes; `None`: none does. 18 bytes are enough.
+/// The window of the zstd frame that begins with these bytes; `None`: not a zstd frame. 18 bytes are enough.
 pub fn zstd_window_bytes(first: &[u8]) -> Option<u64> {
     let rest = first.strip_prefix(&[0x28, 0xb5, 0x2f, 0xfd])?;
     let (&descriptor, rest) = rest.split_first()?;
-    // RFC 8878, 3.1.1.1: a window, or the size of the content for one.
+    // RFC 8878, 3.1.1.1: a window, or else the size of the content.
     if descriptor & 0x20 == 0 {
         let window = u64::from(*rest.first()?);
         let base = 1 << (10 + (window >> 3));
@@ -65,15 +64,15 @@ pub fn zstd_window_bytes(first: &[u8]) -> Option<u64> {
 pub(super) struct Source {
     input: Input,
     buffer: Box<[u8]>,
-    /// The part of `buffer` that holds bytes not yet consumed.
+    /// The part of `buffer` with unconsumed bytes.
     held: Range<usize>,
     consumed_bytes: u64,
-    /// An error met while looking ahead; told when the bytes before it are used up.
+    /// An error met while reading ahead; reported when the bytes before it are used up.
     failed: Option<io::Error>,
 }
 
 impl Source {
-    /// Looks at the first bytes of `input` and puts the right decompressor in front of it. A byte-order mark is skipped.
+    /// Detects the compression of `input`. A byte-order mark is skipped.
     pub(super) fn new(input: Input) -> io::Result<Source> {
         let input = decompressed_within(input, DEFAULT_MAX_WINDOW_SIZE)?;
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
@@ -84,12 +83,12 @@ impl Source {
         Ok(source)
     }
 
-    /// How many bytes of the trace have been consumed.
+    /// Number of consumed bytes of the trace.
     pub(super) fn consumed_bytes(&self) -> u64 {
         self.consumed_bytes
     }
 
-    /// The first part of the trace (all of it, if it is short), not consumed, and whether it is all.
+    /// The unconsumed first part of the trace (all of it, if it is short), and whether it is all.
     pub(super) fn peek(&mut self) -> (&[u8], bool) {
         let mut all = false;
         while self.held.len() < BUFFER_BYTES {
@@ -108,7 +107,7 @@ impl Source {
         (&self.buffer[self.held.clone()], all)
     }
 
-    /// Takes the error of looking ahead, if there was one.
+    /// Takes the error of reading ahead, if there was one.
     pub(super) fn take_failure(&mut self) -> Option<io::Error> {
         self.failed.take()
     }
@@ -136,7 +135,7 @@ impl Source {
         Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 
-    /// The next `length` bytes (much fewer than the buffer holds); `None` at the end of the trace.
+    /// The next `length` bytes (far fewer than the buffer holds); `None` at the end of the trace.
     pub(super) fn piece(&mut self, length: usize) -> Result<Option<&[u8]>, Problem> {
         while self.held.len() < length {
             if self.fill()? {
@@ -181,7 +180,7 @@ impl Source {
 
 /// A sequence of gzip members, possibly with zeros after a member: tapes and block-wise copies are padded with them.
 struct GzipMembers<R> {
-    /// Its input is given on from one to the next.
+    /// Each member hands its input to the next.
     member: Option<GzDecoder<BufReader<R>>>,
 }
 
@@ -207,7 +206,7 @@ impl<R: Read> Read for GzipMembers<R> {
     }
 }
 
-/// Skips zeros, and returns whether other bytes follow.
+/// Skips zeros, and reports whether other bytes follow.
 fn skip_zeros(input: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let held = input.fill_buf()?;
@@ -219,12 +218,12 @@ fn skip_zeros(input: &mut impl BufRead) -> io::Result<bool> {
     }
 }
 
-/// The decoder's own words are names of its inner states.
+/// A message of our own: the decoder's errors name its internal states.
 fn damaged() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "zstd: a frame is damaged or ends too early")
 }
 
-/// A sequence of Zstandard frames, each checked against its checksum where it has one.
+/// A sequence of Zstandard frames, each verified if it has a checksum.
 struct ZstdFrames<R> {
     input: BufReader<R>,
     decoder: FrameDecoder,
@@ -238,7 +237,7 @@ impl<R: Read> ZstdFrames<R> {
         ZstdFrames { input: BufReader::new(input), decoder, inside: false }
     }
 
-    /// Enters the next frame, skipping those that hold no data; false at the end of the input.
+    /// Starts the next frame, skipping empty ones; false at the end of the input.
     fn enter(&mut self) -> io::Result<bool> {
         while !self.input.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.input) {

@@ -5,16 +5,15 @@
 //! version 2  0 command u16  2 version u16  4 serial u32  8 bytes u32  12 segments u32  16 block u64  24 time_us u64
 //!            32 response_us u64
 //! ```
-//! Little-endian. The version stands in the high byte of its field. Blocks are of 512 bytes. The command is the first byte of
-//! the SCSI command; all but reads, writes, flushes and trims hold no request of ours. UNMAP and WRITE SAME keep their extents, or lengths,
-//! elsewhere.
+//! Little-endian. The version is the high byte of its field. Blocks have 512 bytes. The command is the first byte of the SCSI command; only reads,
+//! writes, flushes and trims are requests here. UNMAP and WRITE SAME store their extents, or lengths, elsewhere.
 
 use super::Action;
 use super::error::Problem;
 use super::field::{Decoded, bytes, request, sectors, wrong};
 use super::source::Source;
 
-/// Records of the first part of a trace that are looked at.
+/// Number of records examined at the start of a trace.
 const RECORDS_TRIED: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +31,14 @@ impl Version {
     }
 
     fn is_of(self, record: &[u8]) -> bool {
-        // A SCSI command has one byte, so that the other one of its field is 0.
+        // A SCSI command has one byte, so the other byte of its field is 0.
         match self {
             Version::One => record[15] == 1 && record[13] == 0,
             Version::Two => record[3] == 2 && record[1] == 0,
         }
     }
 
-    /// The version whose records the first part of a trace holds.
+    /// The version of the records in the first part of a trace.
     fn of(head: &[u8]) -> Option<Version> {
         let fits = |version: &Version| {
             let mut records = head.chunks_exact(version.record_bytes()).take(RECORDS_TRIED).peekable();
@@ -61,7 +60,7 @@ pub(super) struct Vscsi {
 impl Vscsi {
     /// `head` is the first part of the trace.
     pub(super) fn new(head: &[u8]) -> Vscsi {
-        // A wrong record is refused when it is read.
+        // A malformed record is refused when it is read.
         Vscsi { version: Version::of(head).unwrap_or(Version::Two) }
     }
 
@@ -85,7 +84,7 @@ impl Vscsi {
             0x0a | 0x2a | 0x8a | 0xaa | 0x2e | 0x8e | 0xae => Action::Write,
             // SYNCHRONIZE CACHE(10), (16).
             0x35 | 0x91 => Action::Flush,
-            // UNMAP, WRITE SAME(10), (16): no record has their extents, so they are counted as empty.
+            // UNMAP, WRITE SAME(10), (16): records lack their extents, so they count as empty.
             0x42 => return Ok(Decoded::Request(request(ticks, Action::Trim, sectors(0), sectors(0), 0)?)),
             0x41 | 0x93 => {
                 return Ok(Decoded::Request(request(ticks, Action::Write, sectors(block), sectors(0), 0)?));

@@ -1,12 +1,12 @@
 //! Writing a trace, so that a recorded run can be read back: MSR, fio version 2 and fio version 3.
 //!
-//! | format | loses |
+//! | format | limits |
 //! |---|---|
-//! | `msr` | parts of 100 ns; cannot say trim and flush |
-//! | `fio-v2`, `fio-v3` | parts of a microsecond |
+//! | `msr` | 100 ns; no trim and flush |
+//! | `fio-v2`, `fio-v3` | 1 us |
 //!
-//! Times are cut to the unit each for itself, so that errors do not add up. Stream N becomes fio's file
-//! `stream.N`, which the reader turns back into N.
+//! Each time is truncated to the unit on its own, so that errors do not add up. Stream N becomes fio's file `stream.N`, which the reader converts
+//! back to N.
 
 use std::collections::BTreeSet;
 use std::io::{BufWriter, Write};
@@ -27,15 +27,15 @@ enum Layout {
     Msr,
     Fio {
         version: Version,
-        /// Files that have been added and opened.
+        /// Files already added and opened.
         files: BTreeSet<u32>,
-        /// The time up to which version 2 has waited.
+        /// Time up to which version 2 has waited.
         waited_us: u64,
     },
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// Begins a trace in `format`.
+    /// Starts a trace in `format`.
     pub fn new(out: W, format: Format) -> Result<TraceWriter<W>, WriteError> {
         let fio = |version| Layout::Fio { version, files: BTreeSet::new(), waited_us: 0 };
         let layout = match format {
@@ -51,12 +51,12 @@ impl<W: Write> TraceWriter<W> {
         Ok(TraceWriter { out, layout, previous_ns: 0 })
     }
 
-    /// Writes a request whose response time is not known (MSR: 0).
+    /// Writes a request with unknown response time (MSR: 0).
     pub fn write(&mut self, record: &Record) -> Result<(), WriteError> {
         self.write_timed(record, Nanos::ZERO)
     }
 
-    /// Writes a request and how long it took; only MSR has a place for that.
+    /// Writes a request and its response time, which only MSR stores.
     pub fn write_timed(&mut self, record: &Record, response: Nanos) -> Result<(), WriteError> {
         let (previous_ns, at_ns) = (self.previous_ns, record.at.0);
         if at_ns < previous_ns {
@@ -128,7 +128,7 @@ fn file_line(
     Ok(())
 }
 
-/// Version 3 begins its lines with the time.
+/// Begins a line of version 3 with the time.
 fn time(out: &mut impl Write, version: Version, at_us: u64) -> Result<(), WriteError> {
     if version == Version::Three {
         write!(out, "{at_us} ")?;

@@ -1,4 +1,4 @@
-//! Traces with a line of names, and traces whose columns are told.
+//! Traces with a header, and traces with given columns.
 
 use pellucid_workload::trace::Action::{Flush, Read, Trim, Write};
 use pellucid_workload::trace::{AddressPolicy, Format, ReadOptions, Record, Shaping, TraceReader};
@@ -38,7 +38,7 @@ fn a_line_of_names_is_no_request() {
     assert_eq!(read_as("msr", NAMES).len(), 0, "names alone are no request");
 }
 
-/// As a table program exports it: with an index, other columns, another order, quotes and decimals.
+/// As exported by a spreadsheet: with an index, other columns, another order, quotes and decimals.
 #[test]
 fn names_of_a_format_give_the_order_of_its_columns() {
     let content = ",Offset,Size,Type,Timestamp,\"DiskNumber\",note\n\
@@ -119,7 +119,7 @@ fn columns_that_cannot_be_are_named() {
     }
 }
 
-/// The first line decides, and says what is wrong with it.
+/// The first line decides, and its error is reported.
 #[test]
 fn a_bad_field_in_the_first_line_is_named() {
     let all = |line: &str| failure(&ReadOptions::default(), format!("{line}\n")).1;

@@ -235,7 +235,7 @@ fn blkparse_falls_back_to_issue_then_completion() {
     assert_eq!(only(without(&["Q", "D", "C"])), 0);
 }
 
-/// A request of no sectors is counted as empty in a replay.
+/// A request of no sectors counts as empty in a replay.
 #[test]
 fn blkparse_of_no_sectors() {
     let lines = "8,0 3 1 0.0 697 Q R 8 + 0 [x]\n8,0 3 2 0.1 697 Q W 16 [x]\n8,0 3 3 0.2 697 Q N 0 [x]\n";
@@ -255,7 +255,7 @@ fn blkparse_malformed() {
         bad("8,0 3 1 0.0 697 Q W 1 - 8 [x]"),
         r#"t: line 1: the word after sector is "-"; expected +"#
     );
-    // A line that was cut off.
+    // A truncated line.
     for cut in ["8,0 3 1 0.0 697 Q W 1", "8,0 3 1 0.0 697 Q W 1 +"] {
         assert!(bad(cut).starts_with("t: line 1: "), "{}", bad(cut));
     }
@@ -406,7 +406,7 @@ fn vscsi() {
             record(6_000, Flush, 0, 0, 0),
         ];
         assert_eq!(records(Format::Vscsi, &trace), expected);
-        // WRITE SAME and UNMAP, whose lengths no record has.
+        // WRITE SAME and UNMAP, whose lengths are missing in records.
         let without_length: Vec<u8> = [(0x41, 0), (0x93, 1), (0x42, 2)]
             .into_iter()
             .flat_map(|(command, us)| vscsi_record(version, command, us))
@@ -423,7 +423,7 @@ fn vscsi() {
     }
 }
 
-/// No protocol has a request that is longer than 2^32 blocks of 4 KiB: a length beyond that is a damaged field, and not one to clip.
+/// No protocol allows a request longer than 2^32 blocks of 4 KiB: a larger length is a damaged field, and is not clipped.
 #[test]
 fn a_request_that_no_protocol_has_is_refused_in_every_format() {
     let digest = "531e779d5b4d8b4c2f3b1a0a9c8d7e6f";

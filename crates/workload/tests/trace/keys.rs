@@ -1,4 +1,4 @@
-//! Key-value traces: both formats by example, recognition, compression, and what is malformed.
+//! Key-value traces: both formats by example, recognition, compression, and malformed lines.
 
 use pellucid_workload::trace::TraceError;
 use pellucid_workload::trace::kv::{KvFormat, KvReader, KvRecord, Operation};

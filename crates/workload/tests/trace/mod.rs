@@ -30,7 +30,7 @@ fn records(format: Format, content: impl AsRef<[u8]>) -> Vec<Record> {
     reader.collect::<Result<_, _>>().expect("well-formed")
 }
 
-/// The message of the first error in `content`, and how many records came before it.
+/// The message of the first error in `content`, and the number of records before it.
 fn failure(options: &ReadOptions, content: impl AsRef<[u8]>) -> (usize, String) {
     let reader = match reader(content, options) {
         Ok(reader) => reader,

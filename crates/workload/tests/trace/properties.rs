@@ -1,4 +1,4 @@
-//! Whatever the bytes, reading and shaping end without a panic and keep their promises.
+//! For any bytes, reading and shaping end without a panic and keep their promises.
 
 use pellucid_flash::SimTime;
 use pellucid_workload::trace::{
@@ -27,7 +27,7 @@ fn policies() -> impl Strategy<Value = AddressPolicy> {
     select(vec![AddressPolicy::Refuse, AddressPolicy::Fold, AddressPolicy::Compact])
 }
 
-/// Bytes that come near the formats: words and numbers of all of them, between their separators.
+/// Bytes that resemble the formats: words and numbers of all of them, between their separators.
 fn near_traces() -> impl Strategy<Value = Vec<u8>> {
     let words = select(vec![
         "fio version 2 iolog\n",

@@ -1,4 +1,4 @@
-//! Real traces: the one shipped as an example, and those beside the checkout, where there are any.
+//! Real traces: the one shipped as an example, and those beside the checkout, if any.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -93,7 +93,7 @@ fn every_line_of_the_real_traces_is_a_request() {
             "cloudphysics-w.msr.csv" => assert_eq!((requests, writes), (113_872, 66_898)),
             // `awk '$5 == 0'`: MQSim writes with 0.
             "tpcc-small.trace" => assert_eq!((requests, writes), (6_999, 2_618)),
-            // Its last line has no end, so that `wc -l` counts one less.
+            // Its last line has no line end, so `wc -l` counts one less.
             _ => assert_eq!(requests, 24_783),
         }
     }

@@ -1,4 +1,4 @@
-//! Which format, and which compression.
+//! Recognition of format and compression.
 
 use std::io::{self, Read, Write};
 
@@ -109,7 +109,7 @@ fn compressed_traces_of_several_members() {
     let (first, second) = MSR.split_at(30);
     let expected = records(Format::Msr, MSR);
     assert_eq!(records(Format::Msr, [gzip(first), gzip(second)].concat()), expected);
-    // Tapes are filled up with zeros.
+    // Tapes are padded with zeros.
     assert_eq!(records(Format::Msr, [gzip(first), gzip(second), vec![0; 1000]].concat()), expected);
     assert_eq!(records(Format::Msr, [zstd(first), zstd(second)].concat()), expected);
     let skippable = [0x51, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3].to_vec();
@@ -147,7 +147,7 @@ fn a_missing_file_is_named() {
     assert!(error.starts_with("no/such.trace: cannot read: "), "{error}");
 }
 
-/// Hands out one byte at a time, with interruptions.
+/// Returns one byte at a time, with interruptions.
 struct Slow(io::Cursor<Vec<u8>>, bool);
 
 impl Read for Slow {

@@ -7,13 +7,13 @@ use super::RawSpaces;
 use super::space::RawSpace;
 use pellucid_flash::{Command, Interface, Opcode, Status};
 
-/// Commands under way together.
+/// Maximum number of commands in flight.
 const OUTSTANDING: usize = 256;
-/// Most sectors of a write of zones.
+/// Maximum sectors per write to zones.
 const WRITE_SECTORS: u64 = 64;
 
-/// Writes the given share of the chunks or zones of a namespace, at least one, round-robin over its parallel units. Chunks or zones
-/// with data stay unchanged.
+/// Writes the given share of the chunks or zones of a namespace, at least one, round-robin over its parallel units. Chunks or zones with data stay
+/// unchanged.
 pub fn fill_raw(
     target: &mut impl Target,
     (number, interface): (u16, Interface),
@@ -34,11 +34,11 @@ pub fn fill_raw(
         Interface::Zoned(zones) => zones.zones,
         other => panic!("a namespace of {} has neither chunks nor zones", other.name()),
     };
-    // A share that is no fraction of two is not exact.
+    // The share may have been rounded up.
     let mut left = (f64::from(containers) * share - 1e-6).ceil() as u32;
     let mut writer = Writer { target, number, under_way: 0, prepared };
     while left > 0 {
-        // A unit without free chunks is passed over.
+        // A unit without free chunks is skipped.
         let open: Vec<u32> =
             (0..space.lanes()).filter_map(|lane| space.take(lane)).take(left as usize).collect();
         if open.is_empty() {
@@ -54,7 +54,7 @@ pub fn fill_raw(
     writer.wait(0)
 }
 
-/// Like [`fill_raw`], told to an onlooker by itself.
+/// Like [`fill_raw`], with an onlooker for this namespace alone.
 pub fn fill_raw_alone(
     target: &mut impl Target,
     namespace: (u16, Interface),
@@ -91,7 +91,7 @@ impl<T: Target> Writer<'_, '_, T> {
         Ok(())
     }
 
-    /// Name of the place that is filled, as its user calls it.
+    /// Returns the user's name of the place being filled.
     fn whose(&self) -> String {
         match self.target.targets().into_iter().find(|place| place.namespace == self.number) {
             Some(place) => format!("target {}", place.name),
@@ -99,7 +99,7 @@ impl<T: Target> Writer<'_, '_, T> {
         }
     }
 
-    /// Waits until at most `most` commands are under way.
+    /// Waits until at most `most` commands are in flight.
     fn wait(&mut self, most: usize) -> Result<(), RunError> {
         loop {
             while let Some(completion) = self.target.pop() {

@@ -1,7 +1,7 @@
 //! Work on chunks and zones by their addresses.
 //!
-//! [`RawSpace`] knows the state of each chunk or zone of a namespace; a [`RawWorker`] assigns addresses in it to the I/Os of a
-//! job. [`RawSpaces`] holds the spaces of a run, and the effect of each command in flight on them.
+//! [`RawSpace`] knows the state of each chunk or zone of a namespace; a [`RawWorker`] assigns addresses in it to the I/Os of a job. [`RawSpaces`]
+//! holds the spaces of a run, and the effect of each command in flight on them.
 
 mod fill;
 mod space;
@@ -15,7 +15,7 @@ use super::RunError;
 use super::target::Target;
 use pellucid_flash::{Command, Interface, Lba, Opcode, Status};
 
-/// A command under way.
+/// A command in flight.
 #[derive(Clone, Debug, Default)]
 struct Held {
     space: usize,
@@ -32,7 +32,7 @@ pub struct RawSpaces {
 }
 
 impl RawSpaces {
-    /// Asks a drive at rest for the state of these namespaces, of chunks or of zones.
+    /// Asks a drive at rest for the state of these namespaces of chunks or zones.
     pub fn survey(target: &mut impl Target, namespaces: &[(u16, Interface)]) -> Result<RawSpaces, RunError> {
         let mut spaces = Vec::new();
         for (number, interface) in namespaces {
@@ -42,22 +42,22 @@ impl RawSpaces {
         Ok(RawSpaces { spaces, held: Vec::new() })
     }
 
-    /// Returns a space by its place.
+    /// Returns a space by its index.
     pub fn get(&self, space: usize) -> &RawSpace {
         &self.spaces[space]
     }
 
-    /// Returns a space by its place, for changes.
+    /// Returns a space by its index, for changes.
     pub fn get_mut(&mut self, space: usize) -> &mut RawSpace {
         &mut self.spaces[space]
     }
 
-    /// Returns the place of the space of a namespace.
+    /// Returns the index of the space of a namespace.
     pub fn find(&self, namespace: u16) -> Option<usize> {
         self.spaces.iter().position(|space| space.number() == namespace)
     }
 
-    /// A request was submitted to a space under this tag.
+    /// Notes that a request was submitted to a space under this tag.
     pub fn submitted(&mut self, tag: usize, space: usize, request: &mut RawRequest) {
         if self.held.len() <= tag {
             self.held.resize(tag + 1, Held::default());
@@ -75,7 +75,7 @@ impl RawSpaces {
     }
 }
 
-/// The descriptors of all chunks or zones of a namespace.
+/// Returns the descriptors of all chunks or zones of a namespace.
 fn ask(target: &mut impl Target, namespace: u16, interface: &Interface) -> Result<Vec<u8>, RunError> {
     let sectors = match interface {
         Interface::OpenChannel(chunks) => chunks.parallel_units() * chunks.chunks,

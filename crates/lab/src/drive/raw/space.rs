@@ -1,4 +1,4 @@
-//! Chunks or zones of one namespace, as the jobs that address them see them.
+//! Chunks or zones of one namespace, as seen by the jobs that address them.
 //!
 //! ```text
 //!            take                 last write ended             begin_reset
@@ -6,11 +6,11 @@
 //!    ▲ ◄── give back ──┘                                                        │
 //!    └───────────────────────────── reset ended ────────────────────────────────┘      gone: it failed, for good
 //! ```
-//! Jobs on one namespace share its space, so that no two of them write one chunk, and none resets what another reads. A lane is a
-//! parallel unit; all zones lie in one lane.
+//! Jobs on one namespace share its space, so that no two of them write one chunk, and none resets a chunk that another reads. A lane is a parallel
+//! unit; all zones are in one lane.
 //!
-//! Invariants: `free` and `full` list exactly the extents in these states, `full` in the order in which they became full; an extent with
-//! users is not reset.
+//! Invariants: `free` and `full` list exactly the extents in these states, `full` in the order in which they became full; an extent with users is not
+//! reset.
 
 use pellucid_flash::{ChunkInfo, ChunkState, Interface, Lba, ZoneInfo, ZoneState};
 use std::collections::VecDeque;
@@ -32,22 +32,22 @@ struct Extent {
     sectors: u64,
     lane: u32,
     state: State,
-    /// Sectors that were submitted.
+    /// Sectors submitted.
     written: u64,
-    /// Commands under way, and jobs that read it through.
+    /// Commands in flight, and jobs that read it through.
     users: u32,
-    /// Its number among those that became full, from 1 on.
+    /// Its number among the extents that became full, from 1 on.
     filled: u64,
 }
 
 /// Effect of a command on an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// It reads from it.
+    /// Reads from it.
     Read(u32),
-    /// It writes to it.
+    /// Writes to it.
     Write(u32),
-    /// It resets it.
+    /// Resets it.
     Reset(u32),
 }
 
@@ -59,21 +59,21 @@ pub struct RawSpace {
     extents: Vec<Extent>,
     free: Vec<VecDeque<u32>>,
     full: Vec<VecDeque<u32>>,
-    /// Extents that became full, ever.
+    /// Number of extents that became full, ever.
     filled: u64,
-    /// Resets under way in each lane.
+    /// Resets in flight in each lane.
     resetting: Vec<u32>,
-    /// Commands under way.
+    /// Commands in flight.
     commands: u32,
     /// Jobs that write and have not ended.
     writers: u32,
 }
 
 impl RawSpace {
-    /// A space of this namespace; `report`: packed descriptors of all its chunks or zones.
+    /// Makes the space of a namespace; `report`: packed descriptors of all its chunks or zones.
     ///
     /// # Panics
-    /// Panics if the interface has neither.
+    /// The interface has neither.
     pub fn new(number: u16, interface: Interface, report: &[u8]) -> RawSpace {
         let (extents, lanes): (Vec<Extent>, u32) = match &interface {
             Interface::OpenChannel(chunks) => {
@@ -109,17 +109,15 @@ impl RawSpace {
         space
     }
 
-    /// Returns the number of the namespace.
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// Returns the shape of the namespace.
     pub fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// Returns the number of lanes: parallel units, or 1 of zones.
+    /// Returns the number of lanes: parallel units, or 1 for zones.
     pub fn lanes(&self) -> u32 {
         self.free.len() as u32
     }
@@ -129,7 +127,6 @@ impl RawSpace {
         self.extents.iter().map(|extent| extent.sectors).max().unwrap_or(0)
     }
 
-    /// Returns the bytes of a sector.
     pub fn sector_bytes(&self) -> u64 {
         match &self.interface {
             Interface::OpenChannel(chunks) => chunks.sector_bytes.into(),
@@ -138,7 +135,7 @@ impl RawSpace {
         }
     }
 
-    /// Returns how many extents became full so far.
+    /// Returns how many extents have become full.
     pub fn filled(&self) -> u64 {
         self.filled
     }
@@ -153,12 +150,12 @@ impl RawSpace {
         self.full[lane as usize].len() as u32
     }
 
-    /// Returns the full extent with this place in the order of its lane.
+    /// Returns the full extent with this index in its lane.
     pub fn full_at(&self, lane: u32, place: u32) -> u32 {
         self.full[lane as usize][place as usize]
     }
 
-    /// Returns the first full extent of a lane that became full behind number `after`, with its own number.
+    /// Returns the first full extent of a lane that became full after number `after`, with its own number.
     pub fn full_after(&self, lane: u32, after: u64) -> Option<(u32, u64)> {
         let full = &self.full[lane as usize];
         let at = full.partition_point(|&at| self.extents[at as usize].filled <= after);
@@ -172,49 +169,48 @@ impl RawSpace {
         old.find(|&at| self.extents[at as usize].users == 0)
     }
 
-    /// Returns the resets under way in a lane.
+    /// Returns the resets in flight in a lane.
     pub fn resets(&self, lane: u32) -> u32 {
         self.resetting[lane as usize]
     }
 
-    /// Reports whether a command is in flight.
+    /// Returns whether a command is in flight.
     pub fn works(&self) -> bool {
         self.commands > 0
     }
 
-    /// Reports whether more extents may become full: a command is in flight, or a writing job has not
-    /// ended.
+    /// Returns whether more extents may become full: a command is in flight, or a writing job has not ended.
     pub fn may_fill(&self) -> bool {
         self.commands > 0 || self.writers > 0
     }
 
-    /// A job that writes was added.
+    /// Adds a job that writes.
     pub fn add_writer(&mut self) {
         self.writers += 1;
     }
 
-    /// A job that writes has ended.
+    /// Removes a job that writes, at its end.
     pub fn remove_writer(&mut self) {
         self.writers -= 1;
     }
 
-    /// Takes an extent of a lane to be written by the caller alone.
+    /// Takes an extent of a lane, to be written by the caller alone.
     pub fn take(&mut self, lane: u32) -> Option<u32> {
         let at = self.free[lane as usize].pop_front()?;
         self.extents[at as usize].state = State::Open;
         Some(at)
     }
 
-    /// Gives an extent back that was taken and still has room.
+    /// Gives back an extent that still has room.
     pub fn give_back(&mut self, at: u32) {
         let extent = &mut self.extents[at as usize];
         extent.state = State::Free;
         let free = &mut self.free[extent.lane as usize];
-        // Those that are begun go first: the drive may allow few of them.
+        // Extents already begun go first: the drive may allow few of them.
         if extent.written > 0 { free.push_front(at) } else { free.push_back(at) }
     }
 
-    /// Returns the sectors that a taken extent still has room for; 0 if it failed.
+    /// Returns the sectors that a taken extent has room for; 0 if it failed.
     pub fn room(&self, at: u32) -> u64 {
         let extent = &self.extents[at as usize];
         if extent.state == State::Open { extent.sectors - extent.written } else { 0 }
@@ -230,28 +226,28 @@ impl RawSpace {
         self.extents[at as usize].sectors
     }
 
-    /// Reports whether an extent is full.
+    /// Returns whether an extent is full.
     pub fn is_full(&self, at: u32) -> bool {
         self.extents[at as usize].state == State::Full
     }
 
-    /// A job reads an extent through, and keeps it from being reset.
+    /// Begins to read an extent through, which keeps it from being reset.
     pub fn hold(&mut self, at: u32) {
         self.extents[at as usize].users += 1;
     }
 
-    /// The job has done so.
+    /// Ends reading an extent through.
     pub fn let_go(&mut self, at: u32) {
         self.extents[at as usize].users -= 1;
     }
 
-    /// A command reads from an extent.
+    /// Begins a command that reads from an extent.
     pub fn begin_read(&mut self, at: u32) -> Part {
         self.extents[at as usize].users += 1;
         Part::Read(at)
     }
 
-    /// A command writes this many sectors to an extent; returns where.
+    /// Begins a command that writes this many sectors to an extent; returns where.
     pub fn begin_write(&mut self, at: u32, sectors: u64) -> (Lba, Part) {
         let extent = &mut self.extents[at as usize];
         debug_assert!(extent.written + sectors <= extent.sectors, "a write stays in its chunk or zone");
@@ -261,7 +257,7 @@ impl RawSpace {
         (lba, Part::Write(at))
     }
 
-    /// A command resets a full extent.
+    /// Begins a command that resets a full extent.
     pub fn begin_reset(&mut self, at: u32) -> Part {
         let extent = &mut self.extents[at as usize];
         debug_assert!(
@@ -275,12 +271,12 @@ impl RawSpace {
         Part::Reset(at)
     }
 
-    /// A command with parts was submitted.
+    /// Counts a submitted command with parts.
     pub fn submitted(&mut self) {
         self.commands += 1;
     }
 
-    /// A command with parts has ended, with or without success.
+    /// Ends a command with parts, with or without success.
     pub fn ended(&mut self, parts: &[Part], ok: bool) {
         self.commands -= 1;
         for &part in parts {
@@ -322,7 +318,7 @@ impl RawSpace {
 fn of_chunk(lane: u32, info: &ChunkInfo) -> Extent {
     let state = match info.state {
         ChunkState::Free | ChunkState::Open => State::Free,
-        // One that was closed early has no more to read than what was written.
+        // An extent closed early has only the written sectors to read.
         ChunkState::Closed if info.write_pointer == info.sectors => State::Full,
         ChunkState::Closed | ChunkState::Offline => State::Gone,
     };

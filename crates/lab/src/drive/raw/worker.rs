@@ -1,7 +1,7 @@
-//! A job on chunks or zones: it gives each I/O of its generator a place.
+//! A job on chunks or zones, which finds a place for each I/O of its generator.
 //!
-//! A writing job has a cursor in each of its units, or in `open_zones` zones, and uses them in rotation. When a cursor finds no free
-//! chunk or zone, a job limited by time or number resets the oldest unused full one; any other job ends there.
+//! A writing job has a cursor in each of its units, or in `open_zones` zones, and uses them in rotation. When a cursor finds no free chunk or zone, a
+//! job limited by time or number resets the oldest unused full one; any other job ends there.
 
 use super::space::{Part, RawSpace};
 use pellucid_flash::{ChunkOp, Command, Interface, Lba, Opcode, Rng, Tag, Vector, ZoneAction, ZoneOp};
@@ -18,24 +18,24 @@ pub struct RawRequest {
     pub namespace: u16,
     /// Runs of sectors; a plain command has one.
     pub runs: Vec<(Lba, u32)>,
-    /// Destinations of a copy, run for run.
+    /// Destinations of a copy, one per run.
     pub destinations: Vec<(Lba, u32)>,
     /// True for a vector command.
     pub vector: bool,
-    /// Sectors in all, or those of the chunk or zone that it resets.
+    /// Total sectors, or those of the chunk or zone that it resets.
     pub sectors: u32,
     /// Submission queue.
     pub queue: u16,
-    /// The job.
+    /// Index of the job.
     pub owner: u32,
     /// Effects of the command on the space.
     pub parts: Vec<Part>,
-    /// True if it is no I/O of the job's generator: a reset that makes room for its writes.
+    /// True for a reset that makes room for writes, which is no I/O of the job's generator.
     pub makes_room: bool,
 }
 
 impl RawRequest {
-    /// The command of the request, with its data.
+    /// Returns the command of the request, with its data.
     pub fn command(self, tag: Tag, lba: Lba, data: Vec<u8>) -> Command {
         let addresses = |runs: &[(Lba, u32)]| {
             let sectors =
@@ -61,11 +61,10 @@ pub enum Draw {
     Before(Box<RawRequest>),
     /// No place before a completion.
     Blocked,
-    /// No place any more.
+    /// No place ever again.
     End,
 }
 
-/// Place of one cursor.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     lane: u32,
@@ -77,7 +76,7 @@ struct Cursor {
     after: u64,
 }
 
-/// Where a raw job is.
+/// Progress of a raw job.
 #[derive(Clone, Debug)]
 pub struct RawWorker {
     raw: RawJob,
@@ -87,16 +86,16 @@ pub struct RawWorker {
     cursors: Vec<Cursor>,
     turn: usize,
     rng: Rng,
-    /// Flag: limited by time or number, so it starts again after a full pass.
+    /// True if limited by time or number, so that it starts again after a full pass.
     repeats: bool,
-    /// Extents that had become full when it started; without `repeats` it reads, copies and resets only these.
+    /// Number of extents that had become full when it started; without `repeats` it reads, copies and resets only these.
     until: u64,
-    /// Sectors that a random reader that does not repeat has left.
+    /// Sectors left for a random reader that does not repeat.
     left: u64,
     least: u32,
-    /// Flag: found no further place.
+    /// True if it found no further place.
     starved: bool,
-    /// Commands that it was given.
+    /// Number of commands submitted.
     pub commands: u64,
 }
 
@@ -104,7 +103,7 @@ fn refuse<T>(key: &'static str, value: impl ToString, allowed: impl Into<String>
     Err(JobError::Value { key, value: value.to_string(), allowed: allowed.into() })
 }
 
-/// Sizes of a job's I/O that have to suit the drive, in bytes.
+/// Returns the sizes of a job's I/O that have to suit the drive, in bytes.
 fn sizes(job: &Job, raw: &RawJob) -> Vec<(&'static str, u64)> {
     match &job.block[raw.direction() as usize] {
         BlockSize::Fixed(bytes) => vec![("bs", *bytes)],
@@ -119,7 +118,7 @@ impl RawWorker {
     /// Puts a job on a space.
     ///
     /// # Errors
-    /// The key that does not suit it.
+    /// A key that does not suit the space.
     pub fn new(job: &Job, raw: &RawJob, space: usize, on: &RawSpace) -> Result<RawWorker, JobError> {
         let lanes = match &raw.units {
             None => 0..on.lanes(),
@@ -157,7 +156,7 @@ impl RawWorker {
         })
     }
 
-    /// The job starts.
+    /// Starts the job.
     pub fn start(&mut self, space: &RawSpace) {
         self.until = if self.repeats { u64::MAX } else { space.filled() };
         if !self.repeats && self.raw.action == Action::RandRead {
@@ -165,7 +164,6 @@ impl RawWorker {
         }
     }
 
-    /// Reports whether it writes.
     pub fn writes(&self) -> bool {
         self.raw.action.writes()
     }
@@ -175,7 +173,7 @@ impl RawWorker {
         if self.writes() { self.cursors.len() as u32 } else { 0 }
     }
 
-    /// The sentence on a job that found nothing to do.
+    /// Returns the sentence on a job that found nothing to do.
     pub fn found_nothing(&self, space: &RawSpace) -> String {
         let what = self.raw.container.name();
         let holds = bytes((space.extent_sectors() * space.sector_bytes()) as f64);
@@ -190,8 +188,7 @@ impl RawWorker {
         }
     }
 
-    /// Returns the warning about a job that is limited by time or number but ended early for lack of places; `asked`: the requested
-    /// number.
+    /// Returns the warning about a job that is limited by time or number but ended early for lack of places; `asked`: the requested number.
     pub fn ended_early(&self, asked: Option<u64>) -> Option<String> {
         if !self.repeats || !self.starved {
             return None;
@@ -208,7 +205,7 @@ impl RawWorker {
         Some(format!("did {}{of} I/Os and ended: {why}", self.commands))
     }
 
-    /// Gives a place to an I/O of this many sectors.
+    /// Finds a place for an I/O of this many sectors.
     pub fn draw(&mut self, sectors: u32, space: &mut RawSpace) -> Draw {
         let drawn = match self.raw.action {
             Action::RandRead => self.random_read(sectors, space),
@@ -222,7 +219,7 @@ impl RawWorker {
         drawn
     }
 
-    /// The job has ended: what it has open is left to others.
+    /// Ends the job, which leaves its open extents to others.
     pub fn end(&mut self, space: &mut RawSpace) {
         for cursor in &mut self.cursors {
             if let Some(at) = cursor.open.take().filter(|&at| space.room(at) > 0) {
@@ -277,7 +274,7 @@ impl RawWorker {
         Draw::Io(finished(request))
     }
 
-    /// The next run that a sequential reader or copier takes from the lane of a cursor.
+    /// Returns the next run that a sequential reader or copier takes from the lane of a cursor.
     fn next_run(&mut self, cursor: usize, sectors: u32, space: &mut RawSpace) -> Option<(u32, Lba, u32)> {
         let Cursor { lane, reading, after, .. } = &mut self.cursors[cursor];
         if reading.is_none() {
@@ -335,7 +332,7 @@ impl RawWorker {
         *open
     }
 
-    /// A reset that makes room in the lane of a cursor, unless one is under way.
+    /// Returns a reset that makes room in the lane of a cursor, unless one is in flight.
     fn make_room(&mut self, cursor: usize, space: &mut RawSpace) -> Option<Box<RawRequest>> {
         let lane = self.cursors[cursor].lane;
         if !self.repeats || space.resets(lane) > 0 {
@@ -375,7 +372,7 @@ impl RawWorker {
         }
     }
 
-    /// Copies stay in their parallel unit, as a drive with copyback asks.
+    /// Copies stay in their parallel unit, as a drive with copyback requires.
     fn copy(&mut self, sectors: u32, space: &mut RawSpace) -> Draw {
         let mut request = self.request(Opcode::Chunk(ChunkOp::Copy), space);
         request.vector = true;
@@ -451,7 +448,7 @@ fn check(job: &Job, raw: &RawJob, on: &RawSpace, lanes: &Range<u32>) -> Result<(
         other => unreachable!("a space of {}", other.name()),
     };
     let step = if raw.action.writes() { least } else { 1 } * raw.vector;
-    // A vector command names each sector, and a copy is one.
+    // A vector command names each sector; a copy is a vector command too.
     let is_vector = raw.vector > 1 || raw.action == Action::Copy;
     let longest = if is_vector { longest.min(64) } else { longest };
     for (key, bytes) in sizes(job, raw).into_iter().filter(|_| raw.action != Action::Reset) {

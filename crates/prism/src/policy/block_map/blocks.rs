@@ -1,7 +1,7 @@
-//! Logical blocks: pieces, buffer and changes of each, and which of them wait for chunks.
+//! Logical blocks: pieces, buffer and changes of each, and those that wait for chunks.
 //!
-//! Invariants: a block is busy while exactly one command of its writer is with the drive; a block waits for a chunk if and only if it is
-//! starved; one block is merged at a time; numbers of pieces rise.
+//! Invariants: a block is busy while exactly one command of its writer is with the drive; a block waits for a chunk if and only if it is starved; one
+//! block is merged at a time; numbers of pieces ascend.
 
 use super::buffer::Buffer;
 use super::pieces::{Piece, Pieces};
@@ -23,24 +23,24 @@ pub(super) enum Place {
 pub(super) struct Logical {
     pub pieces: Pieces,
     pub buffer: Buffer,
-    /// Changes that have yet to be made.
+    /// Changes still to be made.
     queue: VecDeque<Part>,
-    /// A command of its writer is with the drive.
+    /// True if a command of its writer is with the drive.
     busy: bool,
     /// True if the block waits for a free chunk.
     starved: bool,
-    /// Data to copy cannot be read, so the buffer cannot be written.
+    /// True if data to copy are unreadable, so the buffer cannot be written.
     stuck: bool,
     /// True if the block cannot be merged, for lack of readable data.
     lame: bool,
-    /// Flushes and writes with force unit access that wait until the buffer is empty.
+    /// Requests (flushes, and writes with force unit access) that wait until the buffer is empty.
     awaited: Vec<u32>,
-    /// Moment of its last change.
+    /// Clock value of its last change.
     touched: u64,
 }
 
 impl Logical {
-    /// Address of a sector, and the number of contiguous sectors from it on, at most `most`.
+    /// Address of a sector, and the number of contiguous sectors starting there, at most `most`.
     pub fn locate(&self, sector: u32, most: u32, image: usize) -> (Place, u32) {
         let (from, held) = (self.buffer.from(), self.buffer.held(image));
         let mut limit = sector + most;
@@ -56,12 +56,12 @@ impl Logical {
         }
     }
 
-    /// The change that is to be made next.
+    /// The next change.
     pub fn next_change(&self) -> Option<Part> {
         self.queue.front().copied()
     }
 
-    /// Takes the change that is to be made next.
+    /// Takes the next change.
     pub fn take_change(&mut self) -> Option<Part> {
         self.queue.pop_front()
     }
@@ -70,13 +70,13 @@ impl Logical {
         self.busy
     }
 
-    /// A command of the writer goes to the drive.
+    /// Notes a command of the writer to the drive.
     pub fn begin_command(&mut self) {
         assert!(!self.busy, "a block has one command at a time");
         self.busy = true;
     }
 
-    /// The command of the writer has ended.
+    /// Notes the end of the writer's command.
     pub fn end_command(&mut self) {
         assert!(self.busy, "a command that was sent");
         self.busy = false;
@@ -90,32 +90,32 @@ impl Logical {
         self.stuck
     }
 
-    /// Says that the buffer cannot be written.
+    /// Marks the buffer as unwritable.
     pub fn stick(&mut self) {
         self.stuck = true;
     }
 
-    /// Tries to write the buffer again; `false`: nothing was stuck.
+    /// Retries writing the buffer; `false`: nothing was stuck.
     pub fn try_again(&mut self) -> bool {
         std::mem::take(&mut self.stuck)
     }
 
-    /// Says that data below the top piece cannot be read.
+    /// Marks data below the top piece as unreadable.
     pub fn cannot_be_copied(&mut self) {
         self.lame = true;
     }
 
-    /// Returns whether its pieces may be merged.
+    /// Reports whether its pieces may be merged.
     pub fn can_be_merged(&self) -> bool {
         !self.lame && !self.stuck
     }
 
-    /// Moment of its last change.
+    /// Clock value of its last change.
     pub fn touched(&self) -> u64 {
         self.touched
     }
 
-    /// Returns whether anything waits until the buffer is empty.
+    /// Reports whether anything waits until the buffer is empty.
     pub fn is_awaited(&self) -> bool {
         !self.awaited.is_empty()
     }
@@ -130,13 +130,13 @@ impl Logical {
         std::mem::take(&mut self.awaited)
     }
 
-    /// Trims the block: its pieces are not needed any more.
+    /// Trims the block; returns its pieces, which are no longer needed.
     pub fn trim(&mut self) -> Vec<Piece> {
         self.lame = false;
         self.pieces.take()
     }
 
-    /// Takes the requests of everything that waits for the block, without the data of changes that are not acknowledged.
+    /// Takes the requests that wait for the block, and drops the data of unacknowledged changes.
     pub fn give_up_changes(&mut self, image: usize) -> Vec<u32> {
         let taken = self.buffer.drop_taken(image).into_iter();
         let changes = taken.chain(self.queue.drain(..)).map(|part| part.request);
@@ -152,7 +152,7 @@ pub(super) struct Blocks {
     blocks: Vec<Logical>,
     /// Blocks that wait for a free chunk, in order of arrival.
     starved: VecDeque<u32>,
-    /// The block that is being merged, and since when.
+    /// The block being merged, and the start of the merge.
     merging: Option<(u32, SimTime)>,
     /// Number of the next piece.
     sequence: u64,
@@ -194,7 +194,7 @@ impl Blocks {
         (buffers + self.blocks.len() * size_of::<Logical>()) as u64
     }
 
-    /// Walks the invariants and panics where one is broken.
+    /// Checks the invariants, and panics if one is broken.
     pub fn check(&self) {
         for (number, block) in self.blocks.iter().enumerate() {
             block.pieces.check(number);
@@ -222,19 +222,19 @@ impl Blocks {
         block.queue.push_back(part);
     }
 
-    /// How many changes have been made since the block was changed.
+    /// Number of changes made since the block was changed.
     pub fn age(&self, number: u32) -> u64 {
         self.clock - self[number].touched
     }
 
-    /// Begins a top piece of a block. Returns pieces that are not needed any more.
+    /// Starts a top piece of a block. Returns pieces that are no longer needed.
     pub fn begin_piece(&mut self, number: u32, chunk: u32) -> Vec<Piece> {
         let sequence = self.sequence;
         self.sequence += 1;
         self[number].pieces.begin(chunk, sequence)
     }
 
-    /// Adds a piece that was found on the flash.
+    /// Adds a piece found on the flash.
     pub fn found(&mut self, number: u32, piece: Piece) {
         self.sequence = self.sequence.max(piece.sequence + 1);
         self[number].pieces.found(piece);
@@ -247,7 +247,7 @@ impl Blocks {
         }
     }
 
-    /// Returns whether a block waits for a free chunk.
+    /// Reports whether a block waits for a free chunk.
     pub fn any_starved(&self) -> bool {
         !self.starved.is_empty()
     }
@@ -257,12 +257,12 @@ impl Blocks {
         std::mem::take(&mut self.starved)
     }
 
-    /// A block waits no longer.
+    /// Ends a block's wait for a chunk.
     pub fn feed(&mut self, number: u32) {
         self[number].starved = false;
     }
 
-    /// Begins to merge a block.
+    /// Starts merging a block.
     pub fn begin_merge(&mut self, number: u32, now: SimTime) {
         assert!(self.merging.is_none(), "one block is merged at a time");
         self.merging = Some((number, now));
@@ -278,7 +278,7 @@ impl Blocks {
         self.merging.is_some_and(|(merging, _)| merging == number)
     }
 
-    /// Ends the merge: returns when it began.
+    /// Ends the merge; returns its start.
     pub fn end_merge(&mut self) -> Option<SimTime> {
         self.merging.take().map(|(_, since)| since)
     }

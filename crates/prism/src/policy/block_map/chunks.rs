@@ -1,18 +1,18 @@
-//! Chunks of a range: free ones, readers, and those that are to be erased.
+//! Chunks of a range: free ones, readers, and those to be erased.
 //!
 //! ```text
 //!   free ─► take ─► piece of a block ─► discard ─► garbage ─► begin_erases ─► erased ─► free, bad, or spoiled ─ try_again ─► garbage
 //! ```
-//! Invariants: a chunk is free, bad, a piece of one block, garbage, being erased or spoiled, and only one of these; a LUN has one erase under
-//! way at most; a chunk is erased when nothing reads it, and after all older ones of its block, so that a crash in between never lets an
-//! older piece take the place of a newer one.
+//! Invariants: a chunk is exactly one of: free, bad, a piece of one block, garbage, being erased, spoiled; a LUN has at most one erase in flight; a
+//! chunk is erased when nothing reads it, and after all older ones of its block, so that a crash in between never lets an older piece replace a newer
+//! one.
 
 use crate::Space;
 use pellucid_flash::{BlockId, DieId, Status};
 use pellucid_ftl::Pool;
 use std::ops::Range;
 
-/// Free chunks that writes of the application leave alone.
+/// Free chunks that the application's writes must leave.
 pub(super) const RESERVE: u32 = 2;
 
 /// Use of a chunk.
@@ -23,7 +23,7 @@ struct Chunk {
     awaited: Vec<u32>,
 }
 
-/// A chunk that is to be erased.
+/// A chunk to be erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Garbage {
     pub chunk: u32,
@@ -44,22 +44,22 @@ impl Garbage {
 pub(super) struct Chunks {
     chunks_per_lun: u32,
     channels: u32,
-    /// The chunks: those of the range's rows, of every LUN.
+    /// The chunks: those of the range's rows, in every LUN.
     pool: Pool,
     chunks: Vec<Chunk>,
     garbage: Vec<Garbage>,
     /// Chunks whose erase has failed.
     spoiled: Vec<Garbage>,
-    /// The erase under way in each LUN.
+    /// The erase in flight in each LUN.
     erasing: Vec<Option<Garbage>>,
-    /// Writes under way in each LUN.
+    /// Writes in flight in each LUN.
     writing: Vec<u32>,
     /// The LUN whose turn it is.
     turn: u32,
 }
 
 impl Chunks {
-    /// Creates the chunks of these rows; none is free yet.
+    /// Creates the chunks of these rows, none free yet.
     pub fn new(space: &Space, rows: Range<u32>) -> Chunks {
         let geometry = space.geometry();
         let luns = geometry.luns() as usize;
@@ -85,7 +85,7 @@ impl Chunks {
         (self.chunks.len() * size_of::<Chunk>()) as u64 + self.pool.memory_bytes()
     }
 
-    /// Walks the invariants, given the chunks of all pieces, and panics where one is broken.
+    /// Checks the invariants, given the chunks of all pieces, and panics if one is broken.
     pub fn check(&self, pieces: Vec<u32>) {
         self.pool.check();
         let mut held = pieces;
@@ -109,7 +109,7 @@ impl Chunks {
         self.pool.retire(BlockId(chunk));
     }
 
-    /// Free chunks.
+    /// Number of free chunks.
     pub fn free(&self) -> u32 {
         self.pool.free_total()
     }
@@ -131,28 +131,28 @@ impl Chunks {
         let free = |lun: DieId| self.pool.free_count(lun);
         let by_channel = |at: u32| DieId(at % channels * (luns / channels) + at / channels);
         let in_turn = (0..luns).map(|at| by_channel((at + self.turn) % luns)).filter(|&lun| free(lun) > 0);
-        // Of equals the first.
+        // Of equals, the first.
         let best = in_turn.min_by_key(|&lun| (self.writing[lun.0 as usize], u32::MAX - free(lun)))?;
         self.pool.take(best).map(|block| block.0)
     }
 
-    /// A read of a chunk begins.
+    /// Notes the start of a read of a chunk.
     pub fn begin_read(&mut self, chunk: u32) {
         self.chunks[chunk as usize].readers += 1;
     }
 
-    /// A read of a chunk has ended.
+    /// Notes the end of a read of a chunk.
     pub fn end_read(&mut self, chunk: u32) {
         self.chunks[chunk as usize].readers -= 1;
     }
 
-    /// A write to a chunk begins.
+    /// Notes the start of a write to a chunk.
     pub fn begin_write(&mut self, chunk: u32) {
         let lun = self.lun_of(chunk);
         self.writing[lun] += 1;
     }
 
-    /// A write to a chunk has ended.
+    /// Notes the end of a write to a chunk.
     pub fn end_write(&mut self, chunk: u32) {
         let lun = self.lun_of(chunk);
         self.writing[lun] -= 1;
@@ -163,12 +163,12 @@ impl Chunks {
         self.garbage.push(garbage);
     }
 
-    /// Returns whether chunks will become free by themselves.
+    /// Reports whether chunks will become free by themselves.
     pub fn frees_itself(&self) -> bool {
         !self.garbage.is_empty() || self.erasing.iter().any(Option::is_some)
     }
 
-    /// Begins the erases that can begin, and returns them.
+    /// Starts all erases that may start, and returns them.
     pub fn begin_erases(&mut self) -> Vec<Garbage> {
         let (mut at, mut begun) = (0, Vec::new());
         while at < self.garbage.len() {
@@ -190,7 +190,7 @@ impl Chunks {
         begun
     }
 
-    /// An erase has ended: returns the flushes that waited for it.
+    /// Handles the end of an erase; returns the flushes that waited for it.
     pub fn erased(&mut self, garbage: Garbage, status: Status) -> Vec<u32> {
         let (lun, block) = (self.lun_of(garbage.chunk), BlockId(garbage.chunk));
         let ended = self.erasing[lun].take();
@@ -200,7 +200,7 @@ impl Chunks {
                 self.pool.set_erases(block, self.pool.erases(block) + 1);
                 self.pool.give(block);
             }
-            // Nothing was written to it.
+            // The chunk was not written.
             Status::ChunkInvalidReset => self.pool.give(block),
             Status::ChunkOffline => self.pool.retire(block),
             _ => self.spoiled.push(garbage),
@@ -208,7 +208,7 @@ impl Chunks {
         std::mem::take(&mut self.chunks[garbage.chunk as usize].awaited)
     }
 
-    /// Makes a flush wait for the erases of trimmed blocks: returns how many there are.
+    /// Makes a flush wait for the erases of trimmed blocks; returns their number.
     pub fn await_trims(&mut self, flush: u32) -> u32 {
         let to_come = self.garbage.iter().chain(self.erasing.iter().flatten());
         let mut count = 0;
@@ -219,12 +219,12 @@ impl Chunks {
         count
     }
 
-    /// Chunks whose erase has failed, which wait to be tried again.
+    /// Number of chunks whose erase has failed, which wait for a retry.
     pub fn resting(&self) -> u64 {
         self.spoiled.len() as u64
     }
 
-    /// Tries erases again that have failed.
+    /// Retries failed erases.
     pub fn try_again(&mut self) {
         self.garbage.append(&mut self.spoiled);
     }

@@ -1,11 +1,11 @@
-//! Commands of the application: which are refused, and their beginning.
+//! Commands of the application: checks, and their start.
 
 use super::core::Core;
 use super::requests::Part;
 use super::{read, write};
 use pellucid_flash::{Command, Opcode, Status};
 
-/// Why a command cannot be accepted.
+/// Reason why a command cannot be accepted.
 pub(super) fn refuse(core: &Core, command: &Command) -> Option<Status> {
     let carries = match command.opcode {
         Opcode::Write => true,
@@ -30,7 +30,7 @@ pub(super) fn refuse(core: &Core, command: &Command) -> Option<Status> {
     (core.health.refuses_writes() && writes).then_some(Status::ReadOnly)
 }
 
-/// Begins a request.
+/// Starts a request.
 pub(super) fn begin(core: &mut Core, request: u32) {
     let command = core.requests.command(request);
     let (opcode, lba, sectors) = (command.opcode, command.lba.0, command.sectors);
@@ -61,7 +61,7 @@ fn flush(core: &mut Core, request: u32) {
     let blocks: Vec<u32> = (0..core.blocks.count()).filter(waits).collect();
     for &number in &blocks {
         match core.blocks[number].is_stuck() {
-            // Its buffer will never be written.
+            // Its buffer can never be written.
             true => core.requests.fail(request, Status::WriteFault),
             false => {
                 core.requests.awaits(request);

@@ -11,7 +11,7 @@ use crate::policy::Gc;
 use pellucid_flash::{ChunkAddress, Lba, SimTime};
 use std::ops::Range;
 
-/// The range, its rows and its policy. It never changes.
+/// The range, its rows and its policy; constant.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub space: Space,
@@ -22,7 +22,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Number of logical blocks; the error says in a sentence why the range cannot be served.
+    /// Number of logical blocks; the error is a sentence that says why the range cannot be served.
     pub fn blocks(&self) -> Result<u64, String> {
         let geometry = &self.space.chunks;
         if geometry.cached_sectors > 0 {
@@ -90,7 +90,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// Creates the state before the first look at the flash; the error is a sentence.
+    /// Creates the state before the flash is examined; the error is a sentence.
     pub fn new(shape: Shape) -> Result<Core, String> {
         let blocks = shape.blocks()?;
         Ok(Core {
@@ -110,7 +110,7 @@ impl Core {
         self.blocks.memory_bytes() + self.chunks.memory_bytes() + self.requests.memory_bytes()
     }
 
-    /// Walks every invariant and panics where one is broken.
+    /// Checks every invariant, and panics if one is broken.
     pub fn check(&self) {
         self.blocks.check();
         self.chunks.check(self.blocks.iter().flat_map(|block| block.pieces.chunks()).collect());

@@ -1,10 +1,10 @@
-//! GC: which block is merged to free chunks, and erases.
+//! GC: merging blocks to free chunks, and erases.
 //!
 //! ```text
 //!   a block needs a chunk ─► more than RESERVE free? ─ yes ─► the LUN with most of them
-//!                               └─ no ─► it waits; GC merges a block ─► its older pieces are garbage ─► erased ─► free ─► asked again
+//!                               └─ no ─► it waits; GC merges a block ─► its older pieces are garbage ─► erased ─► free ─► retried
 //! ```
-//! The reserve is for blocks whose top piece has failed, so that their buffers can be written and merges can go on.
+//! The reserve is for blocks whose top piece has failed, so that their buffers can be written and merges can continue.
 
 use super::chunks::Garbage;
 use super::core::Core;
@@ -31,14 +31,14 @@ fn make_space(core: &mut Core) {
     write::go_on(core, victim);
 }
 
-/// Chooses the block that is merged.
+/// Chooses the block to merge.
 fn victim(core: &Core) -> Option<u32> {
-    // A merge needs a top piece that it can go on with, or a chunk for another.
+    // A merge needs a top piece that it can continue, or a chunk for another one.
     let chunk_is_free = core.chunks.free() > 0;
     let blocks = (0..).zip(core.blocks.iter()).filter_map(|(number, block)| {
         let (top, count) = (block.pieces.top()?, block.pieces.count());
         let mergeable = count > 1 && block.can_be_merged() && (top.open || chunk_is_free);
-        // A top piece that takes no more is copied, too.
+        // A closed top piece is copied, too.
         let copies = block.pieces.reach() - if top.open { top.ends } else { 0 };
         let freed = (count - 1) as u64 * u64::from(core.shape.length());
         mergeable.then_some((number, top, copies, freed, block.touched()))
@@ -49,14 +49,14 @@ fn victim(core: &Core) -> Option<u32> {
         Gc::Lru => blocks.min_by_key(|&(number, .., touched)| (touched, number)),
         Gc::CostBenefit => blocks.max_by_key(|&(number, _, copies, freed, _)| {
             let age = u128::from(core.blocks.age(number) + 1);
-            // Whole numbers keep it exact and repeatable.
+            // Integers keep it exact and repeatable.
             (((age * u128::from(freed)) << 16) / u128::from(copies + 1), u32::MAX - number)
         }),
     };
     victim.map(|(number, ..)| number)
 }
 
-/// The merge of a block has ended, for good or for bad.
+/// Handles the end of a block's merge, successful or not.
 pub(super) fn merged(core: &mut Core) {
     if let Some(since) = core.blocks.end_merge() {
         core.tally.pause(since, core.now);
@@ -67,14 +67,14 @@ pub(super) fn merged(core: &mut Core) {
     }
 }
 
-/// Pieces of a block are not needed any more; `trimmed`: because all of it was trimmed.
+/// Discards pieces of a block; `trimmed`: because the whole block was trimmed.
 pub(super) fn discard(core: &mut Core, logical: u32, pieces: Vec<Piece>, trimmed: bool) {
     for Piece { chunk, sequence, .. } in pieces {
         core.chunks.discard(Garbage { chunk, logical, sequence, trimmed });
     }
 }
 
-/// Erases what can be erased.
+/// Starts all possible erases.
 pub(super) fn erase_garbage(core: &mut Core) {
     for garbage in core.chunks.begin_erases() {
         let lba = core.shape.lba(garbage.chunk, 0);
@@ -83,7 +83,7 @@ pub(super) fn erase_garbage(core: &mut Core) {
     }
 }
 
-/// An erase has ended.
+/// Handles the end of an erase.
 pub(super) fn erased(core: &mut Core, garbage: Garbage, status: Status) {
     core.tally.erase();
     for request in core.chunks.erased(garbage, status) {
@@ -93,7 +93,7 @@ pub(super) fn erased(core: &mut Core, garbage: Garbage, status: Status) {
     feed(core);
 }
 
-/// Blocks that wait for a chunk try again.
+/// Resumes blocks that wait for a chunk.
 fn feed(core: &mut Core) {
     for logical in core.blocks.take_starved() {
         core.blocks.feed(logical);
@@ -101,7 +101,7 @@ fn feed(core: &mut Core) {
     }
 }
 
-/// Tries again what was given up after failures: erases, and blocks that could not be written.
+/// Retries what was given up after failures: erases, and blocks that could not be written.
 pub(super) fn try_again(core: &mut Core, now: SimTime) {
     core.now = now;
     core.health.try_again();
@@ -115,8 +115,8 @@ pub(super) fn try_again(core: &mut Core, now: SimTime) {
     feed(core);
 }
 
-/// Fails waiting work if nothing is in progress and a block waits for a chunk, because none will become free. Data in buffers stay
-/// there and can be read.
+/// Fails waiting work if nothing is in progress and a block waits for a chunk, because none will become free. Buffered data stay there and can be
+/// read.
 pub(super) fn give_up_if_stuck(core: &mut Core) {
     if !core.blocks.any_starved() || !core.link.is_idle() {
         return;

@@ -1,8 +1,8 @@
 //! Failures of the flash: whether writes are still accepted.
 //!
-//! Invariant: writes are refused after `FAILURES_MAX` (32) failures in a row, or when nothing frees a chunk, until it is tried again.
+//! Invariant: writes are refused after `FAILURES_MAX` (32) consecutive failures, or when no chunk will become free, until a retry.
 
-/// After this many failures in a row nothing is written until it is tried again.
+/// Consecutive failures after which nothing is written until a retry.
 const FAILURES_MAX: u32 = 32;
 
 /// Failures of the flash.
@@ -12,27 +12,27 @@ pub(super) struct Health {
     /// No chunk will become free.
     lacks_chunks: bool,
     failures_in_a_row: u32,
-    /// Why the range could not start.
+    /// Reason why the range could not start.
     failure: Option<String>,
 }
 
 impl Health {
-    /// Returns whether writes are refused.
+    /// Reports whether writes are refused.
     pub fn refuses_writes(&self) -> bool {
         self.read_only
     }
 
-    /// Why the range could not start.
+    /// Reason why the range could not start.
     pub fn failure(&self) -> Option<&String> {
         self.failure.as_ref()
     }
 
-    /// Ends the range: it could not start.
+    /// Ends the range, which could not start.
     pub fn fail(&mut self, why: String) {
         self.failure = Some(why);
     }
 
-    /// A write has succeeded.
+    /// Notes a successful write.
     pub fn written(&mut self) {
         self.failures_in_a_row = 0;
     }
@@ -55,7 +55,7 @@ impl Health {
         self.lacks_chunks
     }
 
-    /// Takes writes again.
+    /// Accepts writes again.
     pub fn try_again(&mut self) {
         (self.read_only, self.lacks_chunks, self.failures_in_a_row) = (false, false, 0);
     }

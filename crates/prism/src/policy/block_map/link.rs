@@ -1,4 +1,4 @@
-//! Commands with the drive, and buffers that commands no longer need.
+//! Commands with the drive, and buffers for reuse.
 //!
 //! Invariant: a command with the drive, or on its way there, has exactly one record, under its tag.
 
@@ -13,19 +13,19 @@ pub(super) enum Purpose {
     #[default]
     Idle,
     Start,
-    /// Sectors of a request, of this chunk, to this place.
+    /// Reads sectors of a request from this chunk to this place.
     Read {
         request: u32,
         chunk: u32,
         at: u32,
     },
-    /// The writer of a block reads what it needs, from this chunk.
+    /// The writer of a block reads data that it needs from this chunk.
     Fetch {
         logical: u32,
         chunk: u32,
         what: Fetch,
     },
-    /// The writer of a block writes: copies, or its buffer.
+    /// The writer of a block writes copies, or its buffer.
     Store {
         logical: u32,
         copy: bool,
@@ -36,11 +36,11 @@ pub(super) enum Purpose {
 /// Use that the writer of a block makes of data it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fetch {
-    /// Writes it to the top piece.
+    /// Write them to the top piece.
     Copy,
-    /// Puts it before the buffer, which begins in mid-page.
+    /// Prepend them to the buffer, which begins in mid-page.
     Before,
-    /// Appends it to the buffer, which ends in mid-page.
+    /// Append them to the buffer, which ends in mid-page.
     Behind,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Op {
     pub purpose: Purpose,
     pub lba: Lba,
     pub sectors: u32,
-    /// How often it was tried before.
+    /// Number of earlier attempts.
     pub tries: u32,
 }
 
@@ -82,14 +82,14 @@ impl Link {
         self.send_again(purpose, 0, command);
     }
 
-    /// Sends a command that was tried so often before.
+    /// Sends a command after this many attempts.
     pub fn send_again(&mut self, purpose: Purpose, tries: u32, command: Command) {
         let Command { lba, sectors, .. } = command;
         let op = self.ops.insert(Op { purpose, lba, sectors, tries });
         self.down.push_back(Command { tag: op.into(), namespace: self.namespace, ..command });
     }
 
-    /// The command with this tag has ended.
+    /// Removes the record of a completed command.
     pub fn ended(&mut self, number: u32) -> Op {
         let op = std::mem::take(&mut self.ops[number]);
         self.ops.release(number);

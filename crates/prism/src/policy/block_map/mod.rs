@@ -1,41 +1,41 @@
-//! A block-mapped range: a logical block is as long as a chunk, and is in a single chunk if it was written in order.
+//! A block-mapped range: a logical block is as long as a chunk, and occupies a single chunk if it was written in order.
 //!
 //! ```text
-//!   logical block   0 ............ s ............ e            pieces, the newest first; a sector is in the newest that reaches it
+//!   logical block   0 ............ s ............ e            pieces, newest first; a sector is in the newest piece that reaches it
 //!   buffer                              [ ]                    the end of what was written, too short for a write
 //!   top piece       [ written in order ▓▓▓ ]                   grows while writes come in order
-//!   older piece     [ ............... rest .......... ]        read behind the end of the top piece
+//!   older piece     [ ............... rest .......... ]        read after the end of the top piece
 //! ```
 //! - A write that continues the last one goes straight to the top piece.
-//! - Any other write begins a new top piece. Data before it are copied, data behind it stay in place. So a block that is rewritten from its
-//!   beginning costs no copies, and a write in mid-block copies the block up to it.
-//! - A piece that newer ones cover is erased in the background. When chunks run short, GC merges a block that has several pieces: it copies
-//!   the rest to the top piece. The policy ([`Gc`]) chooses the block.
+//! - Any other write starts a new top piece. Data before it are copied, data after it stay in place. So a block that is rewritten from its beginning
+//!   costs no copies, and a write in mid-block copies the block up to it.
+//! - A piece covered by newer ones is erased in the background. When chunks run short, GC merges a block with several pieces: it copies the rest to
+//!   the top piece. The policy ([`Gc`]) chooses the block.
 //!
 //! | object | owns | invariant |
 //! |---|---|---|
 //! | [`Shape`](core::Shape) | the range, its rows and its policy | never changes |
-//! | [`Chunks`](chunks::Chunks) | free chunks, readers, garbage, erases under way | a chunk has one place; of a block, older ones are erased first |
-//! | [`Blocks`](blocks::Blocks) | logical blocks, those that wait for a chunk, the merge under way | one block is merged at a time |
-//! | [`Pieces`](pieces::Pieces), of a block | its chunks | the newest first, and each reaches further than all newer ones |
-//! | [`Buffer`](buffer::Buffer), of a block | sectors too few for a write | they lie one behind the other; the change that is not acknowledged is the last |
-//! | [`Requests`](requests::Requests) | commands of the application, completions | a request ends with its last part, and the first error |
+//! | [`Chunks`](chunks::Chunks) | free chunks, readers, garbage, erases in flight | a chunk has one role; older chunks of a block are erased first |
+//! | [`Blocks`](blocks::Blocks) | logical blocks, those that wait for a chunk, the merge in progress | one block is merged at a time |
+//! | [`Pieces`](pieces::Pieces), of a block | its chunks | newest first, each reaching further than all newer ones |
+//! | [`Buffer`](buffer::Buffer), of a block | sectors too few for a write | contiguous; an unacknowledged change is at the end |
+//! | [`Requests`](requests::Requests) | commands of the application, completions | a request ends with its last part, and with the first error |
 //! | [`Link`](link::Link) | commands with the drive, spare buffers | a command has one record, under its tag |
-//! | [`Health`](health::Health) | failures in a row | too many of them refuse writes |
+//! | [`Health`](health::Health) | consecutive failures | too many of them refuse writes |
 //! | [`Tally`](tally::Tally) | counts | they only grow |
-//! | [`Start`](start::Start) | what was found on the flash, requests that came meanwhile | gone when all is known |
+//! | [`Start`](start::Start) | content found on the flash, requests that arrived meanwhile | dropped at the end of the start |
 //!
-//! Each object alone writes its fields. All but the start make the [`Core`]. Paths are functions without state: commands of the
-//! application (`commands`, `read`), the writer of each block (`write`), choice of the block that is merged and erases (`gc`).
+//! Only an object itself writes its fields. All except the start form the [`Core`]. Paths are functions without state: commands of the application
+//! (`commands`, `read`), the writer of each block (`write`), merges and erases (`gc`).
 //!
 //! **Durability.** A write is acknowledged when all of it is on the flash, except the last sectors that do not fill a write (`ws_min`). A flush
-//! writes these, padded with the data below. Writes that end in mid-page and flushes between them cost a copy of the block each.
-//! A trim of a whole block is kept by a flush, which waits for the erases; a trim of less writes zeros.
+//! writes these, padded with the data below. Alternating flushes and writes that end in mid-page cost a copy of the block each. A flush makes the
+//! trim of a whole block durable by waiting for the erases; a partial trim writes zeros.
 //!
-//! The metadata of each sector are the logical block, the range, and a number that grows with each piece; a start builds the map from
-//! these. It uses the readable beginning of a piece: a crash tears only the end, which consists of unacknowledged writes.
+//! The metadata of each sector are the logical block, the range, and a number that ascends with each piece; a start builds the map from these. It
+//! uses the readable beginning of a piece: a crash tears only the end, which consists of unacknowledged writes.
 //!
-//! Invariant between objects: the buffer of a block begins where its top piece ends, or a copy is on its way there.
+//! Invariant between objects: the buffer of a block begins at the end of its top piece, or a copy is filling the gap.
 
 mod blocks;
 mod buffer;
@@ -71,12 +71,12 @@ const CHUNKS_BESIDE: u32 = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct BlockMap {
     core: Core,
-    /// `None`: all is known.
+    /// `None` after the start.
     start: Option<Box<Start>>,
 }
 
 impl BlockMap {
-    /// A range of `sectors` on `rows` of chunks; `id` names it beside its data. The error is a sentence.
+    /// A range of `sectors` on `rows` of chunks; `id` identifies it in its metadata. The error is a sentence.
     pub fn new(space: Space, rows: Range<u32>, sectors: u64, gc: Gc, id: u32) -> Result<BlockMap, String> {
         let mut core = Core::new(Shape { space, rows, sectors, gc, id })?;
         let start = Start::new(&mut core);
@@ -88,14 +88,14 @@ impl BlockMap {
         self.core.memory_bytes()
     }
 
-    /// Walks every invariant and panics where one is broken.
+    /// Checks every invariant, and panics if one is broken.
     pub fn check(&self) {
         if self.start.is_none() {
             self.core.check();
         }
     }
 
-    /// Chunks whose erase has failed, which wait for [`BlockMap::try_again`].
+    /// Number of chunks whose erase has failed, which wait for [`BlockMap::try_again`].
     pub fn resting_chunks(&self) -> u64 {
         self.core.chunks.resting()
     }
@@ -107,12 +107,12 @@ impl BlockMap {
         self.core.health.lacks_chunks() && self.core.chunks.good() < needed
     }
 
-    /// Tries again what was given up after failures: erases, and blocks that could not be written.
+    /// Retries what was given up after failures: erases, and blocks that could not be written.
     pub fn try_again(&mut self, now: SimTime) {
         gc::try_again(&mut self.core, now);
     }
 
-    /// A command of the start has ended.
+    /// Handles the end of a command of the start.
     fn start_ended(&mut self, completion: &mut Completion) {
         let Some(start) = &mut self.start else { return };
         if start.ended(&mut self.core, completion)
@@ -123,7 +123,7 @@ impl BlockMap {
     }
 }
 
-/// Logical blocks that this many chunks can hold.
+/// Maximum number of logical blocks for this many chunks.
 pub(super) fn most_blocks(chunks: u64, over_provisioning: f64) -> u64 {
     let by_share = (chunks as f64 / (1.0 + over_provisioning)) as u64;
     by_share.min(chunks.saturating_sub(u64::from(chunks::RESERVE + CHUNKS_BESIDE)))

@@ -3,7 +3,7 @@
 //! ```text
 //!   0 logical block u32      4 signature of the range u32      8 number of the piece u64
 //! ```
-//! All little endian.
+//! All numbers are little-endian.
 
 use pellucid_flash::Vector;
 
@@ -11,7 +11,7 @@ fn signature(id: u32) -> u32 {
     id.wrapping_mul(0x9e37_79b9) ^ 0x424c_4f4b
 }
 
-/// Packs the data beside a sector.
+/// Encodes the metadata of a sector.
 pub(super) fn encode(logical: u32, id: u32, sequence: u64) -> [u8; Vector::METADATA_BYTES] {
     let mut oob = [0; Vector::METADATA_BYTES];
     oob[..4].copy_from_slice(&logical.to_le_bytes());
@@ -20,7 +20,7 @@ pub(super) fn encode(logical: u32, id: u32, sequence: u64) -> [u8; Vector::METAD
     oob
 }
 
-/// Unpacks data beside a sector: logical block and number of the piece. `None`: they are not of this range.
+/// Decodes the metadata of a sector: logical block and number of the piece. `None`: not of this range.
 pub(super) fn decode(oob: &[u8; Vector::METADATA_BYTES], id: u32) -> Option<(u32, u64)> {
     let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| oob[at + i]));
     let sequence = u64::from_le_bytes(std::array::from_fn(|i| oob[8 + i]));

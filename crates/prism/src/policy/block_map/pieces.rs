@@ -1,7 +1,7 @@
-//! Pieces of a logical block: the chunks that hold its beginnings.
+//! Pieces of a logical block: chunks that each hold its beginning, up to some sector.
 //!
-//! Invariant: pieces are ordered, the newest first, and each reaches further than all newer ones. So a sector is in the first piece that
-//! reaches it. A piece that newer ones cover is handed out, to be erased.
+//! Invariant: pieces are ordered, newest first, and each reaches further than all newer ones. So a sector is in the first piece that reaches it. A
+//! piece covered by newer ones is returned, to be erased.
 
 use std::cmp::Reverse;
 
@@ -9,9 +9,9 @@ use std::cmp::Reverse;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub chunk: u32,
-    /// Sectors that can be read from it.
+    /// Number of readable sectors.
     pub ends: u32,
-    /// True if the piece takes more writes.
+    /// True if the piece accepts more writes.
     pub open: bool,
     pub sequence: u64,
 }
@@ -19,7 +19,7 @@ pub(super) struct Piece {
 /// Pieces of a logical block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pieces {
-    /// The newest first.
+    /// Newest first.
     list: Vec<Piece>,
 }
 
@@ -29,7 +29,7 @@ impl Pieces {
         self.list.first().copied()
     }
 
-    /// The newest piece, if writes can bring its end to `to`.
+    /// The newest piece, if writes can extend it to `to`.
     pub fn top_for(&self, to: u32) -> Option<Piece> {
         self.top().filter(|piece| piece.open && piece.ends <= to)
     }
@@ -44,7 +44,7 @@ impl Pieces {
         self.list.iter().skip(1).find(|piece| piece.ends > sector).copied()
     }
 
-    /// Sectors from the beginning of the block on that some piece reaches.
+    /// Number of sectors from the beginning of the block that pieces cover.
     pub fn reach(&self) -> u32 {
         self.list.last().map_or(0, |piece| piece.ends)
     }
@@ -59,13 +59,13 @@ impl Pieces {
         self.list.iter().map(|piece| piece.chunk)
     }
 
-    /// Begins an empty top piece. Returns pieces that are not needed any more.
+    /// Starts an empty top piece. Returns pieces that are no longer needed.
     pub fn begin(&mut self, chunk: u32, sequence: u64) -> Vec<Piece> {
         self.list.insert(0, Piece { chunk, ends: 0, open: true, sequence });
         self.drop_covered()
     }
 
-    /// Makes the top piece longer, up to `length` at most. Returns pieces that are not needed any more.
+    /// Extends the top piece, to at most `length`. Returns pieces that are no longer needed.
     pub fn grow(&mut self, sectors: u32, length: u32) -> Vec<Piece> {
         let top = self.list.first_mut().expect("a write has its piece");
         top.ends += sectors;
@@ -79,7 +79,7 @@ impl Pieces {
         self.list.first_mut().expect("a write has its piece").open = false;
     }
 
-    /// Adds a piece that was found on the flash; [`Pieces::sort`] follows.
+    /// Adds a piece found on the flash; [`Pieces::sort`] must follow.
     pub fn found(&mut self, piece: Piece) {
         self.list.push(piece);
     }

@@ -1,4 +1,4 @@
-//! Reads: from chunks, from the buffer, and of sectors that hold nothing.
+//! Reads: from chunks, from the buffer, and of unwritten sectors.
 
 use super::blocks::Place;
 use super::core::Core;
@@ -7,7 +7,7 @@ use super::link::{Op, Purpose};
 use super::requests::Part;
 use pellucid_flash::{Command, Completion, Opcode, Status};
 
-/// How often a read that fails is sent again.
+/// Number of retries of a failed read.
 pub(super) const READ_RETRIES: u32 = 2;
 
 /// Reads a part of a request, in a logical block.
@@ -43,7 +43,7 @@ fn read_chunk(core: &mut Core, request: u32, chunk: u32, sector: u32, at: u32, s
     core.link.send(Purpose::Read { request, chunk, at }, command);
 }
 
-/// Sectors have come for a request, from a chunk to this place in its data, or not.
+/// Handles sectors read for a request from a chunk, to this place in its data.
 pub(super) fn ended(core: &mut Core, request: u32, chunk: u32, at: u32, completion: &mut Completion) {
     core.chunks.end_read(chunk);
     let ok = matches!(completion.status, Status::Success | Status::HighEcc);
@@ -56,7 +56,7 @@ pub(super) fn ended(core: &mut Core, request: u32, chunk: u32, at: u32, completi
     gc::erase_garbage(core);
 }
 
-/// Sends a failed read again, if it may be; returns whether.
+/// Retries a failed read if allowed; returns whether it does.
 pub(super) fn tries_again(core: &mut Core, op: Op, completion: &mut Completion) -> bool {
     let reads = matches!(op.purpose, Purpose::Read { .. } | Purpose::Fetch { .. });
     let again = reads && completion.status == Status::UnrecoveredRead && op.tries < READ_RETRIES;

@@ -1,6 +1,6 @@
 //! Commands of the application: what they wait for, and their ends.
 //!
-//! Invariant: a request ends when as many of its parts have ended as it waits for, and with the first error of them.
+//! Invariant: a request ends when all parts that it waits for have ended, with the first error among them.
 
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{Command, Completion, Nanos, Opcode, SimTime, Stage, StageTimes, Status};
@@ -13,7 +13,7 @@ pub(super) struct Part {
     /// First sector of the block.
     pub first: u32,
     pub sectors: u32,
-    /// Where its data are in the request's; in sectors.
+    /// Position of its data in those of the request, in sectors.
     pub at: u32,
 }
 
@@ -22,19 +22,19 @@ pub(super) struct Part {
 struct Request {
     command: Option<Command>,
     submitted: SimTime,
-    /// Number of commands that it waits for.
+    /// Number of parts that it waits for.
     left: u32,
     status: Option<Status>,
     stages: StageTimes,
     unmapped: u32,
 }
 
-/// Commands of the application that have not ended, and completions on their way up.
+/// Unfinished commands of the application, and completions on their way up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requests {
     requests: Slab<Request>,
     up: VecDeque<Completion>,
-    /// Sectors that were read and written, by commands that have succeeded.
+    /// Sectors read and written by successful commands.
     read: u64,
     written: u64,
 }
@@ -45,12 +45,12 @@ impl Requests {
         self.requests.memory_bytes()
     }
 
-    /// Sectors that were read and written.
+    /// Sectors read and written.
     pub fn sectors(&self) -> (u64, u64) {
         (self.read, self.written)
     }
 
-    /// Takes a command up.
+    /// Adds a command; returns its number.
     pub fn take(&mut self, now: SimTime, command: Command) -> u32 {
         let request = self.requests.take();
         self.requests[request] = Request { command: Some(command), submitted: now, ..Request::default() };
@@ -72,29 +72,29 @@ impl Requests {
         &self.command(part.request).data[part.at as usize * image..][..part.sectors as usize * image]
     }
 
-    /// Returns whether a read wants data.
+    /// Reports whether a read wants data.
     pub fn wants_data(&self, request: u32) -> bool {
         !self.command(request).data.is_empty()
     }
 
-    /// Makes a request wait for one thing more.
+    /// Makes a request wait for one more part.
     pub fn awaits(&mut self, request: u32) {
         self.requests[request].left += 1;
     }
 
-    /// Makes a request fail, once it ends.
+    /// Makes a request end with an error.
     pub fn fail(&mut self, request: u32, status: Status) {
         let record = &mut self.requests[request];
         record.status = record.status.or(Some(status));
     }
 
-    /// Images of this many bytes of a read, at `byte`; `None`: the read wants no data.
+    /// Buffer for this many bytes of a read, at `byte`; `None`: the read wants no data.
     fn place(&mut self, request: u32, byte: usize, bytes: usize) -> Option<&mut [u8]> {
         let command = self.requests[request].command.as_mut().expect("a request has its command");
         (!command.data.is_empty()).then(|| &mut command.data[byte..][..bytes])
     }
 
-    /// Gives images of sectors to a read, at `byte` of its data.
+    /// Copies images of sectors into a read, at `byte` of its data.
     pub fn give(&mut self, request: u32, byte: usize, images: &[u8]) {
         if let Some(place) = self.place(request, byte, images.len()) {
             place.copy_from_slice(images);
@@ -110,12 +110,12 @@ impl Requests {
         }
     }
 
-    /// Sets where the time of a read went.
+    /// Sets the time that a read spent in each stage.
     pub fn set_stages(&mut self, request: u32, stages: StageTimes) {
         self.requests[request].stages = stages;
     }
 
-    /// Something that a request waited for has ended, perhaps badly.
+    /// Handles the end of a part of a request, successful or not.
     pub fn part_done(&mut self, now: SimTime, request: u32, status: Option<Status>) {
         let record = &mut self.requests[request];
         record.status = record.status.or(status);
@@ -144,7 +144,7 @@ impl Requests {
         self.up.pop_front()
     }
 
-    /// Completions that can be taken.
+    /// Number of completions that can be taken.
     pub fn answered(&self) -> usize {
         self.up.len()
     }

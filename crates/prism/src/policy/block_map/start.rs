@@ -1,9 +1,9 @@
 //! Start of a block-mapped range: determines the contents of its chunks.
 //!
 //! ```text
-//!   report ─► of every chunk in use the out-of-band data of its first page and of its last ones ─► whose, and how far it can be read
-//!               └─ none of them can be read: those before, until one can ─┘
-//!   all known ─► pieces of each block, the newest first; what they cover, and what has no owner, is erased ─► ready
+//!   report ─► of every chunk in use the out-of-band data of its first page and of its last ones ─► owner, and readable length
+//!               └─ none of them is readable: earlier ones, until one is ─┘
+//!   all known ─► pieces of each block, newest first; covered and unowned ones are erased ─► ready
 //! ```
 
 use super::core::Core;
@@ -14,10 +14,10 @@ use super::{commands, gc, oob};
 use pellucid_flash::{ChunkInfo, ChunkState, Command, Completion, Lba, Opcode, Status, Vector};
 use std::collections::VecDeque;
 
-/// Probes with the drive at a time.
+/// Maximum number of probes in flight.
 const PROBES_MAX: usize = 32;
 
-/// A chunk that is being looked at.
+/// A chunk being examined.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     chunk: u32,
@@ -26,23 +26,23 @@ struct Probe {
     open: bool,
     /// Pages below this number have not been examined yet.
     pages: u32,
-    /// How often it could not be read at all.
+    /// Number of completely failed attempts.
     tries: u32,
 }
 
-/// The start under way.
+/// The start in progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Start {
     waiting: Vec<Probe>,
-    /// In the order in which they were sent, with the first sector of their command.
+    /// In the order of submission, with the first sector of each command.
     under_way: Vec<(Lba, Probe)>,
     found: Vec<(u32, Piece)>,
-    /// Requests that came meanwhile.
+    /// Requests that arrived meanwhile.
     early: VecDeque<u32>,
 }
 
 impl Start {
-    /// Asks for the chunks. The report covers everything from the range's first chunk to its last; others lie between.
+    /// Requests a report on all chunks from the range's first to its last; it includes chunks of others in between.
     pub fn new(core: &mut Core) -> Start {
         let (space, rows) = (&core.shape.space, &core.shape.rows);
         let count = (core.shape.luns() - 1) * space.chunks.chunks + rows.len() as u32;
@@ -51,12 +51,12 @@ impl Start {
         Start::default()
     }
 
-    /// Keeps a request until all is known.
+    /// Keeps a request until the start has ended.
     pub fn keep(&mut self, request: u32) {
         self.early.push_back(request);
     }
 
-    /// A command of the start has ended. Returns whether all is known: [`Start::end`] follows.
+    /// Handles the end of a command of the start. Returns whether everything is known; then call [`Start::end`].
     pub fn ended(&mut self, core: &mut Core, completion: &mut Completion) -> bool {
         match completion.opcode {
             Opcode::Report => self.reported(core, completion),
@@ -108,7 +108,7 @@ impl Start {
         false
     }
 
-    /// The first sector of the first page, and of the last pages that have not been looked at.
+    /// Probes the first sector of the first page, and of the last pages that have not been examined.
     fn send_probe(&mut self, core: &mut Core, probe: Probe) {
         let mut vector = core.link.vector();
         let last = probe.pages.saturating_sub(Vector::ADDRESSES_MAX as u32 - 1).max(1);
@@ -141,7 +141,7 @@ impl Start {
         let owner = good.and_then(|i| oob::decode(&data[i], core.shape.id));
         let known = owner.filter(|&(logical, _)| logical < core.blocks.count());
         match (good, known) {
-            // Those before may be readable.
+            // Earlier pages may be readable.
             (Some(0) | None, _) if vector.addresses.len() == Vector::ADDRESSES_MAX => {
                 probe.pages -= Vector::ADDRESSES_MAX as u32 - 1;
                 probe.tries = 0;
@@ -157,7 +157,7 @@ impl Start {
         }
     }
 
-    /// Gives blocks their pieces, and begins the requests that came meanwhile.
+    /// Gives blocks their pieces, and starts the kept requests.
     pub fn end(self, core: &mut Core) {
         for (logical, piece) in self.found {
             core.blocks.found(logical, piece);

@@ -1,10 +1,10 @@
-//! Counts of the writer, of reads that failed, and of GC.
+//! Counts of the writer, of failed reads, and of GC.
 //!
 //! Invariant: counts only grow.
 
 use pellucid_flash::{Pauses, SimTime};
 
-/// Counts since the start; sectors.
+/// Counts since the start, in sectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
     pub programmed: u64,
@@ -28,33 +28,33 @@ impl Tally {
         self.counts
     }
 
-    /// A read has failed.
+    /// Counts a failed read.
     pub fn lost_read(&mut self) {
         self.counts.lost_reads += 1;
     }
 
-    /// Sectors were written; `copied`: they lay elsewhere before.
+    /// Counts written sectors; `copied`: by a copy.
     pub fn programmed(&mut self, sectors: u32, copied: bool) {
         self.counts.programmed += u64::from(sectors);
         self.counts.copied += if copied { u64::from(sectors) } else { 0 };
     }
 
-    /// A write has failed.
+    /// Counts a failed write.
     pub fn write_failure(&mut self) {
         self.counts.write_failures += 1;
     }
 
-    /// An erase has ended.
+    /// Counts an erase.
     pub fn erase(&mut self) {
         self.counts.erases += 1;
     }
 
-    /// A merge begins.
+    /// Counts the start of a merge.
     pub fn merge(&mut self) {
         self.counts.merges += 1;
     }
 
-    /// A merge that began at `since` has ended.
+    /// Records a merge from `since` to `now`.
     pub fn pause(&mut self, since: SimTime, now: SimTime) {
         self.counts.pauses.record(now.since(since), now);
     }

@@ -1,9 +1,9 @@
 //! The writer of each block: one command at a time.
 //!
 //! ```text
-//!   queue ─► goes on at the buffer's end? ─ yes ─► buffer ─► whole pages ─► top piece
+//!   queue ─► continues at the buffer's end? ─ yes ─► buffer ─► whole pages ─► top piece
 //!              └─ no ─► the buffer is padded and written; a new top piece, if the open one does not end before
-//!                         └─► copies up to there ─► page in the middle: what lies before the buffer is put before it
+//!                         └─► copies up to there ─► mid-page: the data before the buffer are prepended
 //! ```
 
 use super::core::Core;
@@ -13,14 +13,14 @@ use super::oob;
 use super::requests::Part;
 use pellucid_flash::{Command, Completion, Opcode, Status, Vector};
 
-/// Sectors of the longest copy, and of the longest write.
+/// Maximum sectors of a copy or a write.
 const COPY_MAX: u32 = 64;
 const WRITE_MAX: u32 = 4096;
 
-/// Result of the next look at a block.
+/// Result of an examination of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// Something was done; look again.
+    /// Something was done; examine again.
     Again,
     /// The writer waits for a command, or for a chunk.
     Waits,
@@ -28,13 +28,13 @@ enum Look {
     Rests,
 }
 
-/// A change of a block is to be made.
+/// Adds a change to a block.
 pub(super) fn change(core: &mut Core, logical: u32, part: Part) {
     core.blocks.change(logical, part);
     go_on(core, logical);
 }
 
-/// Does what there is to do for a block.
+/// Does everything possible for a block now.
 pub(super) fn go_on(core: &mut Core, logical: u32) {
     while !core.blocks[logical].is_busy() {
         let drain = core.blocks[logical].is_awaited();
@@ -42,7 +42,7 @@ pub(super) fn go_on(core: &mut Core, logical: u32) {
         if look == Look::Rests {
             look = next_change(core, logical);
         }
-        // A block that waits for a chunk can be merged all the same.
+        // A block that waits for a chunk can still be merged.
         if look == Look::Rests || (look == Look::Waits && !core.blocks[logical].is_busy()) {
             look = merge(core, logical);
         }
@@ -81,8 +81,7 @@ fn write_buffer(core: &mut Core, logical: u32, drain: bool) -> Look {
     Look::Waits
 }
 
-/// Acknowledges the change of a buffer that holds less than a page; when the buffer is empty, it also acknowledges the changes that wait
-/// for this.
+/// Acknowledges the change of a buffer with less than a page; if the buffer is empty, also acknowledges the changes that wait for this.
 fn acknowledge(core: &mut Core, logical: u32) -> Look {
     let block = &mut core.blocks[logical];
     if let Some(part) = block.buffer.take_taken() {
@@ -100,10 +99,10 @@ fn acknowledge(core: &mut Core, logical: u32) -> Look {
     Look::Rests
 }
 
-/// Makes the top piece end at `to`, which may lie in mid-page: then the buffer is made longer. `Rests`: it does.
+/// Makes the top piece end at `to`, in mid-page by extending the buffer. `Rests`: it does.
 fn prepare(core: &mut Core, logical: u32, to: u32) -> Look {
     let Some(top) = core.blocks[logical].pieces.top_for(to) else {
-        // Data in the buffer may be acknowledged: they may have the reserve.
+        // Data in the buffer may be acknowledged, so they may use the reserve.
         return match begin_piece(core, logical, false) {
             true => Look::Again,
             false => {
@@ -120,7 +119,7 @@ fn prepare(core: &mut Core, logical: u32, to: u32) -> Look {
     }
 }
 
-/// A new top piece; `false`: there is no chunk for it.
+/// Starts a new top piece; `false`: no chunk is available.
 fn begin_piece(core: &mut Core, logical: u32, for_application: bool) -> bool {
     let Some(chunk) = core.chunks.take(for_application) else { return false };
     let covered = core.blocks.begin_piece(logical, chunk);
@@ -160,7 +159,7 @@ fn put_before(core: &mut Core, logical: u32, sector: u32, sectors: u32) -> Look 
     }
 }
 
-/// Makes the buffer end with a page.
+/// Extends the buffer to the end of a page.
 fn pad(core: &mut Core, logical: u32, end: u32) -> Look {
     let sectors = end.next_multiple_of(core.shape.unit()) - end;
     match core.blocks[logical].pieces.below(end) {
@@ -184,7 +183,7 @@ fn fetch(core: &mut Core, logical: u32, chunk: u32, sector: u32, sectors: u32, w
     core.link.send(Purpose::Fetch { logical, chunk, what }, command);
 }
 
-/// Data that the writer of a block reads have come, or not.
+/// Handles data that the writer of a block has read.
 pub(super) fn fetched(core: &mut Core, logical: u32, chunk: u32, what: Fetch, completion: &mut Completion) {
     core.chunks.end_read(chunk);
     core.blocks[logical].end_command();
@@ -221,7 +220,7 @@ fn store(core: &mut Core, logical: u32, data: Vec<u8>, sectors: u32, copy: bool)
     core.link.send(Purpose::Store { logical, copy }, Command { vector: Some(vector), ..command });
 }
 
-/// A write of a block has ended.
+/// Handles the end of a write of a block.
 pub(super) fn stored(core: &mut Core, logical: u32, copy: bool, completion: &mut Completion) {
     let image = core.shape.image();
     let sectors = (completion.data.len() / image) as u32;
@@ -247,7 +246,7 @@ pub(super) fn stored(core: &mut Core, logical: u32, copy: bool, completion: &mut
     go_on(core, logical);
 }
 
-/// Makes the next change of a block, as far as the buffer.
+/// Makes the next change of a block, into the buffer.
 fn next_change(core: &mut Core, logical: u32) -> Look {
     let block = &core.blocks[logical];
     let Some(part) = block.next_change() else { return Look::Rests };
@@ -272,7 +271,7 @@ fn next_change(core: &mut Core, logical: u32) -> Look {
         core.requests.part_done(core.now, part.request, None);
         return Look::Again;
     }
-    // Before its data are taken in, there is a chunk for them.
+    // A chunk must be available before the data are taken in.
     if held == 0 && block.pieces.top_for(part.first).is_none() && !begin_piece(core, logical, true) {
         gc::starve(core, logical);
         return Look::Waits;
@@ -290,7 +289,7 @@ fn is_whole(core: &Core, logical: u32, part: Part) -> bool {
     part.first == 0 && u64::from(part.sectors) == length.min(left)
 }
 
-/// The whole block is trimmed.
+/// Trims a whole block.
 fn trim(core: &mut Core, logical: u32, part: Part) -> Look {
     let block = &mut core.blocks[logical];
     block.take_change();

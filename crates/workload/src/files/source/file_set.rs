@@ -1,6 +1,6 @@
-//! Files of the set: their existence and lengths, and the choice of the next one.
+//! Files of the set: existence, lengths, and the choice of the next one.
 //!
-//! Invariant: a file that a thread has open is busy, and not picked.
+//! Invariant: an open file is busy, and not picked.
 
 use crate::files::Picks;
 use pellucid_flash::Rng;
@@ -9,11 +9,11 @@ use pellucid_flash::Rng;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct File {
     bytes: u64,
-    /// Size that a whole write gives it.
+    /// Size after a whole write.
     wanted_bytes: u64,
     exists: bool,
     busy: bool,
-    /// The transaction that changed it last.
+    /// Transaction of the last change.
     transaction: u64,
 }
 
@@ -22,12 +22,12 @@ impl File {
         self.bytes
     }
 
-    /// Size that a whole write gives it.
+    /// Size after a whole write.
     pub fn wanted_bytes(&self) -> u64 {
         self.wanted_bytes
     }
 
-    /// The transaction that changed it last.
+    /// Transaction of the last change.
     pub fn transaction(&self) -> u64 {
         self.transaction
     }
@@ -37,13 +37,13 @@ impl File {
 #[derive(Clone, Debug)]
 pub(super) struct FileSet {
     files: Vec<File>,
-    /// Positions of the shared rotations over existing files and over files that do not exist.
+    /// Positions of the shared rotations over existing and over missing files.
     rotor: u32,
     free_rotor: u32,
 }
 
 impl FileSet {
-    /// Creates the set with files of these sizes, none of which exists yet.
+    /// Creates a set with files of these sizes, none of which exists yet.
     pub fn new(wanted_bytes: impl Iterator<Item = u64>) -> FileSet {
         let files = wanted_bytes.map(|wanted_bytes| File { wanted_bytes, ..File::default() });
         FileSet { files: files.collect(), rotor: 0, free_rotor: 0 }
@@ -59,29 +59,29 @@ impl FileSet {
         self.files[file as usize]
     }
 
-    /// A file exists with the size that it is to have.
+    /// Makes a file exist with its intended size.
     pub fn fill(&mut self, file: u32) {
         let file = &mut self.files[file as usize];
         (file.exists, file.bytes) = (true, file.wanted_bytes);
     }
 
-    /// A file exists, and is empty.
+    /// Makes a file exist, empty.
     pub fn create(&mut self, file: u32) {
         let file = &mut self.files[file as usize];
         (file.exists, file.bytes) = (true, 0);
     }
 
-    /// A file exists no longer.
+    /// Removes a file.
     pub fn delete(&mut self, file: u32) {
         self.files[file as usize].exists = false;
     }
 
-    /// A thread opens a file.
+    /// Opens a file for a thread.
     pub fn open(&mut self, file: u32) {
         self.files[file as usize].busy = true;
     }
 
-    /// The thread that has a file open closes it.
+    /// Closes a thread's file.
     pub fn close(&mut self, file: u32) {
         self.files[file as usize].busy = false;
     }
@@ -91,13 +91,13 @@ impl FileSet {
         self.files[file as usize].bytes = bytes;
     }
 
-    /// A transaction changes a file.
+    /// Notes the transaction that changes a file.
     pub fn changed_by(&mut self, file: u32, transaction: u64) {
         self.files[file as usize].transaction = transaction;
     }
 
-    /// Picks one of the first `count` files, which exists or does not, and that no thread has open, unless they are `shared`. `rotor`: the
-    /// thread's own.
+    /// Picks one of the first `count` files that exists or is missing, and that no thread has open, unless they are `shared`. `rotor`: the thread's
+    /// own.
     pub fn pick(
         &mut self,
         count: u32,

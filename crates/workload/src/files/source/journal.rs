@@ -10,21 +10,21 @@ use crate::files::BLOCK_BYTES;
 use crate::files::layout::Extent;
 use std::collections::BTreeSet;
 
-/// How far a commit is.
+/// Progress of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Commit {
     Idle,
-    /// Metadata go to the journal.
+    /// Writing metadata to the journal.
     Blocks,
-    /// The flush before the commit block.
+    /// Flushing before the commit block.
     Before,
-    /// The commit block.
+    /// Writing the commit block.
     Mark,
-    /// The flush behind it.
+    /// Flushing after it.
     Behind,
 }
 
-/// The journal. Invariant: one commit is on its way at a time, of the transaction before the running one.
+/// The journal. Invariant: one commit is in progress at a time, of the transaction before the running one.
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
     extent: Extent,
@@ -32,13 +32,13 @@ pub(super) struct Journal {
     /// Metadata blocks of the running transaction, and its number.
     running: BTreeSet<u32>,
     number: u64,
-    /// Transactions that are durable.
+    /// Durable transactions.
     done: u64,
     state: Commit,
     outstanding: u32,
-    /// Threads, and the transaction that each waits for.
+    /// Waiting threads, each with its transaction.
     waiting: Vec<(u32, u64)>,
-    /// Extents that transactions have freed up to the one that is being written.
+    /// Number of extents freed up to the transaction being written.
     freed: usize,
 }
 
@@ -63,12 +63,12 @@ impl Journal {
         self.number
     }
 
-    /// A metadata block is changed by the running transaction.
+    /// Adds a changed metadata block to the running transaction.
     pub fn change(&mut self, block: u32) {
         self.running.insert(block);
     }
 
-    /// Returns whether a transaction is durable.
+    /// Reports whether a transaction is durable.
     pub fn is_done(&self, transaction: u64) -> bool {
         transaction <= self.done
     }
@@ -78,7 +78,7 @@ impl Journal {
         self.waiting.push((thread, transaction));
     }
 
-    /// Takes the next blocks of the journal, `most` at most.
+    /// Takes the next blocks of the journal, at most `most`.
     fn take(&mut self, most: u32) -> Extent {
         let Extent { block, count } = self.extent;
         let here = most.min(count - self.head);
@@ -88,8 +88,8 @@ impl Journal {
         extent
     }
 
-    /// The running transaction is written from now on, unless it is empty or another one is; `freed`: extents that it and others before it
-    /// have freed. Returns the number of blocks, with a descriptor in front of them.
+    /// Starts to commit the running transaction, unless it is empty or a commit is in progress; `freed`: extents that it and earlier ones have freed.
+    /// Returns the number of blocks, including a descriptor.
     fn begin_commit(&mut self, freed: usize) -> Option<u32> {
         if self.state != Commit::Idle || self.running.is_empty() {
             return None;
@@ -101,7 +101,7 @@ impl Journal {
         Some(blocks)
     }
 
-    /// The commit has ended: returns the threads that waited for it.
+    /// Ends the commit; returns the threads that waited for it.
     fn end_commit(&mut self) -> Vec<u32> {
         self.state = Commit::Idle;
         self.done = self.number - 1;
@@ -111,7 +111,7 @@ impl Journal {
     }
 }
 
-/// The running transaction goes to the journal, if there is one and none is on its way.
+/// Writes the running transaction to the journal, if there is one and no commit is in progress.
 pub(super) fn start_commit(files: &mut Files) {
     if let Some(blocks) = files.journal.begin_commit(files.layout.freed()) {
         write_journal(files, blocks);
@@ -127,7 +127,7 @@ fn write_journal(files: &mut Files, mut left: u32) {
     }
 }
 
-/// A request of the journal has ended.
+/// Handles the end of a request of the journal.
 pub(super) fn journal_ended(files: &mut Files) {
     files.journal.outstanding -= 1;
     if files.journal.outstanding > 0 {

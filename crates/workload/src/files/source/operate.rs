@@ -1,4 +1,4 @@
-//! The threads: the requirements and waits of an operation, and its effects on files and pages.
+//! The threads: what an operation needs and waits for, and its effects on files and pages.
 
 use super::Files;
 use super::RequestKind;
@@ -15,40 +15,40 @@ use pellucid_flash::{Nanos, SimTime};
 enum Until {
     /// The pages are in memory.
     Read,
-    /// No page is on its way to the drive.
+    /// No page is being written to the drive.
     Written,
-    /// No page is on its way at all.
+    /// No page is in flight at all.
     Still,
 }
 
-/// How far an operation is.
+/// Progress of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Before its first effect.
     First,
-    /// Its pages are at hand.
+    /// Its pages are available.
     Ready,
-    /// Its commit is awaited.
+    /// It waits for its commit.
     Committing,
 }
 
 /// A thread: its operation, and what it waits for.
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
-    /// Number of the operation in the loop.
+    /// Index of the operation in the loop.
     at: usize,
     began: SimTime,
     step: Step,
     file: Option<u32>,
     rotor: u32,
-    /// Blocks that it waits for, from `looked` on.
+    /// Blocks that it waits for, from index `looked` on.
     blocks: Vec<u32>,
     looked: usize,
     until: Until,
 }
 
 impl Thread {
-    /// Creates a thread; `rotor`: where its own rotation begins.
+    /// Creates a thread; `rotor`: start of its own rotation.
     pub fn new(rotor: u32) -> Thread {
         Thread {
             at: 0,
@@ -62,12 +62,12 @@ impl Thread {
         }
     }
 
-    /// Begins an operation.
+    /// Starts an operation.
     fn begin(&mut self, now: SimTime) {
         (self.began, self.step) = (now, Step::First);
     }
 
-    /// Goes on with the next of `count` operations.
+    /// Continues with the next of `count` operations.
     fn go_on(&mut self, count: usize) {
         self.at = (self.at + 1) % count;
     }
@@ -78,7 +78,7 @@ impl Thread {
     }
 }
 
-/// A thread begins its next operation: it takes processor time first.
+/// Starts a thread's next operation, which first takes processor time.
 pub(super) fn begin(files: &mut Files, thread: u32) {
     let operation = operation(files, thread);
     let host = files.config.host;
@@ -103,7 +103,7 @@ fn pages_copied(files: &Files, thread: u32, operation: Operation) -> u64 {
     }
 }
 
-/// An operation goes on as far as it can.
+/// Continues an operation as far as possible.
 pub(super) fn work(files: &mut Files, thread: u32) {
     if files.threads[thread as usize].step == Step::First && !prepare(files, thread) {
         return;
@@ -120,7 +120,7 @@ pub(super) fn work(files: &mut Files, thread: u32) {
     }
 }
 
-/// The operation has ended; the thread goes on with its next.
+/// Ends an operation; the thread continues with the next.
 fn end(files: &mut Files, thread: u32) {
     let began = files.threads[thread as usize].began;
     if counts(files, began) {
@@ -129,7 +129,7 @@ fn end(files: &mut Files, thread: u32) {
     go_on(files, thread);
 }
 
-/// The operation finds no file, or no room; the thread goes on with its next.
+/// Skips an operation for want of a file or of space; the thread continues with the next.
 fn leave_out(files: &mut Files, thread: u32) {
     if counts(files, files.threads[thread as usize].began) {
         files.meter.refused += 1;
@@ -137,7 +137,7 @@ fn leave_out(files: &mut Files, thread: u32) {
     go_on(files, thread);
 }
 
-/// Returns whether an operation that began then and ends now is one of the measurement.
+/// Reports whether an operation that began then and ends now is measured.
 fn counts(files: &Files, began: SimTime) -> bool {
     began >= files.measures_from() && files.now <= files.deadline()
 }
@@ -152,7 +152,7 @@ pub(super) fn is_crowded(files: &Files) -> bool {
     f64::from(files.cache.unwritten()) > files.config.host.dirty_share * f64::from(files.cache.capacity())
 }
 
-/// Chooses the file of an operation and asks for the blocks that it needs. False: not now.
+/// Chooses the file of an operation and requests its blocks. Returns false if it must wait.
 fn prepare(files: &mut Files, thread: u32) -> bool {
     let operation = operation(files, thread);
     let writes = matches!(operation, Operation::WriteWhole | Operation::Append | Operation::AppendLog);
@@ -193,7 +193,7 @@ fn prepare(files: &mut Files, thread: u32) -> bool {
     true
 }
 
-/// Blocks that an operation needs before its effect, and how.
+/// Blocks that an operation needs before its effect, and their condition.
 fn needs(files: &Files, operation: Operation, file: u32, blocks: &mut Vec<u32>) -> Until {
     let layout = &files.layout;
     let extents = layout.extents(file).iter();
@@ -228,16 +228,16 @@ fn needs(files: &Files, operation: Operation, file: u32, blocks: &mut Vec<u32>) 
     }
 }
 
-/// A file that exists, or does not, and that no thread has open.
+/// Picks an existing or missing file that no thread has open.
 fn pick(files: &mut Files, thread: u32, exists: bool) -> Option<u32> {
-    // A webserver's files are read only, by any number of threads.
+    // A webserver's files are only read, by any number of threads.
     let shared = files.config.personality == Personality::Webserver;
     let own = &mut files.threads[thread as usize].rotor;
     let picks = (files.config.host.picks, shared);
     files.set.pick(files.config.files, exists, picks, &mut files.rng, own)
 }
 
-/// Reads those of these blocks that are not in memory, contiguous ones together.
+/// Reads the missing ones of these blocks, contiguous ones together.
 fn read_missing(files: &mut Files, blocks: &[u32]) {
     let most = (files.config.host.read_bytes / BLOCK_BYTES).max(1) as u32;
     let mut run = Extent { block: 0, count: 0 };
@@ -257,8 +257,7 @@ fn read_missing(files: &mut Files, blocks: &[u32]) {
     files.request(Purpose::Read, RequestKind::Read, run);
 }
 
-/// Returns whether the event that a thread waits for has occurred; otherwise the thread will be
-/// woken.
+/// Reports whether the event that a thread waits for has occurred; otherwise the thread will be woken.
 fn has_waited(files: &mut Files, thread: u32) -> bool {
     let record = &mut files.threads[thread as usize];
     while let Some(&block) = record.blocks.get(record.looked) {
@@ -276,14 +275,14 @@ fn has_waited(files: &mut Files, thread: u32) -> bool {
     true
 }
 
-/// A metadata block is changed by the running transaction.
+/// Changes a metadata block in the running transaction.
 fn change(files: &mut Files, block: u32) {
     files.journal.change(block);
     write_back::write_page(files, block);
     files.write_back.add_metadata(block);
 }
 
-/// Carries out an operation whose blocks are at hand. A write that does not fit writes nothing.
+/// Executes an operation whose blocks are available. A write that does not fit writes nothing.
 fn effect(files: &mut Files, thread: u32) -> Result<(), LayoutError> {
     let operation = operation(files, thread);
     let file = match operation {
@@ -307,7 +306,7 @@ fn effect(files: &mut Files, thread: u32) -> Result<(), LayoutError> {
             let size = files.set.get(file).bytes() + bytes;
             let extended = extend(files, file, size);
             if operation == Operation::AppendLog && size > files.config.log_bytes {
-                // A log is rotated some time; what it held is dropped.
+                // The log is rotated: its content is dropped.
                 empty(files, file);
             }
             extended?;
@@ -377,7 +376,7 @@ fn extend(files: &mut Files, file: u32, bytes: u64) -> Result<(), LayoutError> {
 /// Frees the blocks of a file, none of which is in flight.
 fn empty(files: &mut Files, file: u32) {
     let mut freed = std::mem::take(&mut files.scratch);
-    // The last pages of a log may be on their way: they stay with it.
+    // The last pages of a log may be in flight and stay.
     let blocks = files.layout.extents(file).iter().flat_map(|e| e.block..e.block + e.count);
     let moving = |block: u32| files.cache.is_reading(block) || files.cache.is_writing(block);
     if blocks.into_iter().any(moving) {
@@ -398,8 +397,7 @@ fn empty(files: &mut Files, file: u32) {
     change_inode(files, file);
 }
 
-/// Returns whether a write finds no blocks while freed ones wait for their transaction: like ext4, it then waits for
-/// that.
+/// Reports whether a write finds no blocks while freed ones wait for their transaction: like ext4, it then waits for that.
 fn waits_for_blocks(files: &mut Files, thread: u32, operation: Operation) -> bool {
     let file = match operation {
         Operation::AppendLog => files.config.files,
@@ -419,7 +417,7 @@ fn waits_for_blocks(files: &mut Files, thread: u32, operation: Operation) -> boo
     true
 }
 
-/// Fsync: no page of the file is on its way. Writes those that are dirty and waits again; then the journal commits.
+/// Fsync: writes dirty pages of the file and waits until none is in flight; then the journal commits.
 fn sync(files: &mut Files, thread: u32) {
     let Some(file) = files.threads[thread as usize].file else { return end(files, thread) };
     if files.threads[thread as usize].step == Step::Committing {
@@ -442,7 +440,7 @@ fn sync(files: &mut Files, thread: u32) {
     let record = &mut files.threads[thread as usize];
     (record.blocks, record.looked) = (blocks, 0);
     if dirty {
-        // Woken by the writes.
+        // The writes wake the thread.
         has_waited(files, thread);
         return;
     }

@@ -1,4 +1,4 @@
-//! Requests for the drive, from their making to their end.
+//! Requests to the drive, from creation to end.
 //!
 //! Invariant: a token names one request at a time.
 
@@ -6,7 +6,7 @@ use super::{BlockRequest, RequestKind};
 use crate::files::layout::Extent;
 use std::collections::VecDeque;
 
-/// Part of the host that a request is for.
+/// Purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Read,
@@ -14,7 +14,7 @@ pub(super) enum Purpose {
     Journal,
 }
 
-/// Requests for the drive.
+/// Requests to the drive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requests {
     pending: Vec<(Purpose, RequestKind, Extent)>,
@@ -23,7 +23,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Makes a request, which is submitted when the processor has built it. Returns its token.
+    /// Creates a request, submitted after its processor time. Returns its token.
     pub fn make(&mut self, purpose: Purpose, kind: RequestKind, extent: Extent) -> u32 {
         let token = self.idle_tokens.pop().unwrap_or_else(|| {
             self.pending.push((purpose, kind, extent));
@@ -33,7 +33,7 @@ impl Requests {
         token
     }
 
-    /// Submits a request that was made.
+    /// Submits a created request.
     pub fn submit(&mut self, token: u32) {
         let (_, kind, extent) = self.pending[token as usize];
         self.ready.push_back(BlockRequest { token, kind, extent });
@@ -44,13 +44,13 @@ impl Requests {
         self.ready.pop_front()
     }
 
-    /// A request has ended: returns what it was.
+    /// Ends a request, and returns its content.
     pub fn ended(&mut self, token: u32) -> (Purpose, RequestKind, Extent) {
         self.idle_tokens.push(token);
         self.pending[token as usize]
     }
 
-    /// Returns whether some have not ended.
+    /// Reports whether requests are unfinished.
     pub fn are_under_way(&self) -> bool {
         self.pending.len() > self.idle_tokens.len()
     }

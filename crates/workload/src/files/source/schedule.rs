@@ -1,6 +1,6 @@
-//! Time of the host: events to come, and processor cores.
+//! Time of the host: future events, and processor cores.
 //!
-//! Invariant: events at one moment run in the order in which they were made.
+//! Invariant: simultaneous events run in the order of their creation.
 
 use pellucid_flash::{Nanos, SimTime};
 use std::cmp::Reverse;
@@ -9,19 +9,19 @@ use std::collections::BinaryHeap;
 /// Event of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
-    /// A thread begins its next operation.
+    /// A thread starts its next operation.
     Begin(u32),
-    /// Its processor time is over.
+    /// A thread's processor time is over.
     Execute(u32),
-    /// The processor has built this request.
+    /// A request's processor time is over.
     Submit(u32),
-    /// The flusher looks at the age of dirty pages.
+    /// The flusher checks the age of dirty pages.
     Age,
     /// The journal commits.
     Commit,
 }
 
-/// Events to come, and when each core is free.
+/// Future events, and the time at which each core becomes free.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     due: BinaryHeap<Reverse<(SimTime, u64, Event)>>,
@@ -30,7 +30,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Creates a schedule without events, for so many cores.
+    /// Creates a schedule without events, for this many cores.
     pub fn new(cores: u32) -> Schedule {
         Schedule { due: BinaryHeap::new(), made: 0, cores: vec![SimTime::ZERO; cores.max(1) as usize] }
     }
@@ -41,7 +41,7 @@ impl Schedule {
         self.due.push(Reverse((at, self.made, event)));
     }
 
-    /// When the next event is due.
+    /// Time of the next event.
     pub fn next_at(&self) -> Option<SimTime> {
         self.due.peek().map(|Reverse((at, ..))| *at)
     }
@@ -51,7 +51,7 @@ impl Schedule {
         self.due.pop().map(|Reverse((.., event))| event)
     }
 
-    /// Keeps a core busy for so long from `now` on, or from when it is free. Returns until when.
+    /// Keeps a core busy for `time`, starting at `now` or when it becomes free. Returns the end.
     pub fn compute(&mut self, now: SimTime, time: Nanos) -> SimTime {
         let core = self.cores.iter_mut().min().expect("there is a core");
         *core = now.max(*core) + time;

@@ -1,13 +1,13 @@
-//! Threads that wait: for a block, or until less memory is dirty; and those that look again.
+//! Threads that wait for a block, or until less memory is dirty; and woken ones.
 //!
 //! Invariant: a thread waits for one thing at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Threads that wait, and those that look again.
+/// Waiting and woken threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waits {
-    /// By block: threads that look again when its request ends.
+    /// By block: threads woken when its request ends.
     blocks: BTreeMap<u32, Vec<u32>>,
     /// Writers that wait until less memory is dirty.
     throttled: Vec<u32>,
@@ -20,7 +20,7 @@ impl Waits {
         self.blocks.entry(block).or_default().push(thread);
     }
 
-    /// The request of a block has ended.
+    /// Wakes the threads that wait for a block.
     pub fn block_ended(&mut self, block: u32) {
         self.woken.extend(self.blocks.remove(&block).unwrap_or_default());
     }
@@ -30,7 +30,7 @@ impl Waits {
         self.throttled.push(thread);
     }
 
-    /// Less memory is dirty.
+    /// Wakes the throttled writers.
     pub fn release_throttled(&mut self) {
         self.woken.extend(self.throttled.drain(..));
     }
@@ -40,7 +40,7 @@ impl Waits {
         self.woken.push_back(thread);
     }
 
-    /// Takes the next thread that looks again.
+    /// Takes the next woken thread.
     pub fn next_woken(&mut self) -> Option<u32> {
         self.woken.pop_front()
     }

@@ -1,5 +1,4 @@
-//! Write-back: writes dirty pages to the drive, file by file, when there are too many or they are
-//! too old.
+//! Write-back: writes dirty pages to the drive, file by file, when there are too many or they are too old.
 
 use super::requests::Purpose;
 use super::{Files, RequestKind};
@@ -7,29 +6,29 @@ use crate::files::BLOCK_BYTES;
 use crate::files::layout::Extent;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Stands for metadata among files.
+/// Owner number that stands for metadata.
 const METADATA: u32 = u32::MAX;
 
-/// Pages that wait to be written back. Invariant: a file, or the metadata, is in the order once at most.
+/// Pages that wait to be written back. Invariant: a file, or the metadata, is queued at most once.
 #[derive(Clone, Debug)]
 pub(super) struct WriteBack {
-    /// Pages to be written for their age.
+    /// Pages due because of their age.
     aged: VecDeque<u32>,
-    /// Files in the order in which they became dirty, [`METADATA`] among them.
+    /// Files in the order in which they became dirty, including [`METADATA`].
     order: VecDeque<u32>,
-    /// By file: whether it is in the order.
+    /// By file: whether it is queued.
     listed: Vec<bool>,
-    /// Metadata blocks that wait; whether they are in the order.
+    /// Waiting metadata blocks; and whether they are queued.
     metadata: BTreeSet<u32>,
     metadata_listed: bool,
-    /// Writes with the drive.
+    /// Writes in flight.
     writes: u32,
-    /// Number of the last page that was written in memory.
+    /// Number of the last write in memory.
     version: u32,
 }
 
 impl WriteBack {
-    /// Creates the lists for so many files.
+    /// Creates the lists for this many files.
     pub fn new(files: usize) -> WriteBack {
         WriteBack {
             aged: VecDeque::new(),
@@ -42,14 +41,14 @@ impl WriteBack {
         }
     }
 
-    /// Adds a file, unless it is there.
+    /// Queues a file, unless it is queued.
     pub fn add(&mut self, file: u32) {
         if !std::mem::replace(&mut self.listed[file as usize], true) {
             self.order.push_back(file);
         }
     }
 
-    /// Adds a metadata block.
+    /// Adds a metadata block, and queues the metadata.
     pub fn add_metadata(&mut self, block: u32) {
         self.metadata.insert(block);
         if !std::mem::replace(&mut self.metadata_listed, true) {
@@ -57,23 +56,23 @@ impl WriteBack {
         }
     }
 
-    /// Returns whether pages wait that are to be written for their age.
+    /// Reports whether pages are due because of their age.
     pub fn has_aged(&self) -> bool {
         !self.aged.is_empty()
     }
 
-    /// Sets the pages that are to be written for their age.
+    /// Sets the pages due because of their age.
     pub fn set_aged(&mut self, blocks: impl Iterator<Item = u32>) {
         self.aged.extend(blocks);
     }
 
-    /// Number of a page that is written in memory.
+    /// Returns the number of the next write in memory.
     fn next_version(&mut self) -> u32 {
         self.version += 1;
         self.version
     }
 
-    /// A write of a run of blocks begins.
+    /// Notes the start of a write of a run of blocks.
     fn begin_write(&mut self, run: Extent) {
         for block in run.block..run.block + run.count {
             self.metadata.remove(&block);
@@ -81,12 +80,12 @@ impl WriteBack {
         self.writes += 1;
     }
 
-    /// A write has ended.
+    /// Notes the end of a write.
     pub fn end_write(&mut self) {
         self.writes -= 1;
     }
 
-    /// The first in the order leaves it, or goes behind the others.
+    /// Removes the first in the queue, or moves it to the end.
     fn pass_on(&mut self, waits: bool) {
         let Some(owner) = self.order.pop_front() else { return };
         match owner {
@@ -145,8 +144,7 @@ fn dirty_run(files: &Files, owner: u32) -> Option<Extent> {
     })
 }
 
-/// Skips the first file in the order, of which nothing can be written now: removes it, or moves it to the end while some of its pages
-/// are in flight.
+/// Skips the first file in the queue, of which nothing can be written now: removes it, or moves it to the end while some of its pages are in flight.
 fn pass_on(files: &mut Files) {
     let Some(&owner) = files.write_back.order.front() else { return };
     let is_dirty = |extent: &Extent| {
@@ -159,12 +157,12 @@ fn pass_on(files: &mut Files) {
     files.write_back.pass_on(waits);
 }
 
-/// Returns whether a page can be written now.
+/// Reports whether a page can be written now.
 pub(super) fn may_write(files: &Files, block: u32) -> bool {
     files.cache.is_dirty(block) && !files.cache.is_writing(block) && !files.cache.is_reading(block)
 }
 
-/// Writes the first page of `run` and the dirty ones of it behind that without a gap.
+/// Writes the first page of `run` and the dirty ones that directly follow it.
 pub(super) fn write_run(files: &mut Files, run: Extent) {
     let first = run.block;
     let most = run.count.min((files.config.host.write_bytes / BLOCK_BYTES).max(1) as u32);
