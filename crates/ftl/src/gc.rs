@@ -295,7 +295,7 @@ impl Gc {
     }
 
     /// Returns whether existing victims, including those in `die`, must be erased before GC takes another. Each may take a free block,
-    /// and a translation page may have to be written before its erase: without a block for that page, no erase could free one.
+    /// and translation pages may have to be written before its erase: without a block for these pages, no erase could free one.
     fn waits_for_victims(&self, blocks: &BlockManager, die: DieId) -> bool {
         let free = blocks.free_total();
         self.victims.coming_back(die) > 0
@@ -304,10 +304,19 @@ impl Gc {
             && self.map_needs_block(blocks)
     }
 
-    /// Returns whether the next translation page needs a free block.
+    /// Returns whether the next translation pages need a free block.
     fn map_needs_block(&self, blocks: &BlockManager) -> bool {
-        let open = |die| blocks.open().at(DieId(die), Stream::Meta.place());
-        self.config.common_blocks() > 0 && (0..self.layout.dies).all(|die| open(die).is_none())
+        self.config.common_blocks() > 0 && !self.map_has_open_block(blocks)
+    }
+
+    /// Returns whether an open block has space for the translation pages that an erase may wait for: a quarter of a block, as these
+    /// erases free the next one.
+    pub(crate) fn map_has_open_block(&self, blocks: &BlockManager) -> bool {
+        let enough = (self.layout.superpages_per_block / 4).max(1);
+        (0..self.layout.dies).any(|die| {
+            let open = blocks.open().at(DieId(die), Stream::Meta.place());
+            open.is_some_and(|open| self.layout.superpages_per_block - open.superpage >= enough)
+        })
     }
 
     /// Returns whether there is GC work in `die`.

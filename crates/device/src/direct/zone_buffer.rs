@@ -368,7 +368,7 @@ impl ZoneNamespace {
 
     /// Power fails and the buffer is protected: everything that arrived goes to the log, if it is neither there nor saved.
     pub fn save(&mut self, media: &mut Media, layout: &Layout) {
-        let is_needed = |slot: &Slot| !slot.tombstone && slot.logged.max(slot.saved) < slot.arrived;
+        let is_needed = |slot: &Slot| !slot.tombstone && !slot.leaving && slot.logged.max(slot.saved) < slot.arrived;
         let slots = self.stage.in_order(is_needed);
         self.zones.reserve(0);
         // Programs may have been planned in the log's block that never began.
@@ -390,7 +390,7 @@ impl ZoneNamespace {
         for slot in self.stage.live() {
             let record = &self.stage[slot];
             assert!(record.arrived <= self.zones.superpage_sectors(), "slot {slot}: {record:?}");
-            let filling = !(record.programming || record.finish || record.doomed || record.stranded);
+            let filling = !(record.programming || record.leaving || record.doomed || record.stranded);
             let filling = filling && record.is_data();
             let tail = self.runs[record.zone as usize].tail;
             let coming = self.runs[record.zone as usize].inbound > 0;

@@ -90,6 +90,9 @@ pub(super) fn log_ended(zoned: &mut ZoneNamespace, shared: &mut Shared, op: u32,
     let sectors = zoned.stage[slot].logging.take().expect("a log program is under way");
     if !ok {
         zoned.zones.log_failed(block);
+    }
+    let leaving = zoned.stage[slot].leaving;
+    if !ok && !leaving {
         let mut waiting = zoned.stage[slot].acknowledge.take();
         let mut first = zoned.stage[slot].with_log.take();
         while let Some(slice) = waiting.pop(&mut shared.slices) {
@@ -97,7 +100,7 @@ pub(super) fn log_ended(zoned: &mut ZoneNamespace, shared: &mut Shared, op: u32,
         }
         zoned.stage[slot].acknowledge = first;
     } else {
-        if !zoned.stage[slot].tombstone {
+        if ok && !zoned.stage[slot].tombstone {
             zoned.note_logged(slot, sectors, block);
         }
         let record = &mut zoned.stage[slot];
@@ -113,11 +116,10 @@ pub(super) fn log_ended(zoned: &mut ZoneNamespace, shared: &mut Shared, op: u32,
         zone_actions::end_offline(zoned, shared, slot);
     }
     let record = &zoned.stage[slot];
-    let done = record.finish && !record.programming;
     if record.tombstone && ok {
         zoned.vacate(slot, &mut shared.media);
         zone_actions::erase_zone(zoned, shared, zone);
-    } else if done {
+    } else if leaving {
         zone_write::retire_slot(zoned, shared, slot);
     } else if !record.programming {
         let again = !ok || record.wants_log || !record.acknowledge.is_empty();
@@ -224,7 +226,7 @@ fn next_zone_flush(zoned: &mut ZoneNamespace, shared: &mut Shared) {
         if record.programming {
             record.flushing = u32::MAX;
             zoned.flush.await_slot();
-        } else if record.is_data() && !record.finish && record.logged < record.arrived {
+        } else if record.is_data() && !record.leaving && record.logged < record.arrived {
             record.flushing = record.arrived;
             zoned.flush.await_slot();
             // One that a reset is about to forget is safe when it is forgotten.

@@ -319,8 +319,7 @@ pub(super) fn retire_slot(zoned: &mut ZoneNamespace, shared: &mut Shared, slot: 
     let record = &mut zoned.stage[slot];
     record.wants_log = false;
     if record.logging.is_some() {
-        // Nothing will be asked of it but the end of that program.
-        record.finish = true;
+        record.leaving = true;
         return;
     }
     zoned.vacate(slot, &mut shared.media);
@@ -350,8 +349,10 @@ fn lose_stage(zoned: &mut ZoneNamespace, shared: &mut Shared, slot: u32) {
     run.tail = if run.tail == slot { NIL } else { run.tail };
     let action = run.action;
     fail_zone(zoned, shared, zone);
-    // Data in the log may have been promised.
-    let keeps = arrived > 0 && (zoned.stage[slot].logged > 0 || zoned.log_may_keep_more());
+    // Data in the log, or on their way there, may have been promised.
+    let record = &zoned.stage[slot];
+    let in_log = record.logged > 0 || record.logging.is_some();
+    let keeps = arrived > 0 && (in_log || zoned.log_may_keep_more());
     if action != NIL {
         zone_actions::end_action(zoned, shared, zone, Status::WriteFault);
     }

@@ -339,17 +339,7 @@ impl<'a> Space<'a> {
     fn map_has_space(self) -> bool {
         self.shape.is_volatile()
             || self.blocks.free_total() > self.blocks.live_dies()
-            || (0..self.shape.layout.dies).any(|die| {
-                let left = |open: OpenBlock| self.shape.layout.superpages_per_block - open.superpage;
-                self.open_block(DieId(die), Stream::Meta)
-                    .is_some_and(|open| left(open) >= self.meta_superpages())
-            })
-    }
-
-    /// Superpages that an open block of translation pages must have left to count as free space: the erases that free the next block wait
-    /// for translation pages themselves.
-    fn meta_superpages(self) -> u32 {
-        (self.shape.layout.superpages_per_block / 4).max(1)
+            || self.gc.map_has_open_block(self.blocks)
     }
 
     /// As [`Space::of`], for copies out of another die's full blocks: the GC reserve of `die` stays whole.

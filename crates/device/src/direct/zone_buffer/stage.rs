@@ -27,6 +27,8 @@ pub(crate) struct Slot {
     pub skipped: bool,
     /// Its zone is being finished with it.
     pub finish: bool,
+    /// Its superpage is on the media: it is vacated when its log program has ended.
+    pub leaving: bool,
     /// It stands for no superpage, but says that its zone was reset.
     pub tombstone: bool,
     /// It stands for no superpage, but says that its zone is read-only or offline.
