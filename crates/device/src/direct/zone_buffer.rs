@@ -368,7 +368,8 @@ impl ZoneNamespace {
 
     /// Power fails and the buffer is protected: everything that arrived goes to the log, if it is neither there nor saved.
     pub fn save(&mut self, media: &mut Media, layout: &Layout) {
-        let is_needed = |slot: &Slot| !slot.tombstone && !slot.leaving && slot.logged.max(slot.saved) < slot.arrived;
+        let is_needed =
+            |slot: &Slot| !slot.tombstone && !slot.leaving && slot.logged.max(slot.saved) < slot.arrived;
         let slots = self.stage.in_order(is_needed);
         self.zones.reserve(0);
         // Programs may have been planned in the log's block that never began.
