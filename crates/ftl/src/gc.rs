@@ -301,12 +301,8 @@ impl Gc {
         self.victims.coming_back(die) > 0
             && free <= blocks.live_dies() + self.config.common_blocks()
             && free <= self.victims.all_coming_back()
-            && self.map_needs_block(blocks)
-    }
-
-    /// Returns whether the next translation pages need a free block.
-    fn map_needs_block(&self, blocks: &BlockManager) -> bool {
-        self.config.common_blocks() > 0 && !self.map_has_open_block(blocks)
+            && self.config.common_blocks() > 0
+            && !self.map_has_open_block(blocks)
     }
 
     /// Returns whether an open block has space for the translation pages that an erase may wait for: a quarter of a block, as these

@@ -127,7 +127,6 @@ pub(super) struct EngineCounters {
 }
 
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a cache has one engine, which is reached without a detour")]
 pub(super) enum Engine {
     Original(Original),
     Policy(PolicyEngine),

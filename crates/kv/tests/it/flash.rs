@@ -233,11 +233,6 @@ impl Flash {
         if fails { Status::ChunkOffline } else { Status::Success }
     }
 
-    /// Chunks that are out of use.
-    pub fn offline_chunks(&self) -> usize {
-        self.chunks.iter().filter(|chunk| chunk.0 == ChunkState::Offline).count()
-    }
-
     fn report(&self, command: &mut Command) {
         let geometry = self.geometry.expect("chunks");
         let first = geometry.chunk_number(geometry.address(command.lba).expect("checked"));
