@@ -431,8 +431,7 @@ impl Serving {
             log(&Event::Listening { protocol: "monitor", address: address.to_string(), uri });
             server.show_on(&board);
         }
-        facts.iter().for_each(log);
-        log(&Event::Ready);
+        facts.iter().chain([&Event::Ready]).for_each(log);
         made.into_iter().for_each(MadeFile::keep);
         let core = server.run().map_err(Failure::work)?;
         match core.unstopped() {

@@ -459,7 +459,7 @@ fn stores_are_taken_again_after_a_short_trouble() {
     }
 }
 
-/// Two thirds of the blocks fail for good: the cache shrinks and takes stores on what is left.
+/// Blocks fail for good, until the range has too few of them: the cache shrinks and takes stores on what is left.
 #[test]
 fn a_cache_on_the_policy_level_shrinks_with_its_flash() {
     for step in [STEP, Nanos(0)] {
@@ -467,11 +467,10 @@ fn a_cache_on_the_policy_level_shrinks_with_its_flash() {
         let before = cache.system.statistics();
         let mut from = 0;
         cache.system.drive_mut().faults = Faults { program: 0.1, erase: 1.0, ..Faults::default() };
-        while cache.system.drive().failed_programs < 340 && from < 100_000 {
+        while cache.system.statistics().slabs_total == before.slabs_total && from < 100_000 {
             cache.stores(from, 100, step);
             from += 100;
         }
-        assert!(cache.system.drive().failed_programs >= 340, "{step:?}: {:?}", cache.system.statistics());
         cache.system.drive_mut().faults = Faults::default();
         cache.stores(from, 1500, step);
         let now = cache.system.now();
