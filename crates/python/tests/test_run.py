@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import textwrap
@@ -283,6 +284,18 @@ def test_other_threads_go_on_while_a_run_works(small):
     thread.join()
     # With the interpreter held, the thread would not have had a turn between the two calls.
     assert turns > 1000
+
+
+def test_an_interrupted_run_leaves_nothing_to_the_next():
+    # Its requests were outstanding when it was interrupted: their completions are no other run's.
+    aged = pl.Drive("cosmos-plus", media={"channels": 2, "ways": 2, "blocks": 32}).age(overwrite=0)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        aged.run(pl.Job(rw="randwrite", bs="4k", iodepth=64, number_ios=10**9), requests=False)
+    for depth in (1, 64):
+        result = aged.run(pl.Job(rw="randread", bs="4k", iodepth=depth, number_ios=2000))
+        assert result.report.requests == len(result.requests) == 2000 and set(result.requests.to_pandas().op) == {"read"}
 
 
 @pytest.mark.parametrize(("work", "method"), [

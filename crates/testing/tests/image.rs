@@ -2,12 +2,13 @@
 
 use pellucid_device::Device;
 use pellucid_flash::{BlockId, Lpn};
-use pellucid_lab::drive::{Oracle, Unwatched};
+use pellucid_lab::drive::{Onlooker, Oracle, Progress, Unwatched};
 use pellucid_lab::experiment::{execute_on, jobs, prepare};
 use pellucid_lab::image;
 use pellucid_lab::image::Image;
 use pellucid_output::OutputFile;
 use pellucid_spec::Spec;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 const DRIVE: &str = r#"
@@ -136,6 +137,41 @@ fn runs_from_an_image_repeat() {
     let first = run();
     assert_eq!(first, run());
     assert!(first.contains("\"requests\": 3000"));
+}
+
+/// Stops a run at its first look.
+struct Stop;
+
+impl Onlooker for Stop {
+    fn look(&mut self, _: Option<&Device>, _: Progress) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+}
+
+/// However a run ends before its work, the next one of the drive has no completion but its own.
+#[test]
+fn a_run_that_ends_early_leaves_nothing_to_the_next() {
+    let (_, _, path) = aged("early", &[]);
+    let (drive, _) = DRIVE.split_once("[[job]]").unwrap();
+    let work = |job: &str| {
+        let text = format!("{drive}[[job]]\n{job}");
+        jobs(&pellucid_spec::from_str(&text, "tiny.toml", &[]).unwrap_or_else(|e| panic!("{e}"))).unwrap()
+    };
+    let endless = "rw = \"randwrite\"\nbs = \"4k\"\niodepth = 8\ntime_based = true\nruntime = \"100s\"";
+    let next = "rw = \"randread\"\nbs = \"4k\"\niodepth = 2\nnumber_ios = 500";
+    let steady = ["run.steady_state=\"iops:90%\"".into(), "run.steady_round=\"20ms\"".into()];
+    for (name, sets) in [("stopped", &[][..]), ("steady", &steady)] {
+        let (first, mut device) = restored(&path, sets);
+        let mut unwatched = Unwatched;
+        let mut stop = Stop;
+        let onlooker: &mut dyn Onlooker = if name == "steady" { &mut unwatched } else { &mut stop };
+        let report = execute_on(&mut device, &first, &work(endless), None, &|| 0.0, onlooker).unwrap();
+        assert!(report.requests > 0 && device.completed() == 0, "{name}");
+        device.check();
+        let (then, _) = restored(&path, &[]);
+        let report = execute_on(&mut device, &then, &work(next), None, &|| 0.0, &mut Unwatched).unwrap();
+        assert_eq!((report.requests, report.directions.read.latency.count), (500, 500), "{name}");
+    }
 }
 
 #[test]

@@ -140,6 +140,7 @@ impl Measured {
             series: Series::default(),
         };
         measured.applications = run.applications(&measured);
+        run.drop_outstanding();
         measured.series = run.series.finish(end, channel_count, die_count);
         super::rest(run.device, end, at_end, onlooker);
         Ok(measured)

@@ -401,6 +401,17 @@ impl<'a, T: Target> Run<'a, T> {
     /// Runs until the last request has completed, or until `onlooker` stops it; the measurement ends there. Then the drive comes to rest.
     pub fn run(mut self, onlooker: &mut dyn Onlooker) -> Result<Measured, RunError> {
         self.begin(onlooker);
+        match self.work(onlooker) {
+            Ok((now, stopped)) => self.end(now, stopped, onlooker),
+            Err(error) => {
+                self.drop_outstanding();
+                Err(error)
+            }
+        }
+    }
+
+    /// Runs until the work is over. Returns when that was, and whether the onlooker stopped it.
+    fn work(&mut self, onlooker: &mut dyn Onlooker) -> Result<(SimTime, bool), RunError> {
         let mut now = self.start;
         let (mut rounds, mut stopped) = (0u32, false);
         loop {
@@ -450,7 +461,21 @@ impl<'a, T: Target> Run<'a, T> {
                 }
             }
         }
-        self.end(now, stopped, onlooker)
+        Ok((now, stopped))
+    }
+
+    /// Waits for requests that a run leaves behind when it ends before its work, and drops their completions: the next run of this drive
+    /// would take them for its own.
+    fn drop_outstanding(&mut self) {
+        let mut left = self.in_flight.len() - self.idle_tags.len();
+        let latest = self.device.now() + REST_MAX;
+        while left > 0 {
+            left -= std::iter::from_fn(|| self.device.pop()).count().min(left);
+            match self.device.next_event().filter(|&next| left > 0 && next <= latest) {
+                Some(next) => self.device.advance(next),
+                None => return,
+            }
+        }
     }
 
     /// Turns on probes and recording as the onlooker requests.
