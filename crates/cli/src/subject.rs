@@ -60,6 +60,7 @@ impl Subject {
     /// As [`Subject::open`], for a command that does nothing but show it.
     pub fn open_to_show(name: &str, global: &Global) -> Result<Subject, Failure> {
         let subject = Subject::open(name, None, global)?;
+        subject.image.as_ref().map_or(Ok(()), Image::check)?;
         subject.check_effect(Use::Show, global)?;
         Ok(subject)
     }

@@ -162,6 +162,14 @@ impl Image {
         Ok(image)
     }
 
+    /// Reads the whole image and refuses one that is damaged, without making its drive.
+    pub fn check(&self) -> Result<(), ImageError> {
+        match is_damaged(&self.path) {
+            true => Err(explained(&self.path, ImageProblem::Checksum)),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the description that the drive was aged with, as TOML.
     pub fn description(&self) -> &str {
         &self.description

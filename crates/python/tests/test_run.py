@@ -164,6 +164,11 @@ def test_errors_name_key_value_and_what_is_allowed():
     assert caught.value.key == "adress" and "address" in caught.value.allowed
 
 
+def test_a_job_has_keys():
+    with pytest.raises(pl.Error, match="at least one key"):
+        pl.Job()
+
+
 def test_a_drive_with_a_past_forks(small, job):
     aged = small.age(overwrite=1)
     assert "100 %" in aged.past and len(aged.ageing[0]["passes"]) == 1

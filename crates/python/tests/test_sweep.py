@@ -79,6 +79,10 @@ def test_ranges_are_linear_or_logarithmic():
     ('trace = "none.csv"', "trace", "a file"),
     (f"trace = '{__file__}'\nseeds = 2", "seeds", "seed_keys"),
     ("[axes]\njob.bs = ['4k']", "axes", "with job"),
+    ("keep = ['requests', 'requests']", "keep", "each once"),
+    ("precondition = 'full'", "precondition", "steady"),
+    ("[axes]\ndrive = ['jasmine', 'netbook-ssd']", "drive", "not both"),
+    ("job = { rw = 'read', bs = '4k' }\n[axes]\n'job.bs' = ['4k', '8k']", "job", "not both"),
     ("[axes]\n'run.seed' = [11, 12]", "axes", "each key once; seeds and steady_state give run.seed"),
     ("[axes]\n'ftl.victim' = ['fifo']\n'drive.ftl.victim' = ['greedy']", "axes", "each key once"),
 ])
@@ -154,6 +158,19 @@ def test_a_sweep_whose_points_all_fail_has_failed(plan):
     plan.write_text(PLAN.replace('"greedy", "fifo"', '"fivo"'))
     done = command(plan)
     assert done.returncode == 1 and "none of 6 points is done" in done.stderr
+
+
+def test_a_sweep_of_python_without_a_point_is_an_error(plan, tmp_path):
+    plan.write_text(PLAN.replace('"greedy", "fifo"', '"fivo"'))
+    with pytest.raises(pl.Error, match="none of 6 points is done; point 1 failed: .*fivo"):
+        sweep.run(plan, tmp_path / "none")
+
+
+@pytest.mark.parametrize("on", ["dask:", "dask:nonsense", "ray:127.0.0.1:9:9"])
+def test_a_cluster_that_is_not_reached_is_named(plan, on):
+    pytest.importorskip("distributed" if on.startswith("dask") else "ray")
+    done = command(plan, "--on", on)
+    assert done.returncode == 2 and f"--on {on.rstrip(':')}" in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
 def test_what_was_asked_wrongly_is_status_2(plan):

@@ -83,6 +83,10 @@ fn an_image_does_not_fit_every_drive() {
     bytes[middle] ^= 0x10;
     std::fs::write(folder.path("aged.pellucid"), bytes).unwrap();
     assert!(refused(&["run", "aged.pellucid"]).contains("damaged"));
+    for command in [&["show", "aged.pellucid"][..], &["explain", "ftl.victim", "aged.pellucid"]] {
+        let done = folder.run(command);
+        assert!(done.status == 2 && done.stderr.contains("damaged"), "{command:?}: {}", done.stderr);
+    }
 }
 
 /// A smaller drive would take pages of the host for parts of its map, a larger one show the host parts of the map, and one that

@@ -25,7 +25,7 @@ use crate::error::StoreError;
 use crate::state::{BlockState, Flag};
 use crate::{MediaConfig, Space, SyncTo};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -34,8 +34,8 @@ const STATE_BYTES: usize = 16;
 const NO_UNIT: u32 = u32::MAX;
 /// Reads of a block after which their count is written to the file, in addition to every change of its state.
 const READS_KEPT: u64 = 64;
-/// Reads with damage that are reported one by one; further ones are only counted.
-const DAMAGED_TOLD: u64 = 100;
+/// Damaged units that are reported one by one; reads of further ones are only counted.
+const DAMAGED_TOLD: usize = 100;
 
 /// A superpage between the begin and the end of its program.
 #[derive(Debug)]
@@ -70,8 +70,8 @@ pub(crate) struct FileStore {
     sync: SyncTo,
     /// States to be written once the data that they count are on the disk; only with [`SyncTo::Machine`].
     behind: BTreeMap<u32, BlockState>,
-    /// Reads that found damage.
-    damaged: u64,
+    /// Units whose damage was reported: block and number.
+    damaged: BTreeSet<(u32, u32)>,
     /// The file did not exist before.
     created: bool,
     /// A drive has taken the image, or it was closed in order before. An image that was not closed and is refused must not be marked as
@@ -293,8 +293,10 @@ impl FileStore {
             Err(error) => error.to_string(),
         };
         let at = self.data_at(block, index);
-        self.damaged += 1;
-        if self.damaged <= DAMAGED_TOLD {
+        // A drive tries again: one line for each unit, not for each read.
+        if self.damaged.len() < DAMAGED_TOLD && self.damaged.insert((block, index)) {
+            let last = self.damaged.len() == DAMAGED_TOLD;
+            let why = if last { why + "; from here on damaged units are only counted" } else { why };
             self.backing.tell(StoreNotice::Damaged { path: self.path.clone(), block, unit: index, at, why });
         }
         Found::Damaged

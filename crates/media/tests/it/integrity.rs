@@ -258,6 +258,26 @@ fn the_file_holds_scrambled_code_words_and_checked_reads_find_damage_to_it() {
     assert_eq!(media.read(Ppa(2), 0, &mut data, 0), GOOD);
 }
 
+/// A drive reads a damaged unit many times before it gives it up: the log has a line for the unit, not for each read.
+#[test]
+fn a_damaged_unit_is_reported_once() {
+    let image = TempPath::new("once");
+    let config = MediaConfig { store: image.config().store, ..guarded(EccData::Drawn, 0.0) };
+    drop(filled(&config));
+    let mut file = std::fs::read(image.path()).unwrap();
+    let images_at = u64::from_le_bytes(file[88..96].try_into().unwrap()) as usize;
+    file[images_at + 1024] ^= 1;
+    file[images_at + 2 * 1024] ^= 1;
+    std::fs::write(image.path(), &file).unwrap();
+    let mut media = open(&config);
+    let mut data = vec![0; 1024];
+    for (unit, attempt) in [(1, 0), (1, 1), (2, 0), (1, 2), (2, 1)] {
+        assert_eq!(media.read(Ppa(unit), 0, &mut data, attempt), ReadResult::Uncorrectable);
+    }
+    let told: Vec<_> = std::iter::from_fn(|| media.store_mut().notice()).map(|notice| notice.to_string()).collect();
+    assert_eq!(told.iter().filter(|line| line.contains("cannot be read: its checksum is wrong")).count(), 2, "{told:?}");
+}
+
 #[test]
 fn an_image_is_bound_to_its_code() {
     let image = TempPath::new("bound");

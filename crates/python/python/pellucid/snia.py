@@ -229,7 +229,9 @@ class Measured:
             first = steady_at(self.values(self.test.tracked[0]))
             before = "none before was" if first in (None, len(self.rounds)) else f"the first steady one ended with round {first}"
             state = "steady" if self.is_steady else "not steady"
-            return f"Measurement window {max(len(self.rounds) - WINDOW + 1, 1)} to {len(self.rounds)}, the last: {state}; {before}"
+            written = sum(cell.written_bytes for cells in self.rounds for cell in cells.values()) / self.capacity_bytes
+            cut = "" if written >= SATURATION_CAPACITIES else f"; ended by the number of rounds, after {written:.2f} of {SATURATION_CAPACITIES:g} capacities"
+            return f"Measurement window {len(self.rounds) - WINDOW + 1} to {len(self.rounds)}, the last: {state}; {before}{cut}"
         if self.is_steady:
             return f"Steady state: reached in round {len(self.rounds)}, measurement window {len(self.rounds) - WINDOW + 1} to {len(self.rounds)}"
         return f"Steady state: not reached in {len(self.rounds)} rounds"
@@ -383,6 +385,8 @@ def write_saturation(
     rounds_max: int = SATURATION_ROUNDS_MAX, seed: int = 0,
 ) -> Measured:
     """The write saturation test: random writes of 4 KiB to a new drive, until four capacities are written or a day is over."""
+    if rounds_max < WINDOW:
+        raise refuse("rounds_max", rounds_max, f"{WINDOW}, which a measurement window has, or more")
     bench = Bench(drive, WRITE_SATURATION, round_seconds, iodepth, threads, seed)
     if not bench.blocks:
         raise refuse("drive", bench.measured.drive, "one with sectors of 4 KiB or less")

@@ -42,8 +42,8 @@ OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "round_seconds": ((int, float), "seconds above 0"),
     "iodepth": ((int,), "a whole number from 1 on"),
     "threads": ((int,), "a whole number from 1 on"),
-    "rounds_max": ((int,), "a whole number"),
-    "seed": ((int,), "a whole number"),
+    "rounds_max": ((int,), "a whole number from 5 on"),
+    "seed": ((int,), "a whole number from 0 on"),
 }
 KEYS = ["snia", "drive", "overrides", *OPTIONS]
 FIGURES = {"convergence": "Convergence", "steady_state": "Steady state: measurement window", "measured": "Measured"}
@@ -69,7 +69,7 @@ class SniaPlan:
         self.options = {key: plan[key] for key in OPTIONS if key in plan}
         for key, value in self.options.items():
             kinds, allowed = OPTIONS[key]
-            if not isinstance(value, kinds) or isinstance(value, bool):
+            if not isinstance(value, kinds) or isinstance(value, bool) or value < 0:
                 raise refuse(key, value, allowed)
         if self.name == "latency" and (given := {"iodepth", "threads"} & set(self.options)):
             raise refuse(min(given), self.options[min(given)], "without it: the latency test has one request at a time")

@@ -15,6 +15,8 @@ class Job:
     """
 
     def __init__(self, **keys: Any) -> None:
+        if not keys:
+            raise words.refuse("job", "", "at least one key, such as rw")
         self.keys = dict(keys)
         self.text = words.pairs(keys)
         check_job(self.text)

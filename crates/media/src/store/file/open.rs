@@ -34,7 +34,7 @@ impl FileStore {
             metas: vec![None; shape.blocks as usize],
             stages: Vec::new(),
             idle_stages: Vec::new(),
-            damaged: 0,
+            damaged: BTreeSet::new(),
             unit: vec![0; shape.unit_stored_bytes],
             unit_is: NO_UNIT,
             buffer: Mutex::new(vec![0; record.bytes]),

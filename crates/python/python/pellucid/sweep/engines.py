@@ -9,7 +9,7 @@ import concurrent.futures
 import multiprocessing
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .._pellucid import Error
@@ -90,7 +90,9 @@ def _alone(point: Point) -> Ended:
 def dask(points: list[Point], address: str) -> Iterator[Ended]:
     """Runs points on a cluster of Dask.distributed. The scheduler begins points of a dead worker anew."""
     distributed = _module("distributed", "pip install distributed")
-    with distributed.Client(address or None, timeout="30s") as client:
+    if not address:
+        raise Error("--on dask: no address; allowed: dask:ADDRESS, such as dask:tcp://head:8786")
+    with _reached(f"dask:{address}", lambda: distributed.Client(address, timeout="30s")) as client:
         futures = client.map(_try, points, key=[f"pellucid-{point.id}" for point in points], pure=True)
         by_key = {future.key: point for future, point in zip(futures, points)}
         for future in distributed.as_completed(futures):
@@ -105,7 +107,8 @@ def dask(points: list[Point], address: str) -> Iterator[Ended]:
 def ray(points: list[Point], address: str) -> Iterator[Ended]:
     """Runs points on a cluster of Ray, which begins points of a dead worker anew."""
     client = _module("ray", "pip install ray")
-    client.init(address=None if address == "local" else address or "auto", ignore_reinit_error=True, log_to_driver=False)
+    where = None if address == "local" else address or "auto"
+    _reached(f"ray:{address}", lambda: client.init(address=where, ignore_reinit_error=True, log_to_driver=False))
     task = client.remote(max_retries=ATTEMPTS_MAX - 1)(_try)
     waiting = {task.remote(point): point for point in points}
     while waiting:
@@ -115,6 +118,15 @@ def ray(points: list[Point], address: str) -> Iterator[Ended]:
             yield point, *client.get(done)
         except client.exceptions.RayError as error:
             yield point, None, f"{type(error).__name__}: {error}"
+
+
+def _reached(on: str, connect: Callable[[], Any]) -> Any:
+    """What a client that connects to a cluster gives; a cluster that it does not reach is named in one line."""
+    try:
+        return connect()
+    except (OSError, ValueError, RuntimeError) as error:
+        why = str(error).strip().splitlines()
+        raise Error(f"--on {on}: not reached: {why[0] if why else type(error).__name__}; allowed: the address of a cluster that runs") from None
 
 
 def _module(name: str, how: str) -> Any:

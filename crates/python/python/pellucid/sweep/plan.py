@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from .._pellucid import Error
+from ..drive import PRECONDITIONS
 from ..words import refuse
 from .points import Point
 
@@ -103,6 +104,8 @@ class Plan:
         value = self._plan.get(key, default)
         if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
             raise refuse(key, value, KEYS[key])
+        if len(set(value)) < len(value):
+            raise refuse(key, value, "each once")
         return value
 
     def _seeds(self) -> list[int]:
@@ -138,7 +141,17 @@ class Plan:
         again = next((key for key, name in zip(varied, names) if names.count(name) > 1), None)
         if again:
             raise refuse("axes", again, f"each key once; seeds and steady_state give {', '.join(beside) or 'none'}; another seed: seed_keys")
+        for key in ("drive", "trace"):
+            if key in self._plan and key in self.axes:
+                raise refuse(key, self._plan[key], f"{key} in the plan or as an axis, not both")
+        precondition = self._plan.get("precondition")
+        if precondition is not None and precondition not in PRECONDITIONS:
+            raise refuse("precondition", precondition, KEYS["precondition"])
         jobs = self._jobs()
+        of_jobs = {key.removeprefix("job.") for key in self.axes if key.startswith("job.")}
+        both = next((key for job in jobs if isinstance(job, dict) for key in job if key in of_jobs), None)
+        if both:
+            raise refuse("job", both, f"job.{both} as an axis or in the jobs, not both")
         if not all(isinstance(job, dict) and job for job in jobs):
             raise refuse("job", jobs, KEYS["job"])
 

@@ -18,6 +18,7 @@ import csv
 import io
 import json
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from .._pellucid import Error
+from ..result import Report
 from . import engines, report
 from .plan import Plan
 from .points import Point, write_whole
@@ -108,7 +110,9 @@ class Sweep:
             except ValueError as error:
                 raise Error(f"{file}: damaged: {error}; allowed: without this file, so that the next run does the point again") from None
             whole = isinstance(content, dict) and all(isinstance(content.get(key), dict) for key in ("point", "kept", "report"))
-            if not whole or content["point"] != point.chosen or content.get("seed") != point.seed or set(content["kept"]) != set(point.keep):
+            about = whole and content["point"] == point.chosen and content.get("seed") == point.seed
+            told = Report(content["report"]) if about else Report()
+            if not about or set(content["kept"]) != set(point.keep) or any(told.at(path) not in (None, kept) for path, kept in content["kept"].items()):
                 raise Error(f"{file}: not the result of {point.name}; allowed: without this file, so that the next run does the point again")
             yield point, content
 
@@ -260,7 +264,11 @@ def run(
         plan = Plan.read(plan)
     if directory is None:
         raise Error("directory: missing; allowed: where the points are to be written")
-    return Sweep(plan, directory).run(on, progress)
+    sweep = Sweep(plan, directory).run(on, progress)
+    if len(sweep.left()) == len(sweep.plan.points):
+        number, error = min(sweep.failed.items())
+        raise Error(f"none of {len(sweep.plan.points)} points is done; point {number} failed: {error}")
+    return sweep
 
 
 def main(arguments: list[str]) -> int:
@@ -277,6 +285,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the answer as JSON, alone on standard output")
     parser.add_argument("--quiet", "-q", action="store_true", help="no progress")
     given = parser.parse_args(arguments)
+    if threading.current_thread() is threading.main_thread():
+        for ends in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(ends, signal.default_int_handler)
     out = Path(given.out or Path(given.plan).with_suffix(".sweep"))
     try:
         if (status := _of_snia(given, out)) is not None:
@@ -337,7 +348,11 @@ def _of_snia(given: Any, out: Path) -> int | None:
         raise Error(f"--on {given.on}: a test of SNIA's is one run; allowed: without it")
     if given.json:
         raise Error(f"--json: a test of SNIA's prints its tables; allowed: without it, its numbers are in {out / 'rounds.csv'}")
-    return snia_plan.main(text, Path(given.plan).resolve().parent, out, given.report is not None)
+    try:
+        return snia_plan.main(text, Path(given.plan).resolve().parent, out, given.report is not None)
+    except KeyboardInterrupt:
+        print("interrupted; a test of SNIA's is one run, and the next begins anew", file=sys.stderr)
+        return 130
 
 
 def _say(text: str) -> None:
