@@ -1,6 +1,9 @@
 """Drives in service, and the plugin of pytest."""
+import os
+import select
 import sqlite3
 import subprocess
+import sys
 
 import pytest
 
@@ -69,6 +72,19 @@ def test_a_drive_that_nbd_cannot_show_is_refused(drive):
         pass
     with pl.serve(drive, nbd=False, nvme_tcp="127.0.0.1:0", media={"blocks": 128}) as served:
         assert served.nvme_connect.startswith("nvme connect -t tcp")
+
+
+def test_a_server_does_not_outlive_its_program(tmp_path):
+    file = tmp_path / "pid"
+    script = f"import pellucid as pl\ndrive = pl.serve('jasmine').start()\nopen({str(file)!r}, 'w').write(str(drive.pid))\nimport os; os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", script])
+    try:
+        server = os.pidfd_open(int(file.read_text()))
+    except ProcessLookupError:
+        return
+    ended, _, _ = select.select([server], [], [], 300)
+    os.close(server)
+    assert ended
 
 
 def test_a_drive_over_nvme_says_how_to_connect():

@@ -18,7 +18,8 @@ use pellucid_serve::event::Event;
 use pellucid_serve::nvme_tls::{SecuredConnection, TlsOffer};
 use pellucid_serve::{
     Address, Arrival, BlockDevice, Bound, CONNECTIONS_MAX, CONTROL, Core, FileDrive, FioTrace, Lead,
-    Observer, Operated, Options, Refusal, Served, Server, Time, TlsConfig, UblkError, secret, serial_number,
+    Observer, Operated, Options, Refusal, Served, Server, Stopper, Time, TlsConfig, UblkError, secret,
+    serial_number,
 };
 use pellucid_target::Drives;
 use pellucid_target::control::ControlSession;
@@ -81,6 +82,9 @@ pub struct Serving {
     /// [default: paced]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     time: Option<Time>,
+    /// Stop when standard input ends, so that no server survives the program that started it
+    #[arg(long)]
+    until_input_ends: bool,
     /// Keep polling for N microseconds after the last work, instead of sleeping
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(..))]
     poll_us: u64,
@@ -413,8 +417,7 @@ impl Serving {
         };
         let mut server = Server::new(core, options, Box::new(log)).map_err(Failure::work)?;
         // A client may ask the server to stop as soon as it listens.
-        let stopper = server.stopper();
-        interrupt::instead(move || stopper.stop_because("signal"));
+        self.stop_when_told(server.stopper());
         facts.extend(self.listen_nbd(&mut server, nbd, tls.as_ref(), &offered)?);
         if !nvme_tcp.is_empty() {
             facts.extend(listen_nvme(&mut server, nvme_tcp, offer.as_ref(), subsystems, &offered)?);
@@ -438,6 +441,19 @@ impl Serving {
             [] => Ok(()),
             failed => Err(Failure::work(anyhow!("not stopped in order: {}", failed.join("; ")))),
         }
+    }
+
+    /// Has a signal stop the server, and the end of standard input if that is wanted.
+    fn stop_when_told(&self, stopper: Stopper) {
+        if self.until_input_ends {
+            let stopper = stopper.clone();
+            std::thread::spawn(move || {
+                // What a broken input gives, and what is read, change nothing.
+                let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+                stopper.stop_because("input");
+            });
+        }
+        interrupt::instead(move || stopper.stop_because("signal"));
     }
 
     /// Records what hosts ask of the drives, if that is wanted.

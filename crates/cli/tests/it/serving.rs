@@ -103,6 +103,23 @@ fn a_drive_that_nbd_cannot_show_is_not_served_by_it() {
     assert!(log().contains("warning: later: no block namespace, so NBD does not show it;"), "{}", log());
 }
 
+#[test]
+fn a_server_stops_when_its_input_ends() {
+    let folder = Folder::with_drive();
+    // The input of a test's command is empty.
+    let done = folder.run(&[
+        "serve",
+        "tiny.toml",
+        "--set",
+        "media.store=ram",
+        "--nbd",
+        "unix:nbd",
+        "--until-input-ends",
+    ]);
+    assert_eq!(done.status, 0, "{}", done.stderr);
+    assert!(done.stderr.contains("event=stopping reason=input"), "{}", done.stderr);
+}
+
 /// One line of the control socket, and its answer.
 fn control(folder: &Folder, line: &str) -> String {
     let mut stream = UnixStream::connect(folder.path("control")).unwrap();

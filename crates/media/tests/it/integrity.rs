@@ -274,8 +274,13 @@ fn a_damaged_unit_is_reported_once() {
     for (unit, attempt) in [(1, 0), (1, 1), (2, 0), (1, 2), (2, 1)] {
         assert_eq!(media.read(Ppa(unit), 0, &mut data, attempt), ReadResult::Uncorrectable);
     }
-    let told: Vec<_> = std::iter::from_fn(|| media.store_mut().notice()).map(|notice| notice.to_string()).collect();
-    assert_eq!(told.iter().filter(|line| line.contains("cannot be read: its checksum is wrong")).count(), 2, "{told:?}");
+    let told: Vec<_> =
+        std::iter::from_fn(|| media.store_mut().notice()).map(|notice| notice.to_string()).collect();
+    assert_eq!(
+        told.iter().filter(|line| line.contains("cannot be read: its checksum is wrong")).count(),
+        2,
+        "{told:?}"
+    );
 }
 
 #[test]

@@ -50,8 +50,9 @@ class Served:
     def __init__(self, words_: list[str], directory: str, protocols: set[str]) -> None:
         self._control = os.path.join(directory, "control")
         self._child = subprocess.Popen(
-            [command(), "serve", *words_, "--control", self._control, "--log-format", "json"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
+            # A server whose parent is killed stops, as its input ends.
+            [command(), "serve", *words_, "--control", self._control, "--log-format", "json", "--until-input-ends"],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
         )
         self._reach: dict[str, dict[str, str]] = {}
         self._missing = set(protocols)
@@ -157,8 +158,9 @@ class Served:
     def _end(self) -> None:
         self._child.wait()
         self._reader.join()
-        if self._child.stderr:
-            self._child.stderr.close()
+        for stream in (self._child.stdin, self._child.stderr):
+            if stream:
+                stream.close()
 
 
 class serve:
