@@ -177,9 +177,7 @@ fn audit_entry(core: &mut Core, audit: &mut Audit) -> Result<(), Stop> {
 }
 
 fn audit_extent(core: &mut Core, audit: &mut Audit, ino: Ino, extent: Extent) -> Result<(), Stop> {
-    if audit_data(core, audit, ino, extent)? {
-        return Ok(());
-    }
+    audit_data(core, audit, ino, extent)?;
     audit.allocated += extent.count;
     match audit.files.get_mut(&ino) {
         Some(seen) => seen.blocks += extent.count,
@@ -208,10 +206,10 @@ fn audit_extent(core: &mut Core, audit: &mut Audit, ino: Ino, extent: Extent) ->
     Ok(())
 }
 
-/// Reads the blocks of an extent; true: the extent is done or cannot be checked further.
-fn audit_data(core: &mut Core, audit: &mut Audit, ino: Ino, extent: Extent) -> Result<bool, Stop> {
+/// Reads the blocks of an extent.
+fn audit_data(core: &mut Core, audit: &mut Audit, ino: Ino, extent: Extent) -> Result<(), Stop> {
     if !audit.data || extent.address == 0 {
-        return Ok(false);
+        return Ok(());
     }
     while audit.block < extent.count {
         let block = extent.first + audit.block;
@@ -227,7 +225,7 @@ fn audit_data(core: &mut Core, audit: &mut Audit, ino: Ino, extent: Extent) -> R
         }
         audit.block += 1;
     }
-    Ok(false)
+    Ok(())
 }
 
 /// Counts the nodes of the tree, level by level.
