@@ -62,8 +62,6 @@ pub mod transmission_flag {
     pub const SEND_FLUSH: u16 = 1 << 2;
     /// FUA is served.
     pub const SEND_FUA: u16 = 1 << 3;
-    /// Seeks cost time.
-    pub const ROTATIONAL: u16 = 1 << 4;
     /// TRIM is served.
     pub const SEND_TRIM: u16 = 1 << 5;
     /// WRITE_ZEROES is served.
@@ -72,8 +70,6 @@ pub mod transmission_flag {
     pub const SEND_DF: u16 = 1 << 7;
     /// Connections share one cache: a flush on one covers writes answered on all.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
-    /// RESIZE is served.
-    pub const SEND_RESIZE: u16 = 1 << 9;
     /// CACHE is served.
     pub const SEND_CACHE: u16 = 1 << 10;
     /// The FAST_ZERO flag is served.

@@ -57,12 +57,6 @@ impl SubmissionEntry {
         self.0[4]
     }
 
-    /// Metadata pointer.
-    #[inline]
-    pub fn metadata_pointer(&self) -> u64 {
-        self.get(16)
-    }
-
     /// The first SGL descriptor.
     #[inline]
     pub fn sgl(&self) -> SglDescriptor {

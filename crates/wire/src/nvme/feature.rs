@@ -128,10 +128,6 @@ impl AsyncEventConfig {
         self.0 as u8
     }
 
-    /// Namespace attribute notices.
-    pub const NAMESPACE_ATTRIBUTE: u32 = 1 << 8;
-    /// Firmware activation notices.
-    pub const FIRMWARE_ACTIVATION: u32 = 1 << 9;
     /// Zone descriptor changed notices (ZNS).
     pub const ZONE_DESCRIPTOR: u32 = 1 << 27;
     /// Discovery log page change notices.

@@ -212,16 +212,6 @@ impl CommandEffect {
         Self(self.0 | 1 << 1)
     }
 
-    /// Adds that the command changes capabilities of a namespace (NCC).
-    pub const fn changes_namespace(self) -> Self {
-        Self(self.0 | 1 << 2)
-    }
-
-    /// Adds that the command changes the inventory of namespaces (NIC).
-    pub const fn changes_inventory(self) -> Self {
-        Self(self.0 | 1 << 3)
-    }
-
     /// Must run alone for its namespace (CSE 001b).
     pub const fn exclusive_in_namespace(self) -> Self {
         Self(self.0 | 1 << 16)

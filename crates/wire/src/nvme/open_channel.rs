@@ -121,9 +121,6 @@ wire_enum! {
     }
 }
 
-/// Addresses that one vector command can name.
-pub const VECTOR_ADDRESSES_MAX: u32 = 64;
-
 /// Pellucid's addition for fabrics, where a drive cannot follow pointers into its host's memory: transfer of address lists and out-of-band data. A
 /// drive that supports it says so in [`Geometry`].
 pub mod profile {

@@ -151,18 +151,6 @@ statuses! {
     CACHE_FULL = 0x7C1, "Cache Full of Dirty Blocks";
 }
 
-/// I/O meanings of codes that Connect redefines (NVM 3.1.2.1).
-impl Status {
-    /// Conflicting Attributes.
-    pub const CONFLICTING_ATTRIBUTES: Status = Status(0x180);
-    /// Invalid Protection Information.
-    pub const INVALID_PROTECTION_INFORMATION: Status = Status(0x181);
-    /// Attempted Write to Read Only Range.
-    pub const READ_ONLY_RANGE: Status = Status(0x182);
-    /// Command Size Limit Exceeded.
-    pub const COMMAND_SIZE_LIMIT: Status = Status(0x183);
-}
-
 impl Status {
     /// A status from its parts; `code_type` keeps its low three bits.
     pub const fn new(code_type: u8, code: u8) -> Self {
