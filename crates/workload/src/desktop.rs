@@ -67,7 +67,8 @@ const ATTO_FILE: u64 = 512 << 10;
 const METADATA_EVERY: u64 = 1 << 20;
 
 /// A user's work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum DesktopWork {
     /// Copying 806 MB in 102 files.
     Mp3Copy,
@@ -111,16 +112,7 @@ impl Transfers {
 impl DesktopWork {
     /// Its name, as in `app`.
     pub fn name(self) -> &'static str {
-        match self {
-            DesktopWork::Mp3Copy => "mp3-copy",
-            DesktopWork::LinuxExtract => "linux-extract",
-            DesktopWork::OfficeInstall => "office-install",
-            DesktopWork::OfficeUninstall => "office-uninstall",
-            DesktopWork::OfficeRemove { .. } => "office-remove",
-            DesktopWork::Browse => "browse",
-            DesktopWork::AttoRead(_) => "atto-read",
-            DesktopWork::AttoWrite(_) => "atto-write",
-        }
+        self.into()
     }
 
     /// Seconds of the host's own work besides its disk. MP3: 806 MB from a USB disk of 30 MB/s, assumed. Browsing: [`SITE_S`]. ATTO: none. Others: a

@@ -9,7 +9,8 @@ use pellucid_text::read_range;
 use std::ops::Range;
 
 /// Kind of container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Container {
     /// Chunks of an open-channel namespace.
     Chunk,
@@ -20,10 +21,7 @@ pub enum Container {
 impl Container {
     /// Its name in the singular.
     pub fn name(self) -> &'static str {
-        match self {
-            Container::Chunk => "chunk",
-            Container::Zone => "zone",
-        }
+        self.into()
     }
 }
 

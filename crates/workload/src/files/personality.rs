@@ -40,7 +40,8 @@ impl Operation {
 }
 
 /// A kind of file server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Personality {
     /// Creates, writes, appends to, reads and deletes files of 128 KiB.
     Fileserver,
@@ -68,13 +69,7 @@ impl Personality {
 
     /// Its name in jobs.
     pub fn name(self) -> &'static str {
-        match self {
-            Personality::Fileserver => "fileserver",
-            Personality::Webserver => "webserver",
-            Personality::Varmail => "varmail",
-            Personality::Tar => "tar",
-            Personality::Build => "build",
-        }
+        self.into()
     }
 
     /// The loop of each thread.

@@ -12,7 +12,8 @@ use crate::trace::kv::{KvReader, KvRecord};
 use pellucid_flash::Nanos;
 
 /// Reaction of a client to a miss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum OnMiss {
     /// Do nothing.
     Nothing,
@@ -25,11 +26,7 @@ pub enum OnMiss {
 impl OnMiss {
     /// Its name, as in `on_miss`.
     pub fn name(self) -> &'static str {
-        match self {
-            OnMiss::Nothing => "nothing",
-            OnMiss::Store => "store",
-            OnMiss::Query(_) => "query",
-        }
+        self.into()
     }
 }
 

@@ -28,7 +28,7 @@ pub enum Problem {
     #[error("cannot read: {0}")]
     Io(#[from] io::Error),
     /// No format matches the first line (an excerpt; empty if the trace has no line).
-    #[error("{}, one of: {}", excerpt(.0), list(&Format::ALL))]
+    #[error("{}, one of: {}", excerpt(.0), list(Format::ALL))]
     Unrecognised(String),
     /// The file has an unsupported compression, or is neither text nor a trace.
     #[error(
@@ -42,7 +42,7 @@ pub enum Problem {
     )]
     UnknownNames(String),
     /// The first line nearly matches these formats: each with the reason why it does not.
-    #[error("{}; allowed: a line without the mistake, or the name of another format, one of: {}", nearly(.0), list(&Format::ALL))]
+    #[error("{}; allowed: a line without the mistake, or the name of another format, one of: {}", nearly(.0), list(Format::ALL))]
     Nearly(Vec<(Format, String)>),
     /// The header lacks a column.
     #[error("no column is called {name:?}; allowed: one of the first line, which is {line:?}")]
@@ -286,7 +286,7 @@ impl Error for TraceError {
 
 /// An unknown format name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown trace format {name:?}; allowed: {}", list(&Format::ALL))]
+#[error("unknown trace format {name:?}; allowed: {}", list(Format::ALL))]
 pub struct UnknownFormat {
     /// The name.
     pub name: String,

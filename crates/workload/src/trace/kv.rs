@@ -71,7 +71,8 @@ pub struct KvRecord {
 }
 
 /// The layout of a key-value trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum KvFormat {
     /// Twitter's cache trace of 2020.
     Twitter,
@@ -85,10 +86,7 @@ impl KvFormat {
 
     /// The name by which the format is chosen.
     pub fn name(self) -> &'static str {
-        match self {
-            KvFormat::Twitter => "twitter",
-            KvFormat::CacheLib => "cachelib",
-        }
+        self.into()
     }
 }
 

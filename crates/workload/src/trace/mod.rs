@@ -76,7 +76,8 @@ pub use source::{decompressed_within, zstd_window_bytes};
 pub use write::TraceWriter;
 
 /// Operation of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Action {
     /// Read `length_bytes` at `offset_bytes`.
     Read,
@@ -91,12 +92,7 @@ pub enum Action {
 impl Action {
     /// Name in messages.
     pub fn name(self) -> &'static str {
-        match self {
-            Action::Read => "read",
-            Action::Write => "write",
-            Action::Trim => "trim",
-            Action::Flush => "flush",
-        }
+        self.into()
     }
 }
 
@@ -129,7 +125,8 @@ pub struct Record {
 }
 
 /// The layout of a trace; see the table in the module's documentation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Format {
     /// MSR Cambridge.
     Msr,
@@ -161,39 +158,11 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 13] = [
-        Format::Msr,
-        Format::Alibaba,
-        Format::Tencent,
-        Format::Fiu,
-        Format::Spc,
-        Format::FioV2,
-        Format::FioV3,
-        Format::Blkparse,
-        Format::Blktrace,
-        Format::Mqsim,
-        Format::Systor,
-        Format::Vscsi,
-        Format::Csv,
-    ];
+    pub const ALL: &'static [Format] = <Format as strum::VariantArray>::VARIANTS;
 
     /// The name by which the format is chosen.
     pub fn name(self) -> &'static str {
-        match self {
-            Format::Msr => "msr",
-            Format::Alibaba => "alibaba",
-            Format::Tencent => "tencent",
-            Format::Fiu => "fiu",
-            Format::Spc => "spc",
-            Format::FioV2 => "fio-v2",
-            Format::FioV3 => "fio-v3",
-            Format::Blkparse => "blkparse",
-            Format::Blktrace => "blktrace",
-            Format::Mqsim => "mqsim",
-            Format::Systor => "systor",
-            Format::Vscsi => "vscsi",
-            Format::Csv => "csv",
-        }
+        self.into()
     }
 }
 
@@ -207,7 +176,7 @@ impl FromStr for Format {
     type Err = UnknownFormat;
 
     fn from_str(name: &str) -> Result<Format, UnknownFormat> {
-        let known = Format::ALL.into_iter().find(|format| format.name() == name);
+        let known = Format::ALL.iter().copied().find(|format| format.name() == name);
         known.ok_or_else(|| UnknownFormat { name: name.to_owned() })
     }
 }

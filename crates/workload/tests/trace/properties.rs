@@ -11,7 +11,7 @@ use proptest::sample::select;
 use super::{reader, records};
 
 fn options() -> impl Strategy<Value = ReadOptions> {
-    let formats: Vec<_> = Format::ALL.into_iter().map(Some).chain([None]).collect();
+    let formats: Vec<_> = Format::ALL.iter().copied().map(Some).chain([None]).collect();
     let events = vec![None, Some(BlockEvent::Queue), Some(BlockEvent::Issue), Some(BlockEvent::Complete)];
     (select(formats), select(events), select(vec![1, 512, u64::MAX])).prop_map(
         |(format, block_event, spc_lba_bytes)| ReadOptions {

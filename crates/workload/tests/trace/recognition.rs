@@ -40,7 +40,7 @@ fn unknown_content_is_refused() {
         "xls".parse::<Format>().unwrap_err().to_string(),
         format!(r#"unknown trace format "xls"; allowed: {names}"#)
     );
-    for format in Format::ALL {
+    for &format in Format::ALL {
         assert_eq!(format.name().parse::<Format>(), Ok(format));
     }
 }
@@ -89,7 +89,7 @@ fn a_bad_line_does_not_hide_the_format() {
 
 #[test]
 fn an_empty_trace_of_a_named_format_has_no_records() {
-    for format in Format::ALL.into_iter().filter(|format| *format != Format::Csv) {
+    for format in Format::ALL.iter().copied().filter(|format| *format != Format::Csv) {
         assert_eq!(reader("", &named(format)).unwrap().count(), 0, "{format}");
     }
 }
