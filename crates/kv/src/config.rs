@@ -1,10 +1,23 @@
 //! Settings of a cache.
 
 use pellucid_flash::Nanos;
-use pellucid_setting::{Kind, Setting, Settings, Source, Typed, Word, get, join};
+use pellucid_setting::{Settings, Source, Word, get, join};
 
 /// Storage engine of the slabs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+    Word,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum EngineKind {
     /// A plain block drive: slabs are ranges of it, and the drive does its own garbage collection.
     #[default]
@@ -24,41 +37,14 @@ impl EngineKind {
     pub const ALL: [EngineKind; 5] =
         [EngineKind::Original, EngineKind::Policy, EngineKind::Function, EngineKind::Raw, EngineKind::Direct];
 
-    /// Names of all.
-    const NAMES: [&str; EngineKind::ALL.len()] = {
-        let mut names = [""; EngineKind::ALL.len()];
-        let mut at = 0;
-        while at < names.len() {
-            names[at] = EngineKind::ALL[at].name();
-            at += 1;
-        }
-        names
-    };
-
     /// Name in a description.
-    pub const fn name(self) -> &'static str {
-        match self {
-            EngineKind::Original => "original",
-            EngineKind::Policy => "policy",
-            EngineKind::Function => "function",
-            EngineKind::Raw => "raw",
-            EngineKind::Direct => "direct",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Reports whether slabs are flash blocks, so that eviction is garbage collection.
     pub const fn owns_blocks(self) -> bool {
         matches!(self, EngineKind::Function | EngineKind::Raw | EngineKind::Direct)
-    }
-}
-
-impl Setting for EngineKind {
-    const KIND: Kind = Kind::Word(&EngineKind::NAMES);
-
-    fn take(typed: &Typed) -> Self {
-        let name = String::take(typed);
-        let found = EngineKind::ALL.into_iter().find(|kind| kind.name() == name);
-        found.unwrap_or_else(|| panic!("{name}: no engine"))
     }
 }
 

@@ -17,9 +17,10 @@ const READS_MAX: usize = 64;
 const LOAD_BYTES: u32 = 256 << 10;
 
 /// Phase of a cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The engine examines the flash.
+    #[default]
     Starting,
     /// Places are searched for snapshots.
     Scanning,
@@ -46,7 +47,7 @@ pub(crate) struct Piece {
 }
 
 /// Phase, and the snapshot that is read or written. Each of its reads, writes and wipes in flight is counted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Passage {
     phase: Phase,
     /// Requests that came too early.
@@ -63,24 +64,6 @@ pub(crate) struct Passage {
     lost: bool,
     next_part: u32,
     generation: u64,
-}
-
-impl Default for Passage {
-    fn default() -> Passage {
-        Passage {
-            phase: Phase::Starting,
-            early: VecDeque::new(),
-            places: Vec::new(),
-            parts: Vec::new(),
-            slabs: Vec::new(),
-            pieces: Vec::new(),
-            left: 0,
-            image: Vec::new(),
-            lost: false,
-            next_part: 0,
-            generation: 0,
-        }
-    }
 }
 
 impl Passage {
