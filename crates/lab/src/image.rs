@@ -22,7 +22,6 @@ use pellucid_output::{OutputError, OutputFile};
 use pellucid_report::EraseCounts;
 use pellucid_spec::{Spec, SpecError};
 use pellucid_text::format::significant;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -35,6 +34,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// Why an image cannot be written or used.
 #[derive(Debug, thiserror::Error)]
+#[error("{}: {problem}", path.display())]
 pub struct ImageError {
     /// The file.
     pub path: PathBuf,
@@ -43,51 +43,35 @@ pub struct ImageError {
 }
 
 /// Kind of error of an image.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ImageProblem {
     /// The file cannot be read or written.
-    Io(io::Error),
+    #[error("{}", reason(.0))]
+    Io(#[from] io::Error),
     /// The file does not begin like an image.
+    #[error("not the image of a drive; `pellucid age` makes them")]
     NotAnImage,
     /// The version of the layout is unknown.
+    #[error("image version {0}; allowed: {VERSION}")]
     Version(u32),
     /// The checksum does not match the content.
+    #[error("the image is damaged: its checksum does not fit its content")]
     Checksum,
     /// The description is invalid.
+    #[error("{0}")]
     Spec(SpecError),
     /// The media are invalid.
+    #[error("{0}")]
     Media(SnapshotError),
     /// The drive cannot be made.
+    #[error("{0}")]
     Device(DeviceError),
 }
 
-impl fmt::Display for ImageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
-        match &*self.problem {
-            ImageProblem::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                write!(f, "{path}: the image ends too early")
-            }
-            ImageProblem::Io(error) => write!(f, "{path}: {error}"),
-            ImageProblem::NotAnImage => {
-                write!(f, "{path}: not the image of a drive; `pellucid age` makes them")
-            }
-            ImageProblem::Version(found) => {
-                write!(f, "{path}: image version {found}; allowed: {VERSION}")
-            }
-            ImageProblem::Checksum => {
-                write!(f, "{path}: the image is damaged: its checksum does not fit its content")
-            }
-            ImageProblem::Spec(error) => write!(f, "{path}: {error}"),
-            ImageProblem::Media(error) => write!(f, "{path}: {error}"),
-            ImageProblem::Device(error) => write!(f, "{path}: {error}"),
-        }
-    }
-}
-
-impl From<io::Error> for ImageProblem {
-    fn from(error: io::Error) -> ImageProblem {
-        ImageProblem::Io(error)
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the image ends too early".into(),
+        _ => error.to_string(),
     }
 }
 

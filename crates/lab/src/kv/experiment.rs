@@ -62,11 +62,6 @@ impl Experiment {
         Ok(KvReport { summary, cache: CacheWork::new(&self.system.statistics(), &cache), flash })
     }
 
-    /// Replaces the clients.
-    pub fn set_clients(&mut self, config: ClientsConfig) {
-        self.clients = Clients::new(config, self.clients.now());
-    }
-
     /// Returns the cache.
     pub fn system(&self) -> &System<Device> {
         &self.system

@@ -365,11 +365,7 @@ impl RawWorker {
                 }
             }
         }
-        match request.runs.is_empty() {
-            false => Draw::Io(finished(request)),
-            true if self.repeats && space.works() => Draw::Blocked,
-            true => Draw::End,
-        }
+        self.drawn(request, space)
     }
 
     /// Copies stay in their parallel unit, as a drive with copyback requires.
@@ -396,6 +392,11 @@ impl RawWorker {
                 }
             }
         }
+        self.drawn(request, space)
+    }
+
+    /// Answers with a request, unless it found no place.
+    fn drawn(&self, request: RawRequest, space: &RawSpace) -> Draw {
         match request.runs.is_empty() {
             false => Draw::Io(finished(request)),
             true if self.repeats && space.works() => Draw::Blocked,
