@@ -205,18 +205,12 @@ pub struct UnknownClaim {
 impl std::fmt::Display for UnknownClaim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ids: Vec<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
-        let papers = [
-            Paper::CosmosPlus,
-            Paper::LightNvm,
-            Paper::Theory,
-            Paper::CacheLib,
-            Paper::Zns,
-            Paper::DataSheets,
-            Paper::Prism,
-            Paper::Jasmine,
-            Paper::FlashFire,
-        ]
-        .map(Paper::name);
+        let mut papers: Vec<&str> = Vec::new();
+        for name in CLAIMS.iter().map(|claim| claim.paper.name()) {
+            if !papers.contains(&name) {
+                papers.push(name);
+            }
+        }
         let (ids, papers) = (ids.join(", "), papers.join(", "));
         write!(f, "{}: neither a claim nor a paper; allowed: {ids}; {papers}", self.name)
     }
