@@ -68,11 +68,6 @@ impl Plan {
         at(chunk.start)..at(chunk.end)
     }
 
-    /// Size of the largest interval, in vertices.
-    pub fn widest(&self) -> u32 {
-        self.intervals.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
-    }
-
     /// Encodes the plan, little-endian, followed by a checksum.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();

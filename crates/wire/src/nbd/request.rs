@@ -199,6 +199,14 @@ impl RequestDecoder {
         Self { state: State::Header, header: Fixed::new(), payload_max_bytes }
     }
 
+    /// Payload still to come: a caller may read that many bytes straight into their destination, and pass the destination as input.
+    pub fn payload_remaining_bytes(&self) -> u32 {
+        match self.state {
+            State::Payload { offset, total } => total - offset,
+            _ => 0,
+        }
+    }
+
     /// Takes bytes off the front of `input` up to the next event; `None` when it is used up. An `End` can come
     /// without further input, so call until `None`.
     ///

@@ -55,7 +55,7 @@ pub use property::{
     Capabilities, ControllerConfig, ControllerStatus, Property, ShutdownNotice, ShutdownState, Version,
 };
 pub use sgl::{DataPointer, SglDescriptor};
-pub use status::{Status, StatusType};
+pub use status::Status;
 pub use text::{DISCOVERY_NQN, NQN_BYTES_MAX, NqnError, ascii, nqn, parse_nqn};
 
 /// Namespace identifier that means "all namespaces" (Base 3.2.1).

@@ -60,7 +60,7 @@ wire_struct! {
 wire_struct! {
     /// Chunk descriptor of log CAh, at byte 32 * ((group * units + unit) * chunks + chunk).
     pub struct ChunkDescriptor: 32 {
-        /// See [`ChunkState`].
+        /// State: 1 free, 2 closed, 4 open, 8 offline.
         0 => state: u8,
         /// Bit 0 sequential write, 1 random write, 4 size deviates.
         1 => kind: u8,
@@ -72,20 +72,6 @@ wire_struct! {
         16 => blocks: u64,
         /// Write pointer, relative to the chunk.
         24 => write_pointer: u64,
-    }
-}
-
-wire_enum! {
-    /// Chunk states.
-    pub enum ChunkState: u8 {
-        /// Free.
-        Free = 1,
-        /// Closed.
-        Closed = 2,
-        /// Open.
-        Open = 4,
-        /// Offline.
-        Offline = 8,
     }
 }
 

@@ -8,30 +8,11 @@
 
 use std::fmt;
 
-use crate::layout::wire_enum;
-
 /// A status field without the phase bit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Status(u16);
 
-wire_enum! {
-    /// Status code types (Base figure "Status Code Type Values").
-    pub enum StatusType: u8 {
-        /// Common to all commands.
-        Generic = 0,
-        /// Specific to the command.
-        CommandSpecific = 1,
-        /// Media and data integrity.
-        Media = 2,
-        /// Path related.
-        Path = 3,
-        /// Vendor specific.
-        Vendor = 7,
-    }
-}
-
 const DO_NOT_RETRY: u16 = 1 << 14;
-const MORE: u16 = 1 << 13;
 const CODE_MASK: u16 = 0x7FF;
 
 macro_rules! statuses {
@@ -109,7 +90,7 @@ statuses! {
     COMMAND_SET_NOT_ENABLED = 0x12A, "I/O Command Set Not Enabled";
     COMMAND_SET_COMBINATION_REJECTED = 0x12B, "I/O Command Set Combination Rejected";
     COMMAND_SET_INVALID = 0x12C, "Invalid I/O Command Set";
-    /// Connect only (Base 6.3); shares its code with `CONFLICTING_ATTRIBUTES`.
+    /// Connect only (Base 6.3); as an I/O status it is "Conflicting Attributes".
     CONNECT_INCOMPATIBLE_FORMAT = 0x180, "Conflicting Attributes, or Connect Incompatible Format";
     /// Connect only; as an I/O status it is "Invalid Protection Information".
     CONNECT_CONTROLLER_BUSY = 0x181, "Invalid Protection Information, or Connect Controller Busy";
@@ -167,11 +148,6 @@ impl Status {
         Self(raw & 0x7FFF)
     }
 
-    /// The status code type; `None` where the specification reserves it.
-    pub const fn code_type(self) -> Option<StatusType> {
-        StatusType::from_raw((self.0 >> 8 & 7) as u8)
-    }
-
     /// The status code.
     pub const fn code(self) -> u8 {
         self.0 as u8
@@ -181,12 +157,6 @@ impl Status {
     #[must_use]
     pub const fn do_not_retry(self) -> Self {
         Self(self.0 | DO_NOT_RETRY)
-    }
-
-    /// Returns the status with "More" set: the error log holds a matching entry.
-    #[must_use]
-    pub const fn more(self) -> Self {
-        Self(self.0 | MORE)
     }
 
     /// Returns whether "Do Not Retry" is set.
