@@ -1,7 +1,6 @@
 //! The file server on a file system that writes in place.
 
-use super::{FileSystemReport, counters, report};
-use crate::drive::{Target, TimedDrive};
+use crate::drive::TimedDrive;
 use pellucid_device::Device;
 use pellucid_flash::{Command, Interface, Lba, Opcode, SimTime, Status};
 use pellucid_workload::files::{BlockRequest, Files, FilesConfig, FilesNext, RequestKind};
@@ -45,25 +44,6 @@ impl<D: TimedDrive> InPlaceServer<D> {
         let files = Files::new(&FilesConfig { runtime: None, ..config.clone() }, bytes)?;
         let now = drive.now();
         Ok(InPlaceServer { files, drive, namespace, sectors_each, now, buffers: Vec::new() })
-    }
-
-    /// Executes this many operations, and reports on them.
-    pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String>
-    where
-        D: Target,
-    {
-        let (start, drive) = (self.now, counters(&self.drive));
-        let (done, refused) = (self.files.meter().operations(), self.files.meter().refused);
-        self.run_until(done + refused + operations)?;
-        let meter = self.files.meter();
-        let done = meter.operations() - done;
-        let refused = meter.refused - refused;
-        Ok(FileSystemReport {
-            operations: done + refused,
-            operations_per_second: done as f64 / self.now.since(start).as_secs_f64(),
-            refused,
-            ..report(&self.drive, &drive)
-        })
     }
 
     /// Executes operations until exactly the given number counts. The result does not depend on how the work is divided into calls.

@@ -12,9 +12,9 @@ mod in_place;
 
 pub use in_place::InPlaceServer;
 
-use crate::drive::{Target, TimedDrive};
-use pellucid_device::{Counters, Device};
-use pellucid_flash::{Cause, Nanos, Pauses, Rng, SimTime};
+use crate::drive::TimedDrive;
+use pellucid_device::Device;
+use pellucid_flash::{Nanos, Rng, SimTime};
 use pellucid_fs::{
     BLOCK_BYTES, Caller, Errno, FormatOptions, Fs, FsCounters, Ino, Job, MountOptions, SetAttributes, Step,
     SyncPoint, Time, Volume,
@@ -25,27 +25,6 @@ use std::collections::VecDeque;
 
 /// Maximum number of jobs in flight.
 const JOBS_MAX: usize = 128;
-
-/// Result of a measurement.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct FileSystemReport {
-    /// Number of operations.
-    pub operations: u64,
-    /// Operations per second, without those skipped for lack of a file or of space.
-    pub operations_per_second: f64,
-    /// Operations that found no space.
-    pub refused: u64,
-    /// Bytes of files moved by the file system's cleaner.
-    pub file_copied_bytes: u64,
-    /// Bytes copied by the drive's garbage collection.
-    pub flash_copied_bytes: u64,
-    /// Bytes programmed, copies included.
-    pub programmed_bytes: u64,
-    /// Blocks erased.
-    pub erases: u64,
-    /// Time from the choice of each segment that the cleaner has finished.
-    pub cleaner_pauses: Pauses,
-}
 
 /// Location of a file system, and its mount options.
 #[derive(Clone, Copy, Debug)]
@@ -323,28 +302,6 @@ impl<D: TimedDrive> FileServer<D> {
         Ok(())
     }
 
-    /// Executes this many operations, and reports on them.
-    pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String>
-    where
-        D: Target,
-    {
-        let (start, before) = (self.stack.now(), (self.operations, self.refused));
-        let left_out = self.meter.refused;
-        let (fs, drive) = (self.fs.counters(), counters(&self.stack.drive));
-        self.run_until(before.0 + operations)?;
-        let operations = self.operations - before.0;
-        let done = operations - (self.meter.refused - left_out);
-        let moved = self.fs.counters().moved_blocks - fs.moved_blocks;
-        Ok(FileSystemReport {
-            operations,
-            operations_per_second: done as f64 / self.stack.now().since(start).as_secs_f64(),
-            refused: self.refused - before.1,
-            file_copied_bytes: moved * BLOCK_BYTES as u64,
-            cleaner_pauses: self.fs.counters().pauses.since(&fs.pauses),
-            ..report(&self.stack.drive, &drive)
-        })
-    }
-
     /// Executes operations until exactly the given total is reached. The result does not depend on how the work is divided into calls.
     ///
     /// The error is a sentence.
@@ -566,27 +523,81 @@ fn name(file: usize) -> String {
     format!("file {file:08}")
 }
 
-fn counters(drive: &impl Target) -> Counters {
-    drive.flash().map_or_else(Counters::default, Device::counters)
-}
-
-/// Reports the work of a drive since `before`.
-fn report(drive: &impl Target, before: &Counters) -> FileSystemReport {
-    let counters = counters(drive).since(before);
-    let sector = u64::from(drive.sector_bytes());
-    FileSystemReport {
-        flash_copied_bytes: counters.programmed_sectors[Cause::Gc as usize] * sector,
-        programmed_bytes: counters.programmed_sectors.iter().sum::<u64>() * sector,
-        erases: counters.erases.iter().sum(),
-        ..FileSystemReport::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pellucid_device::Counters;
+    use pellucid_flash::{Cause, Pauses};
     use pellucid_fs::CleanerPolicy;
     use pellucid_workload::files::Personality;
+
+    /// Result of a measurement.
+    #[derive(Clone, Copy, Debug, Default, PartialEq)]
+    struct FileSystemReport {
+        operations: u64,
+        /// Without those skipped for lack of a file or of space.
+        operations_per_second: f64,
+        /// Operations that found no space.
+        refused: u64,
+        /// Bytes of files moved by the file system's cleaner.
+        file_copied_bytes: u64,
+        /// Bytes copied by the drive's garbage collection.
+        flash_copied_bytes: u64,
+        programmed_bytes: u64,
+        erases: u64,
+        cleaner_pauses: Pauses,
+    }
+
+    /// Reports the work of a drive since `before`.
+    fn report(drive: &Device, before: &Counters) -> FileSystemReport {
+        let counters = drive.counters().since(before);
+        let sector = u64::from(drive.layout().sector_bytes);
+        FileSystemReport {
+            flash_copied_bytes: counters.programmed_sectors[Cause::Gc as usize] * sector,
+            programmed_bytes: counters.programmed_sectors.iter().sum::<u64>() * sector,
+            erases: counters.erases.iter().sum(),
+            ..FileSystemReport::default()
+        }
+    }
+
+    impl FileServer {
+        /// Executes this many operations, and reports on them.
+        fn run(&mut self, operations: u64) -> Result<FileSystemReport, String> {
+            let (start, before) = (self.stack.now(), (self.operations, self.refused));
+            let left_out = self.meter.refused;
+            let (fs, drive) = (self.fs.counters(), self.stack.drive.counters());
+            self.run_until(before.0 + operations)?;
+            let operations = self.operations - before.0;
+            let done = operations - (self.meter.refused - left_out);
+            let moved = self.fs.counters().moved_blocks - fs.moved_blocks;
+            Ok(FileSystemReport {
+                operations,
+                operations_per_second: done as f64 / self.stack.now().since(start).as_secs_f64(),
+                refused: self.refused - before.1,
+                file_copied_bytes: moved * BLOCK_BYTES as u64,
+                cleaner_pauses: self.fs.counters().pauses.since(&fs.pauses),
+                ..report(&self.stack.drive, &drive)
+            })
+        }
+    }
+
+    impl InPlaceServer {
+        /// Executes this many operations, and reports on them.
+        fn run(&mut self, operations: u64) -> Result<FileSystemReport, String> {
+            let (start, drive) = (self.now(), self.drive_mut().counters());
+            let (done, refused) = (self.files().meter().operations(), self.files().meter().refused);
+            self.run_until(done + refused + operations)?;
+            let done = self.files().meter().operations() - done;
+            let refused = self.files().meter().refused - refused;
+            let seconds = self.now().since(start).as_secs_f64();
+            Ok(FileSystemReport {
+                operations: done + refused,
+                operations_per_second: done as f64 / seconds,
+                refused,
+                ..report(self.drive_mut(), &drive)
+            })
+        }
+    }
 
     /// `memblaze`'s channels and bus; blocks of 256 KiB, pages of 4 KiB that are programmed in a quarter of the time.
     const DRIVE: &str = r#"
