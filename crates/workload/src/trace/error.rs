@@ -291,30 +291,3 @@ pub struct UnknownFormat {
     /// The name.
     pub name: String,
 }
-
-/// Reason why a trace could not be written further.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// The output failed.
-    #[error("cannot write the trace: {0}")]
-    Io(#[from] io::Error),
-    /// The format has no writer.
-    #[error("traces are not written as {0}; allowed: msr, fio-v2, fio-v3")]
-    Format(Format),
-    /// The format cannot express this action.
-    #[error("{format} has no word for a {}; allowed there: read, write; or write fio-v2 or fio-v3", .action.name())]
-    Action {
-        /// The format.
-        format: Format,
-        /// The action.
-        action: Action,
-    },
-    /// A record is earlier than the previous one.
-    #[error("a record at {at_ns} ns follows one at {previous_ns} ns; allowed: times that do not decrease")]
-    Backwards {
-        /// Time of the previous record.
-        previous_ns: u64,
-        /// The time of this record.
-        at_ns: u64,
-    },
-}

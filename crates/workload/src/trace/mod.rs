@@ -1,4 +1,4 @@
-//! Block traces: reading them in every common layout, fitting them to a drive, writing them.
+//! Block traces: reading them in every common layout, fitting them to a drive.
 //!
 //! ```text
 //! file -> Source (gzip, zstd, plain) -> decoder of one format -> clock -> TraceReader -> Shaped -> driver
@@ -38,8 +38,8 @@
 //!   header of no known format is refused unless the format is named.
 //! * Blank lines are skipped, and so is the byte-order mark of UTF-8 before the first line. A line holds at most 64 KiB.
 //! * fio: `wait` advances the time, also by less than the 100 us that fio itself ignores. The stream is the number of
-//!   the file in order of appearance; a file named `stream.N`, as [`TraceWriter`] does, is stream N. `sync` and
-//!   `datasync` are flushes.
+//!   the file in order of appearance; a file named `stream.N` is stream N. `sync` and `datasync` are
+//!   flushes.
 //! * blkparse and blktrace log a request several times; one [`BlockEvent`] is chosen. A write with a preceding flush becomes two records. Commands
 //!   passed through to the device are skipped. The per-processor files of blktrace must be merged first (`blkparse -d`).
 //! * A `Read`, `Write` or `Trim` may have length 0 if the trace says so; [`Shaped`] drops those.
@@ -60,7 +60,6 @@ mod recognise;
 mod shape;
 mod source;
 mod vscsi;
-mod write;
 
 use std::fmt;
 use std::str::FromStr;
@@ -68,16 +67,14 @@ use std::str::FromStr;
 use pellucid_flash::{Opcode, SimTime};
 
 pub use columns::{Columns, ColumnsError};
-pub use error::{Position, Problem, TraceError, UnknownFormat, WriteError};
+pub use error::{Position, Problem, TraceError, UnknownFormat};
 pub use read_first::{SectorSet, read_first};
 pub use reader::{ReadStats, TraceReader};
 pub use shape::{AddressPolicy, Reopen, ShapeStats, Shaped, Shaping};
 pub use source::{decompressed_within, zstd_window_bytes};
-pub use write::TraceWriter;
 
 /// Operation of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
-#[strum(serialize_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Read `length_bytes` at `offset_bytes`.
     Read,
@@ -87,13 +84,6 @@ pub enum Action {
     Trim,
     /// Make earlier writes durable; offset and length are 0.
     Flush,
-}
-
-impl Action {
-    /// Name in messages.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl From<Action> for Opcode {

@@ -7,7 +7,6 @@ mod properties;
 mod real;
 mod recognition;
 mod shaping;
-mod writing;
 
 use std::io::Cursor;
 

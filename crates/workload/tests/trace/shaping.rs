@@ -12,7 +12,8 @@ const MIB: u64 = 1 << 20;
 fn shape(requests: &[(Action, u64, u64)], shaping: Shaping) -> (Result<Vec<Record>, String>, ShapeStats) {
     let mut trace = String::from("fio version 3 iolog\n");
     for (i, (action, offset, length)) in requests.iter().enumerate() {
-        trace += &format!("{i} stream.{} {} {offset} {length}\n", i % 2, action.name());
+        let action = format!("{action:?}").to_lowercase();
+        trace += &format!("{i} stream.{} {action} {offset} {length}\n", i % 2);
     }
     let mut shaped = reader(trace, &named(Format::FioV3)).unwrap().shaped(shaping).unwrap();
     let mut all = Vec::new();
