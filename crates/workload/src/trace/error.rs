@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use super::{Action, Format};
+use super::Format;
 
 /// Maximum number of streams that a message names.
 const STREAMS_NAMED: usize = 32;
