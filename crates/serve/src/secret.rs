@@ -31,7 +31,11 @@ pub fn load<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, String>) -> Re
     if data.len() > FILE_BYTES_MAX {
         return Err(refused(format!("{} bytes; allowed: at most {FILE_BYTES_MAX}", data.len())));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+    let unreadable = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::InvalidData => refused("no text; allowed: secrets in text".into()),
+        _ => refused(error.to_string()),
+    };
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
     parse(&text).map_err(refused)
 }
 
@@ -57,6 +61,13 @@ mod tests {
         assert_eq!(load(&path, parse), Ok(()));
         std::fs::write(&path, "other").expect("a file");
         assert!(load(&path, parse).expect_err("no secret").to_string().ends_with("no secret"));
+        std::fs::write(&path, [0xff, 0xfe]).expect("a file");
+        assert!(
+            load(&path, parse)
+                .expect_err("no text")
+                .to_string()
+                .ends_with("no text; allowed: secrets in text")
+        );
         std::fs::remove_file(&path).expect("removed");
         assert!(load(&path, parse).is_err());
     }

@@ -11,7 +11,7 @@ mod records;
 #[cfg(test)]
 mod tests;
 
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -73,9 +73,18 @@ impl TlsConfig {
         };
         let path = directory.join(TlsConfig::FILES[1]);
         let key = PrivateKeyDer::from_pem_file(&path)
-            .map_err(|error| TlsError::File { path, reason: format!("private key: {error}") })?;
+            .map_err(|error| TlsError::File { path, reason: format!("private key: {}", words(error)) })?;
         let config = builder.with_single_cert(certificates(&directory.join(TlsConfig::FILES[0]))?, key);
         Ok(TlsConfig(Arc::new(config.map_err(|error| together(error.to_string()))?)))
+    }
+}
+
+/// What is wrong with a file that should be PEM.
+fn words(error: pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "the file is cut off: its PEM has no end line".into(),
+        pem::Error::NoItemsFound => "none in this file; allowed: one in PEM".into(),
+        other => other.to_string(),
     }
 }
 
@@ -83,7 +92,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let refused = |reason: String| TlsError::File { path: path.into(), reason };
     let found: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(path).and_then(|certificates| certificates.collect());
-    let found = found.map_err(|error| refused(format!("certificate: {error}")))?;
+    let found = found.map_err(|error| refused(format!("certificate: {}", words(error))))?;
     if found.is_empty() {
         return Err(refused("holds no certificate".into()));
     }

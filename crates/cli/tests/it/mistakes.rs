@@ -671,6 +671,16 @@ fn mistakes_in_serving_are_named() {
         sentence.starts_with("nowhere/server-key.pem: private key: ") && !sentence.contains('{'),
         "{sentence}"
     );
+    std::fs::create_dir(folder.path("keys")).unwrap();
+    let key = folder.path("keys").join("server-key.pem");
+    for (content, named) in [
+        (&b"-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMG\n"[..], "the file is cut off: its PEM has no end line"),
+        (&[0xff, 0xfe, 0x00, 0x0a], "none in this file; allowed: one in PEM"),
+    ] {
+        std::fs::write(&key, content).unwrap();
+        let sentence = refused(&folder, &[&serve[..], &["--tls", "keys"]].concat());
+        assert!(sentence.starts_with(&format!("keys/server-key.pem: private key: {named}")), "{sentence}");
+    }
     // Where the kernel has it, there is nothing to refuse; tools/guest/ublk.sh is the test of that.
     if std::path::Path::new("/dev/ublk-control").exists() {
         return;
