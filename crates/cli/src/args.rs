@@ -76,7 +76,7 @@ pub struct Global {
     #[arg(long)]
     pub verify: bool,
     /// Seed of the jobs; with `age`, of the overwrites; with `reproduce`, of work and media
-    #[arg(long, value_name = "N", value_parser = whole::<u64>(..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(..1 << 63))]
     pub seed: Option<u64>,
     /// Seed of this run of `--seeds`. It takes precedence over every other seed of the jobs; no option sets it.
     #[arg(skip)]
