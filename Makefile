@@ -35,7 +35,7 @@ TRAINED_FLAGS = $(if $(COUNTS),RUSTFLAGS="$(strip $(RUSTFLAGS) -Cprofile-use=$(T
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build counts install install-lib deb static wheel sbom release release-check site test test-site test-python python-tools quick check test-recipes test-tools test-pages test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
+.PHONY: help run build counts install install-lib deb static wheel sbom release release-check site test test-site test-python python-tools quick check test-recipes test-tools test-pages test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz swarm advisories \
     bench bench-small bench-curves train prerequisites record-workloads clustering
 
 help:
@@ -57,6 +57,7 @@ help:
 	@echo 'make long-run     half an hour of serving with faults, power cuts and kills; nothing flushed may be lost'
 	@echo 'make fs-trials    the mounted file system against fsx, pjdfstest, dbench, git, SQLite, kills and cuts at full length'
 	@echo 'make fuzz         the fuzz targets, FUZZ_SECONDS each (60); needs a nightly compiler'
+	@echo 'make swarm        random drives, faults and power cuts with SEEDS (300) seeds that have never run'
 	@echo 'make train        counts, in a run, which branches of the command are taken; make build compiles by these counts'
 	@echo 'make bench        requests per second and peak memory of the two benchmarks'
 	@echo 'make bench-small  small versions of them, compared with themselves (part of make test)'
@@ -216,6 +217,15 @@ test-tools: prerequisites
 
 # Guided by coverage; needs a nightly compiler. FUZZ_SECONDS for each target.
 FUZZ_SECONDS ?= 60
+# Random tests with seeds that have never run: SEEDS of them from FIRST on, by default from the time on.
+SEEDS ?= 300
+ifndef FIRST
+FIRST := $(shell date +%s)000
+endif
+swarm: build-tests
+	PELLUCID_FIRST=$(FIRST) PELLUCID_SEEDS=$$(($(FIRST) + $(SEEDS))) $(RUN_NEXTEST) $(TLS) \
+	    -E 'package(pellucid-testing) & test(/(^|::)(swarm|clustered|tight|pacing|zones)::/) | binary_id(pellucid-device::cache)'
+
 fuzz: prerequisites
 	sh tools/fuzz.sh $(FUZZ_SECONDS)
 

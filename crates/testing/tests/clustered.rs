@@ -1,18 +1,11 @@
 //! The cluster buffer in front of modelled drives: random drives, buffers, commands, faults and power cuts against the oracle.
 
 use pellucid_host::FlushPolicy;
+use pellucid_testing::seeds;
 use pellucid_testing::swarm;
 use pellucid_testing::swarm::Swarm;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-fn seeds(count: u64) -> Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
-    match number("PELLUCID_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => number("PELLUCID_FIRST").unwrap_or(0)..number("PELLUCID_SEEDS").unwrap_or(count),
-    }
-}
 
 fn all_clean(seeds: Range<u64>, run: impl Fn(u64)) {
     let failed: Vec<u64> =

@@ -4,6 +4,7 @@
 use pellucid_device::Device;
 use pellucid_flash::{Cause, Command, Lba, Nanos, Opcode, Rng, Status};
 use pellucid_lab::drive::{Unwatched, precondition};
+use pellucid_testing::seeds;
 use pellucid_testing::swarm;
 
 /// Writes outstanding.
@@ -186,10 +187,6 @@ fn takes_everything(seed: u64, pacing: bool) -> bool {
 #[cfg_attr(quick, ignore = "slow")]
 fn no_drive_gives_up_because_it_is_paced() {
     let gives_up = |&seed: &u64| !takes_everything(seed, true) && takes_everything(seed, false);
-    let gave_up: Vec<u64> = (0..seeds()).filter(gives_up).collect();
+    let gave_up: Vec<u64> = seeds(150).filter(gives_up).collect();
     assert_eq!(gave_up, [0; 0], "seeds of drives that gave up only because they are paced");
-}
-
-fn seeds() -> u64 {
-    std::env::var("PELLUCID_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(150)
 }

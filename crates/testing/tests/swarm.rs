@@ -3,6 +3,7 @@
 //! `PELLUCID_SEED=N cargo test -p pellucid-testing --test it swarm` repeats one seed; `PELLUCID_FIRST` and
 //! `PELLUCID_SEEDS` set the range that is tried (the latter is its end).
 
+use pellucid_testing::seeds;
 use pellucid_testing::swarm;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,28 +24,17 @@ const HARDER_REGRESSIONS: [u64; 10] = [70, 103, 242, 468, 646, 2303, 2590, 2816,
 /// Like `REGRESSIONS`, of host FTLs: a trim that took a newer version of its page, in the same superpage, with it.
 const HOST_REGRESSIONS: [u64; 3] = [314, 1073, 1315];
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|v| v.parse().ok())
-}
-
-fn seeds() -> Range<u64> {
-    match number("PELLUCID_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => number("PELLUCID_FIRST").unwrap_or(0)..number("PELLUCID_SEEDS").unwrap_or(300),
-    }
-}
-
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn random_drives_never_return_a_wrong_sector() {
-    all_clean(seeds(), swarm::run_seed, swarm::sets_of);
+    all_clean(seeds(300), swarm::run_seed, swarm::sets_of);
 }
 
 /// Runs harder drives, whose dies die and whose operations fail while they work.
 #[test]
 #[cfg_attr(quick, ignore = "slow")]
 fn damaged_drives_never_return_a_wrong_sector() {
-    all_clean(seeds(), swarm::run_harder_seed, swarm::harder_sets_of);
+    all_clean(seeds(300), swarm::run_harder_seed, swarm::harder_sets_of);
 }
 
 /// Host FTLs on random open-channel drives: power cuts, failing flash, sectors that the drive holds back.
@@ -52,7 +42,7 @@ fn damaged_drives_never_return_a_wrong_sector() {
 #[cfg_attr(quick, ignore = "slow")]
 fn host_translation_never_returns_a_wrong_sector() {
     let refused = std::cell::Cell::new(0);
-    let seeds = seeds();
+    let seeds = seeds(300);
     let run = |seed| refused.set(refused.get() + u64::from(!swarm::run_host_seed(seed, 1500)));
     let failed: Vec<u64> =
         seeds.clone().filter(|&seed| catch_unwind(AssertUnwindSafe(|| run(seed))).is_err()).collect();

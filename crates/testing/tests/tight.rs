@@ -5,8 +5,8 @@
 use pellucid_device::Device;
 use pellucid_flash::{Command, Lba, Opcode, Rng, Status};
 use pellucid_spec::Spec;
+use pellucid_testing::seeds;
 use pellucid_testing::swarm::{TINY, sets_of};
-use std::ops::Range;
 use std::panic::catch_unwind;
 
 /// The swarm's drive of `seed`, without faults, with this many user units.
@@ -109,14 +109,6 @@ fn cut_off(mut device: Device, seed: u64, cuts: u64) {
         assert!(!device.is_read_only(), "after {cut} cuts");
     }
     device.check();
-}
-
-fn number(name: &str, usual: u64) -> u64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(usual)
-}
-
-fn seeds(usual: u64) -> Range<u64> {
-    number("PELLUCID_FIRST", 0)..number("PELLUCID_SEEDS", usual)
 }
 
 fn failing(seeds: impl IntoIterator<Item = u64>, run: fn(Device, u64)) -> Vec<u64> {

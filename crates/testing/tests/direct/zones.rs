@@ -4,6 +4,7 @@ use super::SUPERPAGE;
 use pellucid_flash::{Command, Lba, Opcode, Ppa, Rng, Status, ZoneAction, ZoneInfo, ZoneOp, ZoneState};
 use pellucid_ftl::{LOG, Mark};
 use pellucid_testing::conformance::Bench;
+use pellucid_testing::seeds;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -521,10 +522,4 @@ fn a_log_program_that_comes_after_that_of_its_superpage_changes_nothing() {
         let read = bench.read(Lba(ZONE), SUPERPAGE);
         assert!(read.data == bench.pattern(Lba(ZONE), SUPERPAGE, 7));
     }
-}
-
-/// The range of seeds: 0 to what the test has time for, or to `PELLUCID_SEEDS`.
-fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
-    number("PELLUCID_FIRST").unwrap_or(0)..number("PELLUCID_SEEDS").unwrap_or(usual)
 }
