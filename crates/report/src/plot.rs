@@ -36,6 +36,10 @@ use std::fmt::Write;
 /// Number of colours that a page defines; later series reuse them from the first on.
 pub const COLOURS: usize = 10;
 
+/// Width of all drawings, and height of those that do not depend on their rows, in user units.
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 300.0;
+
 /// Style sheet of all plots: light by default, dark if the reader's system is.
 pub const STYLE: &str = include_str!("plot/style.css");
 

@@ -2,7 +2,7 @@
 
 use super::axis::{Axis, Scale, Unit};
 use super::model::{axis, number};
-use super::{COLOURS, Canvas, Frame, box_swatch, legend_height};
+use super::{COLOURS, Canvas, Frame, HEIGHT, WIDTH, box_swatch, legend_height};
 use serde_json::{Value, json};
 
 /// Arrangement of the values of one category.
@@ -22,7 +22,6 @@ const ROW: f64 = 54.0;
 pub struct BarChart {
     pub(super) title: String,
     bars: Bars,
-    size: (f64, f64),
     axis: Axis,
     categories: Vec<String>,
     series: Vec<(String, usize, Vec<f64>)>,
@@ -34,17 +33,10 @@ impl BarChart {
         BarChart {
             title: title.into(),
             bars,
-            size: (640.0, 300.0),
             axis: Axis::linear("", Unit::Plain),
             categories: Vec::new(),
             series: Vec::new(),
         }
-    }
-
-    /// Sets the size in user units; the height counts for grouped bars only.
-    pub fn size(mut self, width: f64, height: f64) -> BarChart {
-        self.size = (width, height);
-        self
     }
 
     /// Sets the axis of the values. Bars begin at its low end, 0 by default.
@@ -91,13 +83,13 @@ impl BarChart {
     pub fn to_svg(&self) -> String {
         let names: Vec<&str> = self.series.iter().map(|series| series.0.as_str()).collect();
         let described = format!("Bars for {}: {}", self.categories.join(", "), names.join(", "));
-        let top = 38.0 + legend_height(&self.legend(), self.size.0);
+        let top = 38.0 + legend_height(&self.legend(), WIDTH);
         let height = match self.bars {
             Bars::Stacked => top + ROW * self.categories.len() as f64 + 44.0,
-            Bars::Grouped => self.size.1,
+            Bars::Grouped => HEIGHT,
         };
-        let mut canvas = Canvas::new(self.size.0, height, &self.title, &described);
-        canvas.legend(&self.legend(), 28.0, self.size.0);
+        let mut canvas = Canvas::new(WIDTH, height, &self.title, &described);
+        canvas.legend(&self.legend(), 28.0, WIDTH);
         match self.bars {
             Bars::Stacked => self.stacked(&mut canvas, top),
             Bars::Grouped => self.grouped(&mut canvas, top + 20.0),
@@ -132,7 +124,7 @@ impl BarChart {
         let longest = self.categories.iter().map(|name| name.chars().count()).max().unwrap_or(0);
         let left = 18.0 + 6.8 * longest as f64;
         let height = ROW * self.categories.len() as f64;
-        let frame = Frame { left, top, width: self.size.0 - left - 26.0, height };
+        let frame = Frame { left, top, width: WIDTH - left - 26.0, height };
         let place = |value| left + scale.place(value).unwrap_or(0.0) * frame.width;
         for (value, words) in &scale.ticks {
             let x = place(*value);
@@ -163,8 +155,8 @@ impl BarChart {
 
     fn grouped(&self, canvas: &mut Canvas, top: f64) {
         let scale = self.scale(self.series.iter().flat_map(|series| series.2.iter().copied()));
-        let (left, bottom) = (66.0, self.size.1 - 26.0);
-        let frame = Frame { left, top, width: self.size.0 - left - 18.0, height: bottom - top };
+        let (left, bottom) = (66.0, HEIGHT - 26.0);
+        let frame = Frame { left, top, width: WIDTH - left - 18.0, height: bottom - top };
         let place = |value| bottom - scale.place(value).unwrap_or(0.0) * frame.height;
         canvas.text("", (4.0, top - 14.0), &self.axis.label);
         for (value, words) in &scale.ticks {

@@ -2,7 +2,7 @@
 
 use super::axis::Axis;
 use super::model::{axis, number};
-use super::{COLOURS, Canvas, Frame, box_swatch, escape, legend_height};
+use super::{COLOURS, Canvas, Frame, WIDTH, box_swatch, escape, legend_height};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -17,7 +17,6 @@ struct Kind {
 #[derive(Clone, Debug)]
 pub struct Gantt {
     pub(super) title: String,
-    width: f64,
     x: Axis,
     rows: Vec<String>,
     kinds: Vec<Kind>,
@@ -27,7 +26,7 @@ impl Gantt {
     /// Makes a chart without bars, 640 units wide, with rows of these names.
     pub fn new(title: &str, rows: Vec<String>) -> Gantt {
         let x = Axis::linear("", super::Unit::Plain);
-        Gantt { title: title.into(), width: 640.0, x, rows, kinds: Vec::new() }
+        Gantt { title: title.into(), x, rows, kinds: Vec::new() }
     }
 
     /// Sets the axis; its ends must be fixed.
@@ -70,13 +69,13 @@ impl Gantt {
         let names: Vec<&str> = self.kinds.iter().map(|kind| kind.name.as_str()).collect();
         let legend: Vec<(&str, String)> =
             (0..).zip(&names).map(|(at, &name)| (name, box_swatch(at))).collect();
-        let top = 38.0 + legend_height(&legend, self.width);
+        let top = 38.0 + legend_height(&legend, WIDTH);
         let row = (560.0 / self.rows.len().max(1) as f64).clamp(6.0, 22.0);
         let bottom = top + row * self.rows.len() as f64;
         let described = format!("{} rows over {}: {}", self.rows.len(), self.x.label, names.join(", "));
-        let mut canvas = Canvas::new(self.width, bottom + 44.0, &self.title, &described);
-        canvas.legend(&legend, 28.0, self.width);
-        let frame = Frame { left: 86.0, top, width: self.width - 86.0 - 18.0, height: bottom - top };
+        let mut canvas = Canvas::new(WIDTH, bottom + 44.0, &self.title, &described);
+        canvas.legend(&legend, 28.0, WIDTH);
+        let frame = Frame { left: 86.0, top, width: WIDTH - 86.0 - 18.0, height: bottom - top };
         self.axes(&mut canvas, frame, row);
         self.bars(&mut canvas, frame, row);
         canvas.finish()

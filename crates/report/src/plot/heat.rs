@@ -2,7 +2,7 @@
 
 use super::axis::Unit;
 use super::model::number;
-use super::{Canvas, Frame, escape};
+use super::{Canvas, Frame, WIDTH, escape};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -18,7 +18,6 @@ const LEVELS: f64 = 12.0;
 #[derive(Clone, Debug)]
 pub struct HeatMap {
     pub(super) title: String,
-    width: f64,
     unit: Unit,
     row_word: String,
     column_word: String,
@@ -32,7 +31,6 @@ impl HeatMap {
     pub fn new(title: &str, row_word: &str, column_word: &str, rows: Vec<Vec<f64>>) -> HeatMap {
         HeatMap {
             title: title.into(),
-            width: 640.0,
             unit: Unit::Percent,
             row_word: row_word.into(),
             column_word: column_word.into(),
@@ -71,12 +69,6 @@ impl HeatMap {
         model
     }
 
-    /// Sets the width in user units.
-    pub fn width(mut self, width: f64) -> HeatMap {
-        self.width = width;
-        self
-    }
-
     /// Sets the unit of the values.
     pub fn unit(mut self, unit: Unit) -> HeatMap {
         self.unit = unit;
@@ -92,11 +84,11 @@ impl HeatMap {
     pub fn to_svg(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let (left, top) = (86.0, 74.0);
-        let cell_width = (self.width - left - 18.0) / columns.max(1) as f64;
+        let cell_width = (WIDTH - left - 18.0) / columns.max(1) as f64;
         let cell_height = (560.0 / self.rows.len().max(1) as f64).clamp(6.0, 30.0);
         let height = top + cell_height * self.rows.len() as f64 + 10.0;
         let described = format!("{} {}s by {columns} {}s", self.rows.len(), self.row_word, self.column_word);
-        let mut canvas = Canvas::new(self.width, height, &self.title, &described);
+        let mut canvas = Canvas::new(WIDTH, height, &self.title, &described);
         let largest = self.largest();
         self.key(&mut canvas, largest);
         self.heads(&mut canvas, Frame { left, top, width: cell_width, height: 0.0 }, columns);

@@ -2,7 +2,7 @@
 
 use super::axis::{Axis, Scale, Unit};
 use super::model::{axis, number};
-use super::{COLOURS, Canvas, Frame, box_swatch, legend_height};
+use super::{COLOURS, Canvas, Frame, HEIGHT, WIDTH, box_swatch, legend_height};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -55,7 +55,6 @@ const DENSE: usize = 250;
 #[derive(Clone, Debug)]
 pub struct Plot {
     pub(super) title: String,
-    size: (f64, f64),
     x: Axis,
     y: Axis,
     series: Vec<Series>,
@@ -65,13 +64,7 @@ impl Plot {
     /// Makes an empty plot, 640 by 300 units, with plain axes.
     pub fn new(title: &str) -> Plot {
         let axis = || Axis::linear("", Unit::Plain);
-        Plot { title: title.into(), size: (640.0, 300.0), x: axis(), y: axis(), series: Vec::new() }
-    }
-
-    /// Sets the size in user units; text is 12 units high.
-    pub fn size(mut self, width: f64, height: f64) -> Plot {
-        self.size = (width, height);
-        self
+        Plot { title: title.into(), x: axis(), y: axis(), series: Vec::new() }
     }
 
     /// Sets the horizontal axis.
@@ -147,8 +140,8 @@ impl Plot {
         };
         let names: Vec<&str> = self.series.iter().map(|series| series.name.as_str()).collect();
         let described = format!("{} over {}: {}", self.y.label, self.x.label, names.join(", "));
-        let mut canvas = Canvas::new(self.size.0, self.size.1, &self.title, &described);
-        canvas.legend(&self.legend(), 28.0, self.size.0);
+        let mut canvas = Canvas::new(WIDTH, HEIGHT, &self.title, &described);
+        canvas.legend(&self.legend(), 28.0, WIDTH);
         drawing.axes(&mut canvas);
         for series in &self.series {
             drawing.series(&mut canvas, series);
@@ -163,9 +156,9 @@ impl Plot {
     }
 
     fn frame(&self) -> Frame {
-        let top = 56.0 + legend_height(&self.legend(), self.size.0);
+        let top = 56.0 + legend_height(&self.legend(), WIDTH);
         let (left, right, bottom) = (66.0, 18.0, 42.0);
-        Frame { left, top, width: self.size.0 - left - right, height: self.size.1 - top - bottom }
+        Frame { left, top, width: WIDTH - left - right, height: HEIGHT - top - bottom }
     }
 }
 
