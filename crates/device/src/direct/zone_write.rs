@@ -400,10 +400,13 @@ fn lose_waiting(zoned: &mut ZoneNamespace, shared: &mut Shared, zone: u32) {
     }
 }
 
-/// Returns whether a slot holds sectors whose writes have been acknowledged.
+/// Returns whether a slot holds sectors whose writes have been acknowledged. Writes of later superpages may wait with it; they say nothing of
+/// its own.
 fn acknowledged_in(zoned: &mut ZoneNamespace, shared: &mut Shared, slot: u32) -> bool {
-    let (arrived, waiting) = (zoned.stage[slot].arrived, zoned.stage[slot].acknowledge);
-    let mut told = 0;
-    waiting.for_each(&mut shared.slices, |slice| told += slice.sectors);
-    arrived > told
+    let Slot { superpage, arrived, acknowledge: waiting, .. } = zoned.stage[slot];
+    let mut unacknowledged = 0;
+    waiting.for_each(&mut shared.slices, |slice| {
+        unacknowledged += if slice.place.superpage() == superpage { slice.sectors } else { 0 };
+    });
+    arrived > unacknowledged
 }
