@@ -79,7 +79,7 @@ impl TlsConfig {
     }
 }
 
-/// What is wrong with a file that should be PEM.
+/// Describes a problem of a file that should be PEM.
 fn words(error: pem::Error) -> String {
     match error {
         pem::Error::MissingSectionEnd { .. } => "the file is cut off: its PEM has no end line".into(),
