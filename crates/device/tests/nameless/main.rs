@@ -28,13 +28,17 @@ fn drive(shape: &Shape, migration: Migration) -> DeviceConfig {
 #[cfg_attr(quick, ignore = "slow")]
 fn random_commands_agree_with_the_model() {
     let mut moves = 0;
-    for seed in 0..12 {
+    // 20300011: the three chunks of a place of checkpoints fail, and the drive gives up.
+    for seed in (0..12).chain([20_300_011]) {
         for migration in [Migration::Acknowledged, Migration::Prototype] {
             let mut program = Program::new(&drive(&Shape::random(seed), migration), seed);
             for round in 0..1_500 {
                 program.submit();
                 while program.in_flight() > 10 {
                     program.step_or_flush();
+                }
+                if program.gave_up {
+                    break;
                 }
                 if round % 97 == 0 {
                     program.device.check();

@@ -50,6 +50,8 @@ pub struct Program {
     pub refused: u32,
     /// True if the program acknowledges moves.
     pub acknowledges: bool,
+    /// The drive takes no more writes: its flash has failed where checkpoints go.
+    pub gave_up: bool,
     prototype: bool,
     faulty: bool,
     now: SimTime,
@@ -80,6 +82,7 @@ impl Program {
             moves: 0,
             refused: 0,
             acknowledges: true,
+            gave_up: false,
             prototype: ftl.migration == pellucid_flash::Migration::Prototype,
             faulty: config.media.faults.read_fail > 0.0,
             now: SimTime::ZERO,
@@ -285,7 +288,14 @@ impl Program {
     fn ended(&mut self, completion: &Completion) {
         let status = completion.status;
         let unread = status == Status::UnrecoveredRead && self.faulty;
-        match self.in_flight.remove(&completion.tag).expect("a command of ours") {
+        let op = self.in_flight.remove(&completion.tag).expect("a command of ours");
+        let refused =
+            status == Status::ReadOnly || (status == Status::WriteFault && matches!(op, Op::Flush(_)));
+        if refused && self.faulty {
+            self.gave_up = true;
+            return;
+        }
+        match op {
             Op::Write(targets) => self.written(&targets, completion),
             Op::Read(object, name, version) => {
                 let moved = self.known.objects.get(&object).is_none_or(|(now, _)| *now != name);
