@@ -53,8 +53,9 @@ impl SeedOptions {
                 return Err(refuse(&format!("the drive is in {path}, so that every seed {message}")));
             }
         }
-        let seeds = (0..u64::from(self.seeds.unwrap_or(1))).map(|number| run.seed.checked_add(number));
-        let most = || refuse("the last seed is above 2^64 - 1; allowed: a smaller run.seed");
+        let seeds = (0..u64::from(self.seeds.unwrap_or(1)))
+            .map(|number| run.seed.checked_add(number).filter(|&seed| seed < 1 << 63));
+        let most = || refuse("the last seed is not below 2^63; allowed: a smaller run.seed");
         seeds.collect::<Option<Vec<u64>>>().ok_or_else(most)
     }
 }

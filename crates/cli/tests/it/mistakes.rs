@@ -494,7 +494,7 @@ fn careless_command_lines_get_one_sentence_each() {
         (run(&["--runtime", "-5s"]), "--runtime: -5s is a negative number; allowed: numbers from 0"),
         (
             run(&["--seed", "99999999999999999999999"]),
-            "invalid value '99999999999999999999999' for '--seed <N>'; allowed: at most 2^64 - 1",
+            "invalid value '99999999999999999999999' for '--seed <N>'; allowed: a whole number from 0 to 9223372036854775807",
         ),
         (run(&["--set"]), "a value is required for '--set <KEY=VALUE>'"),
         (run(&["--set", "x"]), "--set x: not allowed; allowed: KEY=VALUE"),

@@ -83,7 +83,7 @@ fn what_cannot_be_repeated_over_seeds_is_refused() {
         (run(&["--monitor", "0"]), "--monitor and --seeds do not go together"),
         (run(&["--output-format", "json"]), "--output-format and --seeds do not go together"),
         (run(&["--set", "run.log=l.csv"]), "run.log is of one run"),
-        (run(&["--seed", "18446744073709551615"]), "the last seed is above 2^64 - 1"),
+        (run(&["--seed", "9223372036854775807"]), "the last seed is not below 2^63"),
         (run(&media), "flash.img"),
         (run(&["--randseed", "7"]), "each job has a randseed of its own"),
         (vec!["run", "-", "--seeds", "2"], "can be read only once"),

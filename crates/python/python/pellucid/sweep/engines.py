@@ -95,7 +95,12 @@ def dask(points: list[Point], address: str) -> Iterator[Ended]:
     with _reached(f"dask:{address}", lambda: distributed.Client(address, timeout="30s")) as client:
         futures = client.map(_try, points, key=[f"pellucid-{point.id}" for point in points], pure=True)
         by_key = {future.key: point for future, point in zip(futures, points)}
-        for future in distributed.as_completed(futures):
+        ended = distributed.as_completed(futures)
+        for future in ended:
+            if future.status in ("pending", "lost"):
+                # Its worker died with the result; the scheduler begins it anew.
+                ended.add(future)
+                continue
             point = by_key[future.key]
             if future.status == "finished":
                 yield point, *future.result()
