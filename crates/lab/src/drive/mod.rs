@@ -403,6 +403,8 @@ impl<'a, T: Target> Run<'a, T> {
         self.begin(onlooker);
         match self.work(onlooker) {
             Ok((now, stopped)) => self.end(now, stopped, onlooker),
+            // What will never end is not waited for once more.
+            Err(silent @ RunError::Silent { .. }) => Err(silent),
             Err(error) => {
                 self.drop_outstanding();
                 Err(error)
