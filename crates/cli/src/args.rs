@@ -499,7 +499,7 @@ mod tests {
         }
     }
 
-    /// The words of an option with a value that it takes; `None`: it is no option, or takes none of the values tried here.
+    /// The words of an option with a value that it takes; `None`: it is no option.
     fn given(command: &clap::Command, sub: &str, arg: &clap::Arg) -> Option<Vec<String>> {
         let option = format!("--{}", arg.get_long()?);
         if !arg.get_action().takes_values() {
@@ -518,13 +518,22 @@ mod tests {
             "instant",
             "power-cut@2s",
             "json",
+            "text",
+            "none",
+            "msr",
+            "fold",
+            "io-error:on=read",
+            "5x2",
+            "/tmp",
+            "nqn.2014-08.org.example:a",
         ];
         let is_taken = |value: &&str| {
             let line = ["pellucid", sub, &option, value].map(OsString::from);
             let refused = command.clone().try_get_matches_from(line).err().map(|error| error.kind());
             !matches!(refused, Some(ErrorKind::ValueValidation | ErrorKind::InvalidValue))
         };
-        let value = own.iter().map(String::as_str).chain(others).find(is_taken)?;
+        let value = own.iter().map(String::as_str).chain(others).find(is_taken);
+        let value = value.unwrap_or_else(|| panic!("{sub} {option} takes none of {own:?} and {others:?}"));
         Some(vec![option, value.to_string()])
     }
 
